@@ -1,0 +1,45 @@
+"""Which environment variables opsmith reads: one typed table, and the only place that touches `os.environ`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+__all__ = ["VARIABLES", "Variable", "read"]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One environment variable: its name and what it does."""
+
+    name: str
+    help: str
+
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable("OPSMITH_CACHE_DIR", "folder of the store; default: opsmith in the user's cache folder"),
+    Variable("OPSMITH_CUDA_ARCHS", "CUDA architectures to build for, such as '9.0' or '8.0;9.0+PTX'"),
+    Variable("OPSMITH_ROCM_ARCHS", "ROCm architectures to build for, such as 'gfx90a;gfx942'"),
+    Variable("OPSMITH_JOBS", "how many compilers run at once; default: the number of cores"),
+    Variable("OPSMITH_VERBOSE", "1: show every command of a build"),
+    Variable("OPSMITH_QUIET", "1: no message while an operator is built on its first call"),
+    Variable("CXX", "host C++ compiler; default: c++, g++ or clang++, the first that is found"),
+    Variable("CUDA_HOME", "root of the CUDA toolkit; CUDA_PATH is read too"),
+    Variable("CUDA_PATH", "root of the CUDA toolkit, after CUDA_HOME"),
+    Variable("NVCC_CCBIN", "host compiler that nvcc shall use; default: the C++ compiler above"),
+    Variable("ROCM_PATH", "root of the ROCm toolkit; ROCM_HOME is read too"),
+    Variable("ROCM_HOME", "root of the ROCm toolkit, after ROCM_PATH"),
+    Variable("TORCH_CUDA_ARCH_LIST", "as in PyTorch; read where OPSMITH_CUDA_ARCHS is not set"),
+    Variable("PYTORCH_ROCM_ARCH", "as in PyTorch; read where OPSMITH_ROCM_ARCHS is not set"),
+    Variable("MAX_JOBS", "as in PyTorch; read where OPSMITH_JOBS is not set"),
+    Variable("NO_COLOR", "set to anything: no colour in the output"),
+)
+
+_NAMES = frozenset(variable.name for variable in VARIABLES)
+
+
+def read(name: str) -> str | None:
+    """Return the value of a variable of the table, or None where it is unset or empty."""
+    if name not in _NAMES:
+        raise KeyError(f"{name} is not in opsmith's table of environment variables")
+    return os.environ.get(name) or None

@@ -1,0 +1,80 @@
+"""What can go wrong: every exception that opsmith raises on purpose, in one tree.
+
+Each message says what happened, what was found, and what to do about it. An exception that is also a ValueError, a
+TypeError or a RuntimeError is so because PyTorch's own operators raise that for the same mistake.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "BuildError",
+    "CompileError",
+    "DefinitionError",
+    "DeviceError",
+    "DtypeError",
+    "GradientError",
+    "LoadError",
+    "OpsmithError",
+    "ShapeError",
+    "SignatureError",
+    "StoreError",
+    "ToolchainError",
+]
+
+
+class OpsmithError(Exception):
+    """Base of every exception that opsmith raises on purpose."""
+
+
+class DefinitionError(OpsmithError, TypeError):
+    """A definition says something that an operator cannot be; raised where it is declared."""
+
+
+class ArgumentError(OpsmithError):
+    """An operator was called with arguments that do not fit its definition."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument is missing, unknown, or of the wrong Python type."""
+
+
+class ShapeError(ArgumentError, ValueError):
+    """A tensor's rank or size does not fit the definition."""
+
+
+class DtypeError(ArgumentError, TypeError):
+    """A tensor's element type does not fit the definition."""
+
+
+class DeviceError(ArgumentError, ValueError):
+    """Tensors lie on different devices, or on one that the operator does not serve."""
+
+
+class GradientError(OpsmithError, RuntimeError):
+    """A gradient was asked for that the definition does not give."""
+
+
+class ToolchainError(OpsmithError, RuntimeError):
+    """A compiler, a header or a library that a build needs is missing or unfit."""
+
+
+class BuildError(OpsmithError, RuntimeError):
+    """A build failed."""
+
+
+class CompileError(BuildError):
+    """A compiler or the linker refused the user's code."""
+
+
+class SignatureError(CompileError):
+    """A kernel's signature does not match its definition."""
+
+
+class StoreError(OpsmithError, RuntimeError):
+    """The store cannot be read or written."""
+
+
+class LoadError(OpsmithError, RuntimeError):
+    """A finished artefact cannot be loaded."""
