@@ -1,0 +1,268 @@
+"""How a Python function becomes a signature: its annotations, read one by one.
+
+Whatever an operator cannot be is refused here, when it is declared, with the reason and the alternative.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opsmith.errors import DefinitionError
+from opsmith.spec.dtypes import GENERICS, DType, Generic, element_of_jaxtyping
+from opsmith.spec.shapes import parse_shape
+from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
+
+__all__ = ["Choices", "read_signature"]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a definition says beside its annotations; see `opsmith.op` for each of them."""
+
+    outputs: tuple[str, ...] | None = None
+    saved: frozenset[str] = frozenset()
+    mutates: frozenset[str] = frozenset()
+    nondifferentiable: frozenset[str] = frozenset()
+    contiguous: frozenset[str] = frozenset()
+    preserve_format: Mapping[str, str] = field(default_factory=dict)
+    dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_SCALARS: dict[Any, Kind] = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR}
+_OPTIONALS: dict[Kind, Kind] = {
+    Kind.TENSOR: Kind.OPTIONAL_TENSOR,
+    Kind.INT: Kind.OPTIONAL_INT,
+    Kind.FLOAT: Kind.OPTIONAL_FLOAT,
+    Kind.BOOL: Kind.OPTIONAL_BOOL,
+}
+_LISTS: dict[Kind, Kind] = {Kind.TENSOR: Kind.TENSOR_LIST, Kind.INT: Kind.INT_LIST, Kind.FLOAT: Kind.FLOAT_LIST}
+_CAN_BE = (
+    "a jaxtyping annotation of torch.Tensor such as Float[Tensor, 'B N'] (optional with `| None`, or a list of them), "
+    "int, float, bool, str, int | None, float | None, bool | None, list[int] or list[float]"
+)
+
+
+def read_signature(function: Callable[..., Any], choices: Choices) -> Signature:
+    """Return the signature of a definition; raises DefinitionError for what an operator cannot take or return."""
+    name = function.__name__
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise DefinitionError(f"{name}: an annotation cannot be evaluated: {error}") from None
+    parameters = tuple(
+        _read_parameter(name, parameter, hints, choices) for parameter in inspect.signature(function).parameters.values()
+    )
+    if not any(parameter.kind in (Kind.TENSOR, Kind.TENSOR_LIST) for parameter in parameters):
+        raise DefinitionError(
+            f"{name}: no argument is a tensor that is always there; PyTorch chooses the kernel by the device of its "
+            "tensors. Add one, or make this an ordinary function"
+        )
+    if "return" not in hints:
+        raise DefinitionError(f"{name}: the return annotation is missing; write what is returned, or `-> None`")
+    outputs = _read_outputs(name, hints["return"], choices)
+    signature = Signature(name, parameters, outputs, _read_dtypes(name, parameters, outputs, choices))
+    _check_names(signature, choices)
+    return signature
+
+
+def _read_parameter(
+    operator: str, parameter: inspect.Parameter, hints: Mapping[str, Any], choices: Choices
+) -> Parameter:
+    where = f"{operator}: the argument {parameter.name}"
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise DefinitionError(f"{where} is variable in number, which a schema cannot say; take a list instead")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise DefinitionError(f"{where} is positional-only, which a schema cannot say; remove the `/`")
+    if parameter.name not in hints:
+        raise DefinitionError(f"{where} has no annotation; it can be {_CAN_BE}")
+    kind, tensor = _read_kind(where, hints[parameter.name])
+    has_default = parameter.default is not parameter.empty
+    if has_default:
+        _check_default(where, kind, parameter.default)
+    mutated = parameter.name in choices.mutates
+    if mutated and kind is Kind.TENSOR_LIST:
+        raise DefinitionError(f"{where} is a list, which cannot be declared as mutated; pass its tensors one by one")
+    if mutated and not kind.is_tensor:
+        raise DefinitionError(f"{where} is declared as mutated but is no tensor")
+    return Parameter(
+        parameter.name,
+        kind,
+        tensor,
+        has_default,
+        parameter.default if has_default else None,
+        keyword_only=parameter.kind is parameter.KEYWORD_ONLY,
+        mutated=mutated,
+        contiguous=parameter.name in choices.contiguous,
+        differentiable=_is_differentiable(tensor) and not mutated and parameter.name not in choices.nondifferentiable,
+    )
+
+
+def _read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
+    if annotation in _SCALARS:
+        return _SCALARS[annotation], None
+    if _is_jaxtyping(annotation):
+        return Kind.TENSOR, _read_tensor(where, annotation)
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        inner = [argument for argument in arguments if argument is not type(None)]
+        if len(inner) == 1 and len(arguments) == 2:
+            kind, tensor = _read_kind(where, inner[0])
+            if kind in _OPTIONALS:
+                return _OPTIONALS[kind], tensor
+    if origin in (list, Sequence) or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
+        kind, tensor = _read_kind(where, arguments[0])
+        if kind in _LISTS:
+            if tensor is not None and tensor.shape.variadic_index is not None:
+                raise DefinitionError(
+                    f"{where}: a list's tensors cannot have the variadic dimension in {tensor.shape.text!r}; name each"
+                )
+            return _LISTS[kind], tensor
+    raise DefinitionError(f"{where} is annotated {_name_of(annotation)}, which an operator cannot take; it can be {_CAN_BE}")
+
+
+def _read_outputs(operator: str, annotation: Any, choices: Choices) -> tuple[Output, ...]:
+    if annotation is None or annotation is type(None):
+        annotations: tuple[Any, ...] = ()
+    elif typing.get_origin(annotation) is tuple:
+        annotations = typing.get_args(annotation)
+    else:
+        annotations = (annotation,)
+    names = choices.outputs
+    if names is None:
+        names = ("out",) if len(annotations) == 1 else tuple(f"out{index}" for index in range(len(annotations)))
+    if len(names) != len(annotations):
+        raise DefinitionError(f"{operator}: outputs= names {len(names)} outputs, but {len(annotations)} are annotated")
+    outputs = []
+    for name, item in zip(names, annotations, strict=True):
+        where = f"{operator}: the output {name}"
+        if not _is_jaxtyping(item):
+            raise DefinitionError(
+                f"{where} is annotated {_name_of(item)}; an output is a tensor, annotated as Float[Tensor, 'B N']. A "
+                "number can be returned as a 0-dimensional tensor, a list as a stacked one"
+            )
+        tensor = _read_tensor(where, item)
+        saved = name in choices.saved
+        differentiable = _is_differentiable(tensor) and not saved and name not in choices.nondifferentiable
+        outputs.append(Output(name, tensor, saved, differentiable, choices.preserve_format.get(name)))
+    if not outputs and not choices.mutates:
+        raise DefinitionError(f"{operator}: it returns nothing and mutates nothing; declare mutates=('argument',)")
+    return tuple(outputs)
+
+
+def _read_tensor(where: str, annotation: Any) -> TensorType:
+    import torch
+
+    if annotation.array_type is not torch.Tensor:
+        raise DefinitionError(f"{where} is annotated {_name_of(annotation)}; only torch.Tensor can be annotated so")
+    element = element_of_jaxtyping(annotation.dtype.__name__)
+    if element is None:
+        raise DefinitionError(
+            f"{where} is annotated {_name_of(annotation)}; opsmith's element types are {', '.join(GENERICS)} (generic) "
+            "and Float16, BFloat16, Float32, Float64, Int8 ... Int64, UInt8, Bool (pinned)"
+        )
+    return TensorType(element, parse_shape(annotation.dim_str, where=where), _name_of(annotation))
+
+
+def _read_dtypes(
+    operator: str, parameters: tuple[Parameter, ...], outputs: tuple[Output, ...], choices: Choices
+) -> dict[str, tuple[str, ...]]:
+    """Return the element types of each template parameter, and check that a kernel can be chosen by its inputs."""
+    by_letter: dict[str, Generic] = {}
+    for tensor in [p.tensor for p in parameters if p.tensor] + [output.tensor for output in outputs]:
+        if isinstance(tensor.element, Generic):
+            known = by_letter.setdefault(tensor.element.letter, tensor.element)
+            if known != tensor.element:
+                raise DefinitionError(
+                    f"{operator}: {tensor.text} and another annotation share the element type {known.letter} but allow "
+                    "different types; use one of Float, Real, Int for all of them, or pin one (Float32, Int64)"
+                )
+    from_inputs = {p.tensor.letter for p in parameters if p.tensor and p.kind in (Kind.TENSOR, Kind.TENSOR_LIST)}
+    if orphans := sorted(by_letter.keys() - from_inputs):
+        raise DefinitionError(
+            f"{operator}: no input that is always there tells the element type {orphans[0]}; pin it (Float32, Int64)"
+        )
+    if unknown := sorted(choices.dtypes.keys() - by_letter.keys()):
+        raise DefinitionError(f"{operator}: dtypes= sets {unknown[0]}, but no tensor is generic in it")
+    chosen = {}
+    for letter, generic in by_letter.items():
+        names = choices.dtypes.get(letter, generic.default)
+        if wrong := [name for name in names if name not in generic.allowed]:
+            raise DefinitionError(
+                f"{operator}: dtypes= has {wrong[0]}, but the annotation allows {', '.join(generic.allowed)}"
+            )
+        chosen[letter] = tuple(names)
+    return chosen
+
+
+def _check_names(signature: Signature, choices: Choices) -> None:
+    """Refuse names that are taken twice or that nothing carries."""
+    inputs = {parameter.name for parameter in signature.parameters}
+    outputs = [output.name for output in signature.outputs]
+    for name in outputs:
+        if not name.isidentifier() or name in inputs or outputs.count(name) > 1:
+            raise DefinitionError(f"{signature.name}: the output name {name!r} is no identifier or is taken already")
+    tensors = {parameter.name for parameter in signature.tensors}
+    for option, names, pool in (
+        ("saved", choices.saved, set(outputs)),
+        ("mutates", choices.mutates, tensors),
+        ("nondifferentiable", choices.nondifferentiable, tensors | set(outputs)),
+        ("contiguous", choices.contiguous, tensors),
+        ("preserve_format", choices.preserve_format.keys(), set(outputs)),
+    ):
+        if unknown := sorted(set(names) - pool):
+            raise DefinitionError(f"{signature.name}: {option}= names {unknown[0]}; there is {', '.join(sorted(pool))}")
+    if signature.outputs and not signature.visible_outputs:
+        raise DefinitionError(f"{signature.name}: every output is saved, so a caller would get nothing")
+    for output_name, input_name in choices.preserve_format.items():
+        source, output = signature.parameter(input_name), signature.output(output_name)
+        if source is None or source.kind is not Kind.TENSOR or output is None:
+            raise DefinitionError(f"{signature.name}: preserve_format= takes the format from {input_name}, no tensor")
+        if source.tensor_type.shape.rank != output.tensor.shape.rank or output.tensor.shape.variadic_index is not None:
+            raise DefinitionError(
+                f"{signature.name}: preserve_format= needs equal ranks without variadic dimensions; {output_name} has "
+                f"{output.tensor.text}, {input_name} has {source.tensor_type.text}"
+            )
+
+
+def _check_default(where: str, kind: Kind, default: Any) -> None:
+    checks: dict[Kind, Callable[[Any], bool]] = {
+        Kind.INT: _is_int,
+        Kind.FLOAT: lambda value: isinstance(value, float) or _is_int(value),
+        Kind.BOOL: lambda value: isinstance(value, bool),
+        Kind.STR: lambda value: isinstance(value, str),
+        Kind.INT_LIST: lambda value: isinstance(value, (list, tuple)) and all(map(_is_int, value)),
+        Kind.FLOAT_LIST: lambda value: isinstance(value, (list, tuple)) and all(isinstance(v, (int, float)) for v in value),
+        Kind.OPTIONAL_TENSOR: lambda value: value is None,
+        Kind.OPTIONAL_INT: lambda value: value is None or _is_int(value),
+        Kind.OPTIONAL_FLOAT: lambda value: value is None or isinstance(value, (int, float)),
+        Kind.OPTIONAL_BOOL: lambda value: value is None or isinstance(value, bool),
+    }
+    if kind not in checks or not checks[kind](default):
+        raise DefinitionError(f"{where} is {kind.value} and cannot have the default {default!r}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_differentiable(tensor: TensorType | None) -> bool:
+    if tensor is None:
+        return False
+    names = (tensor.element.name,) if isinstance(tensor.element, DType) else tensor.element.allowed
+    return any(name.startswith(("float", "bfloat")) for name in names)
+
+
+def _is_jaxtyping(annotation: Any) -> bool:
+    return isinstance(annotation, type) and hasattr(annotation, "dim_str") and hasattr(annotation, "array_type")
+
+
+def _name_of(annotation: Any) -> str:
+    if _is_jaxtyping(annotation):
+        return f'{annotation.dtype.__name__}[{annotation.array_type.__name__}, "{annotation.dim_str}"]'
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+

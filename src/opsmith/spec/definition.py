@@ -1,0 +1,66 @@
+"""What an operator is: its signature, its kernels for each device, and the Python body that defines its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from opsmith.spec.gradient import Wiring
+from opsmith.spec.signature import Signature
+
+__all__ = ["DEVICES", "Definition", "Device", "Kernel"]
+
+Device = Literal["cpu", "cuda"]
+DEVICES: tuple[Device, ...] = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An operator's code for one device.
+
+    A `view` kernel is a template over element types that includes only `<opsmith/kernel.h>`; a `native` one is a function
+    over `torch::stable::Tensor`. `sources` are absolute; the first holds `entry`, the others are compiled beside it.
+    """
+
+    style: Literal["view", "native"]
+    sources: tuple[Path, ...]
+    entry: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """One operator as declared. `file` and `line` say where, for error messages; `root` is the folder of its sources."""
+
+    namespace: str
+    signature: Signature
+    kernels: Mapping[Device, Kernel]
+    body: Callable[..., Any]
+    module: str
+    file: Path
+    line: int
+    doc: str = ""
+    backward: Definition | None = None
+    wiring: Wiring | None = field(default=None)
+
+    @property
+    def name(self) -> str:
+        """The operator's name without its namespace."""
+        return self.signature.name
+
+    @property
+    def qualified_name(self) -> str:
+        """The operator's name in PyTorch's dispatcher: `namespace::name`."""
+        return f"{self.namespace}::{self.name}"
+
+    @property
+    def root(self) -> Path:
+        """The folder that kernel paths are relative to."""
+        return self.file.parent
+
+    @property
+    def place(self) -> str:
+        """Where the operator was declared, as `file:line`."""
+        return f"{self.file}:{self.line}"

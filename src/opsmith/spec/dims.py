@@ -1,0 +1,201 @@
+"""What a size in a shape may be: integer arithmetic over named dimensions and int arguments.
+
+    "B"    "3*S"    "S+I"    "(H*up+pad0+pad1-kh)//down+1"
+
+An expression is parsed once, when the operator is declared. It is then evaluated in Python (on ints and on SymInts, so
+that torch.compile sees the same arithmetic) and printed as C++ for the binding; both round as Python does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opsmith.errors import DefinitionError
+
+__all__ = ["Affine", "Expression", "parse_expression"]
+
+# Functions that a dimension may call, and how the binding spells them.
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {"min": (min, "std::min<int64_t>"), "max": (max, "std::max<int64_t>")}
+
+_PYTHON: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+# C++ truncates where Python floors, so division and remainder are functions of the binding's header.
+_CPP: dict[type[ast.operator], str] = {
+    ast.Add: "({} + {})",
+    ast.Sub: "({} - {})",
+    ast.Mult: "({} * {})",
+    ast.FloorDiv: "floor_div({}, {})",
+    ast.Mod: "floor_mod({}, {})",
+}
+
+
+@dataclass(frozen=True)
+class Affine:
+    """`scale * name + offset`, both free of `name`: the form in which a size can be solved for `name`."""
+
+    name: str
+    scale: Expression
+    offset: Expression
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Integer arithmetic over names; `text` is as written, `tree` its syntax tree."""
+
+    text: str
+    tree: ast.expr
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that the expression needs a value for."""
+        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
+        return frozenset(
+            node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name) and id(node) not in called
+        )
+
+    @property
+    def name(self) -> str | None:
+        """The name, where the expression is nothing but a name."""
+        return self.tree.id if isinstance(self.tree, ast.Name) else None
+
+    @property
+    def constant(self) -> int | None:
+        """The number, where the expression is nothing but a number."""
+        return self.tree.value if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, int) else None
+
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
+        """Return the value for given names; raises KeyError for a missing name and ZeroDivisionError as Python does."""
+        return _evaluate(self.tree, values)
+
+    def cpp(self, names: Mapping[str, str] | None = None) -> str:
+        """Return the expression as C++ over int64_t; `names` maps a name to its C++ spelling."""
+        return _cpp(self.tree, names or {})
+
+    def affine_in(self, name: str) -> Affine | None:
+        """Return the expression as `scale * name + offset`, or None where `name` occurs in another way."""
+        split = _affine(self.tree, name)
+        if split is None or split[0] is None:
+            return None
+        scale, offset = split
+        return Affine(name, _from_tree(scale), _from_tree(offset or ast.Constant(0)))
+
+
+def parse_expression(text: str, *, where: str) -> Expression:
+    """Parse one dimension; raises DefinitionError, which names `where`, for anything but integer arithmetic."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise DefinitionError(f"{where}: the dimension {text!r} is not an expression ({error.msg})") from None
+    _check(tree, text, where)
+    return Expression(text, tree)
+
+
+def _from_tree(tree: ast.expr) -> Expression:
+    return Expression(ast.unparse(tree), tree)
+
+
+def _check(tree: ast.expr, text: str, where: str) -> None:
+    match tree:
+        case ast.Name():
+            return
+        case ast.Constant(value=value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            _check(operand, text, where)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _PYTHON:
+            _check(left, text, where)
+            _check(right, text, where)
+        case ast.Call(func=ast.Name(id=function), args=[first, second], keywords=[]) if function in _FUNCTIONS:
+            _check(first, text, where)
+            _check(second, text, where)
+        case ast.BinOp(op=ast.Div()):
+            raise DefinitionError(f"{where}: the dimension {text!r} divides with `/`; sizes are integers, write `//`")
+        case _:
+            raise DefinitionError(
+                f"{where}: the dimension {text!r} uses `{ast.unparse(tree)}`; a dimension is made of names, integers, "
+                "+ - * // %, min(a, b), max(a, b) and parentheses"
+            )
+
+
+def _evaluate(tree: ast.expr, values: Mapping[str, Any]) -> Any:
+    match tree:
+        case ast.Name(id=name):
+            return values[name]
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp(operand=operand):
+            return -_evaluate(operand, values)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _PYTHON[type(op)](_evaluate(left, values), _evaluate(right, values))
+        case ast.Call(func=ast.Name(id=function), args=arguments):
+            return _FUNCTIONS[function][0](*(_evaluate(argument, values) for argument in arguments))
+    raise AssertionError(ast.dump(tree))
+
+
+def _cpp(tree: ast.expr, names: Mapping[str, str]) -> str:
+    match tree:
+        case ast.Name(id=name):
+            return names.get(name, name)
+        case ast.Constant(value=value):
+            return f"int64_t{{{value}}}"
+        case ast.UnaryOp(operand=operand):
+            return f"(-{_cpp(operand, names)})"
+        case ast.BinOp(left=left, op=op, right=right):
+            return _CPP[type(op)].format(_cpp(left, names), _cpp(right, names))
+        case ast.Call(func=ast.Name(id=function), args=arguments):
+            return f"{_FUNCTIONS[function][1]}({', '.join(_cpp(argument, names) for argument in arguments)})"
+    raise AssertionError(ast.dump(tree))
+
+
+def _affine(tree: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr | None] | None:
+    """Split into (scale, offset), each None for zero; None where the tree is not affine in `name`."""
+    if name not in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
+        return None, tree
+    match tree:
+        case ast.Name():
+            return ast.Constant(1), None
+        case ast.UnaryOp(operand=operand):
+            inner = _affine(operand, name)
+            return inner and (_negated(inner[0]), _negated(inner[1]))
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            first, second = _affine(left, name), _affine(right, name)
+            if first is None or second is None:
+                return None
+            if isinstance(op, ast.Sub):
+                second = (_negated(second[0]), _negated(second[1]))
+            return _sum(first[0], second[0]), _sum(first[1], second[1])
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            first, second = _affine(left, name), _affine(right, name)
+            if first is None or second is None or (first[0] is not None and second[0] is not None):
+                return None
+            (scale, offset), factor = (first, right) if first[0] is not None else (second, left)
+            return _product(scale, factor), _product(offset, factor)
+    return None
+
+
+def _negated(tree: ast.expr | None) -> ast.expr | None:
+    return None if tree is None else ast.UnaryOp(ast.USub(), tree)
+
+
+def _sum(a: ast.expr | None, b: ast.expr | None) -> ast.expr | None:
+    return b if a is None else a if b is None else ast.BinOp(a, ast.Add(), b)
+
+
+def _product(a: ast.expr | None, b: ast.expr) -> ast.expr | None:
+    if a is None or (isinstance(b, ast.Constant) and b.value == 1):
+        return a
+    return b if isinstance(a, ast.Constant) and a.value == 1 else ast.BinOp(a, ast.Mult(), b)

@@ -1,0 +1,101 @@
+"""How a backward definition is wired to its forward: by the names of its parameters and outputs alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from opsmith.errors import DefinitionError
+from opsmith.spec.signature import Kind, Signature, TensorType
+
+__all__ = ["Argument", "Wiring", "default_gradient_names", "wire_backward"]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Where one argument of the backward comes from: a gradient, an input or an output of the forward, by position."""
+
+    source: Literal["gradient", "input", "output"]
+    index: int
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The backward's arguments in order, and for each of its outputs the forward's input that it is the gradient of."""
+
+    arguments: tuple[Argument, ...]
+    inputs: tuple[int, ...]
+
+
+def default_gradient_names(forward: Signature) -> tuple[str, ...]:
+    """Return `grad_<input>` for each differentiable input, in order: a backward's outputs where it names none."""
+    return tuple(f"grad_{parameter.name}" for parameter in forward.parameters if parameter.differentiable)
+
+
+def wire_backward(forward: Signature, backward: Signature) -> Wiring:
+    """Match a backward to its forward; raises DefinitionError that lists the names there are."""
+    if forward.mutated:
+        raise DefinitionError(
+            f"{backward.name}: {forward.name} writes to {forward.mutated[0].name}, and an operator that writes to its "
+            "arguments has no gradient. Return the new value instead"
+        )
+    return Wiring(
+        tuple(_wire_argument(forward, backward, index) for index in range(len(backward.parameters))),
+        tuple(_wire_output(forward, backward, index) for index in range(len(backward.outputs))),
+    )
+
+
+def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argument:
+    parameter = backward.parameters[index]
+    where = f"{backward.name}: the parameter {parameter.name}"
+    for position, output in enumerate(forward.outputs):
+        if parameter.name == f"grad_{output.name}":
+            if not output.differentiable:
+                raise DefinitionError(f"{where} is the gradient of {output.name}, which is declared without one")
+            _check_tensor(where, parameter.kind, parameter.tensor, output.tensor)
+            return Argument("gradient", position)
+        if parameter.name == output.name:
+            _check_tensor(where, parameter.kind, parameter.tensor, output.tensor)
+            return Argument("output", position)
+    for position, source in enumerate(forward.parameters):
+        if parameter.name == source.name:
+            if parameter.kind is not source.kind:
+                raise DefinitionError(
+                    f"{where} is {parameter.kind.value}, but {forward.name}'s input of that name is {source.kind.value}"
+                )
+            return Argument("input", position)
+    raise DefinitionError(
+        f"{where} is neither a gradient nor an input nor an output of {forward.name}. There are "
+        + ", ".join(
+            [f"grad_{output.name}" for output in forward.outputs if output.differentiable]
+            + [source.name for source in forward.parameters]
+            + [output.name for output in forward.outputs]
+        )
+    )
+
+
+def _check_tensor(where: str, kind: Kind, found: TensorType | None, expected: TensorType) -> None:
+    if kind is not Kind.TENSOR or found is None:
+        raise DefinitionError(f"{where} must be a tensor, {expected.text}")
+    if found.element != expected.element or found.shape.rank != expected.shape.rank:
+        raise DefinitionError(f"{where} is {found.text}, but the forward's is {expected.text}")
+
+
+def _wire_output(forward: Signature, backward: Signature, index: int) -> int:
+    output = backward.outputs[index]
+    for position, parameter in enumerate(forward.parameters):
+        if output.name == f"grad_{parameter.name}":
+            if parameter.kind is Kind.TENSOR_LIST:
+                raise DefinitionError(
+                    f"{backward.name}: {parameter.name} is a list of tensors, and an operator cannot return a list of "
+                    "gradients yet; leave the backward out, and the body is differentiated"
+                )
+            if not parameter.differentiable:
+                raise DefinitionError(
+                    f"{backward.name}: returns {output.name}, but {parameter.name} is declared without a gradient"
+                )
+            return position
+    raise DefinitionError(
+        f"{backward.name}: the output {output.name} is no gradient of an input of {forward.name}. A backward returns "
+        f"{', '.join(default_gradient_names(forward))} in this order, or any of them named with outputs="
+    )
