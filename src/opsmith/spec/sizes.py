@@ -70,12 +70,14 @@ Step = BindSize | SolveSize | CheckSize | BindGroup | CheckGroup
 class SizeProgram:
     """The steps for the arguments that are always there, and those for each optional tensor where it is given.
 
-    `source` tells for each name which argument its value comes from, for error messages.
+    `source` tells for each name which argument its value comes from, and `group_source` for each variadic group; both
+    are for error messages.
     """
 
     steps: tuple[Step, ...]
     optional: tuple[tuple[Parameter, tuple[Step, ...]], ...]
     source: dict[str, str]
+    group_source: dict[str, str]
 
 
 def plan_sizes(signature: Signature) -> SizeProgram:
@@ -83,7 +85,7 @@ def plan_sizes(signature: Signature) -> SizeProgram:
     known: dict[str, str] = {
         parameter.name: "the argument" for parameter in signature.parameters if parameter.kind is Kind.INT
     }
-    groups: set[str] = set()
+    groups: dict[str, str] = {}
     required = [parameter for parameter in signature.tensors if parameter.kind is Kind.TENSOR]
     required += [parameter for parameter in signature.tensors if parameter.kind is Kind.TENSOR_LIST]
     steps = tuple(_plan(signature, required, known, groups))
@@ -91,10 +93,10 @@ def plan_sizes(signature: Signature) -> SizeProgram:
     optional = []
     for parameter in signature.tensors:
         if parameter.kind is Kind.OPTIONAL_TENSOR:
-            local, local_groups = dict(known), set(groups)
+            local, local_groups = dict(known), dict(groups)
             optional.append((parameter, tuple(_plan(signature, [parameter], local, local_groups))))
             _check_local(signature, parameter, set(local) - set(known))
-    return SizeProgram(steps, tuple(optional), known)
+    return SizeProgram(steps, tuple(optional), known, groups)
 
 
 def _axes(parameter: Parameter) -> Iterator[tuple[int, Expression]]:
@@ -105,7 +107,7 @@ def _axes(parameter: Parameter) -> Iterator[tuple[int, Expression]]:
 
 
 def _plan(
-    signature: Signature, parameters: Iterable[Parameter], known: dict[str, str], groups: set[str]
+    signature: Signature, parameters: Iterable[Parameter], known: dict[str, str], groups: dict[str, str]
 ) -> Iterator[Step]:
     """Yield the steps for some parameters; adds what they determine to `known` and `groups`."""
     parameters = list(parameters)
@@ -116,7 +118,7 @@ def _plan(
             index = shape.variadic_index
             assert index is not None
             yield (CheckGroup if group in groups else BindGroup)(parameter, index, group)
-            groups.add(group)
+            groups.setdefault(group, parameter.name)
     for entry in tuple(open_sizes):
         parameter, axis, expression = entry
         name = expression.name
@@ -167,7 +169,7 @@ def _check_local(signature: Signature, parameter: Parameter, local: set[str]) ->
         )
 
 
-def _check_output_groups(signature: Signature, groups: set[str]) -> None:
+def _check_output_groups(signature: Signature, groups: dict[str, str]) -> None:
     for output in signature.outputs:
         shape = output.tensor.shape
         if shape.variadic_index is not None and shape.group not in groups:

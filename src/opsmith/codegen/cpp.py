@@ -1,0 +1,73 @@
+"""How a signature's parts are spelled in C++: the one table that prototypes, instantiations and bindings share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from opsmith.spec.dtypes import DType
+from opsmith.spec.signature import Kind, Parameter, Signature, TensorType
+
+__all__ = ["SCALARS", "Spelling", "identifier", "kernel_parameters", "symbol", "view_type"]
+
+# Python names that C++ has taken, as far as an argument might be called so.
+_KEYWORDS = frozenset(
+    "alignas alignof auto bool case catch char class concept const default delete do double enum explicit export extern "
+    "float goto inline int long mutable namespace new operator private protected public register requires short signed "
+    "sizeof static struct switch template this throw typedef typename union unsigned using virtual void volatile".split()
+)
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a non-tensor argument is written: in a view kernel, in a native kernel, and in the boxed entry."""
+
+    view: str
+    native: str
+    boxed: str
+
+
+SCALARS: dict[Kind, Spelling] = {
+    Kind.INT: Spelling("int64_t", "int64_t", "int64_t"),
+    Kind.FLOAT: Spelling("double", "double", "double"),
+    Kind.BOOL: Spelling("bool", "bool", "bool"),
+    Kind.STR: Spelling("const char*", "const std::string&", "std::string"),
+    Kind.INT_LIST: Spelling("List<int64_t>", "const std::vector<int64_t>&", "std::vector<int64_t>"),
+    Kind.FLOAT_LIST: Spelling("List<double>", "const std::vector<double>&", "std::vector<double>"),
+    Kind.OPTIONAL_INT: Spelling("Optional<int64_t>", "std::optional<int64_t>", "std::optional<int64_t>"),
+    Kind.OPTIONAL_FLOAT: Spelling("Optional<double>", "std::optional<double>", "std::optional<double>"),
+    Kind.OPTIONAL_BOOL: Spelling("Optional<bool>", "std::optional<bool>", "std::optional<bool>"),
+}
+
+
+def identifier(name: str) -> str:
+    """Return a Python name as a C++ identifier."""
+    return f"{name}_" if name in _KEYWORDS else name
+
+
+def symbol(name: str, device: str, dtypes: tuple[DType, ...]) -> str:
+    """Return the name of one instantiation of a kernel, which the binding calls."""
+    return "__".join([name, device, *(dtype.name for dtype in dtypes)])
+
+
+def view_type(tensor: TensorType, kind: Kind, *, written: bool, elements: Mapping[str, str]) -> str:
+    """Return the type of a tensor in a view kernel; `elements` spells the template parameters."""
+    element = tensor.pinned.cpp.removeprefix("opsmith::") if tensor.pinned else elements[tensor.letter or ""]
+    container = "ViewList" if kind is Kind.TENSOR_LIST else "View"
+    return f"{container}<{element if written else f'const {element}'}, {tensor.shape.rank}>"
+
+
+def kernel_parameters(signature: Signature, elements: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return (type, name) of a view kernel's parameters: the inputs in order, then the outputs."""
+    parameters = [(_parameter_type(parameter, elements), identifier(parameter.name)) for parameter in signature.parameters]
+    outputs = [
+        (view_type(output.tensor, Kind.TENSOR, written=True, elements=elements), identifier(output.name))
+        for output in signature.outputs
+    ]
+    return parameters + outputs
+
+
+def _parameter_type(parameter: Parameter, elements: Mapping[str, str]) -> str:
+    if parameter.tensor is None:
+        return SCALARS[parameter.kind].view
+    return view_type(parameter.tensor, parameter.kind, written=parameter.mutated, elements=elements)

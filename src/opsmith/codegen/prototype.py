@@ -1,0 +1,84 @@
+"""What a kernel must look like for its definition: the prototype, and a skeleton file to start from."""
+
+from __future__ import annotations
+
+import re
+
+from opsmith.codegen.cpp import SCALARS, identifier, kernel_parameters
+from opsmith.spec.definition import Definition, Device, Kernel
+from opsmith.spec.signature import Kind, Parameter, Signature
+
+__all__ = ["find_prototype", "native_prototype", "prototype", "skeleton", "view_prototype"]
+
+
+def prototype(definition: Definition, device: Device) -> str:
+    """Return the declaration that the kernel of a definition for a device must have, on one line."""
+    kernel = definition.kernels[device]
+    if kernel.style == "native":
+        return native_prototype(definition.signature, kernel)
+    return view_prototype(definition.signature, kernel, device)
+
+
+def view_prototype(signature: Signature, kernel: Kernel, device: Device) -> str:
+    """Return a view kernel's declaration."""
+    words = [f"{kind} {name}" for kind, name in kernel_parameters(signature, {"T": "T", "I": "I"})]
+    if device == "cuda":
+        words.append("Stream stream")
+    template = f"template <{', '.join(f'class {letter}' for letter in signature.letters)}> " if signature.letters else ""
+    return f"{template}void {kernel.entry}({', '.join(words)})"
+
+
+def native_prototype(signature: Signature, kernel: Kernel) -> str:
+    """Return a native kernel's declaration."""
+    words = [f"{_native_type(parameter)} {identifier(parameter.name)}" for parameter in signature.parameters]
+    return f"{native_result(signature)} {kernel.entry}({', '.join(words)})"
+
+
+def native_result(signature: Signature) -> str:
+    """Return what a native kernel returns."""
+    if not signature.outputs:
+        return "void"
+    if len(signature.outputs) == 1:
+        return "Tensor"
+    return f"std::tuple<{', '.join('Tensor' for _ in signature.outputs)}>"
+
+
+_NATIVE_TENSORS = {
+    Kind.TENSOR: "const Tensor&",
+    Kind.OPTIONAL_TENSOR: "const std::optional<Tensor>&",
+    Kind.TENSOR_LIST: "const std::vector<Tensor>&",
+}
+
+
+def _native_type(parameter: Parameter) -> str:
+    return _NATIVE_TENSORS.get(parameter.kind) or SCALARS[parameter.kind].native
+
+
+def find_prototype(source: str, entry: str) -> tuple[int, str] | None:
+    """Find where a source file declares a function: its line and its declaration on one line, as a person would read it.
+
+    This only serves error messages; whether a kernel fits is decided by the compiler. Comments are blanked first.
+    """
+    name = entry.rpartition("::")[2]
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match.group()), source, flags=re.DOTALL)
+    pattern = rf"(?P<head>(template\s*<[^;{{}}]*?>\s*)?[\w:<>,&*\s]+?[\s&*>])\b{re.escape(name)}\s*\((?P<args>[^;{{}}()]*)\)\s*\{{"
+    match = re.search(pattern, text)
+    if match is None:
+        return None
+    line = text.count("\n", 0, match.start("args")) + 1
+    declaration = f"{match.group('head').strip()} {name}({match.group('args').strip()})"
+    return line, re.sub(r"\s+", " ", declaration).replace("< ", "<").replace("( ", "(")
+
+
+def skeleton(definitions: list[Definition], device: Device) -> str:
+    """Return a source file with an empty kernel for each definition, ready to be filled in."""
+    native = any(definition.kernels[device].style == "native" for definition in definitions)
+    lines = [f"#include <opsmith/{'native' if native else 'kernel'}.h>", "", "using namespace opsmith;", ""]
+    for definition in definitions:
+        declaration = prototype(definition, device)
+        if (first := definition.doc.strip().partition("\n")[0]) != "":
+            lines.append(f"// {first}")
+        template, separator, rest = declaration.partition("> void ")
+        lines += [f"{template}>", f"void {rest} {{"] if separator else [f"{declaration} {{"]
+        lines += [f"  // {definition.signature.schema}", f'  fail("{definition.name} is not written yet");', "}", ""]
+    return "\n".join(lines)

@@ -1,0 +1,35 @@
+// What a native kernel includes: torch's stable tensors, opsmith's views, and a way to call any operator of PyTorch.
+//
+// A native kernel is a function at global scope over Tensor. It allocates its outputs itself; its inputs have passed the
+// checks of the definition, and its outputs are checked afterwards. On a GPU the device of the inputs is current.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "kernel.h"
+#include "tensor.h"
+
+namespace opsmith {
+
+// Calls `name` of PyTorch's dispatcher, such as call<1>("aten::mm", "", a, b)[0]. All arguments of the schema must be
+// given, with exactly its types: Tensor, int64_t, double, bool, std::vector<...>, std::optional<...> (a Scalar cannot be
+// said in the stable ABI). Below autograd, as every kernel is; a failure of the operator is thrown as its own error.
+template <int Results, class... Arguments>
+std::array<Tensor, Results> call(const char* name, const char* overload, const Arguments&... arguments) {
+  constexpr int count = sizeof...(Arguments) > Results ? sizeof...(Arguments) : Results;
+  std::array<StableIValue, count> stack{torch::stable::detail::from(arguments)...};
+  if (torch_call_dispatcher(name, overload, stack.data(), TORCH_ABI_VERSION) != AOTI_TORCH_SUCCESS) {
+    fail("the call of ", name, " failed; its own message stands above");
+  }
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<Tensor, Results>{torch::stable::detail::to<Tensor>(stack[I])...};
+  }(std::make_index_sequence<Results>{});
+}
+
+// An uninitialised tensor with the element type and device of another, contiguous.
+inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes) {
+  return torch::stable::new_empty(other, sizes);
+}
+
+}  // namespace opsmith
