@@ -23,7 +23,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("OPSMITH_JOBS", "how many compilers run at once; default: the number of cores"),
     Variable("OPSMITH_VERBOSE", "1: show every command of a build"),
     Variable("OPSMITH_QUIET", "1: no message while an operator is built on its first call"),
-    Variable("CXX", "host C++ compiler; default: c++, g++ or clang++, the first that is found"),
+    Variable("CXX", "host C++ compiler, with a launcher or arguments if need be; default: c++, g++ or clang++"),
     Variable("CUDA_HOME", "root of the CUDA toolkit; CUDA_PATH is read too"),
     Variable("CUDA_PATH", "root of the CUDA toolkit, after CUDA_HOME"),
     Variable("NVCC_CCBIN", "host compiler that nvcc shall use; default: the C++ compiler above"),
@@ -32,6 +32,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("TORCH_CUDA_ARCH_LIST", "as in PyTorch; read where OPSMITH_CUDA_ARCHS is not set"),
     Variable("PYTORCH_ROCM_ARCH", "as in PyTorch; read where OPSMITH_ROCM_ARCHS is not set"),
     Variable("MAX_JOBS", "as in PyTorch; read where OPSMITH_JOBS is not set"),
+    Variable("PATH", "where programs are looked for"),
     Variable("NO_COLOR", "set to anything: no colour in the output"),
 )
 

@@ -1,0 +1,67 @@
+"""Which files did a compiler read? (The Make rules that `g++ -MD` and `nvcc -MD` write.)
+
+Make's quoting is odd and worth a table:
+
+    \\<newline>          the rule goes on in the next line
+    2N+1 \\, then blank  N backslashes and a blank that belongs to the name
+    2N \\, then blank    N backslashes; the blank ends the name
+    \\# and \\:           # and :
+    $$                  $
+    any other \\         itself
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["parse_depfile", "read_depfile"]
+
+_CONTINUATION = re.compile(r"\\\r?\n")
+_PIECE = re.compile(
+    r"""
+      (?P<slashes>\\*)(?P<blank>[ \t\r])   # the end of a name, or a blank inside it
+    | \\(?P<quoted>[\#:])
+    | (?P<dollar>\$\$)
+    | (?P<colon>:)(?=[ \t\r]|$)            # a colon inside a name is no separator
+    | (?P<plain>[^\\$:\ \t\r]+|.)
+    """,
+    re.VERBOSE,
+)
+
+
+def read_depfile(path: Path, *, cwd: Path) -> tuple[Path, ...]:
+    """Return the files that a dependency file names, as `parse_depfile`. Raises OSError where it cannot be read."""
+    return parse_depfile(path.read_text(encoding="utf-8", errors="surrogateescape"), cwd=cwd)
+
+
+def parse_depfile(text: str, *, cwd: Path) -> tuple[Path, ...]:
+    """Return the prerequisites of every rule, each once and in order; relative ones are taken from `cwd`.
+
+    `..` and links stay as they are: the compiler opened the file under this very name, and so must whoever looks
+    whether it changed.
+    """
+    names = (name for rule in _CONTINUATION.sub(" ", text).split("\n") for name in _prerequisites(rule))
+    return tuple(dict.fromkeys(cwd / name for name in names))
+
+
+def _prerequisites(rule: str) -> Iterator[str]:
+    name = ""
+    is_target = True
+    for piece in _PIECE.finditer(rule):
+        if blank := piece["blank"]:
+            slashes = len(piece["slashes"])
+            name += "\\" * (slashes // 2)
+            if slashes % 2:
+                name += blank
+                continue
+        elif not (piece["colon"] and is_target):
+            name += piece["quoted"] or ("$" if piece["dollar"] else piece[0])
+            continue
+        if name and not is_target:
+            yield name
+        name = ""
+        is_target = is_target and not piece["colon"]
+    if name and not is_target:
+        yield name

@@ -1,0 +1,73 @@
+"""Why was no artefact found?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from opsmith.store import keys
+from opsmith.store.headers import HeaderDigests
+from opsmith.store.index import changed_headers, read_records
+from opsmith.store.store import NO_ROOTS, Artifact, Store
+
+__all__ = ["Change", "Miss", "explain_miss"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One input or header that differs between a wanted artefact and the nearest stored one."""
+
+    name: str
+    kind: Literal["changed", "added", "removed"]
+
+
+@dataclass(frozen=True)
+class Miss:
+    """Why a lookup failed.
+
+    `reason` is "new" where nothing of that name is stored, "inputs" or "headers" where `changes` say what differs from
+    the nearest artefact, and "lost" where the artefact was built but is gone or damaged.
+    """
+
+    reason: Literal["new", "inputs", "headers", "lost"]
+    changes: tuple[Change, ...] = ()
+    nearest: Artifact | None = None
+
+
+def explain_miss(
+    store: Store, name: str, inputs: Mapping[str, str], *, roots: Mapping[str, Path] = NO_ROOTS
+) -> Miss | None:
+    """Return why `store.find` gives nothing for these inputs, or None where it gives an artefact. Raises nothing."""
+    source_key = keys.source_key(inputs)
+    if store.find(source_key, roots=roots):
+        return None
+    return _explain_headers(store, source_key, roots) or _explain_inputs(store, name, inputs)
+
+
+def _explain_headers(store: Store, source_key: str, roots: Mapping[str, Path]) -> Miss | None:
+    digests = HeaderDigests(roots)
+    changed = [changed_headers(record, digests) for record in read_records(store.layout.index(source_key))]
+    if not changed:
+        return None
+    fewest = min(changed, key=len)
+    return Miss("headers" if fewest else "lost", tuple(Change(header, "changed") for header in fewest))
+
+
+def _explain_inputs(store: Store, name: str, inputs: Mapping[str, str]) -> Miss:
+    others = [artifact for artifact in store.artifacts() if artifact.manifest.name == name]
+    if not others:
+        return Miss("new")
+    others.sort(key=lambda artifact: artifact.manifest.created, reverse=True)
+    changes = {artifact.key: _compare(artifact.manifest.inputs, inputs) for artifact in others}
+    nearest = min(others, key=lambda artifact: len(changes[artifact.key]))
+    # The same inputs, and no record of them: the index was lost, not the inputs changed.
+    return Miss("inputs" if changes[nearest.key] else "lost", changes[nearest.key], nearest)
+
+
+def _compare(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, ...]:
+    changed = [Change(name, "changed") for name in new if name in old and old[name] != new[name]]
+    added = [Change(name, "added") for name in new if name not in old]
+    removed = [Change(name, "removed") for name in old if name not in new]
+    return (*changed, *added, *removed)

@@ -1,0 +1,74 @@
+"""How are the headers of a build named and compared, so that two checkouts can share an artefact?
+
+A header below one of the caller's named roots is recorded as `<root>/path`, any other by its absolute path. A record
+made for one checkout therefore looks at the headers of the checkout that asks, never at those of the one that built.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
+
+from opsmith.store.keys import digest_file
+
+__all__ = ["HeaderDigests", "digest_headers", "edited_since", "portable_name"]
+
+# File systems stamp with the kernel's coarse clock, which may lag behind `time.time_ns` by a tick (10 ms at 100 Hz).
+_CLOCK_TICK_NS = 10_000_000
+
+
+def digest_headers(paths: Iterable[Path]) -> dict[str, str]:
+    """Return each file's path with the digest of its bytes. Raises OSError where one cannot be read."""
+    return {str(path): digest_file(path) for path in paths}
+
+
+def edited_since(paths: Iterable[Path], start_ns: int) -> tuple[Path, ...]:
+    """Return those files that may have been written since `start_ns` (of `time.time_ns`), or that are gone.
+
+    A header that is saved while the compiler runs would be recorded with its new digest beside a binary made from its
+    old text, and that wrong artefact would be found for ever. A build asks this before it publishes, and builds again
+    where the answer is not empty. Times are used to refuse here, never to accept.
+    """
+    return tuple(path for path in paths if _written_ns(path) >= start_ns - _CLOCK_TICK_NS)
+
+
+def _written_ns(path: Path) -> int:
+    try:
+        status = path.stat()
+    except OSError:
+        return time.time_ns()
+    return max(status.st_mtime_ns, status.st_ctime_ns)
+
+
+def portable_name(path: str, roots: Mapping[str, Path]) -> str:
+    """Return `<root>/rest` for a path below one of the roots, the innermost one; any other path as it is."""
+    pure = PurePath(path)
+    inside = [(name, root) for name, root in roots.items() if pure.is_relative_to(root)]
+    if not inside:
+        return path
+    name, root = max(inside, key=lambda item: len(item[1].parts))
+    return f"<{name}>/{pure.relative_to(root).as_posix()}"
+
+
+class HeaderDigests:
+    """The digests of headers as they are now, each file read at most once."""
+
+    def __init__(self, roots: Mapping[str, Path]) -> None:
+        self._roots = roots
+        self._known: dict[str, str | None] = {}
+
+    def now(self, name: str) -> str | None:
+        """Return the digest of the header of this portable name, or None where it cannot be read."""
+        if name not in self._known:
+            self._known[name] = self._read(name)
+        return self._known[name]
+
+    def _read(self, name: str) -> str | None:
+        root, separator, rest = name[1:].partition(">/") if name.startswith("<") else ("", "", name)
+        if separator and root not in self._roots:
+            return None
+        try:
+            return digest_file(self._roots[root] / rest if separator else Path(name))
+        except (OSError, ValueError):  # ValueError: a damaged record can name what no path can be
+            return None

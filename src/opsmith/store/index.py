@@ -1,0 +1,65 @@
+"""Which artefact belongs to a source key, given the headers as they are now?
+
+A source key cannot cover headers: only the compiler knows which it reads. So each publication leaves a record of the
+headers it found, and a lookup accepts the record whose headers all still have the recorded digests (the direct mode of
+ccache, https://ccache.dev/manual/latest.html#_the_direct_mode).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.store.files import write_atomic
+from opsmith.store.headers import HeaderDigests
+
+__all__ = ["Record", "changed_headers", "is_current", "read_records", "write_record"]
+
+_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """One publication: the portable names and digests of its headers, and the artefact made from them."""
+
+    headers: Mapping[str, str]
+    artifact: str
+
+
+def read_records(folder: Path) -> tuple[Record, ...]:
+    """Return a source key's readable records, those with the most headers first.
+
+    Where a header appeared that a source asks for with `__has_include`, the record from before it still holds; the
+    longer record is then the truer one.
+    """
+    records = [_read(path) for path in sorted(folder.glob("*.json"))]
+    return tuple(sorted((record for record in records if record), key=lambda record: -len(record.headers)))
+
+
+def write_record(folder: Path, record: Record, *, scratch: Path) -> None:
+    """Add a record; the same record twice is one. Raises OSError."""
+    content = {"format": _FORMAT_VERSION, "artifact": record.artifact, "headers": dict(record.headers)}
+    # The artefact's key covers the headers, so it names the record too.
+    write_atomic(folder / f"{record.artifact}.json", json.dumps(content).encode(), scratch=scratch)
+
+
+def is_current(record: Record, digests: HeaderDigests) -> bool:
+    """Tell whether every header of the record is now as it was then."""
+    return all(digests.now(name) == digest for name, digest in record.headers.items())
+
+
+def changed_headers(record: Record, digests: HeaderDigests) -> tuple[str, ...]:
+    """Return the headers of the record that changed or are gone."""
+    return tuple(name for name, digest in record.headers.items() if digests.now(name) != digest)
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        content = json.loads(path.read_bytes())
+        if content["format"] != _FORMAT_VERSION or content["artifact"] != path.stem:
+            return None
+        return Record({str(name): str(digest) for name, digest in content["headers"].items()}, path.stem)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,127 @@
+"""What is an artefact, and what was it made from?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path, PurePath
+from typing import Any
+
+from opsmith.store.keys import digest_file
+
+__all__ = ["FORMAT_VERSION", "MANIFEST_NAME", "Manifest"]
+
+MANIFEST_NAME = "manifest.json"
+
+# Raise it when a field changes its meaning. A manifest of another format counts as none.
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The description that lies beside every stored binary."""
+
+    name: str
+    library: str  # file name of the binary, beside the manifest
+    sha256: str
+    size_bytes: int
+    inputs: Mapping[str, str]  # what the source key was made from: name -> digest
+    devices: tuple[str, ...]
+    archs: tuple[str, ...]
+    toolchain: Mapping[str, str]  # role -> identity of the tool
+    torch_version: str | None  # None: the binary depends on no version
+    created: str  # ISO 8601, UTC
+    opsmith_version: str
+    format: int = FORMAT_VERSION
+
+    @classmethod
+    def describe(
+        cls,
+        library: Path,
+        *,
+        name: str,
+        inputs: Mapping[str, str],
+        devices: tuple[str, ...],
+        archs: tuple[str, ...],
+        toolchain: Mapping[str, str],
+        torch_version: str | None,
+        opsmith_version: str,
+    ) -> Manifest:
+        """Return the manifest of a binary that was built just now. Raises OSError where it cannot be read."""
+        return cls(
+            name=name,
+            library=library.name,
+            sha256=digest_file(library),
+            size_bytes=library.stat().st_size,
+            inputs=dict(inputs),
+            devices=devices,
+            archs=archs,
+            toolchain=dict(toolchain),
+            torch_version=torch_version,
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            opsmith_version=opsmith_version,
+        )
+
+    def to_json(self) -> str:
+        """Return the manifest as JSON, for people as much as for `from_json`."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Manifest | None:
+        """Return the manifest, or None where the text is damaged or of another format."""
+        try:
+            fields = json.loads(text)
+            if fields["format"] != FORMAT_VERSION:
+                return None
+            return cls(**{name: read(fields[name]) for name, read in _READERS.items()})
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(value)
+    return value
+
+
+def _file_name(value: Any) -> str:
+    # A manifest must not lead the loader out of its own folder.
+    if _text(value) in {"", ".", ".."} or "\0" in value or PurePath(value).name != value:
+        raise ValueError(value)
+    return str(value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return tuple(_text(item) for item in value)
+
+
+def _table(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise TypeError(value)
+    return {_text(name): _text(item) for name, item in value.items()}
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "name": _text,
+    "library": _file_name,
+    "sha256": _text,
+    "size_bytes": _number,
+    "inputs": _table,
+    "devices": _texts,
+    "archs": _texts,
+    "toolchain": _table,
+    "torch_version": lambda value: None if value is None else _text(value),
+    "created": _text,
+    "opsmith_version": _text,
+    "format": _number,
+}

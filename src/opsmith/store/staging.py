@@ -1,0 +1,91 @@
+"""Where does a build work before it is published, and who cleans up after one that was killed?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shutil
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from opsmith.store.keys import digest
+
+__all__ = ["make_staging", "remove", "reserve_name", "sweep"]
+
+# Longer than any build. On another host nobody can ask whether the owner lives, so only age tells.
+_STALE_AFTER_S = 24 * 60 * 60
+
+
+def make_staging(parent: Path) -> Path:
+    """Make a private folder below `parent`, and sweep what dead processes left there. Raises OSError."""
+    parent.mkdir(parents=True, exist_ok=True)
+    sweep(parent)
+    folder = reserve_name(parent)
+    # Not tempfile.mkdtemp: its mode 0700 would follow the folder into a store that users share.
+    folder.mkdir()
+    return folder
+
+
+def reserve_name(parent: Path) -> Path:
+    """Return an unused path below `parent` whose name tells its owner: host, process, and a random part."""
+    return parent / f"{_host()}-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def remove(path: Path) -> None:
+    """Remove a folder or a file. What is gone already, or belongs to another user, is left to its fate."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(OSError):
+        path.unlink()
+
+
+def sweep(parent: Path) -> None:
+    """Remove what is older than a day or belongs to a process of this host that no longer runs."""
+    for entry in parent.iterdir():
+        if _is_stale(entry):
+            remove(entry)
+
+
+def _is_stale(entry: Path) -> bool:
+    host, _, rest = entry.name.partition("-")
+    pid = rest.partition("-")[0]
+    if host == _host() and pid.isdigit() and not _is_running(int(pid)):
+        return True
+    try:
+        return time.time() - entry.lstat().st_mtime > _STALE_AFTER_S
+    except OSError:
+        return False
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+@cache
+def _host() -> str:
+    """Name the place where process numbers mean the same: containers share a host's name, but not its processes."""
+    return digest(platform.node(), _read("/proc/sys/kernel/random/boot_id"), _link("/proc/self/ns/pid"))[:12]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return str(Path(path).readlink())
+    except OSError:
+        return ""

@@ -1,0 +1,35 @@
+"""What does this machine have to build with?"""
+
+from __future__ import annotations
+
+from opsmith.toolchain.archs import CudaArch, RocmArch, parse_cuda_archs, parse_rocm_archs
+from opsmith.toolchain.cuda import CudaCompiler, find_cuda_compiler
+from opsmith.toolchain.host import HostCompiler, find_host_compiler
+from opsmith.toolchain.ninja import find_ninja
+from opsmith.toolchain.probe import ProbeCache, default_probes
+from opsmith.toolchain.python_headers import PythonHeaders, find_python_headers
+from opsmith.toolchain.rocm import RocmCompiler, find_rocm_compiler
+from opsmith.toolchain.toolchain import Toolchain, find_toolchain
+from opsmith.toolchain.torch_install import TorchInstall, find_torch
+
+__all__ = [
+    "CudaArch",
+    "CudaCompiler",
+    "HostCompiler",
+    "ProbeCache",
+    "PythonHeaders",
+    "RocmArch",
+    "RocmCompiler",
+    "Toolchain",
+    "TorchInstall",
+    "default_probes",
+    "find_cuda_compiler",
+    "find_host_compiler",
+    "find_ninja",
+    "find_python_headers",
+    "find_rocm_compiler",
+    "find_toolchain",
+    "find_torch",
+    "parse_cuda_archs",
+    "parse_rocm_archs",
+]

@@ -1,0 +1,180 @@
+"""Which CUDA toolkit compiles the kernels?"""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith import _env
+from opsmith.errors import ToolchainError
+from opsmith.toolchain.host import HostCompiler, find_host_compiler
+from opsmith.toolchain.nvcc_host import find_nvcc_host
+from opsmith.toolchain.probe import ProbeCache, default_probes
+from opsmith.toolchain.search import executables, is_executable
+
+__all__ = ["CudaCompiler", "find_cuda_compiler"]
+
+_INSTALL = (
+    "Install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads), or its wheels with "
+    "`pip install 'opsmith[cuda]'`, or set CUDA_HOME to the folder that has bin/nvcc."
+)
+
+# torch 2.10, the oldest that opsmith serves, is built with CUDA 12.6 or newer; 12.0 is the first nvcc with C++20.
+_MINIMUM_MAJOR = 12
+
+_RELEASE = re.compile(r"release (?P<release>[\d.]+), V(?P<version>[\d.]+)")
+_BUILD = re.compile(r"^Build (\S+)", re.MULTILINE)
+_HERE = re.compile(r"^#\$ _HERE_=(.+)$", re.MULTILINE)
+_ARCH = re.compile(r"^compute_(\d+)(\d)$", re.MULTILINE)
+
+# Where Debian's package has its headers.
+_SYSTEM = Path("/usr")
+
+# NVIDIA's name of the machine in <toolkit>/targets.
+_TARGETS = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}
+
+# What a toolkit has beside nvcc: the wheel that brings it where the toolkit comes from PyPI, and where it may be.
+_PARTS = {
+    "nvidia-cuda-runtime": ("{include}/cuda_runtime.h",),
+    "nvidia-cuda-crt": ("{include}/crt/host_config.h",),
+    "nvidia-cuda-cccl": ("{include}/nv/target", "{include}/cccl/nv/target"),
+    "nvidia-nvvm": ("{root}/nvvm/bin/cicc", "{root}/bin/cicc"),
+}
+
+
+@dataclass(frozen=True)
+class CudaCompiler:
+    """An nvcc with what belongs to it."""
+
+    nvcc: Path
+    root: Path
+    version: str  # 13.0.88
+    build: str  # NVIDIA's number of the build
+    include: Path
+    host: HostCompiler  # for -ccbin
+    archs: tuple[str, ...]  # what it compiles for, such as "9.0", the oldest first
+    cudart: Path | None  # the shared runtime library; None where only the static one is there
+
+    @property
+    def include_dirs(self) -> tuple[Path, ...]:
+        """Folders that a host compiler needs for the toolkit's headers."""
+        return tuple(folder for folder in (self.include, self.include / "cccl") if folder.is_dir())
+
+    @property
+    def identity(self) -> str:
+        """What must be equal for two of them to make the same binary; no path is in it."""
+        return f"nvcc V{self.version} ({self.build}) with {self.host.identity}"
+
+
+def find_cuda_compiler(*, probes: ProbeCache | None = None) -> CudaCompiler:
+    """Return the nvcc of CUDA_HOME or CUDA_PATH, else of PATH, of /usr/local/cuda, or of NVIDIA's PyPI wheels.
+
+    Links and scripts before the real nvcc are seen through. Raises ToolchainError where there is none, it is older than
+    CUDA 12, cannot start, lacks its headers, or accepts no host compiler of this machine.
+    """
+    probes = probes or default_probes()
+    nvcc = _see_through(_first_nvcc(), probes)
+    root = nvcc.parent.parent
+    release, build = _ask_version(nvcc, probes)
+    include = _find_include(root)
+    return CudaCompiler(
+        nvcc=nvcc,
+        root=root,
+        version=release,
+        build=build,
+        include=include,
+        host=find_nvcc_host(include, probes=probes),
+        archs=_ask_archs(nvcc, probes),
+        cudart=_find_cudart(root),
+    )
+
+
+def _first_nvcc() -> Path:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if chosen := _env.read(variable):
+            nvcc = Path(chosen).expanduser().absolute() / "bin" / "nvcc"
+            if is_executable(nvcc):
+                return nvcc
+            raise ToolchainError(f"{variable} is {chosen}, but {nvcc} is no program. {_INSTALL}")
+    for nvcc in _usual_places():
+        if is_executable(nvcc):
+            return nvcc
+    raise ToolchainError(
+        "No CUDA compiler was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in /usr/local/cuda nor in "
+        f"this Python's site-packages. {_INSTALL}"
+    )
+
+
+def _usual_places() -> Iterator[Path]:
+    yield from executables("nvcc")
+    yield Path("/usr/local/cuda/bin/nvcc")
+    for folder in dict.fromkeys(sys.path):
+        wheels = Path(folder or ".").absolute() / "nvidia"
+        # nvidia/cu13, in time nvidia/cu14: the newest first.
+        yield from sorted(wheels.glob("cu[0-9]*/bin/nvcc"), key=lambda nvcc: nvcc.parts[-3], reverse=True)
+
+
+def _see_through(nvcc: Path, probes: ProbeCache) -> Path:
+    """Return the real nvcc behind links and scripts: the one with its profile beside it."""
+    real = nvcc.resolve()
+    if (real.parent / "nvcc.profile").is_file():
+        return real
+    # A dry run reads no source, but wants a host compiler; which one does not matter to the answer.
+    host = find_host_compiler(probes=probes)
+    answer = probes.ask(nvcc, "--dryrun", "-ccbin", str(host.path), "opsmith.cu", depends_on=_named_nvcc)
+    for real in _named_nvcc(answer):
+        return real
+    raise ToolchainError(f"{nvcc} does not say where its toolkit is. Set CUDA_HOME to the folder that has bin/nvcc.")
+
+
+def _named_nvcc(answer: str) -> tuple[Path, ...]:
+    here = _HERE.search(answer)
+    nvcc = Path(here[1].strip(), "nvcc").resolve() if here else None
+    return (nvcc,) if nvcc and is_executable(nvcc) else ()
+
+
+def _ask_version(nvcc: Path, probes: ProbeCache) -> tuple[str, str]:
+    answer = probes.ask(nvcc, "--version")
+    found, build = _RELEASE.search(answer), _BUILD.search(answer)
+    if found is None:
+        raise ToolchainError(f"{nvcc} does not tell its version. Its answer to --version is:\n{answer.strip()}")
+    if int(found["release"].split(".")[0]) < _MINIMUM_MAJOR:
+        raise ToolchainError(
+            f"{nvcc} is CUDA {found['release']}; opsmith needs {_MINIMUM_MAJOR}.0 or newer. {_INSTALL}"
+        )
+    return found["version"], build[1] if build else ""
+
+
+def _ask_archs(nvcc: Path, probes: ProbeCache) -> tuple[str, ...]:
+    numbers = {(int(major), int(minor)) for major, minor in _ARCH.findall(probes.ask(nvcc, "--list-gpu-arch"))}
+    return tuple(f"{major}.{minor}" for major, minor in sorted(numbers))
+
+
+def _target_dirs(root: Path) -> tuple[Path, ...]:
+    """Return the folders that may hold include and lib: the toolkit's target, the toolkit, and Debian's /usr."""
+    return (root / "targets" / _TARGETS.get(platform.machine(), "none"), root, _SYSTEM)
+
+
+def _find_include(root: Path) -> Path:
+    # Headers of another toolkit must not be mixed in: the first folder that has any is the one.
+    candidates = [folder / "include" for folder in _target_dirs(root)]
+    include = next((folder for folder in candidates if (folder / "cuda_runtime.h").is_file()), root / "include")
+    for wheel, places in _PARTS.items():
+        files = [Path(place.format(include=include, root=root)) for place in places]
+        if not any(file.is_file() for file in files):
+            raise ToolchainError(
+                f"The CUDA toolkit {root} has an nvcc, but no {files[0]}. Install the whole toolkit, or the missing "
+                f"wheel with `pip install {wheel}`."
+            )
+    return include
+
+
+def _find_cudart(root: Path) -> Path | None:
+    # Wheels have no libcudart.so, only libcudart.so.13.
+    places = [folder / lib for folder in _target_dirs(root)[:2] for lib in ("lib", "lib64")]
+    found = [library for place in places for library in sorted(place.glob("libcudart.so*"))]
+    return found[0] if found else None

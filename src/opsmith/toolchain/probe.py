@@ -1,0 +1,124 @@
+"""What does a program say about itself, without asking it twice?
+
+`g++ -v` costs some 10 ms, `nvcc --version` the same, and each process would ask again. Answers are kept in a file of
+the store. An answer holds while the program, and each file the answer depends on, has the same path, size, time and
+inode: the rule of Make, which is good enough for a version, and is used for no artefact.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from opsmith import _subprocess
+from opsmith.errors import ToolchainError
+from opsmith.store.files import write_atomic
+from opsmith.store.locate import Layout, default_root
+
+__all__ = ["ProbeCache", "default_probes"]
+
+_FORMAT_VERSION = 1
+
+# A compiler answers in milliseconds. A cold network file system is given its time; a wrapper that waits for input not.
+_TIMEOUT_S = 60.0
+
+_Stamps = dict[str, list[int]]
+
+
+class ProbeCache:
+    """The answers of programs, kept in memory and, where `path` is given, in a file for the next process."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._answers: dict[str, Any] | None = None
+
+    def ask(
+        self,
+        program: Path,
+        *arguments: str,
+        depends_on: Callable[[str], Iterable[Path]] = lambda answer: (),
+    ) -> str:
+        """Return what the program prints.
+
+        `depends_on` names, given the answer, further files that decide it: behind a script that starts a compiler, the
+        compiler. Raises ToolchainError where the program cannot start, fails, or does not come to an end.
+        """
+        argv = (str(program), *arguments)
+        key = json.dumps(argv)
+        if self._answers is None:
+            self._answers = self._load()
+        if (answer := _still_valid(self._answers.get(key), program)) is not None:
+            return answer
+        answer = _run(argv)
+        if stamps := _stamps((program, *depends_on(answer))):
+            self._answers[key] = {"stamps": stamps, "answer": answer}
+            self._save()
+        return answer
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self._path.read_bytes()) if self._path else {}
+            answers = content["answers"] if content["format"] == _FORMAT_VERSION else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return answers if isinstance(answers, dict) else {}
+
+    def _save(self) -> None:
+        if self._path is None:
+            return
+        # Others may have written meanwhile. What is lost in a race is asked again.
+        content = {"format": _FORMAT_VERSION, "answers": {**self._load(), **(self._answers or {})}}
+        scratch = self._path.parent / "staging"
+        # A store that cannot be written is reported where an artefact would be lost, not for a version.
+        with suppress(OSError):
+            write_atomic(self._path, json.dumps(content).encode(), scratch=scratch, durable=False)
+
+
+def default_probes() -> ProbeCache:
+    """Return this process's cache, kept in the store of `default_root`."""
+    return _probes_at(Layout(default_root()).probes)
+
+
+@cache
+def _probes_at(path: Path) -> ProbeCache:
+    return ProbeCache(path)
+
+
+def _run(argv: Sequence[str]) -> str:
+    try:
+        done = _subprocess.run(argv, timeout_s=_TIMEOUT_S)
+    except OSError as error:
+        raise ToolchainError(f"{argv[0]} cannot start: {error.strerror or error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ToolchainError(f"`{' '.join(argv)}` did not come to an end within {_TIMEOUT_S:.0f} s") from error
+    if done.status != 0:
+        raise ToolchainError(f"`{' '.join(argv)}` failed with status {done.status}:\n{done.output.strip()}")
+    return done.output
+
+
+def _still_valid(entry: Any, program: Path) -> str | None:
+    try:
+        stamps, answer = entry["stamps"], entry["answer"]
+        # The link itself may lead elsewhere now, so the program's own path is resolved anew.
+        is_same = str(program.resolve()) in stamps and _stamps(map(Path, stamps)) == stamps
+    except (OSError, TypeError, KeyError, ValueError):
+        return None
+    return answer if is_same and isinstance(answer, str) else None
+
+
+def _stamps(paths: Iterable[Path]) -> _Stamps | None:
+    """Return what tells each file's version from the next, by its real path; None where one is missing."""
+    stamps: _Stamps = {}
+    try:
+        for path in paths:
+            real = path.resolve()
+            status = real.stat()
+            stamps[str(real)] = [status.st_size, status.st_mtime_ns, status.st_ino]
+    except OSError:
+        return None
+    return stamps

@@ -1,0 +1,61 @@
+"""Which host compiler, device compilers and torch does a build use together?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opsmith.toolchain.cuda import CudaCompiler, find_cuda_compiler
+from opsmith.toolchain.host import HostCompiler, find_host_compiler
+from opsmith.toolchain.probe import ProbeCache, default_probes
+from opsmith.toolchain.rocm import RocmCompiler, find_rocm_compiler
+from opsmith.toolchain.torch_install import TorchInstall, find_torch
+
+__all__ = ["Toolchain", "find_toolchain"]
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What a build uses; a device compiler is None where it was not asked for."""
+
+    host: HostCompiler
+    torch: TorchInstall
+    cuda: CudaCompiler | None = None
+    rocm: RocmCompiler | None = None
+
+    @property
+    def compilers(self) -> dict[str, str]:
+        """The identity of each compiler by its role, for cache keys and manifests; no path is in it."""
+        tools = {"host": self.host, "cuda": self.cuda, "rocm": self.rocm}
+        return {role: tool.identity for role, tool in tools.items() if tool is not None}
+
+    @property
+    def cuda_mismatch(self) -> str | None:
+        """Why this nvcc and this torch must not share a process, or None where they may.
+
+        CUDA keeps its binary interface within a major version (CUDA Compatibility, "minor version compatibility"), so
+        13.0 and 13.2 go together. A torch without CUDA fits every nvcc: that is building for another machine.
+        """
+        if self.cuda is None or self.torch.cuda is None:
+            return None
+        if self.cuda.version.split(".")[0] == self.torch.cuda.split(".")[0]:
+            return None
+        return (
+            f"torch {self.torch.version} is built for CUDA {self.torch.cuda}, but nvcc is {self.cuda.version} "
+            f"({self.cuda.nvcc}). Set CUDA_HOME to a toolkit of CUDA {self.torch.cuda.split('.')[0]}, or install a "
+            f"torch for CUDA {self.cuda.version.split('.')[0]}."
+        )
+
+
+def find_toolchain(*, cuda: bool, rocm: bool, probes: ProbeCache | None = None) -> Toolchain:
+    """Return the machine's toolchain, with the device compilers that are asked for.
+
+    A process that finds only compilers it or another has asked before starts no program. Raises ToolchainError where
+    something asked for is missing, too old, or broken.
+    """
+    probes = probes or default_probes()
+    return Toolchain(
+        host=find_host_compiler(probes=probes),
+        torch=find_torch(),
+        cuda=find_cuda_compiler(probes=probes) if cuda else None,
+        rocm=find_rocm_compiler(probes=probes) if rocm else None,
+    )

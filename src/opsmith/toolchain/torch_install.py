@@ -1,0 +1,105 @@
+"""Where is torch, and what is it built for? (Read from its files: importing it costs a second or more.)"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from opsmith.errors import ToolchainError
+
+__all__ = ["MINIMUM_TORCH", "TorchInstall", "find_torch"]
+
+# The first release with the stable ABI that opsmith's bindings are made of (TORCH_TARGET_VERSION).
+MINIMUM_TORCH = (2, 10)
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
+
+_INSTALL = "Install it as https://pytorch.org/get-started/locally says."
+
+
+@dataclass(frozen=True)
+class TorchInstall:
+    """An installed torch."""
+
+    root: Path
+    version: str
+    cuda: str | None  # the CUDA that it is built for
+    hip: str | None  # the HIP that it is built for
+    git_version: str
+    include_dirs: tuple[Path, ...]
+    lib_dir: Path
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Major and minor version."""
+        return _release(self.version)
+
+    @property
+    def identity(self) -> str:
+        """What must be equal for two of them to have the same private ABI; the path is not in it."""
+        return f"torch {self.version} (git {self.git_version})"
+
+
+def find_torch() -> TorchInstall:
+    """Return the torch that `import torch` gives in this process, without importing it.
+
+    Raises ToolchainError where there is none, its headers are missing, or it is older than 2.10.
+    """
+    root = _find_root()
+    facts = _read_constants(root / "version.py")
+    version = facts.get("__version__", "")
+    if not _RELEASE.match(version):
+        raise ToolchainError(f"{root / 'version.py'} does not tell torch's version. {_INSTALL}")
+    if _release(version) < MINIMUM_TORCH:
+        minimum = ".".join(map(str, MINIMUM_TORCH))
+        raise ToolchainError(f"{root} is torch {version}; opsmith needs {minimum} or newer. {_INSTALL}")
+    include = root / "include"
+    if not (include / "torch" / "csrc").is_dir():
+        raise ToolchainError(f"torch {version} in {root} comes without its headers ({include}). {_INSTALL}")
+    return TorchInstall(
+        root=root,
+        version=version,
+        cuda=facts.get("cuda"),
+        hip=facts.get("hip"),
+        git_version=facts.get("git_version") or "unknown",
+        include_dirs=(include, include / "torch" / "csrc" / "api" / "include"),
+        lib_dir=root / "lib",
+    )
+
+
+def _find_root() -> Path:
+    # The torch of this process, where it is imported, may be another than the path now leads to.
+    origin = getattr(sys.modules.get("torch"), "__file__", None)
+    if origin is None:
+        with suppress(ValueError):  # a module without a spec stands in torch's place
+            origin = getattr(find_spec("torch"), "origin", None)
+    if origin is None:
+        raise ToolchainError(f"This Python ({sys.executable}) has no torch. {_INSTALL}")
+    return Path(origin).absolute().parent
+
+
+def _read_constants(path: Path) -> dict[str, str]:
+    """Return the texts that a module assigns to names."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ToolchainError(f"torch's {path} cannot be read: {error}. {_INSTALL}") from error
+    constants = {}
+    for statement in tree.body:
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text)))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(text)))
+            ):
+                constants[name] = text
+    return constants
+
+
+def _release(version: str) -> tuple[int, int]:
+    found = _RELEASE.match(version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -1,0 +1,83 @@
+"""A manifest survives its JSON, and a text that is none is no manifest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opsmith.store.manifest import FORMAT_VERSION, Manifest
+
+MANIFEST = Manifest(
+    name="scale",
+    library="scale.so",
+    sha256="ab" * 32,
+    size_bytes=7,
+    inputs={"sources": "11"},
+    devices=("cpu", "cuda"),
+    archs=("9.0",),
+    toolchain={"host": "gcc 12.2.0"},
+    torch_version="2.13.0",
+    created="2026-01-01T00:00:00+00:00",
+    opsmith_version="0",
+)
+
+
+@pytest.mark.parametrize("torch_version", ["2.13.0", None])
+def test_a_manifest_survives_its_json(torch_version):
+    manifest = Manifest(**{**vars(MANIFEST), "torch_version": torch_version})
+    assert Manifest.from_json(manifest.to_json()) == manifest
+
+
+def test_a_field_of_the_same_format_that_is_unknown_is_ignored():
+    assert Manifest.from_json(json.dumps({**json.loads(MANIFEST.to_json()), "colour": "red"})) == MANIFEST
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": FORMAT_VERSION + 1},
+        {"format": None},
+        {"library": "../evil.so"},
+        {"library": "/evil.so"},
+        {"library": ".."},
+        {"library": ""},
+        {"library": None},
+        {"size_bytes": "7"},
+        {"inputs": ["sources"]},
+        {"inputs": {"sources": 1}},
+        {"devices": "cpu"},
+    ],
+)
+def test_a_manifest_of_another_format_or_with_wrong_fields_is_none(change):
+    assert Manifest.from_json(json.dumps({**json.loads(MANIFEST.to_json()), **change})) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", b"\xff\xfe"])
+def test_damaged_text_is_none(text):
+    assert Manifest.from_json(text) is None
+
+
+def test_a_missing_field_is_none():
+    for name in vars(MANIFEST):
+        fields = json.loads(MANIFEST.to_json())
+        del fields[name]
+        assert Manifest.from_json(json.dumps(fields)) is None, name
+
+
+def test_a_binary_is_described_by_its_bytes(tmp_path: Path):
+    library = tmp_path / "scale.so"
+    library.write_bytes(b"binary!")
+    described = Manifest.describe(
+        library,
+        name="scale",
+        inputs={},
+        devices=(),
+        archs=(),
+        toolchain={},
+        torch_version=None,
+        opsmith_version="0",
+    )
+    assert (described.library, described.size_bytes) == ("scale.so", 7)
+    assert described.created.endswith("+00:00")

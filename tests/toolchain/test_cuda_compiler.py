@@ -1,0 +1,198 @@
+"""nvcc is found where users have it, the real one behind links and scripts, with headers and a host compiler."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsmith.errors import ToolchainError
+from opsmith.toolchain import find_cuda_compiler
+
+VERSION = "Cuda compilation tools, release {release}, V{release}.88\nBuild cuda_{release}.r{release}/compiler.1_0\n"
+ARCHS = "compute_75\ncompute_90\ncompute_103\ncompute_120\ncompute_100\n"
+HOST_CONFIG = """
+#error -- unsupported GNU version! gcc versions later than {gcc} are not supported!
+#error -- unsupported clang version! clang version must be less than 21 and greater than 3.2 .
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_real_toolkit(machine, monkeypatch):
+    """Keep the toolkit and the wheels of the machine that runs the tests out of sight."""
+    monkeypatch.setattr(sys, "path", [])
+    find = "opsmith.toolchain.cuda.is_executable"
+    is_executable = sys.modules["opsmith.toolchain.search"].is_executable
+    monkeypatch.setattr(find, lambda path: not path.is_relative_to("/usr/local/cuda") and is_executable(path))
+
+
+@pytest.fixture
+def put_toolkit(machine):
+    """Make a toolkit below a folder and return its nvcc."""
+
+    def do(root: Path, release: str = "13.0", gcc: int = 15, include: str = "include") -> Path:
+        for name in ("cuda_runtime.h", "crt/host_config.h", "cccl/nv/target"):
+            header = root / include / name
+            header.parent.mkdir(parents=True, exist_ok=True)
+            header.write_text(HOST_CONFIG.format(gcc=gcc) if name == "crt/host_config.h" else "")
+        for name in ("bin/nvcc.profile", "nvvm/bin/cicc", "lib/libcudart.so.13"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).touch()
+        answers = {
+            "--version": VERSION.format(release=release),
+            "--list-gpu-arch": ARCHS,
+            "--dryrun": f"#$ _SPACE_= \n#$ _HERE_={root}/bin\n#$ TOP={root}/bin/..\n",
+        }
+        cases = "".join(f"{option}) printf '%s' '{answer}';;\n" for option, answer in answers.items())
+        return machine.put(root / "bin/nvcc", then=f'case "$1" in\n{cases}esac')
+
+    return do
+
+
+def test_a_toolkit_is_described(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    machine.put_gcc()
+    nvcc = put_toolkit(tmp_path / "cuda")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    cuda = find_cuda_compiler(probes=probes)
+    assert (cuda.nvcc, cuda.root, cuda.version) == (nvcc, tmp_path / "cuda", "13.0.88")
+    assert cuda.include_dirs == (tmp_path / "cuda/include", tmp_path / "cuda/include/cccl")
+    assert cuda.archs == ("7.5", "9.0", "10.0", "10.3", "12.0")
+    assert cuda.cudart == tmp_path / "cuda/lib/libcudart.so.13"
+    assert cuda.host.version == "12.2.0"
+    assert cuda.identity.startswith("nvcc V13.0.88 (cuda_13.0.r13.0/compiler.1_0) with gcc version 12.2.0")
+    assert str(tmp_path) not in cuda.identity
+
+
+def test_a_warm_cache_starts_nothing(machine, probes, put_toolkit, tmp_path):
+    machine.put_gcc()
+    put_toolkit(tmp_path / "cuda")
+    machine.put("nvcc", then=f'exec "{tmp_path}/cuda/bin/nvcc" "$@"')
+    first = find_cuda_compiler(probes=probes)
+    started = len(machine.started)
+    assert find_cuda_compiler(probes=probes) == first
+    assert len(machine.started) == started
+
+
+def test_the_headers_of_the_machines_target_come_first(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    target = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(platform.machine())
+    if target is None:
+        pytest.skip("CUDA has no such machine")
+    machine.put_gcc()
+    put_toolkit(tmp_path / "cuda", include=f"targets/{target}/include")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    assert find_cuda_compiler(probes=probes).include == tmp_path / f"cuda/targets/{target}/include"
+
+
+def test_a_script_on_path_is_seen_through(machine, probes, put_toolkit, tmp_path):
+    machine.put_gcc()
+    nvcc = put_toolkit(tmp_path / "cuda")
+    machine.put("nvcc", then=f'exec "{nvcc}" "$@"')
+    cuda = find_cuda_compiler(probes=probes)
+    assert (cuda.nvcc, cuda.root) == (nvcc, tmp_path / "cuda")
+
+
+def test_a_link_on_path_is_seen_through(machine, probes, put_toolkit, tmp_path):
+    machine.put_gcc()
+    nvcc = put_toolkit(tmp_path / "cuda-13.0")
+    (tmp_path / "cuda").symlink_to("cuda-13.0")
+    (machine.bin / "nvcc").symlink_to(tmp_path / "cuda/bin/nvcc")
+    assert find_cuda_compiler(probes=probes).nvcc == nvcc
+
+
+def test_a_script_that_leads_nowhere_is_told(machine, probes):
+    machine.put_gcc()
+    machine.put("nvcc", "hello")
+    with pytest.raises(ToolchainError, match=r"does not say where its toolkit is\. Set CUDA_HOME"):
+        find_cuda_compiler(probes=probes)
+
+
+def test_the_wheels_are_found_without_path(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    machine.put_gcc()
+    put_toolkit(tmp_path / "site-packages/nvidia/cu13")
+    newest = put_toolkit(tmp_path / "site-packages/nvidia/cu14", release="14.1")
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path / "site-packages")])
+    assert find_cuda_compiler(probes=probes).nvcc == newest
+
+
+def test_the_users_choice_comes_first(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    machine.put_gcc()
+    for name in ("on_path", "path", "home"):
+        put_toolkit(tmp_path / name)
+    (machine.bin / "nvcc").symlink_to(tmp_path / "on_path/bin/nvcc")
+    assert find_cuda_compiler(probes=probes).root.name == "on_path"
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "path"))
+    assert find_cuda_compiler(probes=probes).root.name == "path"
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    assert find_cuda_compiler(probes=probes).root.name == "home"
+
+
+def test_a_wrong_choice_is_not_replaced_by_another(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    put_toolkit(tmp_path / "cuda")
+    (machine.bin / "nvcc").symlink_to(tmp_path / "cuda/bin/nvcc")
+    monkeypatch.setenv("CUDA_HOME", "/nowhere")
+    with pytest.raises(ToolchainError, match="CUDA_HOME is /nowhere, but /nowhere/bin/nvcc is no program"):
+        find_cuda_compiler(probes=probes)
+
+
+def test_none_at_all(machine, probes):
+    with pytest.raises(ToolchainError, match=r"No CUDA compiler was found.*pip install 'opsmith\[cuda\]'"):
+        find_cuda_compiler(probes=probes)
+
+
+def test_one_that_is_too_old(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    put_toolkit(tmp_path / "cuda", release="11.8")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    with pytest.raises(ToolchainError, match=r"is CUDA 11\.8; opsmith needs 12\.0 or newer"):
+        find_cuda_compiler(probes=probes)
+
+
+@pytest.mark.parametrize(
+    ("missing", "wheel"),
+    [
+        ("include/cuda_runtime.h", "nvidia-cuda-runtime"),
+        ("include/crt/host_config.h", "nvidia-cuda-crt"),
+        ("include/cccl/nv/target", "nvidia-cuda-cccl"),
+        ("nvvm/bin/cicc", "nvidia-nvvm"),
+    ],
+)
+def test_a_part_that_is_missing_is_named_with_its_wheel(
+    machine, probes, put_toolkit, monkeypatch, tmp_path, missing, wheel
+):
+    machine.put_gcc()
+    put_toolkit(tmp_path / "cuda")
+    monkeypatch.setattr("opsmith.toolchain.cuda._SYSTEM", tmp_path / "none")
+    (tmp_path / "cuda" / missing).unlink()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    with pytest.raises(ToolchainError, match=f"pip install {wheel}"):
+        find_cuda_compiler(probes=probes)
+
+
+def test_a_host_compiler_that_nvcc_refuses_is_passed_over(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    put_toolkit(tmp_path / "cuda", gcc=15)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    machine.put_gcc("g++", "16.1.0")
+    with pytest.raises(ToolchainError, match=r"accepts gcc up to 15 and clang up to 20, but .*gcc 16\.1\.0.*g\+\+-15"):
+        find_cuda_compiler(probes=probes)
+    machine.put_gcc("g++-13", "13.2.0")
+    machine.put_gcc("g++-14", "14.2.0")
+    assert find_cuda_compiler(probes=probes).host.version == "14.2.0"
+
+
+def test_nvcc_ccbin_is_trusted(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    put_toolkit(tmp_path / "cuda", gcc=15)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    machine.put_gcc("g++")
+    chosen = machine.put_gcc("own/g++", "16.1.0")
+    for value in (chosen, chosen.parent):
+        monkeypatch.setenv("NVCC_CCBIN", str(value))
+        assert find_cuda_compiler(probes=probes).host.path == chosen
+
+
+def test_headers_that_state_no_limit_accept_every_host(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    put_toolkit(tmp_path / "cuda")
+    (tmp_path / "cuda/include/crt/host_config.h").write_text("")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    machine.put_gcc("g++", "99.1.0")
+    assert find_cuda_compiler(probes=probes).host.version == "99.1.0"
