@@ -177,6 +177,13 @@ def _check_output_groups(signature: Signature, groups: dict[str, str]) -> None:
                 f"{signature.name}: the output {output.name} has the variadic dimension "
                 f"{shape.dims[shape.variadic_index].text!r}, whose sizes no required input gives"
             )
+        for dim in shape.dims:
+            unknown = dim.expression.names & signature.data_dependent if dim.expression else frozenset()
+            if unknown and dim.expression is not None and dim.expression.name is None:
+                raise DefinitionError(
+                    f"{signature.name}: the output {output.name} has the size {dim.text}, in which no input gives "
+                    f"{', '.join(sorted(unknown))}. A size that only the kernel knows must be a plain name"
+                )
         if any(dim.expression is None and not dim.variadic for dim in shape.dims):
             raise DefinitionError(
                 f"{signature.name}: the output {output.name} has an anonymous dimension `_`; an output's sizes must be "

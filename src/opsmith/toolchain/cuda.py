@@ -57,7 +57,7 @@ class CudaCompiler:
     include: Path
     host: HostCompiler  # for -ccbin
     archs: tuple[str, ...]  # what it compiles for, such as "9.0", the oldest first
-    cudart: Path | None  # the shared runtime library; None where only the static one is there
+    cudart: Path | None  # the runtime library, static where there is one; None where the toolkit has neither
 
     @property
     def include_dirs(self) -> tuple[Path, ...]:
@@ -174,7 +174,9 @@ def _find_include(root: Path) -> Path:
 
 
 def _find_cudart(root: Path) -> Path | None:
-    # Wheels have no libcudart.so, only libcudart.so.13.
+    # The static one first: a library that carries it loads beside any CUDA runtime of its major version, and where there
+    # is none. Some wheels have it not, and name the shared one libcudart.so.13 without a plain libcudart.so.
     places = [folder / lib for folder in _target_dirs(root)[:2] for lib in ("lib", "lib64")]
-    found = [library for place in places for library in sorted(place.glob("libcudart.so*"))]
+    patterns = ("libcudart_static.a", "libcudart.so*")
+    found = [library for pattern in patterns for place in places for library in sorted(place.glob(pattern))]
     return found[0] if found else None

@@ -1,7 +1,7 @@
 // What a generated binding is made of: the checks of a call's arguments, the allocation of its outputs, and the views.
 //
-// A binding is generated for each operator; whatever does not depend on the definition is here, once. Messages are those
-// of opsmith's Python side, which raises them as typed exceptions.
+// A binding is generated for each operator; whatever does not depend on the definition is here, once. Messages are
+// those of opsmith's Python side, which raises them as typed exceptions.
 #pragma once
 
 #include <algorithm>
@@ -42,17 +42,28 @@ inline int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b;
 
 inline const char* name_of(ScalarType type) {
   switch (type) {
-    case ScalarType::Half: return "float16";
-    case ScalarType::BFloat16: return "bfloat16";
-    case ScalarType::Float: return "float32";
-    case ScalarType::Double: return "float64";
-    case ScalarType::Byte: return "uint8";
-    case ScalarType::Char: return "int8";
-    case ScalarType::Short: return "int16";
-    case ScalarType::Int: return "int32";
-    case ScalarType::Long: return "int64";
-    case ScalarType::Bool: return "bool";
-    default: return "of another element type";
+    case ScalarType::Half:
+      return "float16";
+    case ScalarType::BFloat16:
+      return "bfloat16";
+    case ScalarType::Float:
+      return "float32";
+    case ScalarType::Double:
+      return "float64";
+    case ScalarType::Byte:
+      return "uint8";
+    case ScalarType::Char:
+      return "int8";
+    case ScalarType::Short:
+      return "int16";
+    case ScalarType::Int:
+      return "int32";
+    case ScalarType::Long:
+      return "int64";
+    case ScalarType::Bool:
+      return "bool";
+    default:
+      return "of another element type";
   }
 }
 
@@ -75,9 +86,7 @@ struct Place {
     aoti_torch_get_device_index(tensor.get(), &index);
   }
   bool operator==(const Place& other) const { return type == other.type && index == other.index; }
-  std::string text() const {
-    return type == aoti_torch_device_type_cpu() ? "cpu" : "cuda:" + std::to_string(index);
-  }
+  std::string text() const { return type == aoti_torch_device_type_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
 };
 
 // The name of the operator, for every message of a call.
@@ -87,7 +96,8 @@ struct Operator {
   void check_place(const char* argument, const Tensor& tensor, const char* first, const Place& expected) const {
     const Place found(tensor);
     if (!(found == expected)) {
-      fail(name, "(): ", argument, " is on ", found.text().c_str(), ", but ", first, " is on ", expected.text().c_str());
+      fail(name, "(): ", argument, " is on ", found.text().c_str(), ", but ", first, " is on ",
+           expected.text().c_str());
     }
   }
 
@@ -173,7 +183,8 @@ struct Operator {
 
  private:
   static bool expression_is_number(const char* expression) {
-    return *expression >= '0' && *expression <= '9' && std::string(expression).find_first_not_of("0123456789") == std::string::npos;
+    return *expression >= '0' && *expression <= '9' &&
+           std::string(expression).find_first_not_of("0123456789") == std::string::npos;
   }
 
   static std::string text_of(const Sizes& sizes) {
@@ -219,7 +230,8 @@ inline bool has_strides_in_order(const Tensor& tensor, std::initializer_list<int
   return true;
 }
 
-// The strides of an output that keeps the memory format of an input: channels_last where the input is so, else row-major.
+// The strides of an output that keeps the memory format of an input: channels_last where the input is so, else
+// row-major.
 inline Sizes strides_like(const Tensor& input, const Sizes& sizes) {
   if (!input.is_contiguous()) {
     if (sizes.size() == 4 && has_strides_in_order(input, {1, 3, 2, 0})) return strides_in_order(sizes, {1, 3, 2, 0});

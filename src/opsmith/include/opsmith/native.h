@@ -1,7 +1,7 @@
 // What a native kernel includes: torch's stable tensors, opsmith's views, and a way to call any operator of PyTorch.
 //
-// A native kernel is a function at global scope over Tensor. It allocates its outputs itself; its inputs have passed the
-// checks of the definition, and its outputs are checked afterwards. On a GPU the device of the inputs is current.
+// A native kernel is a function at global scope over Tensor. It allocates its outputs itself; its inputs have passed
+// the checks of the definition, and its outputs are checked afterwards. On a GPU the device of the inputs is current.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 namespace opsmith {
 
 // Calls `name` of PyTorch's dispatcher, such as call<1>("aten::mm", "", a, b)[0]. All arguments of the schema must be
-// given, with exactly its types: Tensor, int64_t, double, bool, std::vector<...>, std::optional<...> (a Scalar cannot be
-// said in the stable ABI). Below autograd, as every kernel is; a failure of the operator is thrown as its own error.
+// given, with exactly its types: Tensor, int64_t, double, bool, std::vector<...>, std::optional<...> (a Scalar cannot
+// be said in the stable ABI). Below autograd, as every kernel is; a failure of the operator is thrown as its own error.
 template <int Results, class... Arguments>
 std::array<Tensor, Results> call(const char* name, const char* overload, const Arguments&... arguments) {
   constexpr int count = sizeof...(Arguments) > Results ? sizeof...(Arguments) : Results;

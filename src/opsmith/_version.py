@@ -1,0 +1,7 @@
+"""Which version of opsmith this is: the one place where it stands."""
+
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0.dev0"

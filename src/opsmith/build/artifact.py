@@ -1,0 +1,161 @@
+"""How an extension becomes an artefact: found in the store, or built, checked and published there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith._version import __version__
+from opsmith.build.ninja import Progress, run_plan
+from opsmith.build.plan import Plan, Target
+from opsmith.errors import BuildError
+from opsmith.store import (
+    Artifact,
+    Manifest,
+    Store,
+    digest,
+    digest_file,
+    digest_headers,
+    edited_since,
+    read_depfile,
+    source_key,
+)
+from opsmith.toolchain import Toolchain
+
+__all__ = ["Watcher", "build_into", "describe_build", "key_inputs", "obtain_artifact"]
+
+# A source that is saved while it compiles is compiled again; after so many times somebody else must decide.
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who wants to know how a build goes; each may be None."""
+
+    on_start: Callable[[Plan], None] | None = None
+    on_progress: Callable[[Progress], None] | None = None
+    on_output: Callable[[str], None] | None = None
+    on_wait: Callable[[float], None] | None = None
+    on_end: Callable[[Plan, float], None] | None = None
+
+
+def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
+    """Return what the source key covers: a name and a digest for everything known before compiling."""
+    inputs = {f"generated {name}": digest(text) for name, text in sorted(plan.files.items())}
+    for user in sorted({user for step in plan.steps for user in step.users}):
+        inputs[f"source {_portable(str(user), plan.roots)}"] = digest_file(user)
+    for step in plan.steps:
+        inputs[f"command {step.output}"] = digest(*_portable_command(step.argv, plan.roots, toolchain))
+    for role, identity in toolchain.compilers.items():
+        inputs[f"compiler {role}"] = digest(identity)
+    inputs["archs"] = digest(*target.archs)
+    inputs["library"] = digest(plan.library)
+    if plan.extension.api == "full":
+        # Only such a binary depends on torch's version; a stable one is the same for every torch.
+        inputs["torch"] = digest(toolchain.torch.version, toolchain.torch.git_version)
+    return inputs
+
+
+def obtain_artifact(
+    plan: Plan, toolchain: Toolchain, target: Target, store: Store, *, jobs: int | None = None, watcher: Watcher | None = None
+) -> Artifact:
+    """Return the artefact of a plan: from the store where it is there, else built and published.
+
+    Raises CompileError, SignatureError, ToolchainError or StoreError.
+    """
+    watcher = watcher or Watcher()
+    inputs = key_inputs(plan, toolchain, target)
+    key = source_key(inputs)
+    roots = plan.roots
+    if (found := store.find(key, roots=roots)) is not None:
+        return found
+    with store.lock(key, watcher.on_wait):
+        # Another process may have built it while this one waited.
+        if (found := store.find(key, roots=roots)) is not None:
+            return found
+        for _ in range(_ATTEMPTS):
+            with store.staging() as scratch:
+                started_ns = time.time_ns()
+                library = build_into(plan, scratch, jobs=jobs, watcher=watcher)
+                headers = read_headers(plan, toolchain, scratch)
+                sources = [user for step in plan.steps for user in step.users]
+                if edited_since([*headers, *sources], started_ns):
+                    inputs = key_inputs(plan, toolchain, target)
+                    key = source_key(inputs)
+                    continue
+                published = scratch / "artifact"
+                published.mkdir()
+                library = library.rename(published / plan.library)
+                manifest = describe_build(plan, toolchain, target, library, inputs)
+                return store.publish(key, published, manifest=manifest, headers=digest_headers(headers), roots=roots)
+    raise BuildError(
+        f"{plan.extension.name}: a source or header changed during each of {_ATTEMPTS} builds; save it once and try again"
+    )
+
+
+def build_into(plan: Plan, folder: Path, *, jobs: int | None = None, watcher: Watcher | None = None) -> Path:
+    """Run a plan in a folder and return the library."""
+    watcher = watcher or Watcher()
+    if watcher.on_start is not None:
+        watcher.on_start(plan)
+    started = time.perf_counter()
+    library = run_plan(plan, folder, jobs=jobs, on_progress=watcher.on_progress, on_output=watcher.on_output)
+    if watcher.on_end is not None:
+        watcher.on_end(plan, time.perf_counter() - started)
+    return library
+
+
+def describe_build(
+    plan: Plan, toolchain: Toolchain, target: Target, library: Path, inputs: Mapping[str, str]
+) -> Manifest:
+    """Return the manifest of a library that was just built."""
+    return Manifest.describe(
+        library,
+        name=plan.extension.name,
+        inputs=inputs,
+        devices=plan.extension.devices,
+        archs=target.archs,
+        toolchain=toolchain.compilers,
+        torch_version=toolchain.torch.version if plan.extension.api == "full" else None,
+        opsmith_version=__version__,
+    )
+
+
+def read_headers(plan: Plan, toolchain: Toolchain, folder: Path) -> tuple[Path, ...]:
+    """Return the headers that the compilers read, but for those that come with a compiler or with torch.
+
+    Those are covered by the compiler's identity and by torch's version, and there are thousands of them.
+    """
+    covered = [toolchain.torch.root, Path("/usr/include"), Path("/usr/lib"), Path("/usr/lib64")]
+    covered += [toolchain.cuda.root.resolve()] if toolchain.cuda else []
+    covered += [toolchain.rocm.root.resolve()] if toolchain.rocm and toolchain.rocm.root != Path("/usr") else []
+    found: dict[Path, None] = {}
+    for step in plan.steps:
+        if step.depfile is not None:
+            for header in read_depfile(folder / step.depfile, cwd=folder):
+                resolved = header.resolve()
+                if not resolved.is_relative_to(folder.resolve()) and not any(map(resolved.is_relative_to, covered)):
+                    found[resolved] = None
+    return tuple(found)
+
+
+def _portable(text: str, roots: Mapping[str, Path]) -> str:
+    for name, root in sorted(roots.items(), key=lambda item: -len(str(item[1]))):
+        text = text.replace(str(root), f"<{name}>")
+    return text
+
+
+def _portable_command(argv: tuple[str, ...], roots: Mapping[str, Path], toolchain: Toolchain) -> list[str]:
+    """Return a command without the places where its tools and folders happen to lie on this machine."""
+    places = dict(roots)
+    tools = {"host": toolchain.host.path}
+    if toolchain.cuda is not None:
+        tools |= {"nvcc": toolchain.cuda.nvcc, "cuda host": toolchain.cuda.host.path}
+        places["cuda"] = toolchain.cuda.root
+    if toolchain.rocm is not None:
+        tools["hipcc"] = toolchain.rocm.hipcc
+        places["rocm"] = toolchain.rocm.root
+    named = {str(path): f"<{name}>" for name, path in tools.items()}
+    return [named.get(word) or _portable(word, places) for word in argv]

@@ -1,0 +1,155 @@
+"""What went wrong in a failed build, in the user's terms: their file, their line, the compiler's words, and no ninja."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.build.plan import Plan, Step
+from opsmith.codegen.instantiate import SIGNATURE_MARK
+from opsmith.codegen.prototype import find_prototype, prototype
+from opsmith.errors import BuildError, CompileError, SignatureError
+from opsmith.spec.definition import Definition
+
+__all__ = ["Message", "explain_failure", "explain_signature", "find_messages"]
+
+# gcc and clang: file:line:column: error: text. nvcc: file(line): error: text.
+_MESSAGE = re.compile(
+    r"^(?P<file>[^\s:(][^:(\n]*?(?::\w+)?)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<nvline>\d+)\)): "
+    r"(?P<level>fatal error|error): (?P<text>.*)$",
+    re.MULTILINE,
+)
+_UNDEFINED = re.compile(r"undefined reference to [`'\"](?P<symbol>.+)'")
+_SHOWN_MESSAGES = 3
+_CONTEXT_LINES = 1
+
+
+@dataclass(frozen=True)
+class Message:
+    """One error of a compiler: where it stands and what it says."""
+
+    file: str
+    line: int
+    column: int | None
+    text: str
+
+
+def find_messages(output: str) -> tuple[Message, ...]:
+    """Return the errors in a compiler's output, in order, each once."""
+    found: dict[Message, None] = {}
+    for match in _MESSAGE.finditer(output):
+        line = int(match["line"] or match["nvline"])
+        column = int(match["column"]) if match["column"] else None
+        found[Message(match["file"], line, column, match["text"])] = None
+    return tuple(found)
+
+
+def explain_failure(plan: Plan, output: str) -> BuildError:
+    """Return the exception for a failed build from what ninja and the compilers printed.
+
+    A kernel that does not fit its definition gives a SignatureError whose `operator` and `device` say which one;
+    `explain_signature` turns it into the full story where the definitions are at hand.
+    """
+    failed = _failed_steps(plan, output)
+    body = _compiler_output(output)
+    messages = find_messages(body)
+    for message in messages:
+        if message.file.startswith(SIGNATURE_MARK):
+            return _MismatchError(message.file.removeprefix(SIGNATURE_MARK), failed[0] if failed else None, body)
+    own = [message for message in messages if _user_file(message.file, plan, failed) is not None]
+    if own:
+        shown = "\n\n".join(_show(message, plan, failed) for message in own[:_SHOWN_MESSAGES])
+        more = len(own) - _SHOWN_MESSAGES
+        rest = f"\n\n({more} more error{'s' if more > 1 else ''}; OPSMITH_VERBOSE=1 shows everything)" if more > 0 else ""
+        return CompileError(f"{plan.extension.name} does not compile\n\n{shown}{rest}")
+    symbols = list(dict.fromkeys(match["symbol"] for match in _UNDEFINED.finditer(body)))
+    if symbols:
+        return CompileError(
+            f"{plan.extension.name} does not link: nothing defines {', '.join(symbols[:_SHOWN_MESSAGES])}. "
+            "Add the source that defines it, or the library with its link flag"
+        )
+    return CompileError(f"{plan.extension.name} does not build. What the compiler printed:\n\n{body.strip()}")
+
+
+class _MismatchError(SignatureError):
+    """A kernel does not fit its definition, as far as the compiler alone can tell."""
+
+    def __init__(self, operator: str, step: Step | None, output: str) -> None:
+        super().__init__(f"the kernel of `{operator}` does not match its definition")
+        self.operator = operator
+        self.step = step
+        self.output = output
+
+
+def explain_signature(error: BuildError, definitions: list[Definition]) -> BuildError:
+    """Return the same error with both prototypes and both places, where it is about a kernel's signature."""
+    if not isinstance(error, _MismatchError):
+        return error
+    definition = next((item for item in definitions if item.name == error.operator), None)
+    if definition is None:
+        return error
+    users = set(error.step.users) if error.step else set()
+    device = next(
+        (device for device, kernel in definition.kernels.items() if users & set(kernel.sources)),
+        next(iter(definition.kernels)),
+    )
+    kernel = definition.kernels[device]
+    source = kernel.sources[0]
+    found = find_prototype(source.read_text(encoding="utf-8", errors="replace"), kernel.entry)
+    place = f"{source}:{found[0]}" if found else str(source)
+    shown = found[1] if found else f"no function `{kernel.entry}`"
+    return SignatureError(
+        f"{place}: the kernel `{kernel.entry}` does not match its definition ({definition.place})\n\n"
+        f"    the definition needs   {prototype(definition, device)}\n"
+        f"    the file has           {shown}\n\n"
+        f"`opsmith stub {definition.module}` prints the prototype of every kernel of this module."
+    )
+
+
+def _failed_steps(plan: Plan, output: str) -> list[Step]:
+    outputs = {word for line in output.splitlines() if line.startswith("FAILED: ") for word in line.split()}
+    return [step for step in plan.steps if step.output in outputs]
+
+
+def _compiler_output(output: str) -> str:
+    """Drop what ninja adds: its FAILED lines, the command below each, and its last word."""
+    kept: list[str] = []
+    skip_command = False
+    for line in output.splitlines():
+        if line.startswith("FAILED: "):
+            skip_command = True
+        elif skip_command:
+            skip_command = False
+        elif not line.startswith("ninja: "):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _user_file(name: str, plan: Plan, failed: list[Step]) -> Path | None:
+    """Return the user's file that a compiler's file name stands for, or None where it is not the user's."""
+    users = [user for step in failed or plan.steps for user in step.users]
+    path = Path(name)
+    for user in users:
+        if path == user or (not path.is_absolute() and (plan.extension.root / path).resolve() == user.resolve()):
+            return user
+    for folder in (plan.extension.root, *plan.extension.include_dirs):
+        candidate = path if path.is_absolute() else folder / path
+        if candidate.is_file() and candidate.resolve().is_relative_to(folder.resolve()):
+            return candidate
+    return None
+
+
+def _show(message: Message, plan: Plan, failed: list[Step]) -> str:
+    file = _user_file(message.file, plan, failed)
+    assert file is not None
+    column = f":{message.column}" if message.column else ""
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    first = max(message.line - 1 - _CONTEXT_LINES, 0)
+    last = min(message.line + _CONTEXT_LINES, len(lines))
+    excerpt = []
+    for number in range(first + 1, last + 1):
+        excerpt.append(f"    {number:5} | {lines[number - 1]}")
+        if number == message.line and message.column:
+            excerpt.append(f"          | {' ' * (message.column - 1)}^")
+    return "\n".join([f"{file}:{message.line}{column}: {message.text}", *excerpt])

@@ -1,0 +1,113 @@
+"""How a plan is run: through ninja, in parallel, with each finished step told to whoever watches."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith import _env
+from opsmith.build.diagnose import explain_failure
+from opsmith.build.plan import Plan
+from opsmith.toolchain import find_ninja
+
+__all__ = ["Progress", "ninja_file", "run_plan", "usable_jobs", "write_files"]
+
+# What ninja prints in front of each finished step; the mark tells its lines from a compiler's.
+_STATUS = "@opsmith %f %t %e@ "
+_STATUS_LINE = re.compile(r"^@opsmith (?P<done>\d+) (?P<total>\d+) (?P<seconds>[\d.]+)@ (?P<step>.*)$")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One finished step: its description, how many are done of how many, and the seconds since the start."""
+
+    step: str
+    done: int
+    total: int
+    seconds: float
+
+
+def usable_jobs() -> int:
+    """Return how many compilers may run at once: OPSMITH_JOBS, MAX_JOBS, or the cores that this process may use."""
+    for name in ("OPSMITH_JOBS", "MAX_JOBS"):
+        value = _env.read(name)
+        if value is not None and value.isdigit() and int(value) > 0:
+            return int(value)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def write_files(plan: Plan, folder: Path) -> None:
+    """Write the plan's generated sources into a build folder; a file that is the same already keeps its time stamp."""
+    for name, text in plan.files.items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def ninja_file(plan: Plan) -> str:
+    """Return the plan as a ninja file."""
+    lines = ["ninja_required_version = 1.5", ""]
+    for index, step in enumerate(plan.steps):
+        lines += [f"rule step{index}", f"  command = {_escape(shlex.join(step.argv))}"]
+        lines += [f"  description = {_escape(step.description)}"]
+        if step.depfile is not None:
+            lines += [f"  depfile = {_escape(step.depfile)}"]
+        inputs = " ".join(_escape_path(name) for name in step.inputs)
+        lines += [f"build {_escape_path(step.output)}: step{index} {inputs}", ""]
+    return "\n".join([*lines, f"default {_escape_path(plan.library)}", ""])
+
+
+def run_plan(
+    plan: Plan,
+    folder: Path,
+    *,
+    jobs: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_output: Callable[[str], None] | None = None,
+) -> Path:
+    """Build a plan in a folder and return the library.
+
+    `on_progress` is told of each finished step, `on_output` of each line that is not ninja's own. Raises CompileError or
+    SignatureError where a step fails, and ToolchainError where there is no ninja.
+    """
+    write_files(plan, folder)
+    (folder / "build.ninja").write_text(ninja_file(plan), encoding="utf-8")
+    argv = [str(find_ninja()), "-j", str(jobs or usable_jobs()), "-d", "keepdepfile"]
+    output: list[str] = []
+    with subprocess.Popen(
+        argv,
+        cwd=folder,
+        env={**os.environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            text = line.rstrip("\n")
+            if (match := _STATUS_LINE.match(text)) is not None:
+                if on_progress is not None:
+                    progress = Progress(match["step"], int(match["done"]), int(match["total"]), float(match["seconds"]))
+                    on_progress(progress)
+            else:
+                output.append(text)
+                if on_output is not None:
+                    on_output(text)
+    if process.returncode != 0:
+        raise explain_failure(plan, "\n".join(output))
+    return folder / plan.library
+
+
+def _escape(text: str) -> str:
+    return text.replace("$", "$$").replace("\n", " ")
+
+
+def _escape_path(text: str) -> str:
+    return re.sub(r"([$ :|])", r"$\1", text)

@@ -1,0 +1,168 @@
+"""Which commands build an extension: a pure function of the extension and the toolchain.
+
+Every driver (ninja for JIT, setuptools, CMake) runs these commands, letter for letter, in a build folder; so the three
+can only ever produce the same library. Paths inside the build folder are relative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.errors import ToolchainError
+from opsmith.spec.extension import Api, Extension, Source
+from opsmith.toolchain import CudaArch, CudaCompiler, PythonHeaders, RocmArch, Toolchain
+
+__all__ = ["INCLUDE_DIR", "TORCH_TARGET", "Plan", "Step", "Target", "plan_extension"]
+
+INCLUDE_DIR = Path(__file__).resolve().parent.parent / "include"
+
+# The oldest torch that a stable binary shall load in; the headers then offer nothing newer.
+TORCH_TARGET = (2, 10)
+
+# Kernels may reorder nothing and assume no NaN away (no -ffast-math). These two only say that nobody reads errno or the
+# floating-point exception flags, without which GCC vectorises no loop with a comparison or a square root.
+_HOST_MATH = ("-fno-math-errno", "-fno-trapping-math")
+# The binding only checks and forwards: -O1 compiles it in two thirds of -O2's time, and calls are not slower.
+_OPTIMISATION: dict[Api, str] = {"none": "-O3", "stable": "-O3", "full": "-O3"}
+_HOST_FLAGS = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-DNDEBUG")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the binary is for, beyond what the toolchain says."""
+
+    cuda_archs: tuple[CudaArch, ...] = ()
+    rocm_archs: tuple[RocmArch, ...] = ()
+    torch_target: tuple[int, int] = TORCH_TARGET
+
+    @property
+    def archs(self) -> tuple[str, ...]:
+        """The GPU architectures by name, for manifests and messages."""
+        return tuple(str(arch) for arch in (*self.cuda_archs, *self.rocm_archs))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command: what it makes from what. `users` are the user's files that an error of it may be about."""
+
+    description: str
+    argv: tuple[str, ...]
+    inputs: tuple[str, ...]
+    output: str
+    depfile: str | None = None
+    users: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files to write into the build folder, the commands to run in it, and the library that comes out."""
+
+    extension: Extension
+    files: Mapping[str, str]
+    steps: tuple[Step, ...]
+    library: str
+    roots: Mapping[str, Path]  # folders that may lie elsewhere on another machine, for keys that shall not
+
+
+def plan_extension(
+    extension: Extension, toolchain: Toolchain, target: Target, *, python: PythonHeaders | None = None
+) -> Plan:
+    """Return the plan. `python` is needed by sources of the full API alone."""
+    compiles = [_compile(source, extension, toolchain, target, python) for source in extension.sources]
+    return Plan(
+        extension,
+        {source.name: source.text for source in extension.sources if source.text is not None},
+        (*compiles, _link(extension, toolchain, [step.output for step in compiles], target)),
+        extension.library,
+        {"opsmith": INCLUDE_DIR, "project": extension.root, "torch": toolchain.torch.root},
+    )
+
+
+def _compile(
+    source: Source, extension: Extension, toolchain: Toolchain, target: Target, python: PythonHeaders | None
+) -> Step:
+    name = source.name if source.text is not None else str(source.path)
+    output = f"{source.name}.o"
+    depfile = f"{source.name}.d"
+    includes = [f"-I{folder}" for folder in (*extension.include_dirs, *_opsmith_include(source.api))]
+    for folder in _framework_includes(source.api, toolchain, python):
+        includes += ["-isystem", str(folder)]
+    defines = _defines(source.api, extension, target)
+    if source.language == "cxx":
+        head = _host_command(extension, toolchain, source.api)
+        flags = [*extension.cxx_flags, *source.flags]
+    else:
+        head = _gpu_command(extension, toolchain, target, source.api)
+        flags = [*extension.gpu_flags, *source.flags]
+    argv = [*head, *defines, *includes, *flags, "-MD", "-MF", depfile, "-c", name, "-o", output]
+    shown = ", ".join(file.name for file in source.users) or source.name
+    return Step(shown, tuple(argv), (name,), output, depfile, source.users)
+
+
+def _opsmith_include(api: Api) -> tuple[Path, ...]:
+    return () if api == "full" else (INCLUDE_DIR,)
+
+
+def _framework_includes(api: Api, toolchain: Toolchain, python: PythonHeaders | None) -> Iterable[Path]:
+    if api == "none":
+        return ()
+    return (*toolchain.torch.include_dirs, *(python.include_dirs if api == "full" and python else ()))
+
+
+def _defines(api: Api, extension: Extension, target: Target) -> tuple[str, ...]:
+    if api == "stable":
+        major, minor = target.torch_target
+        return (f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000",)
+    if api == "full":
+        return (f"-DTORCH_EXTENSION_NAME={extension.name}", "-DTORCH_API_INCLUDE_EXTENSION_H")
+    return ()
+
+
+def _host_command(extension: Extension, toolchain: Toolchain, api: Api) -> tuple[str, ...]:
+    # Without the prefix map the user's absolute path would end up in the binary, and with it in the cache of others.
+    prefix = f"-ffile-prefix-map={extension.root}=."
+    return (*toolchain.host.command, _OPTIMISATION[api], *_HOST_FLAGS, *_HOST_MATH, prefix)
+
+
+def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api: Api) -> tuple[str, ...]:
+    if toolchain.cuda is not None:
+        return _nvcc_command(toolchain.cuda, target, api)
+    assert toolchain.rocm is not None, "find_toolchain raises where a GPU compiler is asked for and missing"
+    archs = [flag for arch in target.rocm_archs for flag in arch.flags]
+    prefix = f"-ffile-prefix-map={extension.root}=."
+    return (str(toolchain.rocm.hipcc), "-x", "hip", "-O3", "-std=c++17", *_HOST_FLAGS[1:], prefix, *archs)
+
+
+def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api) -> tuple[str, ...]:
+    # nvcc of CUDA 11 knows no C++20, and torch's headers need it from 2.13 on.
+    standard = "-std=c++20" if api != "none" or int(cuda.version.split(".")[0]) >= 12 else "-std=c++17"
+    host = ",".join((*_HOST_FLAGS[1:3], *_HOST_MATH))
+    gencode = [flag for arch in target.cuda_archs for flag in arch.gencode]
+    return (str(cuda.nvcc), "-O3", standard, "-DNDEBUG", f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
+
+
+def _link(extension: Extension, toolchain: Toolchain, objects: list[str], target: Target) -> Step:
+    torch = toolchain.torch.lib_dir
+    libraries = [f"-L{torch}", "-ltorch_cpu", "-lc10"]
+    if extension.api == "full":
+        libraries += ["-ltorch", "-ltorch_python"]
+    # An undefined symbol is an error here, where the file that lacks it can be named, and not when the library is loaded.
+    guards = ["-Wl,--no-undefined"] if extension.api == "stable" else []
+    if extension.needs_gpu_compiler:
+        libraries += _gpu_libraries(toolchain)
+    argv = [*toolchain.host.command, "-shared", "-fPIC", *objects, *guards, *libraries, *extension.link_flags, "-ldl"]
+    return Step("link", tuple([*argv, "-o", extension.library]), tuple(objects), extension.library)
+
+
+def _gpu_libraries(toolchain: Toolchain) -> list[str]:
+    if toolchain.cuda is not None:
+        if toolchain.cuda.cudart is None:
+            raise ToolchainError(
+                f"the CUDA toolkit {toolchain.cuda.root} has no libcudart. Install the whole toolkit, or the missing wheel "
+                "with `pip install nvidia-cuda-runtime`"
+            )
+        return [str(toolchain.cuda.cudart), "-lrt", "-lpthread"]
+    assert toolchain.rocm is not None
+    return [f"-L{toolchain.rocm.root / 'lib'}", "-lamdhip64"]

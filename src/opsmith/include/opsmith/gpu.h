@@ -1,0 +1,53 @@
+// What a GPU kernel's host side needs from CUDA or HIP, under one name each, and 16-byte vectors of elements.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__HIPCC__)
+#include <hip/hip_runtime.h>
+#endif
+
+#include "error.h"
+#include "host_device.h"
+
+namespace opsmith {
+
+#if defined(__HIPCC__)
+using Stream = hipStream_t;
+#else
+using Stream = cudaStream_t;
+#endif
+
+// Throws when the launch before it failed, naming the operator. It also reports what an earlier kernel of this thread
+// left unreported. A kernel that fails while it runs shows up in a later call: launches do not wait for kernels.
+inline void check_launch(const char* op) {
+#if defined(__HIPCC__)
+  const hipError_t status = hipGetLastError();
+  if (status != hipSuccess) fail(op, "(): HIP error: ", hipGetErrorString(status), " (", hipGetErrorName(status), ")");
+#else
+  const cudaError_t status = cudaGetLastError();
+  if (status != cudaSuccess) {
+    fail(op, "(): CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+  }
+#endif
+}
+
+// How many blocks of `threads` threads to launch for n items. At least 1, and capped, so the kernel has to loop over
+// the items with a stride of the whole grid. CUDA allows 2^31 - 1 blocks, HIP fewer than 2^32 threads; the cap keeps to
+// both and is far above what any GPU runs at once.
+inline unsigned blocks_for(int64_t n, int threads) {
+  constexpr int64_t cap = int64_t{1} << 21;
+  const int64_t blocks = (n + threads - 1) / threads;
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks > cap ? cap : blocks);
+}
+
+// N elements that are loaded and stored as one. Its address must be a multiple of its size.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vector {
+  T item[N];
+};
+
+// Whether an address is a multiple of `bytes`.
+inline bool is_aligned(const void* address, int bytes) { return reinterpret_cast<uintptr_t>(address) % bytes == 0; }
+
+}  // namespace opsmith

@@ -1,0 +1,125 @@
+// Elementary functions for kernels, in float and double, on the host and on GPUs: math::exp, expm1, tanh, sigmoid, elu.
+//
+// On a GPU they are the accurate functions of its own library. On the host those for double are libm's, and those for
+// float are written here: no calls, no branches and no tables, so that loops over them vectorise with -O3
+// -fno-math-errno -fno-trapping-math. For NaN they return NaN, for infinities the limit, for -0 what C's functions
+// return; subnormal results are rounded like any other.
+//
+// The largest errors on the host over all 2^32 floats, in units in the last place, against double; measured with g++ 12
+// by tests/cpp/math_test, which holds any compiler to them on a sample:
+//
+//              plain x86-64   AVX-512 with FMA
+//     exp          0.95         0.98
+//     expm1        1.47         1.44
+//     tanh         2.50         2.50
+//     sigmoid      2.40         2.40
+//     elu          0.84         0.87
+//
+// A namespace of their own keeps the names apart from <math.h>'s, and from operators that are called sigmoid or elu.
+#pragma once
+
+#include <cstdint>
+
+#include "types.h"
+
+#ifdef __FAST_MATH__
+#error "opsmith/math.h relies on IEEE arithmetic: use -fno-math-errno -fno-trapping-math in place of -ffast-math"
+#endif
+
+namespace opsmith::math {
+
+namespace detail {
+
+// exp(x) = 2^k (1 + p), with k the integer next to x / ln 2 and p = exp(x - k ln 2) - 1.
+struct Reduced {
+  int32_t k;
+  float p;
+};
+
+// For |x| < 2^9, and NaN, for which p is NaN and k anything.
+OPSMITH_HOST_DEVICE Reduced reduce_exp(float x) {
+  // Adding 1.5 * 2^23 leaves a float no bits for a fraction: it rounds to an integer, which then is the mantissa's end.
+  constexpr float to_integer = 0x1.8p23f;
+  const float shifted = x * 0x1.715476p0f + to_integer;
+  const int32_t k = bit_cast<int32_t>(shifted) - bit_cast<int32_t>(to_integer);
+  const float n = shifted - to_integer;
+  // ln 2 in two parts. The first has 15 bits, so that n times it is exact.
+  const float r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+  // (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2: a minimax fit of degree 5, to 2.2e-9 of exp(r) - 1.
+  float q = 0x1.a032bep-13f;
+  q = q * r + 0x1.6d71e8p-10f;
+  q = q * r + 0x1.11118ap-7f;
+  q = q * r + 0x1.5554b2p-5f;
+  q = q * r + 0x1.555554p-3f;
+  q = q * r + 0.5f;
+  return {k, r * r * q + r};
+}
+
+// 2^k for -126 <= k <= 127.
+OPSMITH_HOST_DEVICE float power_of_two(int32_t k) { return bit_cast<float>(static_cast<uint32_t>(k + 127) << 23); }
+
+// A NaN passes through both: it is neither below nor above.
+OPSMITH_HOST_DEVICE float at_least(float low, float x) { return x < low ? low : x; }
+OPSMITH_HOST_DEVICE float at_most(float high, float x) { return x > high ? high : x; }
+
+OPSMITH_HOST_DEVICE float exp(float x) {
+  // Beyond these the result is 0 and infinity, which the powers of two below reach by themselves.
+  const Reduced reduced = reduce_exp(at_least(-105.0f, at_most(90.0f, x)));
+  // k goes from -151 to 130, past what one float's exponent holds. The second product does the only rounding.
+  const int32_t half = reduced.k >> 1;
+  return (1.0f + reduced.p) * power_of_two(half) * power_of_two(reduced.k - half);
+}
+
+OPSMITH_HOST_DEVICE float expm1(float x) {
+  const Reduced reduced = reduce_exp(at_least(-18.0f, at_most(89.0f, x)));
+  // k goes from -26 to 128. 2^128 is not a float, so this is twice the half of 2^k p + (2^k - 1).
+  const float half = power_of_two(reduced.k - 1);
+  const float result = 2.0f * (half * reduced.p + (half - 0.5f));
+  // Halving would cost subnormals a bit and -0 its sign; this close to 0 the function is the identity.
+  return (x < 0x1p-25f && x > -0x1p-25f) ? x : result;
+}
+
+OPSMITH_HOST_DEVICE float tanh(float x) {
+  const float t = expm1(-2.0f * __builtin_fabsf(x));  // in [-1, 0]: nothing overflows, and it is accurate at 0
+  return __builtin_copysignf(t / (2.0f + t), x);
+}
+
+}  // namespace detail
+
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+
+OPSMITH_HOST_DEVICE float exp(float x) { return ::expf(x); }
+OPSMITH_HOST_DEVICE float expm1(float x) { return ::expm1f(x); }
+OPSMITH_HOST_DEVICE float tanh(float x) { return ::tanhf(x); }
+OPSMITH_HOST_DEVICE double exp(double x) { return ::exp(x); }
+OPSMITH_HOST_DEVICE double expm1(double x) { return ::expm1(x); }
+OPSMITH_HOST_DEVICE double tanh(double x) { return ::tanh(x); }
+
+#else
+
+OPSMITH_HOST_DEVICE float exp(float x) { return detail::exp(x); }
+OPSMITH_HOST_DEVICE float expm1(float x) { return detail::expm1(x); }
+OPSMITH_HOST_DEVICE float tanh(float x) { return detail::tanh(x); }
+// libm, without <cmath>: it would add 0.1 s to every compilation.
+OPSMITH_HOST_DEVICE double exp(double x) { return __builtin_exp(x); }
+OPSMITH_HOST_DEVICE double expm1(double x) { return __builtin_expm1(x); }
+OPSMITH_HOST_DEVICE double tanh(double x) { return __builtin_tanh(x); }
+
+#endif
+
+// 1 / (1 + exp(-x)). The exponential is of a number that is not above 0: it cannot overflow, and where the result is
+// small it keeps its digits.
+OPSMITH_HOST_DEVICE float sigmoid(float x) {
+  const float e = exp(x < 0.0f ? x : -x);
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+OPSMITH_HOST_DEVICE double sigmoid(double x) {
+  const double e = exp(x < 0.0 ? x : -x);
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}
+
+// x above 0, exp(x) - 1 elsewhere.
+OPSMITH_HOST_DEVICE float elu(float x) { return x > 0.0f ? x : expm1(x); }
+OPSMITH_HOST_DEVICE double elu(double x) { return x > 0.0 ? x : expm1(x); }
+
+}  // namespace opsmith::math

@@ -1,0 +1,271 @@
+"""Whether the arguments of a call fit the definition, told as typed exceptions; and the sizes that they determine.
+
+The binding makes the same checks in C++ on every call, and this module is asked only when one has failed, when an
+operator runs its Python body, and when PyTorch traces it with fake tensors, where sizes are symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.errors import ArgumentTypeError, DeviceError, DtypeError, ShapeError
+from opsmith.spec.dims import Expression
+from opsmith.spec.signature import Kind, Parameter, Signature
+from opsmith.spec.sizes import BindGroup, BindSize, CheckGroup, CheckSize, SizeProgram, SolveSize, Step
+
+__all__ = ["Bound", "bind_arguments", "check_call", "evaluate"]
+
+_INTEGERS = (int, torch.SymInt)
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+
+_SCALAR_CHECKS: dict[Kind, Callable[[Any], bool]] = {
+    Kind.INT: lambda value: isinstance(value, _INTEGERS) and not isinstance(value, bool),
+    Kind.FLOAT: lambda value: isinstance(value, _NUMBERS) and not isinstance(value, bool),
+    Kind.BOOL: lambda value: isinstance(value, bool),
+    Kind.STR: lambda value: isinstance(value, str),
+    Kind.INT_LIST: lambda value: _is_list(value, _INTEGERS),
+    Kind.FLOAT_LIST: lambda value: _is_list(value, _NUMBERS),
+    Kind.OPTIONAL_INT: lambda value: value is None or isinstance(value, _INTEGERS),
+    Kind.OPTIONAL_FLOAT: lambda value: value is None or isinstance(value, _NUMBERS),
+    Kind.OPTIONAL_BOOL: lambda value: value is None or isinstance(value, bool),
+    Kind.TENSOR: lambda value: isinstance(value, Tensor),
+    Kind.OPTIONAL_TENSOR: lambda value: value is None or isinstance(value, Tensor),
+    Kind.TENSOR_LIST: lambda value: _is_list(value, (Tensor,)),
+}
+_EXPECTED: dict[Kind, str] = {
+    Kind.TENSOR: "a tensor",
+    Kind.OPTIONAL_TENSOR: "a tensor or None",
+    Kind.TENSOR_LIST: "a list of tensors",
+    Kind.INT_LIST: "a list of ints",
+    Kind.FLOAT_LIST: "a list of floats",
+    Kind.OPTIONAL_INT: "an int or None",
+    Kind.OPTIONAL_FLOAT: "a float or None",
+    Kind.OPTIONAL_BOOL: "a bool or None",
+    Kind.INT: "an int",
+    Kind.FLOAT: "a float",
+    Kind.BOOL: "a bool",
+    Kind.STR: "a str",
+}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A checked call: every argument by name, the value of each size, and the sizes of each variadic group."""
+
+    arguments: Mapping[str, Any]
+    sizes: Mapping[str, Any]
+    groups: Mapping[str, tuple[Any, ...]]
+
+
+def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every argument by name, with defaults; raises ArgumentTypeError for one missing, unknown or of a wrong type."""
+    positional = [parameter for parameter in signature.parameters if not parameter.keyword_only]
+    if len(args) > len(positional):
+        raise ArgumentTypeError(
+            f"{signature.name}(): got {len(args)} positional arguments, takes at most {len(positional)}: "
+            f"{', '.join(parameter.name for parameter in positional)}"
+        )
+    values = {parameter.name: value for parameter, value in zip(positional, args, strict=False)}
+    for name, value in kwargs.items():
+        if signature.parameter(name) is None:
+            names = ", ".join(parameter.name for parameter in signature.parameters)
+            raise ArgumentTypeError(f"{signature.name}(): there is no argument {name}; it takes {names}")
+        if name in values:
+            raise ArgumentTypeError(f"{signature.name}(): {name} is given twice, by position and by name")
+        values[name] = value
+    for parameter in signature.parameters:
+        if parameter.name not in values:
+            if not parameter.has_default:
+                raise ArgumentTypeError(f"{signature.name}(): {parameter.name} is missing: {_describe(parameter)}")
+            values[parameter.name] = parameter.default
+        value = values[parameter.name]
+        if not _SCALAR_CHECKS[parameter.kind](value):
+            found = type(value).__name__
+            raise ArgumentTypeError(
+                f"{signature.name}(): {parameter.name} is {found} {value!r:.60}, expected {_describe(parameter)}"
+            )
+    return {parameter.name: values[parameter.name] for parameter in signature.parameters}
+
+
+def check_call(signature: Signature, sizes: SizeProgram, arguments: Mapping[str, Any]) -> Bound:
+    """Check devices, ranks, element types and sizes; raises DeviceError, ShapeError or DtypeError."""
+    _check_devices(signature, arguments)
+    for parameter, tensor in _tensors(signature.tensors, arguments):
+        _check_rank(signature, parameter, tensor)
+    _check_dtypes(signature, arguments)
+    values: dict[str, Any] = {
+        parameter.name: arguments[parameter.name]
+        for parameter in signature.parameters
+        if parameter.kind is Kind.INT
+    }
+    groups: dict[str, tuple[Any, ...]] = {}
+    state = _State(signature, sizes, arguments, values, groups)
+    for step in sizes.steps:
+        state.run(step)
+    for parameter, steps in sizes.optional:
+        if arguments[parameter.name] is not None:
+            local = _State(signature, sizes, arguments, dict(values), dict(groups))
+            for step in steps:
+                local.run(step)
+    _check_writable(signature, arguments)
+    return Bound(arguments, values, groups)
+
+
+def evaluate(expression: Expression, bound: Bound) -> Any:
+    """Return the value of a size in a checked call."""
+    return expression.evaluate(bound.sizes)
+
+
+@dataclass
+class _State:
+    signature: Signature
+    program: SizeProgram
+    arguments: Mapping[str, Any]
+    values: dict[str, Any]
+    groups: dict[str, tuple[Any, ...]]
+
+    def run(self, step: Step) -> None:
+        parameter = step.parameter
+        given = self.arguments[parameter.name]
+        tensors: list[Tensor] = list(given) if parameter.kind is Kind.TENSOR_LIST else [given]
+        if not tensors and isinstance(step, (BindSize, SolveSize)):
+            raise ShapeError(
+                f"{self.signature.name}(): {parameter.name} is an empty list, and sizes are taken from its tensors"
+            )
+        for index, tensor in enumerate(tensors):
+            self._step(step, parameter, tensor, first=index == 0)
+
+    def _step(self, step: Step, parameter: Parameter, tensor: Tensor, *, first: bool) -> None:
+        match step:
+            case BindSize():
+                if first:
+                    self.values[step.name] = tensor.shape[step.axis]
+                elif tensor.shape[step.axis] != self.values[step.name]:
+                    self._refuse(parameter, tensor, step.axis, self.values[step.name], step.name, "")
+            case SolveSize():
+                self._solve(step, parameter, tensor)
+            case CheckSize():
+                expected = step.expression.evaluate(self.values)
+                if tensor.shape[step.axis] != expected:
+                    names = self._named(step.expression)
+                    self._refuse(parameter, tensor, step.axis, expected, step.expression.text, names)
+            case BindGroup() | CheckGroup():
+                found = self._group(step, parameter, tensor)
+                if self.groups.setdefault(step.group, found) != found:
+                    raise ShapeError(
+                        f"{self.signature.name}(): {parameter.name} has the sizes {_tuple(found)} for *{step.group}, "
+                        f"expected {_tuple(self.groups[step.group])} (from {self.program.group_source[step.group]})"
+                    )
+
+    def _solve(self, step: SolveSize, parameter: Parameter, tensor: Tensor) -> None:
+        found = tensor.shape[step.axis]
+        scale = step.affine.scale.evaluate(self.values)
+        rest = found - step.affine.offset.evaluate(self.values)
+        if scale == 0 or rest % scale != 0 or rest // scale < 0:
+            raise ShapeError(
+                f"{self.signature.name}(): {parameter.name} has size {found} in dimension {step.axis % tensor.dim()}, "
+                f"which is not {step.expression.text} for any {step.affine.name}"
+            )
+        self.values[step.affine.name] = rest // scale
+
+    def _group(self, step: BindGroup | CheckGroup, parameter: Parameter, tensor: Tensor) -> tuple[Any, ...]:
+        behind = parameter.tensor_type.shape.rank - step.index - 1
+        return tuple(tensor.shape[step.index : tensor.dim() - behind])
+
+    def _named(self, expression: Expression) -> str:
+        words = [
+            f"{name} = {self.values[name]} ({self.program.source.get(name, 'here')})" for name in sorted(expression.names)
+        ]
+        return f" with {', '.join(words)}" if words else ""
+
+    def _refuse(self, parameter: Parameter, tensor: Tensor, axis: int, expected: Any, text: str, names: str) -> None:
+        value = "" if text.isdigit() else f" = {expected}"
+        raise ShapeError(
+            f"{self.signature.name}(): {parameter.name} has size {tensor.shape[axis]} in dimension "
+            f"{axis % tensor.dim()}, expected {text}{value}{names}"
+        )
+
+
+def _tensors(parameters: Sequence[Parameter], arguments: Mapping[str, Any]) -> Iterator[tuple[Parameter, Tensor]]:
+    """Yield every tensor of a call with its parameter: those of lists one by one, absent ones not at all."""
+    for parameter in parameters:
+        value = arguments[parameter.name]
+        if parameter.kind is Kind.TENSOR_LIST:
+            yield from ((parameter, tensor) for tensor in value)
+        elif value is not None:
+            yield parameter, value
+
+
+def _check_devices(signature: Signature, arguments: Mapping[str, Any]) -> None:
+    ordered = sorted(signature.tensors, key=lambda parameter: parameter.kind is not Kind.TENSOR)
+    first: tuple[Parameter, Tensor] | None = None
+    for parameter, tensor in _tensors(ordered, arguments):
+        if first is None:
+            first = (parameter, tensor)
+        elif tensor.device != first[1].device:
+            raise DeviceError(
+                f"{signature.name}(): {parameter.name} is on {tensor.device}, but {first[0].name} is on {first[1].device}"
+            )
+    if first is None:
+        name = ordered[0].name
+        raise ShapeError(f"{signature.name}(): {name} is an empty list, and the operator has no other tensor")
+
+
+def _check_rank(signature: Signature, parameter: Parameter, tensor: Tensor) -> None:
+    shape = parameter.tensor_type.shape
+    variadic = shape.variadic_index is not None
+    expected, found = shape.rank - variadic, tensor.dim()
+    if found < expected if variadic else found != expected:
+        raise ShapeError(
+            f"{signature.name}(): {parameter.name} has {found} dimension{'' if found == 1 else 's'}, expected "
+            f"{'at least ' if variadic else ''}{expected}: {parameter.tensor_type.text}"
+        )
+
+
+def _check_dtypes(signature: Signature, arguments: Mapping[str, Any]) -> None:
+    ordered = sorted(signature.tensors, key=lambda parameter: parameter.kind is not Kind.TENSOR)
+    letters: dict[str, tuple[Parameter, torch.dtype]] = {}
+    for parameter, tensor in _tensors(ordered, arguments):
+        letter = parameter.tensor_type.letter
+        found = str(tensor.dtype).removeprefix("torch.")
+        if letter in letters:
+            first, dtype = letters[letter]
+            if tensor.dtype != dtype:
+                raise DtypeError(
+                    f"{signature.name}(): {parameter.name} is {found}, expected {str(dtype).removeprefix('torch.')} as "
+                    f"{first.name}"
+                )
+            continue
+        allowed = signature.allowed(parameter.tensor_type)
+        if found not in allowed:
+            words = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
+            raise DtypeError(f"{signature.name}(): {parameter.name} is {found}, expected {words}")
+        if letter is not None:
+            letters[letter] = (parameter, tensor.dtype)
+
+
+def _check_writable(signature: Signature, arguments: Mapping[str, Any]) -> None:
+    for parameter, tensor in _tensors(signature.mutated, arguments):
+        if any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+            raise ShapeError(
+                f"{signature.name}(): {parameter.name} is written to, but it is expanded: several of its elements share "
+                "one place"
+            )
+
+
+def _describe(parameter: Parameter) -> str:
+    words = _EXPECTED[parameter.kind]
+    return f"{words}, {parameter.tensor.text}" if parameter.tensor is not None else words
+
+
+def _is_list(value: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, (list, tuple, torch.Size)) and all(isinstance(item, kinds) for item in value)
+
+
+def _tuple(sizes: tuple[Any, ...]) -> str:
+    return f"({', '.join(map(str, sizes))})"

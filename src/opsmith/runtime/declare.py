@@ -1,0 +1,284 @@
+"""How an operator is declared: `@opsmith.op`, `opsmith.view` and `opsmith.native`."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import torch
+
+from opsmith.errors import DefinitionError
+from opsmith.runtime import registry
+from opsmith.runtime.operator import Operator
+from opsmith.spec.annotations import Choices, read_signature
+from opsmith.spec.definition import Definition, Device, Kernel
+from opsmith.spec.dtypes import from_torch
+from opsmith.spec.gradient import default_gradient_names, wire_backward
+from opsmith.spec.signature import Kind, Signature
+from opsmith.spec.sizes import plan_sizes
+
+__all__ = ["KernelFile", "declare_backward", "native", "op", "view"]
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """A kernel's files, as `opsmith.view` or `opsmith.native` say them; paths are relative to the definition's file."""
+
+    style: Literal["view", "native"]
+    sources: tuple[str, ...]
+    entry: str | None
+    flags: tuple[str, ...]
+
+
+def view(source: str, *beside: str, entry: str | None = None, flags: Sequence[str] = ()) -> KernelFile:
+    """Say where a view kernel is, in more words than a file name: its function's name, more files, compiler flags."""
+    return KernelFile("view", (source, *beside), entry, tuple(flags))
+
+
+def native(source: str, *beside: str, entry: str | None = None, flags: Sequence[str] = ()) -> KernelFile:
+    """Say that a kernel is native: a function over `torch::stable::Tensor` that allocates its outputs itself.
+
+    It is for outputs whose size depends on data and for kernels that call PyTorch's own operators. `beside` are more
+    files to compile and link, such as a `.cu` that the `.cpp` launches kernels of.
+    """
+    return KernelFile("native", (source, *beside), entry, tuple(flags))
+
+
+_File = str | KernelFile | None
+_Names = str | Iterable[str]
+
+
+@overload
+def op(function: Callable[..., Any], /) -> Operator: ...
+@overload
+def op(
+    *,
+    cpu: _File = None,
+    cuda: _File = None,
+    namespace: str | None = None,
+    outputs: Sequence[str] | None = None,
+    saved: _Names = (),
+    mutates: _Names = (),
+    nondifferentiable: _Names = (),
+    contiguous: _Names = (),
+    preserve_format: Mapping[str, str] | None = None,
+    dtypes: Sequence[torch.dtype] | Mapping[str, Sequence[torch.dtype]] | None = None,
+) -> Callable[[Callable[..., Any]], Operator]: ...
+
+
+def op(function: Callable[..., Any] | None = None, /, **said: Any) -> Any:
+    """Declare an operator, as a decorator of the function that defines its values in plain PyTorch.
+
+    The annotations are the definition: tensors as jaxtyping's (`Float[Tensor, "B 3*S"]`), optional ones with `| None`,
+    lists of them, and int, float, bool, str, lists of ints and floats. The body is the reference, the fallback on a
+    device without a kernel, and the gradient where no backward is declared.
+
+    Parameters
+    ----------
+    cpu, cuda
+        The kernel's file, relative to this one, or `opsmith.view(...)` / `opsmith.native(...)`. A `.cu` also serves ROCm.
+    namespace
+        Where the operator stands in `torch.ops`; the package's name by default.
+    outputs
+        The outputs' names, which `.backward` refers to; `out` for one, `out0`, `out1`, ... for several by default.
+    saved
+        Outputs that exist for the backward alone: the caller never gets them.
+    mutates
+        Arguments that the kernel writes to. Such an operator has no gradient.
+    nondifferentiable
+        Arguments and outputs without a gradient, beyond those of integer type.
+    contiguous
+        Inputs that the kernel shall get contiguous; others come with whatever strides they have.
+    preserve_format
+        `{"output": "input"}`: an output takes the memory format of an input (channels_last stays so).
+    dtypes
+        The element types of `Float` tensors, or a mapping from template parameter (T, I) to them.
+
+    Raises
+    ------
+    DefinitionError
+        For whatever an operator cannot be, with the reason and the alternative.
+    """
+    if function is not None:
+        return _declare(function)
+
+    def decorate(inner: Callable[..., Any]) -> Operator:
+        return _declare(inner, **said)
+
+    return decorate
+
+
+def declare_backward(forward: Operator, function: Callable[..., Any], **said: Any) -> Operator:
+    """Declare the backward of an operator; `Operator.backward` is the public way to it."""
+    definition = forward.definition
+    if said.get("outputs") is None:
+        said["outputs"] = default_gradient_names(definition.signature)
+    body = function
+    if _is_empty(function):
+        body = _derived_body(definition, function)
+    backward = _declare(function, body=body, namespace=definition.namespace, **said)
+    wiring = wire_backward(definition.signature, backward.definition.signature)
+    forward.definition = replace(definition, backward=backward.definition, wiring=wiring)
+    forward.gradient = backward
+    return backward
+
+
+def _declare(
+    function: Callable[..., Any],
+    *,
+    body: Callable[..., Any] | None = None,
+    cpu: _File = None,
+    cuda: _File = None,
+    namespace: str | None = None,
+    **said: Any,
+) -> Operator:
+    if body is None and _is_empty(function):
+        raise DefinitionError(
+            f"{function.__name__}: the body is empty. It is the reference that the kernels are held to, and the fallback "
+            "where there is none: write the operator in PyTorch"
+        )
+    signature = read_signature(function, _choices(function.__name__, **said))
+    plan_sizes(signature)
+    _check_torch_limits(signature)
+    file = Path(inspect.getsourcefile(function) or function.__code__.co_filename)
+    files: dict[Device, _File] = {"cpu": cpu, "cuda": cuda}
+    kernels = {device: _kernel(signature, given, file) for device, given in files.items() if given is not None}
+    definition = Definition(
+        namespace or _namespace_of(function),
+        signature,
+        kernels,
+        body or function,
+        function.__module__,
+        file.resolve() if file.exists() else Path.cwd() / file.name,
+        function.__code__.co_firstlineno,
+        inspect.getdoc(function) or "",
+    )
+    operator = Operator(definition)
+    update = {"__doc__": function.__doc__, "__name__": function.__name__, "__wrapped__": body or function}
+    operator.__dict__.update(update)
+    registry.declare(operator)
+    return operator
+
+
+def _choices(
+    name: str,
+    *,
+    outputs: Sequence[str] | None = None,
+    saved: _Names = (),
+    mutates: _Names = (),
+    nondifferentiable: _Names = (),
+    contiguous: _Names = (),
+    preserve_format: Mapping[str, str] | None = None,
+    dtypes: Any = None,
+) -> Choices:
+    if isinstance(outputs, str):
+        outputs = (outputs,)
+    return Choices(
+        tuple(outputs) if outputs is not None else None,
+        _names(saved),
+        _names(mutates),
+        _names(nondifferentiable),
+        _names(contiguous),
+        dict(preserve_format or {}),
+        _dtypes(name, dtypes),
+    )
+
+
+def _names(names: _Names) -> frozenset[str]:
+    return frozenset([names] if isinstance(names, str) else names)
+
+
+def _dtypes(name: str, dtypes: Any) -> dict[str, tuple[str, ...]]:
+    if dtypes is None:
+        return {}
+    by_letter = dtypes if isinstance(dtypes, Mapping) else {"T": dtypes}
+    chosen: dict[str, tuple[str, ...]] = {}
+    for letter, values in by_letter.items():
+        found = [from_torch(dtype) if isinstance(dtype, torch.dtype) else None for dtype in values]
+        if not found or None in found:
+            raise DefinitionError(f"{name}: dtypes= holds {list(values)!r}; give torch.float32, torch.bfloat16, ...")
+        chosen[letter] = tuple(dtype.name for dtype in found if dtype is not None)
+    return chosen
+
+
+def _kernel(signature: Signature, given: _File, file: Path) -> Kernel:
+    if isinstance(given, str):
+        given = view(given)
+    if not isinstance(given, KernelFile):
+        raise DefinitionError(f"{signature.name}: a kernel is a file name, opsmith.view(...) or opsmith.native(...)")
+    if signature.data_dependent and given.style == "view":
+        name = sorted(signature.data_dependent)[0]
+        raise DefinitionError(
+            f"{signature.name}: no input gives the size {name} of the output, so it cannot be allocated beforehand. Write "
+            "a native kernel (opsmith.native), or give the size by an argument"
+        )
+    folder = file.parent if file.exists() else Path.cwd()
+    sources = tuple((folder / source).resolve() for source in given.sources)
+    return Kernel(given.style, sources, given.entry or signature.name, given.flags)
+
+
+def _check_torch_limits(signature: Signature) -> None:
+    for parameter in signature.tensors:
+        if parameter.keyword_only:
+            raise DefinitionError(
+                f"{signature.name}: the tensor {parameter.name} is keyword-only, and PyTorch gives no gradients to such "
+                "operators; move it before the `*`"
+            )
+
+
+def _namespace_of(function: Callable[..., Any]) -> str:
+    package = function.__module__.partition(".")[0]
+    if package == "__main__":
+        main = getattr(sys.modules["__main__"], "__file__", None)
+        package = Path(main).stem if main else "notebook"
+    return re.sub(r"\W", "_", package)
+
+
+def _is_empty(function: Callable[..., Any]) -> bool:
+    """Whether a body is `...`, `pass` or a docstring alone."""
+    used = {instruction.opname for instruction in dis.get_instructions(function)}
+    trivial = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "NOP", "POP_TOP", "CACHE"}
+    constants = [item.argval for item in dis.get_instructions(function) if item.opname in ("LOAD_CONST", "RETURN_CONST")]
+    return used <= trivial and all(constant is None or constant is Ellipsis for constant in constants)
+
+
+def _derived_body(forward: Definition, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the reference of a backward that declares none: the gradient of the forward's body."""
+    from opsmith.runtime.gradients import differentiate_body
+
+    signature = forward.signature
+    given = tuple(inspect.signature(function).parameters)
+    if missing := [parameter.name for parameter in signature.parameters if parameter.name not in given]:
+        raise DefinitionError(
+            f"{function.__name__}: its body is empty, so it would be the gradient of {forward.name}'s body, but that needs "
+            f"the input {missing[0]}, which is not among its parameters. Take it, or write the body"
+        )
+    if any(parameter.kind is Kind.TENSOR_LIST for parameter in signature.parameters):
+        raise DefinitionError(f"{function.__name__}: {forward.name} takes a list of tensors; write the body of its gradient")
+    tensors = [parameter for parameter in signature.parameters if parameter.tensor is not None]
+
+    def derived(**arguments: Any) -> Any:
+        present = [parameter for parameter in tensors if arguments[parameter.name] is not None]
+        wanted = [index for index, parameter in enumerate(present) if parameter.differentiable]
+        found = differentiate_body(
+            forward.body,
+            signature,
+            [arguments[parameter.name] for parameter in signature.parameters],
+            [arguments.get(f"grad_{output.name}") for output in signature.outputs],
+            wanted,
+        )
+        gradients = [
+            torch.zeros_like(arguments[present[index].name]) if gradient is None else gradient
+            for index, gradient in zip(wanted, found, strict=True)
+        ]
+        return tuple(gradients) if len(gradients) != 1 else gradients[0]
+
+    derived.__name__ = function.__name__
+    derived.__doc__ = function.__doc__
+    return derived

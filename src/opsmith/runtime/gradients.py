@@ -1,0 +1,246 @@
+"""How an operator gets its gradient through torch.library: from its backward definition, or by differentiating its body.
+
+This is the path in Python. It works with every torch and needs no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.errors import GradientError
+from opsmith.spec.definition import Definition
+from opsmith.spec.signature import Kind, Signature
+
+__all__ = ["differentiate_body", "refuse_gradients", "register_gradient"]
+
+
+def register_gradient(definition: Definition, call_backward: Callable[..., Any] | None, lib: torch.library.Library) -> None:
+    """Give an operator its gradient; `call_backward` calls the operator of its backward definition, if it has one.
+
+    An operator that writes to its arguments has none: it raises GradientError where one is asked for.
+    """
+    signature = definition.signature
+    if signature.mutated:
+        refuse_gradients(definition, lib)
+        return
+    wiring = definition.wiring
+    if wiring is None or call_backward is None:
+        backward = _body_gradient(definition)
+        saved_inputs = frozenset(range(len(signature.parameters)))
+        saved_outputs: frozenset[int] = frozenset()
+    else:
+        backward = _kernel_gradient(definition, call_backward)
+        saved_inputs = frozenset(argument.index for argument in wiring.arguments if argument.source == "input")
+        saved_outputs = frozenset(argument.index for argument in wiring.arguments if argument.source == "output")
+    torch.library.register_autograd(
+        definition.qualified_name,
+        backward,
+        setup_context=_make_setup(signature, saved_inputs, saved_outputs),
+        lib=lib,
+    )
+
+
+def refuse_gradients(definition: Definition, lib: torch.library.Library) -> None:
+    """Make an operator raise where a gradient is asked for, instead of leaving it out silently."""
+    qualified = definition.qualified_name
+
+    def refuse(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        tensors = [tensor for value in (*args, *kwargs.values()) for tensor in _tensors_of(value)]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            written = definition.signature.mutated[0].name
+            raise GradientError(
+                f"{definition.name}() writes to {written} and has no gradient. Call it under torch.no_grad(), or detach "
+                "its arguments"
+            )
+        with torch._C._AutoDispatchBelowAutograd():
+            overload = _overload(qualified)
+            return overload.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
+
+    lib.impl(definition.name, refuse, "Autograd", with_keyset=True)
+
+
+def differentiate_body(
+    body: Callable[..., Any],
+    signature: Signature,
+    arguments: Sequence[Any],
+    gradients: Sequence[Tensor | None],
+    wanted: Sequence[int],
+) -> list[Tensor | None]:
+    """Return the gradient of each tensor in `wanted`, which counts the tensors of `arguments` in order.
+
+    The body is run again. With gradients enabled the result can itself be differentiated.
+    """
+    create_graph = torch.is_grad_enabled()
+    leaves: list[Tensor] = []
+    with torch.enable_grad(), _autograd_reachable():
+
+        def fresh(tensor: Tensor) -> Tensor:
+            index = len(leaves)
+            # An alias of its own for each argument: where one argument was computed from another, or the same tensor is
+            # given twice, gradients must not flow from one to the other here.
+            alias = tensor.view_as(tensor) if create_graph and tensor.requires_grad else tensor.detach()
+            if index in wanted and not alias.requires_grad:
+                alias.requires_grad_()
+            leaves.append(alias)
+            return alias
+
+        copies = [_map_tensors(fresh, value) for value in arguments]
+        names = [parameter.name for parameter in signature.parameters]
+        results = body(**dict(zip(names, copies, strict=True)))
+        tensors = results if isinstance(results, (tuple, list)) else (results,)
+        pairs = [
+            (tensor, gradient)
+            for tensor, gradient in zip(tensors, gradients, strict=True)
+            if gradient is not None and tensor.requires_grad
+        ]
+        if not pairs:
+            return [None] * len(wanted)
+        found = torch.autograd.grad(
+            [tensor for tensor, _ in pairs],
+            [leaves[index] for index in wanted],
+            [gradient for _, gradient in pairs],
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+    return list(found)
+
+
+def _autograd_reachable() -> AbstractContextManager[Any]:
+    """Let operators record gradients although this may run inside a kernel, below autograd in the dispatcher.
+
+    Without it nothing would be recorded there, and a gradient would silently be zero.
+    """
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView"):
+        excluded = excluded.remove(getattr(torch._C.DispatchKey, key))
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+
+
+def _make_setup(
+    signature: Signature, saved_inputs: frozenset[int], saved_outputs: frozenset[int]
+) -> Callable[..., None]:
+    """Return the function that keeps what the backward needs: tensors through autograd's own saving, the rest as it is."""
+    plain = [index for index, output in enumerate(signature.outputs) if not output.differentiable]
+    keyword_only = {parameter.name for parameter in signature.parameters if parameter.keyword_only}
+
+    def keep(ctx: Any, inputs: Sequence[Any], keywords: dict[str, Any], output: Any) -> None:
+        outputs = output if isinstance(output, tuple) else (output,)
+        values = [*inputs]
+        values += [keywords.get(p.name, p.default) for p in signature.parameters if p.keyword_only]
+        ctx.mark_non_differentiable(*(outputs[index] for index in plain))
+        tensors: list[Tensor] = []
+
+        def stow(tensor: Tensor) -> int:
+            tensors.append(tensor)
+            return len(tensors) - 1
+
+        ctx.opsmith_inputs = {index: _map_tensors(stow, values[index]) for index in sorted(saved_inputs)}
+        ctx.opsmith_outputs = {index: stow(outputs[index]) for index in sorted(saved_outputs)}
+        ctx.opsmith_counts = [sum(1 for _ in _tensors_of(value)) for value in inputs]
+        ctx.save_for_backward(*tensors)
+
+    if keyword_only:
+
+        def setup_with_keywords(ctx: Any, inputs: Sequence[Any], keyword_only_inputs: Any, output: Any) -> None:
+            keep(ctx, inputs, keyword_only_inputs, output)
+
+        return setup_with_keywords
+
+    def setup(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+        keep(ctx, inputs, {}, output)
+
+    return setup
+
+
+def _kernel_gradient(definition: Definition, call_backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the backward that calls the operator of the backward definition."""
+    wiring = definition.wiring
+    assert wiring is not None
+    positional = [parameter for parameter in definition.signature.parameters if not parameter.keyword_only]
+
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        saved = ctx.saved_tensors
+        sources = {
+            "gradient": gradients,
+            "input": {index: _restore(value, saved) for index, value in ctx.opsmith_inputs.items()},
+            "output": {index: saved[place] for index, place in ctx.opsmith_outputs.items()},
+        }
+        arguments = [sources[argument.source][argument.index] for argument in wiring.arguments]
+        results = call_backward(*arguments)
+        found = results if isinstance(results, tuple) else (results,)
+        by_input = dict(zip(wiring.inputs, found, strict=True))
+        answer = tuple(by_input.get(index) for index in range(len(positional)))
+        return answer if len(answer) != 1 else answer[0]
+
+    return backward
+
+
+def _body_gradient(definition: Definition) -> Callable[..., Any]:
+    """Return the backward that differentiates the body."""
+    signature = definition.signature
+    positional = [parameter for parameter in signature.parameters if not parameter.keyword_only]
+
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        saved = ctx.saved_tensors
+        arguments = [_restore(value, saved) for _, value in sorted(ctx.opsmith_inputs.items())]
+        wanted: list[int] = []
+        position = 0
+        for parameter, needed, count in zip(positional, _flags(ctx, positional), ctx.opsmith_counts, strict=True):
+            for place in range(count):
+                if parameter.differentiable and (needed[place] if isinstance(needed, (list, tuple)) else needed):
+                    wanted.append(position + place)
+            position += count
+        found = dict(zip(wanted, differentiate_body(definition.body, signature, arguments, gradients, wanted), strict=True))
+        answer: list[Any] = []
+        position = 0
+        for parameter, count in zip(positional, ctx.opsmith_counts, strict=True):
+            values = [found.get(position + place) for place in range(count)]
+            answer.append(values if parameter.kind is Kind.TENSOR_LIST else values[0] if values else None)
+            position += count
+        return tuple(answer) if len(answer) != 1 else answer[0]
+
+    return backward
+
+
+def _flags(ctx: Any, positional: Sequence[Any]) -> Sequence[Any]:
+    flags = ctx.needs_input_grad
+    assert len(flags) == len(positional), "torch.library gives one flag for each positional argument"
+    return tuple(flags)
+
+
+def _restore(value: Any, saved: Sequence[Tensor]) -> Any:
+    """Undo `stow`: put the saved tensors where their places stand."""
+    if isinstance(value, _Place):
+        return saved[value]
+    if isinstance(value, list):
+        return [_restore(item, saved) for item in value]
+    return value
+
+
+class _Place(int):
+    """The place of a saved tensor; a type of its own, because an int argument must stay what it is."""
+
+
+def _map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
+    if isinstance(value, Tensor):
+        found = function(value)
+        return _Place(found) if isinstance(found, int) else found
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Tensor):
+        return [_map_tensors(function, item) for item in value]
+    return value
+
+
+def _tensors_of(value: Any) -> Sequence[Tensor]:
+    if isinstance(value, Tensor):
+        return (value,)
+    return [item for item in value if isinstance(item, Tensor)] if isinstance(value, (list, tuple)) else ()
+
+
+def _overload(qualified_name: str) -> Any:
+    namespace, name = qualified_name.split("::")
+    return getattr(getattr(torch.ops, namespace), name).default

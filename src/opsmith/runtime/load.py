@@ -1,0 +1,142 @@
+"""How a module's operators come into a process: from a library beside it, from the store, or built now."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opsmith.build.prebuilt import Prebuilt, find_prebuilt
+from opsmith.build.prepare import wanted_devices
+from opsmith.errors import BuildError, LoadError
+from opsmith.runtime import registry
+from opsmith.runtime.operator import Operator
+from opsmith.runtime.register import register_operator
+from opsmith.spec.definition import Definition, Device
+
+__all__ = ["load_library", "load_module"]
+
+# One load at a time: a library must not be built twice by two threads that call the same operator first.
+_lock = threading.RLock()
+
+
+def load_module(module: str) -> None:
+    """Load and register every operator of a module that is not; does nothing where all are.
+
+    Raises CompileError, SignatureError, ToolchainError, StoreError or LoadError.
+    """
+    with _lock:
+        operators = registry.pending(module)
+        if operators:
+            _load(module, operators)
+
+
+def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
+    """Load a shared library into PyTorch; raises LoadError where that cannot be done, or where it would end the process.
+
+    PyTorch aborts, without a Python exception, when a library defines an operator that exists already. So that is asked
+    before.
+    """
+    if str(library) in torch.ops.loaded_libraries:
+        return
+    for definition in definitions:
+        if definition.kernels and _exists(definition):
+            raise LoadError(
+                f"torch.ops has {definition.qualified_name} already, from a library that opsmith did not load here. Import "
+                f"{definition.module} before that library, or load it through opsmith alone"
+            )
+    try:
+        torch.ops.load_library(str(library))
+    except OSError as error:
+        raise LoadError(f"{library} cannot be loaded: {error}") from error
+
+
+def _load(module: str, operators: Sequence[Operator]) -> None:
+    definitions = [operator.definition for operator in operators]
+    compiled = [definition for definition in definitions if definition.kernels]
+    missing: dict[Device, str] = {}
+    served: tuple[str, ...] = ()
+    if compiled and (devices := wanted_devices(compiled)):
+        served, missing = _load_compiled(module, compiled, devices)
+    for operator in operators:
+        definition = operator.definition
+        gradient = operator.gradient
+        is_defined = any(device in served for device in definition.kernels)
+        register_operator(definition, _caller(gradient), is_defined=is_defined, missing=missing)
+    for operator in operators:
+        namespace = getattr(torch.ops, operator.definition.namespace)
+        operator.attach(getattr(namespace, operator.definition.name).default)
+
+
+def _load_compiled(
+    module: str, definitions: Sequence[Definition], devices: tuple[Device, ...]
+) -> tuple[tuple[str, ...], dict[Device, str]]:
+    """Load the library of some definitions; return the devices that it serves and why others are missing."""
+    file = definitions[0].file
+    prebuilt = find_prebuilt(file, definitions)
+    if prebuilt is not None and prebuilt.manifest is not None and prebuilt.misfit is None:
+        absent = [device for device in devices if device not in prebuilt.manifest.devices]
+        if not absent or not _can_build(module, definitions, devices):
+            load_library(prebuilt.library, definitions)
+            reason = f"{prebuilt.library} was built without it, and there is no compiler for it here"
+            return prebuilt.manifest.devices, dict.fromkeys(absent, reason)
+    return _build(module, definitions, devices, prebuilt)
+
+
+def _build(
+    module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], prebuilt: Prebuilt | None
+) -> tuple[tuple[str, ...], dict[Device, str]]:
+    from opsmith.build.announce import announcer
+    from opsmith.build.artifact import obtain_artifact
+    from opsmith.build.diagnose import explain_signature
+    from opsmith.build.prepare import prepare
+    from opsmith.store import Store, default_root
+
+    if prebuilt is not None and prebuilt.misfit is not None:
+        warnings.warn(
+            f"{prebuilt.library} is not used: {prebuilt.misfit}. The operators of {module} are built anew",
+            RuntimeWarning,
+            stacklevel=6,
+        )
+    prepared = prepare(module, definitions[0].file, definitions, devices)
+    served = prepared.plan.extension.devices
+    if not served:
+        return (), dict(prepared.missing)
+    names = ", ".join(definition.name for definition in definitions[:3]) + (" ..." if len(definitions) > 3 else "")
+    watcher = announcer(f"{module}: {names} for {' and '.join(served)}")
+    try:
+        artifact = obtain_artifact(
+            prepared.plan, prepared.toolchain, prepared.target, Store(default_root()), watcher=watcher
+        )
+    except BuildError as error:
+        raise explain_signature(error, list(definitions)) from None
+    load_library(artifact.library, definitions)
+    return served, dict(prepared.missing)
+
+
+def _can_build(module: str, definitions: Sequence[Definition], devices: tuple[Device, ...]) -> bool:
+    from opsmith.build.prepare import prepare
+    from opsmith.errors import OpsmithError
+
+    try:
+        prepare(module, definitions[0].file, definitions, devices, strict=True)
+    except OpsmithError:
+        return False
+    return True
+
+
+def _exists(definition: Definition) -> bool:
+    return bool(torch._C._dispatch_has_kernel(definition.qualified_name)) or any(
+        schema.name == definition.qualified_name for schema in torch._C._jit_get_schemas_for_operator(definition.qualified_name)
+    )
+
+
+def _caller(gradient: Operator | None) -> Callable[..., Any] | None:
+    """Return what calls a backward's operator; it is looked up late, because both are registered in one go."""
+    if gradient is None:
+        return None
+    return lambda *args: gradient._overload(*args)

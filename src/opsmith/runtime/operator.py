@@ -1,0 +1,163 @@
+"""What `@opsmith.op` makes: a callable that is built on its first call and enters PyTorch's dispatcher from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, update_wrapper
+from typing import Any
+
+import torch
+
+from opsmith.errors import GradientError, OpsmithError
+from opsmith.runtime import registry
+from opsmith.spec.definition import Definition
+from opsmith.spec.sizes import SizeProgram, plan_sizes
+
+__all__ = ["Operator"]
+
+
+class Operator:
+    """An operator: call it as the function that defines it.
+
+    `reference` is that function, plain PyTorch. `torch_op` is the operator in `torch.ops`, which exists once the library
+    is loaded; `load` does that before the first call. `definition` is what was declared.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.gradient: Operator | None = None
+        self._overload: Any = None
+        self._entry: Callable[..., Any] = self._first_call
+        self._visible = tuple(
+            index for index, output in enumerate(definition.signature.outputs) if not output.saved
+        )
+        self._hides = len(self._visible) != len(definition.signature.outputs)
+        update_wrapper(self, definition.body)
+
+        def ensure_loaded() -> None:
+            self.load()
+
+        # torch.compile runs a function that is marked so while it traces, and takes its result for a constant: the
+        # library is built then, and the graph holds the plain operator. (`torch.compiler.assume_constant_result` sets the
+        # same mark, but importing it costs seconds.)
+        ensure_loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]
+        self._ensure_loaded = ensure_loaded
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the operator; raises ShapeError, DtypeError, DeviceError or ArgumentTypeError for unfit arguments."""
+        if torch.compiler.is_compiling():
+            self._ensure_loaded()
+            results = self._overload(*args, **kwargs)
+            return self._select(results) if self._hides else results
+        return self._entry(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<opsmith operator {self.definition.namespace}::{self.definition.signature.schema}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # By name, as a function is pickled: a model that holds an operator can be saved and sent to another process.
+        return _find, (self.definition.module, self.definition.name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Operator:
+        return self
+
+    @property
+    def reference(self) -> Callable[..., Any]:
+        """The body: the same values in plain PyTorch."""
+        return self.definition.body
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the operator is registered with PyTorch."""
+        return self._overload is not None
+
+    @property
+    def torch_op(self) -> Any:
+        """The operator as `torch.ops` has it; builds and loads it first where that is not done."""
+        self.load()
+        return self._overload
+
+    @cached_property
+    def sizes(self) -> SizeProgram:
+        """The steps that find and check the sizes of a call."""
+        return plan_sizes(self.definition.signature)
+
+    def load(self) -> None:
+        """Build the library where there is none and register the operator; raises BuildError, ToolchainError, ..."""
+        if self._overload is None:
+            from opsmith.runtime.load import load_module
+
+            load_module(self.definition.module)
+
+    def backward(self, *, cpu: Any = None, cuda: Any = None, **choices: Any) -> Callable[[Callable[..., Any]], Operator]:
+        """Declare the gradient, as a decorator: an operator whose parameters and outputs say what they are by name.
+
+        A parameter is called `grad_<output>`, or as an input or output of the forward. Outputs are, in order, the
+        gradients of all differentiable inputs, or those that `outputs=("grad_<input>", ...)` names. A body of `...`
+        stands for the gradient of the forward's body. Everything else is as for `opsmith.op`.
+        """
+        from opsmith.runtime.declare import declare_backward
+
+        if self.is_loaded:
+            raise GradientError(f"{self.definition.name} is loaded already; declare its backward before the first call")
+
+        def decorate(function: Callable[..., Any]) -> Operator:
+            return declare_backward(self, function, cpu=cpu, cuda=cuda, **choices)
+
+        return decorate
+
+    def attach(self, overload: Any) -> None:
+        """Take over the registered operator: from now on calls enter the dispatcher."""
+        explain = self._explain
+        if self._hides:
+            select = self._select
+
+            def entry(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return select(overload(*args, **kwargs))
+                except OpsmithError:
+                    raise
+                except Exception as error:
+                    explain(args, kwargs, error)
+                    raise
+        else:
+
+            def entry(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return overload(*args, **kwargs)
+                except OpsmithError:
+                    raise
+                except Exception as error:
+                    explain(args, kwargs, error)
+                    raise
+
+        self._overload = overload
+        self._entry = entry
+
+    def _first_call(self, *args: Any, **kwargs: Any) -> Any:
+        self.load()
+        return self._entry(*args, **kwargs)
+
+    def _select(self, results: Any) -> Any:
+        visible = tuple(results[index] for index in self._visible)
+        return visible[0] if len(visible) == 1 else visible
+
+    def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
+        """Raise the typed exception where the arguments are to blame for an error that crossed C++."""
+        from opsmith.runtime.register import explain_call
+
+        try:
+            explain_call(self.definition, self.sizes, args, kwargs)
+        except OpsmithError as better:
+            raise better from error
+
+
+def _find(module: str, name: str) -> Operator:
+    """Return an operator that another process pickled."""
+    import importlib
+
+    importlib.import_module(module)
+    for operator in registry.operators_of(module):
+        if operator.definition.name == name:
+            return operator
+    raise AttributeError(f"{module} declares no operator {name}")

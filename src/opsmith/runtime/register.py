@@ -1,0 +1,87 @@
+"""How a loaded operator becomes a first-class one: fake kernel, fallback on its body, and gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from opsmith.errors import ToolchainError
+from opsmith.runtime.arguments import bind_arguments, check_call
+from opsmith.runtime.gradients import register_gradient
+from opsmith.runtime.outputs import conform, output_forms
+from opsmith.spec.definition import Definition, Device
+from opsmith.spec.sizes import SizeProgram, plan_sizes
+
+__all__ = ["explain_call", "register_operator"]
+
+# One library handle for each namespace, kept for the life of the process: what it registered goes with it.
+_libraries: dict[str, torch.library.Library] = {}
+
+_KEYS: dict[Device, str] = {"cpu": "CPU", "cuda": "CUDA"}
+
+
+def register_operator(
+    definition: Definition,
+    call_backward: Callable[..., Any] | None,
+    *,
+    is_defined: bool,
+    missing: Mapping[Device, str],
+) -> None:
+    """Register everything about an operator that its library does not.
+
+    `is_defined` tells whether the library brought the schema. `missing` says for each device that has a kernel which was
+    not built why that is so: a call there raises ToolchainError instead of running the body silently.
+    """
+    lib = _libraries.get(definition.namespace)
+    if lib is None:
+        lib = _libraries[definition.namespace] = torch.library.Library(definition.namespace, "FRAGMENT")
+    if not is_defined:
+        lib.define(definition.signature.schema)
+    sizes = plan_sizes(definition.signature)
+    torch.library.register_fake(definition.qualified_name, _fake_kernel(definition, sizes), lib=lib)
+    lib.impl(definition.name, _fallback_kernel(definition, sizes), "CompositeExplicitAutograd")
+    for device, reason in missing.items():
+        if device in definition.kernels:
+            lib.impl(definition.name, _missing_kernel(definition, device, reason), _KEYS[device])
+    register_gradient(definition, call_backward, lib)
+
+
+def explain_call(definition: Definition, sizes: SizeProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Raise the typed exception for a call whose arguments do not fit; return where they do."""
+    check_call(definition.signature, sizes, bind_arguments(definition.signature, args, kwargs))
+
+
+def _fake_kernel(definition: Definition, sizes: SizeProgram) -> Callable[..., Any]:
+    signature = definition.signature
+
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        bound = check_call(signature, sizes, bind_arguments(signature, args, kwargs))
+        unknown = (lambda name: torch.library.get_ctx().new_dynamic_size()) if signature.data_dependent else None
+        return _packed(tuple(form.allocate() for form in output_forms(signature, bound, unknown)))
+
+    return fake
+
+
+def _fallback_kernel(definition: Definition, sizes: SizeProgram) -> Callable[..., Any]:
+    signature = definition.signature
+
+    def fallback(*args: Any, **kwargs: Any) -> Any:
+        bound = check_call(signature, sizes, bind_arguments(signature, args, kwargs))
+        return _packed(conform(definition, definition.body(**bound.arguments), bound))
+
+    return fallback
+
+
+def _missing_kernel(definition: Definition, device: Device, reason: str) -> Callable[..., Any]:
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        raise ToolchainError(f"{definition.name}() has a kernel for {device}, but it could not be built: {reason}")
+
+    return missing
+
+
+def _packed(outputs: tuple[torch.Tensor, ...]) -> Any:
+    return outputs[0] if len(outputs) == 1 else outputs or None
+
+
