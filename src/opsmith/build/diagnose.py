@@ -16,8 +16,8 @@ __all__ = ["Message", "explain_failure", "explain_signature", "find_messages"]
 
 # gcc and clang: file:line:column: error: text. nvcc: file(line): error: text.
 _MESSAGE = re.compile(
-    r"^(?P<file>[^\s:(][^:(\n]*?(?::\w+)?)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<nvline>\d+)\)): "
-    r"(?P<level>fatal error|error): (?P<text>.*)$",
+    rf"^(?P<file>{SIGNATURE_MARK}\w+|[^\s:(][^:(\n]*?)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<nvline>\d+)\)): "
+    r"(?:fatal error|error): (?P<text>.*)$",
     re.MULTILINE,
 )
 _UNDEFINED = re.compile(r"undefined reference to [`'\"](?P<symbol>.+)'")

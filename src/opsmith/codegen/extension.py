@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.codegen.binding import generate_binding
@@ -26,40 +27,69 @@ def assemble(name: str, definitions: Iterable[Definition], devices: Iterable[Dev
     wanted = tuple(devices)
     chosen: tuple[Device, ...] = tuple(device for device in DEVICES if device in wanted)
     sources = [Source("binding.cpp", "cxx", "stable", text=generate_binding(definitions, chosen))]
-    for device in chosen:
-        sources += _kernel_sources(definitions, device)
+    sources += _kernel_sources(definitions, chosen)
     root = definitions[0].root
     include_dirs = tuple(dict.fromkeys(definition.root for definition in definitions))
     return Extension(name, root, tuple(sources), chosen, include_dirs=include_dirs)
 
 
-def _kernel_sources(definitions: list[Definition], device: Device) -> Iterator[Source]:
-    by_file: dict[Path, list[Definition]] = {}
-    beside: dict[Path, Kernel] = {}
-    for definition in definitions:
-        if (kernel := definition.kernels.get(device)) is not None:
-            _check_files(definition, kernel)
-            by_file.setdefault(kernel.sources[0], []).append(definition)
-            beside.update(dict.fromkeys(kernel.sources[1:], kernel))
-    for file, members in by_file.items():
-        kernels = [member.kernels[device] for member in members]
-        if len({(kernel.style, kernel.flags) for kernel in kernels}) > 1:
+@dataclass(frozen=True)
+class _Unit:
+    """What one kernel source is compiled for. A view kernel's file serves one device; a native one may serve several."""
+
+    file: Path
+    kernels: tuple[tuple[Definition, Device], ...]
+
+    @property
+    def first(self) -> Kernel:
+        definition, device = self.kernels[0]
+        return definition.kernels[device]
+
+    @property
+    def devices(self) -> str:
+        return "_".join(dict.fromkeys(device for _, device in self.kernels))
+
+
+def _units(definitions: list[Definition], devices: tuple[Device, ...]) -> Iterator[_Unit]:
+    by_file: dict[tuple[Path, str], list[tuple[Definition, Device]]] = {}
+    for device in devices:
+        for definition in definitions:
+            if (kernel := definition.kernels.get(device)) is not None:
+                _check_files(definition, kernel)
+                # Two translation units with one native file would define its functions twice.
+                key = (kernel.sources[0], "" if kernel.style == "native" else device)
+                by_file.setdefault(key, []).append((definition, device))
+    for (file, _), kernels in by_file.items():
+        if len({(d.kernels[device].style, d.kernels[device].flags) for d, device in kernels}) > 1:
+            names = ", ".join(dict.fromkeys(definition.name for definition, _ in kernels))
             raise DefinitionError(
-                f"{', '.join(member.name for member in members)} share {file.name} but ask for it in different styles or "
-                "with different flags; give them the same, or files of their own"
+                f"{names} share {file.name} but ask for it in different styles or with different flags; give them the "
+                "same, or files of their own"
             )
-        root = members[0].root
+        yield _Unit(file, tuple(kernels))
+
+
+def _kernel_sources(definitions: list[Definition], devices: tuple[Device, ...]) -> Iterator[Source]:
+    units = list(_units(definitions, devices))
+    root = definitions[0].root
+    for unit in units:
         yield Source(
-            f"{_flat_name(file, root)}.{device}{file.suffix}",
-            _language(file),
-            "stable" if kernels[0].style == "native" else "none",
-            text=instantiate(members, device, os.path.relpath(file, root)),
-            users=(file,),
-            flags=kernels[0].flags,
+            f"{_flat_name(unit.file, root)}.{unit.devices}{unit.file.suffix}",
+            _language(unit.file),
+            "stable" if unit.first.style == "native" else "none",
+            text=instantiate(unit.kernels, os.path.relpath(unit.file, root)),
+            users=(unit.file,),
+            flags=unit.first.flags,
         )
+    beside = {
+        file: definition.kernels[device]
+        for unit in units
+        for definition, device in unit.kernels
+        for file in definition.kernels[device].sources[1:]
+    }
     for file, kernel in beside.items():
-        if file not in by_file:
-            name = f"{_flat_name(file, definitions[0].root)}.{device}.beside{file.suffix}"
+        if not any(unit.file == file for unit in units):
+            name = f"{_flat_name(file, root)}.beside{file.suffix}"
             yield Source(name, _language(file), "stable", path=file, users=(file,), flags=kernel.flags)
 
 

@@ -36,6 +36,7 @@ def register_gradient(definition: Definition, call_backward: Callable[..., Any] 
     else:
         backward = _kernel_gradient(definition, call_backward)
         saved_inputs = frozenset(argument.index for argument in wiring.arguments if argument.source == "input")
+        saved_inputs |= {index for index, parameter in enumerate(signature.parameters) if parameter.tensor is None}
         saved_outputs = frozenset(argument.index for argument in wiring.arguments if argument.source == "output")
     torch.library.register_autograd(
         definition.qualified_name,
@@ -162,8 +163,13 @@ def _kernel_gradient(definition: Definition, call_backward: Callable[..., Any]) 
     wiring = definition.wiring
     assert wiring is not None
     positional = [parameter for parameter in definition.signature.parameters if not parameter.keyword_only]
+    opaque = _opaque_outputs(definition)
+    through_body = _body_gradient(definition)
 
     def backward(ctx: Any, *gradients: Tensor) -> Any:
+        if opaque and torch.is_grad_enabled():
+            _check_inputs_saved(definition, ctx, opaque)
+            return through_body(ctx, *gradients)
         saved = ctx.saved_tensors
         sources = {
             "gradient": gradients,
@@ -178,6 +184,31 @@ def _kernel_gradient(definition: Definition, call_backward: Callable[..., Any]) 
         return answer if len(answer) != 1 else answer[0]
 
     return backward
+
+
+def _opaque_outputs(definition: Definition) -> tuple[str, ...]:
+    """Return the saved outputs that the backward reads and that carry values of the inputs.
+
+    A second gradient would have to flow back through them, but the graph ends at them. The body knows the way instead.
+    """
+    assert definition.wiring is not None
+    outputs = definition.signature.outputs
+    used = {argument.index for argument in definition.wiring.arguments if argument.source == "output"}
+    return tuple(outputs[index].name for index in sorted(used) if outputs[index].saved and outputs[index].is_floating)
+
+
+def _check_inputs_saved(definition: Definition, ctx: Any, opaque: tuple[str, ...]) -> None:
+    absent = [
+        parameter.name
+        for index, parameter in enumerate(definition.signature.parameters)
+        if parameter.tensor is not None and index not in ctx.opsmith_inputs
+    ]
+    if absent:
+        raise GradientError(
+            f"{definition.name}() cannot be differentiated twice: its backward reads the saved output {opaque[0]}, so the "
+            f"second gradient goes through the body, and that needs {', '.join(absent)}, which the backward does not take. "
+            f"Add {'it' if len(absent) == 1 else 'them'} to the parameters of the backward"
+        )
 
 
 def _body_gradient(definition: Definition) -> Callable[..., Any]:

@@ -98,7 +98,7 @@ def _read_parameter(
         keyword_only=parameter.kind is parameter.KEYWORD_ONLY,
         mutated=mutated,
         contiguous=parameter.name in choices.contiguous,
-        differentiable=_is_differentiable(tensor) and not mutated and parameter.name not in choices.nondifferentiable,
+        differentiable=tensor is not None and tensor.is_floating and not mutated and parameter.name not in choices.nondifferentiable,
     )
 
 
@@ -147,7 +147,7 @@ def _read_outputs(operator: str, annotation: Any, choices: Choices) -> tuple[Out
             )
         tensor = _read_tensor(where, item)
         saved = name in choices.saved
-        differentiable = _is_differentiable(tensor) and not saved and name not in choices.nondifferentiable
+        differentiable = tensor.is_floating and not saved and name not in choices.nondifferentiable
         outputs.append(Output(name, tensor, saved, differentiable, choices.preserve_format.get(name)))
     if not outputs and not choices.mutates:
         raise DefinitionError(f"{operator}: it returns nothing and mutates nothing; declare mutates=('argument',)")
@@ -248,13 +248,6 @@ def _check_default(where: str, kind: Kind, default: Any) -> None:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_differentiable(tensor: TensorType | None) -> bool:
-    if tensor is None:
-        return False
-    names = (tensor.element.name,) if isinstance(tensor.element, DType) else tensor.element.allowed
-    return any(name.startswith(("float", "bfloat")) for name in names)
 
 
 def _is_jaxtyping(annotation: Any) -> bool:

@@ -50,6 +50,12 @@ class TensorType:
         return self.element if isinstance(self.element, DType) else None
 
     @property
+    def is_floating(self) -> bool:
+        """Whether the tensor can hold floating-point numbers."""
+        names = (self.element.name,) if isinstance(self.element, DType) else self.element.allowed
+        return any(name.startswith(("float", "bfloat")) for name in names)
+
+    @property
     def letter(self) -> str | None:
         """The template parameter of a generic tensor, or None for a pinned one."""
         return self.element.letter if isinstance(self.element, Generic) else None
@@ -85,6 +91,11 @@ class Output:
     saved: bool = False
     differentiable: bool = False
     format_of: str | None = None
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether the output can hold floating-point numbers."""
+        return self.tensor.is_floating
 
 
 @dataclass(frozen=True)
