@@ -1,7 +1,7 @@
 """Which C++ file makes kernels into operators: schemas, checks, allocation and dispatch, for every definition in it.
 
 The text is written against torch's stable ABI through `<opsmith/binding.h>`. Names of the definition are prefixed
-(`arg_`, `in_`, `out_`, `size_`, `group_`), so that no choice of names can clash with C++ or with another's.
+(`op_`, `arg_`, `in_`, `out_`, `size_`, `group_`), so that no choice of names can clash with C++ or with another's.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from opsmith.codegen.call import kernel_arguments
-from opsmith.codegen.checks import check_arguments, check_results, named_values
+from opsmith.codegen.checks import check_arguments, check_output_sizes, check_results, spellings
 from opsmith.codegen.cpp import SCALARS, symbol
 from opsmith.codegen.instantiate import declaration
 from opsmith.codegen.prototype import native_result
@@ -64,9 +64,10 @@ def _operator(definition: Definition, devices: tuple[Device, ...]) -> Iterator[s
     words = [f"{_BOXED.get(p.kind) or SCALARS[p.kind].boxed} arg_{p.name}" for p in signature.parameters]
     yield f"// {signature.schema}"
     yield "template <Device device>"
-    yield f"{native_result(signature)} {signature.name}({', '.join(words)}) {{"
+    yield f"{native_result(signature)} op_{signature.name}({', '.join(words)}) {{"
     yield f'  [[maybe_unused]] constexpr Operator op{{"{signature.name}"}};'
     yield from check_arguments(signature, sizes)
+    yield from check_output_sizes(signature, sizes)
     views = any(definition.kernels[device].style == "view" for device in devices)
     if views:
         yield from _prepare(signature, sizes)
@@ -113,18 +114,13 @@ def _laid_out(parameter: Parameter, signature: Signature) -> str:
 def _allocate(output: Output, signature: Signature, sizes: SizeProgram) -> Iterator[str]:
     shape, name = output.tensor.shape, f"sizes_{output.name}"
     variadic = shape.variadic_index
-    values = [dim.expression.cpp(_sizes(signature)) if dim.expression else "" for dim in shape.dims]
+    values = [dim.expression.cpp(spellings(dim.expression, sizes)) if dim.expression else "" for dim in shape.dims]
     if variadic is None:
         yield f"  const Sizes {name}{{{', '.join(values)}}};"
     else:
         yield f"  Sizes {name}{{{', '.join(values[:variadic])}}};"
         yield f"  {name}.insert({name}.end(), group_{shape.group}.begin(), group_{shape.group}.end());"
         yield from (f"  {name}.push_back({value});" for value in values[variadic + 1 :])
-    for index, dim in enumerate(shape.dims):
-        if dim.expression and dim.expression.name is None and dim.expression.constant is None:
-            position = str(index) if variadic is None or index < variadic else f"{name}.size() - {shape.rank - index}"
-            names = named_values(dim.expression, sizes)
-            yield f'  op.check_output_size("{output.name}", {position}, {name}[{position}], "{dim.text}", {names});'
     element = f"dtype_{output.tensor.letter}" if output.tensor.letter else f"ScalarType::{_pinned(output)}"
     if signature.group:
         first = signature.elementwise[0].name
@@ -139,13 +135,6 @@ def _allocate(output: Output, signature: Signature, sizes: SizeProgram) -> Itera
 def _pinned(output: Output) -> str:
     assert output.tensor.pinned is not None
     return output.tensor.pinned.scalar_type
-
-
-def _sizes(signature: Signature) -> dict[str, str]:
-    arguments = {parameter.name for parameter in signature.parameters}
-    names = {name for parameter in signature.tensors for name in parameter.tensor_type.shape.names}
-    names |= {name for output in signature.outputs for name in output.tensor.shape.names}
-    return {name: f"arg_{name}" if name in arguments else f"size_{name}" for name in names}
 
 
 def _run_view(signature: Signature, device: Device) -> Iterator[str]:
@@ -214,6 +203,6 @@ def _registrations(definitions: list[Definition], devices: tuple[Device, ...]) -
             if served:
                 yield f"STABLE_TORCH_LIBRARY_IMPL({namespace}, {_KEYS[device]}, library) {{"
                 for definition in served:
-                    function = f"opsmith::binding::{definition.name}<opsmith::binding::Device::{device}>"
+                    function = f"opsmith::binding::op_{definition.name}<opsmith::binding::Device::{device}>"
                     yield f'  library.impl("{definition.name}", TORCH_BOX(&{function}));'
                 yield "}"

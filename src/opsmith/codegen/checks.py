@@ -8,7 +8,7 @@ from opsmith.spec.dims import Expression
 from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
 from opsmith.spec.sizes import BindGroup, BindSize, CheckGroup, CheckSize, SizeProgram, SolveSize, Step
 
-__all__ = ["check_arguments", "check_results", "named_values"]
+__all__ = ["check_arguments", "check_output_sizes", "check_results", "spellings"]
 
 
 def check_arguments(signature: Signature, sizes: SizeProgram) -> Iterator[str]:
@@ -45,6 +45,23 @@ def check_arguments(signature: Signature, sizes: SizeProgram) -> Iterator[str]:
         yield from _each(parameter, lambda name, text: f'op.check_writable("{name}", {text});')
 
 
+def check_output_sizes(signature: Signature, sizes: SizeProgram) -> Iterator[str]:
+    """Yield the lines that refuse a call whose outputs would have a negative size; a tensor's own size never is."""
+    arguments = {parameter.name for parameter in signature.parameters if parameter.kind is Kind.INT}
+    for output in signature.outputs:
+        shape = output.tensor.shape
+        for index, dim in enumerate(shape.dims):
+            if dim.expression is None or dim.expression.constant is not None:
+                continue
+            if dim.expression.name is not None and dim.expression.name not in arguments:
+                continue
+            behind = shape.variadic_index is not None and index > shape.variadic_index
+            axis = f"group_{shape.group}.size() + {index - 1}" if behind else str(index)
+            value = dim.expression.cpp(spellings(dim.expression, sizes))
+            names = _named_values(dim.expression, sizes)
+            yield f'  op.check_output_size("{output.name}", {axis}, {value}, "{dim.text}", {names});'
+
+
 def check_results(output: Output, signature: Signature, sizes: SizeProgram) -> Iterator[str]:
     """Yield the lines that hold what a native kernel returned against what the definition declares."""
     name, shape = f"out_{output.name}", output.tensor.shape
@@ -59,14 +76,14 @@ def check_results(output: Output, signature: Signature, sizes: SizeProgram) -> I
         yield f"    {_check_allowed(text, name, output.tensor, signature)}"
     for index, dim in enumerate(shape.dims):
         if dim.expression and not dim.expression.names & signature.data_dependent:
-            value = dim.expression.cpp(_spellings(dim.expression, sizes))
-            names = named_values(dim.expression, sizes)
+            value = dim.expression.cpp(spellings(dim.expression, sizes))
+            names = _named_values(dim.expression, sizes)
             yield f'    op.check_size("{text}", {name}, {shape.axis(index)}, {value}, "{dim.text}", {names});'
 
 
-def named_values(expression: Expression, sizes: SizeProgram) -> str:
+def _named_values(expression: Expression, sizes: SizeProgram) -> str:
     """Return the C++ list of an expression's names with their values and sources, for the end of a message."""
-    spelled = _spellings(expression, sizes)
+    spelled = spellings(expression, sizes)
     words = [f'{{"{name}", {spelled[name]}, "{sizes.source.get(name, "here")}"}}' for name in sorted(expression.names)]
     return f"{{{', '.join(words)}}}"
 
@@ -116,7 +133,9 @@ def _check_dtypes(signature: Signature) -> Iterator[str]:
             first = letters[tensor.letter].name
             yield from _each(
                 parameter,
-                lambda name, text, f=first, x=tensor.letter: f'op.check_same_dtype("{name}", {text}, "{f}", dtype_{x});',
+                lambda name, text, f=first, x=tensor.letter: (
+                    f'op.check_same_dtype("{name}", {text}, "{f}", dtype_{x});'
+                ),
             )
 
 
@@ -129,7 +148,8 @@ def _check_allowed(name: str, text: str, tensor: TensorType, signature: Signatur
     return f'op.check_dtype("{name}", {text}, {{{types}}}, "{words}");'
 
 
-def _spellings(expression: Expression, sizes: SizeProgram) -> dict[str, str]:
+def spellings(expression: Expression, sizes: SizeProgram) -> dict[str, str]:
+    """Return how the names of an expression are spelled in the binding: `arg_<name>` or `size_<name>`."""
     return {
         name: f"arg_{name}" if sizes.source.get(name) == "the argument" else f"size_{name}" for name in expression.names
     }
@@ -146,18 +166,19 @@ def _step(step: Step, sizes: SizeProgram) -> Iterator[str]:
             if parameter.kind is Kind.TENSOR_LIST:
                 yield f'  for (const Tensor& item : arg_{name}) op.check_size("{name}", item, {step.axis}, size_{step.name}, "{step.name}", {{}});'
         case SolveSize():
-            scale = step.affine.scale.cpp(_spellings(step.affine.scale, sizes))
-            offset = step.affine.offset.cpp(_spellings(step.affine.offset, sizes))
+            scale = step.affine.scale.cpp(spellings(step.affine.scale, sizes))
+            offset = step.affine.offset.cpp(spellings(step.affine.offset, sizes))
             yield (
                 f'  [[maybe_unused]] const int64_t size_{step.affine.name} = op.solve("{name}", {text}, {step.axis}, '
                 f'{scale}, {offset}, "{step.expression.text}", "{step.affine.name}");'
             )
+            if parameter.kind is Kind.TENSOR_LIST:
+                yield _check_items(step.parameter, step.axis, step.expression, sizes)
         case CheckSize():
-            value = step.expression.cpp(_spellings(step.expression, sizes))
-            names = named_values(step.expression, sizes)
-            item = "item" if parameter.kind is Kind.TENSOR_LIST else text
-            loop = f"for (const Tensor& item : arg_{name}) " if parameter.kind is Kind.TENSOR_LIST else ""
-            yield f'  {loop}op.check_size("{name}", {item}, {step.axis}, {value}, "{step.expression.text}", {names});'
+            if parameter.kind is Kind.TENSOR_LIST:
+                yield _check_items(step.parameter, step.axis, step.expression, sizes)
+            else:
+                yield f"  {_check_size(name, text, step.axis, step.expression, sizes)}"
         case BindGroup() | CheckGroup():
             behind = parameter.tensor_type.shape.rank - step.index - 1
             if isinstance(step, BindGroup):
@@ -171,3 +192,15 @@ def _step(step: Step, sizes: SizeProgram) -> Iterator[str]:
                     f'  op.check_group("{name}", {text}, {step.index}, {behind}, group_{step.group}, "{step.group}", '
                     f'"{source}");'
                 )
+
+
+def _check_items(parameter: Parameter, axis: int, expression: Expression, sizes: SizeProgram) -> str:
+    """Check a size of every tensor of a list."""
+    check = _check_size(parameter.name, "item", axis, expression, sizes)
+    return f"  for (const Tensor& item : arg_{parameter.name}) {check}"
+
+
+def _check_size(argument: str, text: str, axis: int, expression: Expression, sizes: SizeProgram) -> str:
+    value = expression.cpp(spellings(expression, sizes))
+    names = _named_values(expression, sizes)
+    return f'op.check_size("{argument}", {text}, {axis}, {value}, "{expression.text}", {names});'

@@ -12,9 +12,11 @@ __all__ = ["SCALARS", "Spelling", "identifier", "kernel_parameters", "symbol", "
 
 # Python names that C++ has taken, as far as an argument might be called so.
 _KEYWORDS = frozenset(
-    "alignas alignof auto bool case catch char class concept const default delete do double enum explicit export extern "
-    "float goto inline int long mutable namespace new operator private protected public register requires short signed "
-    "sizeof static struct switch template this throw typedef typename union unsigned using virtual void volatile".split()
+    """
+    alignas alignof auto bool case catch char class concept const default delete do double enum explicit export extern
+    float goto inline int long mutable namespace new operator private protected public register requires short signed
+    sizeof static struct switch template this throw typedef typename union unsigned using virtual void volatile
+    """.split()  # noqa: SIM905 - a list of 50 quoted words would hide them
 )
 
 
@@ -59,7 +61,9 @@ def view_type(tensor: TensorType, kind: Kind, *, written: bool, elements: Mappin
 
 def kernel_parameters(signature: Signature, elements: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return (type, name) of a view kernel's parameters: the inputs in order, then the outputs."""
-    parameters = [(_parameter_type(parameter, elements), identifier(parameter.name)) for parameter in signature.parameters]
+    parameters = [
+        (_parameter_type(parameter, elements), identifier(parameter.name)) for parameter in signature.parameters
+    ]
     outputs = [
         (view_type(output.tensor, Kind.TENSOR, written=True, elements=elements), identifier(output.name))
         for output in signature.outputs

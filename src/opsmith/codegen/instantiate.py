@@ -78,8 +78,12 @@ def _view(definition: Definition, device: Device, dtypes: tuple[DType, ...]) -> 
 def _native(definition: Definition, device: Device) -> list[str]:
     parameters = _native_parameters(definition.signature)
     heads = [f"{kind} a{index}" for index, (kind, _) in enumerate(parameters)]
-    call = f"return ::{definition.kernels[device].entry}({', '.join(f'a{index}' for index in range(len(parameters)))});"
-    return _function(definition, symbol(definition.name, device, ()), native_result(definition.signature), heads, call, [])
+    # Braces refuse what narrows, such as a `double` given to a kernel that takes an `int64_t`.
+    values = ", ".join(f"{{a{index}}}" for index in range(len(parameters)))
+    call = f"return ::{definition.kernels[device].entry}({values});"
+    return _function(
+        definition, symbol(definition.name, device, ()), native_result(definition.signature), heads, call, []
+    )
 
 
 def _function(

@@ -24,7 +24,9 @@ def view_prototype(signature: Signature, kernel: Kernel, device: Device) -> str:
     words = [f"{kind} {name}" for kind, name in kernel_parameters(signature, {"T": "T", "I": "I"})]
     if device == "cuda":
         words.append("Stream stream")
-    template = f"template <{', '.join(f'class {letter}' for letter in signature.letters)}> " if signature.letters else ""
+    template = (
+        f"template <{', '.join(f'class {letter}' for letter in signature.letters)}> " if signature.letters else ""
+    )
     return f"{template}void {kernel.entry}({', '.join(words)})"
 
 

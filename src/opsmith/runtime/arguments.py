@@ -99,9 +99,7 @@ def check_call(signature: Signature, sizes: SizeProgram, arguments: Mapping[str,
         _check_rank(signature, parameter, tensor)
     _check_dtypes(signature, arguments)
     values: dict[str, Any] = {
-        parameter.name: arguments[parameter.name]
-        for parameter in signature.parameters
-        if parameter.kind is Kind.INT
+        parameter.name: arguments[parameter.name] for parameter in signature.parameters if parameter.kind is Kind.INT
     }
     groups: dict[str, tuple[Any, ...]] = {}
     state = _State(signature, sizes, arguments, values, groups)
@@ -116,9 +114,13 @@ def check_call(signature: Signature, sizes: SizeProgram, arguments: Mapping[str,
     return Bound(arguments, values, groups)
 
 
-def evaluate(expression: Expression, bound: Bound) -> Any:
-    """Return the value of a size in a checked call."""
-    return expression.evaluate(bound.sizes)
+def evaluate(signature: Signature, expression: Expression, sizes: Mapping[str, Any]) -> Any:
+    """Return the value of a size in a call; raises ShapeError where it divides by zero."""
+    try:
+        return expression.evaluate(sizes)
+    except ZeroDivisionError:
+        values = ", ".join(f"{name} = {sizes[name]}" for name in sorted(expression.names))
+        raise ShapeError(f"{signature.name}(): the size {expression.text} divides by zero with {values}") from None
 
 
 @dataclass
@@ -148,12 +150,12 @@ class _State:
                 elif tensor.shape[step.axis] != self.values[step.name]:
                     self._refuse(parameter, tensor, step.axis, self.values[step.name], step.name, "")
             case SolveSize():
-                self._solve(step, parameter, tensor)
+                if first:
+                    self._solve(step, parameter, tensor)
+                else:
+                    self._check(parameter, tensor, step.axis, step.expression)
             case CheckSize():
-                expected = step.expression.evaluate(self.values)
-                if tensor.shape[step.axis] != expected:
-                    names = self._named(step.expression)
-                    self._refuse(parameter, tensor, step.axis, expected, step.expression.text, names)
+                self._check(parameter, tensor, step.axis, step.expression)
             case BindGroup() | CheckGroup():
                 found = self._group(step, parameter, tensor)
                 if self.groups.setdefault(step.group, found) != found:
@@ -164,8 +166,8 @@ class _State:
 
     def _solve(self, step: SolveSize, parameter: Parameter, tensor: Tensor) -> None:
         found = tensor.shape[step.axis]
-        scale = step.affine.scale.evaluate(self.values)
-        rest = found - step.affine.offset.evaluate(self.values)
+        scale = evaluate(self.signature, step.affine.scale, self.values)
+        rest = found - evaluate(self.signature, step.affine.offset, self.values)
         if scale == 0 or rest % scale != 0 or rest // scale < 0:
             raise ShapeError(
                 f"{self.signature.name}(): {parameter.name} has size {found} in dimension {step.axis % tensor.dim()}, "
@@ -173,13 +175,19 @@ class _State:
             )
         self.values[step.affine.name] = rest // scale
 
+    def _check(self, parameter: Parameter, tensor: Tensor, axis: int, expression: Expression) -> None:
+        expected = evaluate(self.signature, expression, self.values)
+        if tensor.shape[axis] != expected:
+            self._refuse(parameter, tensor, axis, expected, expression.text, self._named(expression))
+
     def _group(self, step: BindGroup | CheckGroup, parameter: Parameter, tensor: Tensor) -> tuple[Any, ...]:
         behind = parameter.tensor_type.shape.rank - step.index - 1
         return tuple(tensor.shape[step.index : tensor.dim() - behind])
 
     def _named(self, expression: Expression) -> str:
         words = [
-            f"{name} = {self.values[name]} ({self.program.source.get(name, 'here')})" for name in sorted(expression.names)
+            f"{name} = {self.values[name]} ({self.program.source.get(name, 'here')})"
+            for name in sorted(expression.names)
         ]
         return f" with {', '.join(words)}" if words else ""
 

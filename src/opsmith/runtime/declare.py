@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 import re
 import sys
@@ -19,7 +20,7 @@ from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.dtypes import from_torch
-from opsmith.spec.gradient import default_gradient_names, wire_backward
+from opsmith.spec.gradient import Wiring, default_gradient_names, wire_backward
 from opsmith.spec.signature import Kind, Signature
 from opsmith.spec.sizes import plan_sizes
 
@@ -119,51 +120,56 @@ def declare_backward(forward: Operator, function: Callable[..., Any], **said: An
     definition = forward.definition
     if said.get("outputs") is None:
         said["outputs"] = default_gradient_names(definition.signature)
-    body = function
+    backward = _define(function, namespace=definition.namespace, **said)
+    wiring = wire_backward(definition.signature, backward.signature)
     if _is_empty(function):
-        body = _derived_body(definition, function)
-    backward = _declare(function, body=body, namespace=definition.namespace, **said)
-    wiring = wire_backward(definition.signature, backward.definition.signature)
-    forward.definition = replace(definition, backward=backward.definition, wiring=wiring)
-    forward.gradient = backward
-    return backward
+        backward = replace(backward, body=_derived_body(definition, backward, wiring))
+    operator = _publish(backward)
+    forward.definition = replace(definition, backward=backward, wiring=wiring)
+    forward.gradient = operator
+    return operator
 
 
-def _declare(
-    function: Callable[..., Any],
-    *,
-    body: Callable[..., Any] | None = None,
-    cpu: _File = None,
-    cuda: _File = None,
-    namespace: str | None = None,
-    **said: Any,
-) -> Operator:
-    if body is None and _is_empty(function):
+def _declare(function: Callable[..., Any], **said: Any) -> Operator:
+    if _is_empty(function):
         raise DefinitionError(
             f"{function.__name__}: the body is empty. It is the reference that the kernels are held to, and the fallback "
             "where there is none: write the operator in PyTorch"
         )
+    return _publish(_define(function, **said))
+
+
+def _publish(definition: Definition) -> Operator:
+    """Make the operator of a definition; only now does anybody else learn of it."""
+    operator = Operator(definition)
+    registry.declare(operator)
+    return operator
+
+
+def _define(
+    function: Callable[..., Any],
+    *,
+    cpu: _File = None,
+    cuda: _File = None,
+    namespace: str | None = None,
+    **said: Any,
+) -> Definition:
     signature = read_signature(function, _choices(function.__name__, **said))
     plan_sizes(signature)
     _check_torch_limits(signature)
     file = Path(inspect.getsourcefile(function) or function.__code__.co_filename)
     files: dict[Device, _File] = {"cpu": cpu, "cuda": cuda}
     kernels = {device: _kernel(signature, given, file) for device, given in files.items() if given is not None}
-    definition = Definition(
+    return Definition(
         namespace or _namespace_of(function),
         signature,
         kernels,
-        body or function,
+        function,
         function.__module__,
         file.resolve() if file.exists() else Path.cwd() / file.name,
         function.__code__.co_firstlineno,
         inspect.getdoc(function) or "",
     )
-    operator = Operator(definition)
-    update = {"__doc__": function.__doc__, "__name__": function.__name__, "__wrapped__": body or function}
-    operator.__dict__.update(update)
-    registry.declare(operator)
-    return operator
 
 
 def _choices(
@@ -230,6 +236,13 @@ def _check_torch_limits(signature: Signature) -> None:
                 f"{signature.name}: the tensor {parameter.name} is keyword-only, and PyTorch gives no gradients to such "
                 "operators; move it before the `*`"
             )
+    try:
+        torch._C.parse_schema(signature.schema)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise DefinitionError(
+            f"{signature.name}: PyTorch cannot read the schema {signature.schema}: {reason}"
+        ) from None
 
 
 def _namespace_of(function: Callable[..., Any]) -> str:
@@ -244,28 +257,33 @@ def _is_empty(function: Callable[..., Any]) -> bool:
     """Whether a body is `...`, `pass` or a docstring alone."""
     used = {instruction.opname for instruction in dis.get_instructions(function)}
     trivial = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "NOP", "POP_TOP", "CACHE"}
-    constants = [item.argval for item in dis.get_instructions(function) if item.opname in ("LOAD_CONST", "RETURN_CONST")]
+    constants = [
+        item.argval for item in dis.get_instructions(function) if item.opname in ("LOAD_CONST", "RETURN_CONST")
+    ]
     return used <= trivial and all(constant is None or constant is Ellipsis for constant in constants)
 
 
-def _derived_body(forward: Definition, function: Callable[..., Any]) -> Callable[..., Any]:
+def _derived_body(forward: Definition, backward: Definition, wiring: Wiring) -> Callable[..., Any]:
     """Return the reference of a backward that declares none: the gradient of the forward's body."""
     from opsmith.runtime.gradients import differentiate_body
+    from opsmith.runtime.outputs import zero_outputs
 
-    signature = forward.signature
-    given = tuple(inspect.signature(function).parameters)
+    signature, function = forward.signature, backward.body
+    given = {parameter.name for parameter in backward.signature.parameters}
     if missing := [parameter.name for parameter in signature.parameters if parameter.name not in given]:
         raise DefinitionError(
-            f"{function.__name__}: its body is empty, so it would be the gradient of {forward.name}'s body, but that needs "
+            f"{backward.name}: its body is empty, so it would be the gradient of {forward.name}'s body, but that needs "
             f"the input {missing[0]}, which is not among its parameters. Take it, or write the body"
         )
     if any(parameter.kind is Kind.TENSOR_LIST for parameter in signature.parameters):
-        raise DefinitionError(f"{function.__name__}: {forward.name} takes a list of tensors; write the body of its gradient")
-    tensors = [parameter for parameter in signature.parameters if parameter.tensor is not None]
+        raise DefinitionError(
+            f"{backward.name}: {forward.name} takes a list of tensors; write the body of its gradient"
+        )
 
     def derived(**arguments: Any) -> Any:
-        present = [parameter for parameter in tensors if arguments[parameter.name] is not None]
-        wanted = [index for index, parameter in enumerate(present) if parameter.differentiable]
+        present = [parameter.name for parameter in signature.tensors if arguments[parameter.name] is not None]
+        names = [signature.parameters[index].name for index in wiring.inputs]
+        wanted = [index for index, name in enumerate(present) if name in names]
         found = differentiate_body(
             forward.body,
             signature,
@@ -273,12 +291,15 @@ def _derived_body(forward: Definition, function: Callable[..., Any]) -> Callable
             [arguments.get(f"grad_{output.name}") for output in signature.outputs],
             wanted,
         )
-        gradients = [
-            torch.zeros_like(arguments[present[index].name]) if gradient is None else gradient
-            for index, gradient in zip(wanted, found, strict=True)
-        ]
+        by_name = {present[index]: gradient for index, gradient in zip(wanted, found, strict=True)}
+        gradients = [by_name.get(name) for name in names]
+        if any(gradient is None for gradient in gradients):
+            # What the result does not depend on has the gradient zero; so has an optional tensor that was not given.
+            zeros = zero_outputs(backward.signature, arguments)
+            gradients = [
+                zero if gradient is None else gradient for gradient, zero in zip(gradients, zeros, strict=True)
+            ]
         return tuple(gradients) if len(gradients) != 1 else gradients[0]
 
-    derived.__name__ = function.__name__
-    derived.__doc__ = function.__doc__
+    functools.update_wrapper(derived, function)
     return derived

@@ -19,7 +19,9 @@ from opsmith.spec.signature import Kind, Signature
 __all__ = ["differentiate_body", "refuse_gradients", "register_gradient"]
 
 
-def register_gradient(definition: Definition, call_backward: Callable[..., Any] | None, lib: torch.library.Library) -> None:
+def register_gradient(
+    definition: Definition, call_backward: Callable[..., Any] | None, lib: torch.library.Library
+) -> None:
     """Give an operator its gradient; `call_backward` calls the operator of its backward definition, if it has one.
 
     An operator that writes to its arguments has none: it raises GradientError where one is asked for.
@@ -180,7 +182,9 @@ def _kernel_gradient(definition: Definition, call_backward: Callable[..., Any]) 
         results = call_backward(*arguments)
         found = results if isinstance(results, tuple) else (results,)
         by_input = dict(zip(wiring.inputs, found, strict=True))
-        answer = tuple(by_input.get(index) for index in range(len(positional)))
+        # A kernel writes the gradient of an optional tensor that was not given, too; autograd must not see it.
+        given = ctx.opsmith_counts
+        answer = tuple(by_input.get(index) if given[index] else None for index in range(len(positional)))
         return answer if len(answer) != 1 else answer[0]
 
     return backward
@@ -226,7 +230,9 @@ def _body_gradient(definition: Definition) -> Callable[..., Any]:
                 if parameter.differentiable and (needed[place] if isinstance(needed, (list, tuple)) else needed):
                     wanted.append(position + place)
             position += count
-        found = dict(zip(wanted, differentiate_body(definition.body, signature, arguments, gradients, wanted), strict=True))
+        found = dict(
+            zip(wanted, differentiate_body(definition.body, signature, arguments, gradients, wanted), strict=True)
+        )
         answer: list[Any] = []
         position = 0
         for parameter, count in zip(positional, ctx.opsmith_counts, strict=True):

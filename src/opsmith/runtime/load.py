@@ -131,7 +131,8 @@ def _can_build(module: str, definitions: Sequence[Definition], devices: tuple[De
 
 def _exists(definition: Definition) -> bool:
     return bool(torch._C._dispatch_has_kernel(definition.qualified_name)) or any(
-        schema.name == definition.qualified_name for schema in torch._C._jit_get_schemas_for_operator(definition.qualified_name)
+        schema.name == definition.qualified_name
+        for schema in torch._C._jit_get_schemas_for_operator(definition.qualified_name)
     )
 
 

@@ -28,9 +28,7 @@ class Operator:
         self.gradient: Operator | None = None
         self._overload: Any = None
         self._entry: Callable[..., Any] = self._first_call
-        self._visible = tuple(
-            index for index, output in enumerate(definition.signature.outputs) if not output.saved
-        )
+        self._visible = tuple(index for index, output in enumerate(definition.signature.outputs) if not output.saved)
         self._hides = len(self._visible) != len(definition.signature.outputs)
         update_wrapper(self, definition.body)
 
@@ -89,7 +87,9 @@ class Operator:
 
             load_module(self.definition.module)
 
-    def backward(self, *, cpu: Any = None, cuda: Any = None, **choices: Any) -> Callable[[Callable[..., Any]], Operator]:
+    def backward(
+        self, *, cpu: Any = None, cuda: Any = None, **choices: Any
+    ) -> Callable[[Callable[..., Any]], Operator]:
         """Declare the gradient, as a decorator: an operator whose parameters and outputs say what they are by name.
 
         A parameter is called `grad_<output>`, or as an input or output of the forward. Outputs are, in order, the

@@ -6,7 +6,7 @@ operator gives the same strides whoever computes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import DefinitionError, ShapeError
-from opsmith.runtime.arguments import Bound, evaluate
+from opsmith.runtime.arguments import Bound, check_call, evaluate
 from opsmith.spec.definition import Definition
 from opsmith.spec.dtypes import DTYPES
 from opsmith.spec.signature import Kind, Output, Signature
+from opsmith.spec.sizes import plan_sizes
 
-__all__ = ["OutputForm", "conform", "output_forms"]
+__all__ = ["OutputForm", "conform", "output_forms", "zero_outputs"]
 
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -39,8 +40,8 @@ class OutputForm:
         """Return an uninitialised tensor of this form."""
         if self.strides is not None:
             return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype, device=self.device)
-        empty = torch.empty(self.sizes, dtype=self.dtype, device=self.device)
-        return empty if self.memory_format is None else empty.contiguous(memory_format=self.memory_format)
+        memory_format = self.memory_format or torch.contiguous_format
+        return torch.empty(self.sizes, dtype=self.dtype, device=self.device, memory_format=memory_format)
 
 
 def output_forms(
@@ -59,6 +60,12 @@ def output_forms(
     return tuple(_form(signature, output, complete, strides) for output in signature.outputs)
 
 
+def zero_outputs(signature: Signature, arguments: Mapping[str, Any]) -> tuple[Tensor, ...]:
+    """Return zeros in the form of each output of a call."""
+    bound = check_call(signature, plan_sizes(signature), arguments)
+    return tuple(form.allocate().zero_() for form in output_forms(signature, bound))
+
+
 def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor, ...]:
     """Bring what a Python body returned into the declared form; raises DefinitionError where it is something else."""
     signature = definition.signature
@@ -69,17 +76,15 @@ def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor,
             f"{definition.name} ({definition.place}): the body returned {found}, the definition says "
             f"{len(signature.outputs)} tensor{'s' if len(signature.outputs) != 1 else ''}"
         )
-    measured = {
-        name: _measured(definition, name, tensors) for name in sorted(signature.data_dependent)
-    }
+    measured = {name: _measured(definition, name, tensors) for name in sorted(signature.data_dependent)}
     forms = output_forms(signature, bound, measured.__getitem__ if measured else None)
-    inputs = {
+    taken = {
         tensor.untyped_storage()._cdata
         for value in bound.arguments.values()
         for tensor in (value if isinstance(value, (list, tuple)) else [value])
         if isinstance(tensor, Tensor)
     }
-    return tuple(_conform_one(definition, form, tensor, inputs) for form, tensor in zip(forms, tensors, strict=True))
+    return tuple(_conform_one(definition, form, tensor, taken) for form, tensor in zip(forms, tensors, strict=True))
 
 
 def _form(signature: Signature, output: Output, bound: Bound, strides: tuple[Any, ...] | None) -> OutputForm:
@@ -88,7 +93,7 @@ def _form(signature: Signature, output: Output, bound: Bound, strides: tuple[Any
         if dim.expression is None:
             sizes += bound.groups[dim.group or ""]
             continue
-        size = evaluate(dim.expression, bound)
+        size = evaluate(signature, dim.expression, bound.sizes)
         if isinstance(size, int) and size < 0:
             values = ", ".join(f"{name} = {bound.sizes[name]}" for name in sorted(dim.expression.names))
             raise ShapeError(
@@ -102,7 +107,11 @@ def _form(signature: Signature, output: Output, bound: Bound, strides: tuple[Any
     if output.format_of is not None:
         source = bound.arguments[output.format_of]
         channels_last = _CHANNELS_LAST.get(source.dim())
-        if channels_last is not None and not source.is_contiguous() and source.is_contiguous(memory_format=channels_last):
+        if (
+            channels_last is not None
+            and not source.is_contiguous()
+            and source.is_contiguous(memory_format=channels_last)
+        ):
             memory_format = channels_last
     return OutputForm(output, tuple(sizes), dtype, anchor.device, strides, memory_format)
 
@@ -166,7 +175,8 @@ def _measured(definition: Definition, name: str, tensors: Any) -> int:
     raise AssertionError("plan_sizes refuses a data-dependent size that is no plain name")
 
 
-def _conform_one(definition: Definition, form: OutputForm, tensor: Tensor, inputs: set[int]) -> Tensor:
+def _conform_one(definition: Definition, form: OutputForm, tensor: Tensor, taken: set[int]) -> Tensor:
+    """Bring one result into its form, in memory that no input and no result before it has; adds it to `taken`."""
     where = f"{definition.name} ({definition.place}): the body's output {form.output.name}"
     if tuple(tensor.shape) != form.sizes:
         raise DefinitionError(
@@ -175,6 +185,7 @@ def _conform_one(definition: Definition, form: OutputForm, tensor: Tensor, input
     if tensor.dtype != form.dtype:
         raise DefinitionError(f"{where} is {tensor.dtype}, the definition says {form.dtype}")
     empty = form.allocate()
-    if tensor.stride() == empty.stride() and tensor.untyped_storage()._cdata not in inputs:
-        return tensor
-    return empty.copy_(tensor)
+    if tensor.stride() != empty.stride() or tensor.untyped_storage()._cdata in taken:
+        tensor = empty.copy_(tensor)
+    taken.add(tensor.untyped_storage()._cdata)
+    return tensor

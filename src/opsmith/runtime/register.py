@@ -50,7 +50,9 @@ def register_operator(
 
 def explain_call(definition: Definition, sizes: SizeProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Raise the typed exception for a call whose arguments do not fit; return where they do."""
-    check_call(definition.signature, sizes, bind_arguments(definition.signature, args, kwargs))
+    signature = definition.signature
+    bound = check_call(signature, sizes, bind_arguments(signature, args, kwargs))
+    output_forms(signature, bound, lambda name: 0)
 
 
 def _fake_kernel(definition: Definition, sizes: SizeProgram) -> Callable[..., Any]:
@@ -83,5 +85,3 @@ def _missing_kernel(definition: Definition, device: Device, reason: str) -> Call
 
 def _packed(outputs: tuple[torch.Tensor, ...]) -> Any:
     return outputs[0] if len(outputs) == 1 else outputs or None
-
-

@@ -6,6 +6,7 @@ Whatever an operator cannot be is refused here, when it is declared, with the re
 from __future__ import annotations
 
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsmith.errors import DefinitionError
-from opsmith.spec.dtypes import GENERICS, DType, Generic, element_of_jaxtyping
+from opsmith.spec.dtypes import GENERICS, Generic, element_of_jaxtyping
 from opsmith.spec.shapes import parse_shape
 from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
 
@@ -52,10 +53,13 @@ def read_signature(function: Callable[..., Any], choices: Choices) -> Signature:
     name = function.__name__
     try:
         hints = typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise DefinitionError(f"{name}: an annotation cannot be evaluated: {error}") from None
+    except (
+        Exception
+    ) as error:  # annotations are the user's code: under PEP 563 they are evaluated here, and may do anything
+        raise DefinitionError(f"{name}: an annotation cannot be evaluated: {error}") from error
     parameters = tuple(
-        _read_parameter(name, parameter, hints, choices) for parameter in inspect.signature(function).parameters.values()
+        _read_parameter(name, parameter, hints, choices)
+        for parameter in inspect.signature(function).parameters.values()
     )
     if not any(parameter.kind in (Kind.TENSOR, Kind.TENSOR_LIST) for parameter in parameters):
         raise DefinitionError(
@@ -84,6 +88,9 @@ def _read_parameter(
     has_default = parameter.default is not parameter.empty
     if has_default:
         _check_default(where, kind, parameter.default)
+        default = _as_declared(kind, parameter.default)
+    else:
+        default = None
     mutated = parameter.name in choices.mutates
     if mutated and kind is Kind.TENSOR_LIST:
         raise DefinitionError(f"{where} is a list, which cannot be declared as mutated; pass its tensors one by one")
@@ -94,11 +101,14 @@ def _read_parameter(
         kind,
         tensor,
         has_default,
-        parameter.default if has_default else None,
+        default,
         keyword_only=parameter.kind is parameter.KEYWORD_ONLY,
         mutated=mutated,
         contiguous=parameter.name in choices.contiguous,
-        differentiable=tensor is not None and tensor.is_floating and not mutated and parameter.name not in choices.nondifferentiable,
+        differentiable=tensor is not None
+        and tensor.is_floating
+        and not mutated
+        and parameter.name not in choices.nondifferentiable,
     )
 
 
@@ -122,7 +132,9 @@ def _read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
                     f"{where}: a list's tensors cannot have the variadic dimension in {tensor.shape.text!r}; name each"
                 )
             return _LISTS[kind], tensor
-    raise DefinitionError(f"{where} is annotated {_name_of(annotation)}, which an operator cannot take; it can be {_CAN_BE}")
+    raise DefinitionError(
+        f"{where} is annotated {_name_of(annotation)}, which an operator cannot take; it can be {_CAN_BE}"
+    )
 
 
 def _read_outputs(operator: str, annotation: Any, choices: Choices) -> tuple[Output, ...]:
@@ -195,7 +207,7 @@ def _read_dtypes(
             raise DefinitionError(
                 f"{operator}: dtypes= has {wrong[0]}, but the annotation allows {', '.join(generic.allowed)}"
             )
-        chosen[letter] = tuple(names)
+        chosen[letter] = tuple(dict.fromkeys(names))
     return chosen
 
 
@@ -232,22 +244,37 @@ def _check_names(signature: Signature, choices: Choices) -> None:
 def _check_default(where: str, kind: Kind, default: Any) -> None:
     checks: dict[Kind, Callable[[Any], bool]] = {
         Kind.INT: _is_int,
-        Kind.FLOAT: lambda value: isinstance(value, float) or _is_int(value),
+        Kind.FLOAT: _is_finite,
         Kind.BOOL: lambda value: isinstance(value, bool),
         Kind.STR: lambda value: isinstance(value, str),
         Kind.INT_LIST: lambda value: isinstance(value, (list, tuple)) and all(map(_is_int, value)),
-        Kind.FLOAT_LIST: lambda value: isinstance(value, (list, tuple)) and all(isinstance(v, (int, float)) for v in value),
+        Kind.FLOAT_LIST: lambda value: isinstance(value, (list, tuple)) and all(map(_is_finite, value)),
         Kind.OPTIONAL_TENSOR: lambda value: value is None,
         Kind.OPTIONAL_INT: lambda value: value is None or _is_int(value),
-        Kind.OPTIONAL_FLOAT: lambda value: value is None or isinstance(value, (int, float)),
+        Kind.OPTIONAL_FLOAT: lambda value: value is None or _is_finite(value),
         Kind.OPTIONAL_BOOL: lambda value: value is None or isinstance(value, bool),
     }
     if kind not in checks or not checks[kind](default):
-        raise DefinitionError(f"{where} is {kind.value} and cannot have the default {default!r}")
+        # PyTorch's schema language has no words for inf and nan.
+        hint = "; default to None, and put it in where None is given" if isinstance(default, float) else ""
+        raise DefinitionError(f"{where} is {kind.value} and cannot have the default {default!r}{hint}")
+
+
+def _as_declared(kind: Kind, default: Any) -> Any:
+    """Return a default with the type of its argument: PyTorch would hand `scale: float | None = 1` on as an int."""
+    if kind in (Kind.FLOAT, Kind.OPTIONAL_FLOAT) and default is not None:
+        return float(default)
+    if kind is Kind.FLOAT_LIST:
+        return [float(value) for value in default]
+    return list(default) if kind is Kind.INT_LIST else default
 
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _is_jaxtyping(annotation: Any) -> bool:
@@ -258,4 +285,3 @@ def _name_of(annotation: Any) -> str:
     if _is_jaxtyping(annotation):
         return f'{annotation.dtype.__name__}[{annotation.array_type.__name__}, "{annotation.dim_str}"]'
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
-

@@ -18,7 +18,10 @@ from opsmith.errors import DefinitionError
 __all__ = ["Affine", "Expression", "parse_expression"]
 
 # Functions that a dimension may call, and how the binding spells them.
-_FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {"min": (min, "std::min<int64_t>"), "max": (max, "std::max<int64_t>")}
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    "min": (min, "std::min<int64_t>"),
+    "max": (max, "std::max<int64_t>"),
+}
 
 _PYTHON: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,

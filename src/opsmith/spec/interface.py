@@ -24,14 +24,14 @@ def interface_digest(definitions: Iterable[Definition]) -> str:
 
 
 def _describe(definition: Definition) -> str:
-    kernels = ", ".join(f"{device} {kernel.style} {kernel.entry}" for device, kernel in sorted(definition.kernels.items()))
+    kernels = ", ".join(
+        f"{device} {kernel.style} {kernel.entry}" for device, kernel in sorted(definition.kernels.items())
+    )
     return f"{definition.namespace}::{_describe_signature(definition.signature)} [{kernels}]"
 
 
 def _describe_signature(signature: Signature) -> str:
-    tensors = [
-        f"{p.name}: {p.tensor_type.text}{' contiguous' if p.contiguous else ''}" for p in signature.tensors
-    ]
+    tensors = [f"{p.name}: {p.tensor_type.text}{' contiguous' if p.contiguous else ''}" for p in signature.tensors]
     outputs = [f"{o.name}: {o.tensor.text} {o.format_of or ''}".rstrip() for o in signature.outputs]
     dtypes = [f"{letter}={','.join(names)}" for letter, names in sorted(signature.dtypes.items())]
     return f"{signature.schema} ({'; '.join(tensors)}) -> ({'; '.join(outputs)}) {' '.join(dtypes)}"

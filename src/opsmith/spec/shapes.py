@@ -1,10 +1,10 @@
 """What shape a tensor is declared to have: jaxtyping's dimension string, taken apart.
 
-    "B 3*S"         two dimensions, the second an expression
-    "*batch N"      any number of leading dimensions under one name; the kernel sees them as one
-    "_ 4"           an anonymous dimension of any size, and one of exactly 4
-    "... N"         any number of anonymous leading dimensions
-    ""              a 0-dimensional tensor
+"B 3*S"         two dimensions, the second an expression
+"*batch N"      any number of leading dimensions under one name; the kernel sees them as one
+"_ 4"           an anonymous dimension of any size, and one of exactly 4
+"... N"         any number of anonymous leading dimensions
+""              a 0-dimensional tensor
 """
 
 from __future__ import annotations

@@ -142,8 +142,12 @@ class Signature:
 
     @cached_property
     def elementwise(self) -> tuple[Parameter, ...]:
-        """The inputs whose whole shape is the elementwise group; empty where the operator is not elementwise."""
-        return tuple(parameter for parameter in self.tensors if self.group and _is_whole_group(parameter, self.group))
+        """The inputs whose whole shape is the elementwise group; empty where the operator is not elementwise.
+
+        Those that are always there come first: the outputs take their strides.
+        """
+        members = [parameter for parameter in self.tensors if self.group and _is_whole_group(parameter, self.group)]
+        return tuple(sorted(members, key=lambda parameter: parameter.kind is not Kind.TENSOR))
 
     @cached_property
     def data_dependent(self) -> frozenset[str]:
@@ -209,7 +213,7 @@ def _schema_of(parameter: Parameter, mutated: tuple[Parameter, ...]) -> str:
 
 def _schema_default(value: Any) -> str:
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         return f'"{escaped}"'
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_schema_default, value))}]"

@@ -215,7 +215,7 @@ inline Sizes strides_in_order(const Sizes& sizes, std::initializer_list<int> ord
   int64_t next = 1;
   for (int dim : order) {
     strides[dim] = next;
-    next *= std::max<int64_t>(sizes[dim], 1);
+    next *= sizes[dim];  // unlike row-major strides, those of torch's channels_last become 0 behind an empty dimension
   }
   return strides;
 }
