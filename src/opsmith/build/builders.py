@@ -1,0 +1,104 @@
+"""The three ways to build a group of definitions, under one signature: JIT, setuptools and CMake."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.build.artifact import Watcher, obtain_artifact
+from opsmith.build.diagnose import explain_signature
+from opsmith.build.discover import Group
+from opsmith.build.export import export_library, write_description
+from opsmith.build.plan import TORCH_TARGET
+from opsmith.build.prepare import Prepared, prepare
+from opsmith.errors import BuildError
+from opsmith.spec.definition import Device
+from opsmith.store import Store, default_root
+
+__all__ = ["BUILDERS", "Built", "Request", "build_group"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `opsmith build` is asked for; `output` is the folder that the library shall lie in."""
+
+    devices: tuple[Device, ...]
+    output: Path | None = None
+    archs: str | None = None
+    torch_target: tuple[int, int] = TORCH_TARGET
+    jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class Built:
+    """Where a library lies, what it was built for, and how."""
+
+    group: Group
+    library: Path
+    prepared: Prepared
+    builder: str
+
+
+def build_group(group: Group, builder: str, request: Request, watcher: Watcher | None = None) -> Built:
+    """Build one group in one of the three ways.
+
+    Raises CompileError, SignatureError, ToolchainError or StoreError.
+    """
+    prepared = prepare(
+        group.module,
+        group.file,
+        group.definitions,
+        request.devices,
+        archs=request.archs,
+        torch_target=request.torch_target,
+        strict=True,
+    )
+    try:
+        library = BUILDERS[builder](group, prepared, request, watcher or Watcher())
+    except BuildError as error:
+        raise explain_signature(error, list(group.definitions)) from None
+    return Built(group, library, prepared, builder)
+
+
+def _jit(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -> Path:
+    store = Store(default_root())
+    artifact = obtain_artifact(
+        prepared.plan, prepared.toolchain, prepared.target, store, jobs=request.jobs, watcher=watcher
+    )
+    if request.output is None:
+        return artifact.library
+    return export_library(artifact.library, request.output, artifact.manifest)
+
+
+def _setuptools(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -> Path:
+    from opsmith.build.setuptools import run_build_ext
+
+    return _in_folder(group, prepared, request, "setuptools", lambda folder: run_build_ext(prepared, folder, request.jobs, watcher))
+
+
+def _cmake(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -> Path:
+    from opsmith.build.cmake import run_cmake
+
+    return _in_folder(group, prepared, request, "cmake", lambda folder: run_cmake(prepared, folder, request.jobs, watcher))
+
+
+def _in_folder(
+    group: Group, prepared: Prepared, request: Request, builder: str, build: Callable[[Path], Path]
+) -> Path:
+    """Build in a folder that is made anew, and put the library with its description into the output folder."""
+    output = (request.output or Path("build") / "opsmith" / builder / group.module).absolute()
+    scratch = output / "work"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    library = build(scratch)
+    manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, library.parent, group.definitions)
+    return export_library(library, output, manifest)
+
+
+BUILDERS: dict[str, Callable[[Group, Prepared, Request, Watcher], Path]] = {
+    "jit": _jit,
+    "setuptools": _setuptools,
+    "cmake": _cmake,
+}

@@ -1,0 +1,107 @@
+"""Which operators a path stands for: a module, a file or a folder is imported, and what it declares is collected."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.errors import DefinitionError
+from opsmith.spec.definition import Definition
+
+__all__ = ["Group", "discover"]
+
+# A file that never says `opsmith` declares nothing; importing it could do anything.
+_MENTIONS = re.compile(rb"\bopsmith\b")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The definitions of one module: they are built into one library beside its file."""
+
+    module: str
+    file: Path
+    definitions: tuple[Definition, ...]
+
+
+def discover(path: str) -> tuple[Group, ...]:
+    """Return the groups of a module name, a `.py` file or a folder, in the order of their names.
+
+    A package is searched through: every module below it whose text mentions opsmith is imported. Raises DefinitionError
+    where there is no such module, it cannot be imported, or it declares no operator.
+    """
+    names = _module_names(path)
+    groups = [group for name in names if (group := _collect(name)) is not None]
+    if not groups:
+        raise DefinitionError(
+            f"{path} declares no operator: none of {', '.join(names)} has a function decorated with @opsmith.op"
+        )
+    return tuple(groups)
+
+
+def _collect(name: str) -> Group | None:
+    from opsmith.runtime import registry
+
+    operators = registry.operators_of(name)
+    definitions = tuple(operator.definition for operator in operators)
+    return Group(name, definitions[0].file, definitions) if definitions else None
+
+
+def _module_names(path: str) -> list[str]:
+    place = Path(path)
+    if place.suffix == ".py" or place.is_dir():
+        if not place.exists():
+            raise DefinitionError(f"there is no file {place.absolute()}")
+        root, name = _import_root(place.resolve())
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
+    else:
+        name = path
+    module = _import(name, path)
+    folders = list(getattr(module, "__path__", ()))
+    found = [name]
+    for folder in folders:
+        for file in _declaring_files(Path(folder)):
+            relative = file.relative_to(folder).with_suffix("")
+            parts = [part for part in relative.parts if part != "__init__"]
+            if parts:
+                found.append(".".join([name, *parts]))
+    for child in sorted(set(found) - {name}):
+        _import(child, path)
+    return sorted(set(found))
+
+
+def _import_root(place: Path) -> tuple[Path, str]:
+    """Return the folder to import from and the module's full name: the way up ends where there is no `__init__.py`."""
+    parts = [place.stem] if place.suffix == ".py" and place.name != "__init__.py" else []
+    folder = place.parent if place.suffix == ".py" else place
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if not parts:
+        candidates = [child for child in sorted(folder.iterdir()) if (child / "__init__.py").is_file()]
+        declaring = [child.name for child in candidates if any(_declaring_files(child))]
+        if len(declaring) != 1:
+            found = f"found {', '.join(declaring)}" if declaring else "found none"
+            raise DefinitionError(f"{place} is no package and should hold exactly one that declares operators; {found}")
+        parts = declaring
+    return folder, ".".join(parts)
+
+
+def _declaring_files(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.rglob("*.py")):
+        if _MENTIONS.search(file.read_bytes()):
+            yield file
+
+
+def _import(name: str, path: str) -> object:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name or (error.name and name.startswith(f"{error.name}.")):
+            raise DefinitionError(f"there is no module or folder {path}") from None
+        raise DefinitionError(f"{name} cannot be imported: {error}") from error

@@ -1,0 +1,99 @@
+"""What a project says about its operators: the `[tool.opsmith]` table of its pyproject.toml."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsmith.build.plan import TORCH_TARGET
+from opsmith.build.prepare import wanted_devices
+from opsmith.errors import DefinitionError
+from opsmith.spec.definition import DEVICES, Definition, Device
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Project", "parse_devices", "parse_torch_target", "read_project"]
+
+
+@dataclass(frozen=True)
+class Project:
+    """The table, read.
+
+    operators     modules or folders whose operators are built, such as ["smooth"]
+    devices       "cpu" and "cuda"; where it is not given, those of this machine
+    archs         GPU architectures, as for `opsmith build --arch`
+    torch-target  the oldest torch that the libraries shall load in, such as "2.10"
+    """
+
+    operators: tuple[str, ...]
+    devices: tuple[Device, ...] | None = None
+    archs: str | None = None
+    torch_target: tuple[int, int] = TORCH_TARGET
+
+    def devices_for(self, definitions: Iterable[Definition]) -> tuple[Device, ...]:
+        """Return the devices to build some definitions for: the project's choice, as far as they have kernels."""
+        definitions = tuple(definitions)
+        if self.devices is None:
+            return wanted_devices(definitions)
+        return tuple(device for device in self.devices if any(device in item.kernels for item in definitions))
+
+
+_KEYS = frozenset({"operators", "devices", "archs", "torch-target"})
+
+
+def read_project(pyproject: Path) -> Project | None:
+    """Return the project of a pyproject.toml, or None where there is no such file or it has no [tool.opsmith].
+
+    Raises DefinitionError where the table says something that it cannot.
+    """
+    if not pyproject.is_file():
+        return None
+    table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {}).get("opsmith")
+    if table is None:
+        return None
+    where = f"{pyproject}, [tool.opsmith]"
+    if unknown := sorted(table.keys() - _KEYS):
+        raise DefinitionError(f"{where}: there is no key {unknown[0]}; there is {', '.join(sorted(_KEYS))}")
+    operators = table.get("operators")
+    if not _is_list_of_texts(operators):
+        raise DefinitionError(f'{where}: operators must list the modules to build, such as operators = ["smooth"]')
+    devices = table.get("devices")
+    if devices is not None and not _is_list_of_texts(devices):
+        raise DefinitionError(f'{where}: devices must be a list such as ["cpu", "cuda"]')
+    archs = table.get("archs")
+    return Project(
+        tuple(operators),
+        None if devices is None else parse_devices(devices, where),
+        ";".join(archs) if isinstance(archs, list) else archs,
+        parse_torch_target(str(table["torch-target"]), where) if "torch-target" in table else TORCH_TARGET,
+    )
+
+
+def parse_devices(names: Iterable[str], where: str) -> tuple[Device, ...]:
+    """Return the devices of a list of names; raises DefinitionError for one that there is not."""
+    names = tuple(names)
+    if unknown := [name for name in names if name not in DEVICES]:
+        raise DefinitionError(f"{where}: there is no device {unknown[0]}; there is {', '.join(DEVICES)}")
+    return tuple(device for device in DEVICES if device in names)
+
+
+def parse_torch_target(text: str, where: str) -> tuple[int, int]:
+    """Return a torch version as two numbers; raises DefinitionError below the oldest that opsmith serves."""
+    parts = text.split(".")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+        raise DefinitionError(f'{where}: the torch target {text!r} is no version such as "2.10"')
+    version = (int(parts[0]), int(parts[1]))
+    if version < TORCH_TARGET:
+        oldest = ".".join(map(str, TORCH_TARGET))
+        raise DefinitionError(f"{where}: the torch target {text} is older than {oldest}, whose ABI opsmith builds on")
+    return version
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)

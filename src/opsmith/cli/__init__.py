@@ -1,0 +1,56 @@
+"""The `opsmith` command: one thin module for each subcommand, imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from opsmith._version import __version__
+from opsmith.errors import OpsmithError
+
+__all__ = ["main"]
+
+# Subcommand -> (module, first line of its help); the module holds a click command called `command`.
+_COMMANDS = {
+    "build": ("opsmith.cli.build", "Build operators by JIT, setuptools or CMake."),
+    "stub": ("opsmith.cli.stub", "Print or write the kernels that definitions need."),
+    "demo": ("opsmith.cli.demo", "Build, check, time and train an LLTM, and write a report."),
+    "plan": ("opsmith.cli.plan", "Write a build for CMake (what find_package(opsmith) calls)."),
+    "cmake-dir": ("opsmith.cli.cmake_dir", "Print the folder for CMAKE_PREFIX_PATH."),
+}
+
+
+class _Lazy(click.Group):
+    """A group that imports a subcommand when it is asked for: `opsmith --help` starts at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="opsmith")
+def _cli() -> None:
+    """Write an operator in PyTorch, make it fast in C++ or CUDA, and ship it as one binary."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 well, 1 the thing asked about is wrong, 2 the command line is wrong."""
+    try:
+        _cli.main(args=None if arguments is None else list(arguments), prog_name="opsmith", standalone_mode=True)
+    except OpsmithError as error:
+        click.echo(f"{click.style('error', fg='red', bold=True)}: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,108 @@
+"""`opsmith build`: build the operators of a path in one of three ways, and say where the library lies."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from opsmith.build.announce import announcer
+from opsmith.build.artifact import Watcher
+from opsmith.build.builders import BUILDERS, Built, Request, build_group
+from opsmith.build.discover import discover
+from opsmith.build.ninja import Progress
+from opsmith.build.plan import TORCH_TARGET, Plan
+from opsmith.build.prepare import wanted_devices
+from opsmith.build.project import parse_devices, parse_torch_target
+from opsmith.spec.definition import Definition, Device
+
+__all__ = ["command"]
+
+
+@click.command("build")
+@click.argument("path")
+@click.option("--with", "builder", type=click.Choice(list(BUILDERS)), default="jit", help="Who runs the build.", show_default=True)
+@click.option("--device", "devices", multiple=True, help="cpu or cuda; may be given twice. Default: those of this machine.")
+@click.option("--arch", "archs", help="GPU architectures, such as '9.0', '8.0;9.0+PTX' or 'gfx90a'. Implies --device cuda.")
+@click.option("--torch-target", "torch_target", help="The oldest torch that the library shall load in.  [default: 2.10]")
+@click.option("--output", type=click.Path(path_type=Path), help="Folder for the library. Default: the store for jit, build/opsmith for others.")
+@click.option("--jobs", type=click.IntRange(min=1), help="How many compilers run at once.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every command.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    path: str,
+    builder: str,
+    devices: tuple[str, ...],
+    archs: str | None,
+    torch_target: str | None,
+    output: Path | None,
+    jobs: int | None,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Build every operator of PATH: a module's name, a .py file, or a folder with a package."""
+    target = parse_torch_target(torch_target, "--torch-target") if torch_target else TORCH_TARGET
+    built = []
+    for group in discover(path):
+        chosen = _devices(devices, archs, group.definitions)
+        request = Request(chosen, output, archs, target, jobs)
+        watcher = _verbose() if verbose else announcer(group.module)
+        built.append(build_group(group, builder, request, watcher))
+    if as_json:
+        click.echo(json.dumps([_describe(item) for item in built], indent=2))
+    else:
+        for item in built:
+            _show(item)
+
+
+def _devices(names: tuple[str, ...], archs: str | None, definitions: tuple[Definition, ...]) -> tuple[Device, ...]:
+    chosen = parse_devices(names, "--device") if names else wanted_devices(definitions)
+    with_kernels = {device for definition in definitions for device in definition.kernels}
+    if archs is not None and not names and "cuda" in with_kernels:
+        chosen = tuple(dict.fromkeys((*chosen, "cuda")))
+    return tuple(device for device in chosen if device in with_kernels)
+
+
+def _describe(built: Built) -> dict[str, object]:
+    toolchain, target = built.prepared.toolchain, built.prepared.target
+    return {
+        "module": built.group.module,
+        "operators": [definition.qualified_name for definition in built.group.definitions],
+        "library": str(built.library),
+        "size_bytes": built.library.stat().st_size,
+        "built_with": built.builder,
+        "devices": list(built.prepared.plan.extension.devices),
+        "archs": list(target.archs),
+        "torch_target": ".".join(map(str, target.torch_target)),
+        "toolchain": toolchain.compilers,
+        "torch": toolchain.torch.version,
+    }
+
+
+def _show(built: Built) -> None:
+    toolchain, target = built.prepared.toolchain, built.prepared.target
+    tools = [f"{toolchain.host.kind} {toolchain.host.version}"]
+    tools += [f"nvcc {toolchain.cuda.version}"] if toolchain.cuda else []
+    tools += [f"hipcc {toolchain.rocm.version}"] if toolchain.rocm else []
+    tools.append(f"torch {toolchain.torch.version}")
+    click.echo(f"  toolchain   {', '.join([*tools, *target.archs])}")
+    names = ", ".join(definition.name for definition in built.group.definitions)
+    click.echo(f"  operators   {names}")
+    size = built.library.stat().st_size / 1024
+    oldest = ".".join(map(str, target.torch_target))
+    where = " and ".join(built.prepared.plan.extension.devices)
+    click.echo(f"  {built.library}    {size:.0f} KB, {where}, torch >= {oldest}, any Python")
+
+
+def _verbose() -> Watcher:
+    def start(plan: Plan) -> None:
+        for step in plan.steps:
+            click.echo(shlex.join(step.argv), err=True)
+
+    def progress(progress: Progress) -> None:
+        click.echo(f"  [{progress.done}/{progress.total}] {progress.step}  {progress.seconds:.1f}s", err=True)
+
+    return Watcher(start, progress, lambda text: click.echo(text, err=True), None, lambda plan, s: sys.stderr.flush())

@@ -1,0 +1,71 @@
+"""`opsmith plan`: what find_package(opsmith) calls to learn how to build; not meant to be typed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from opsmith.build.builders import Request
+from opsmith.build.cmake import write_cmake_project
+from opsmith.build.discover import Group, discover
+from opsmith.build.export import write_description
+from opsmith.build.plan import TORCH_TARGET
+from opsmith.build.prebuilt import manifest_path
+from opsmith.build.prepare import Prepared, prepare, wanted_devices
+from opsmith.build.project import parse_devices, parse_torch_target
+from opsmith.errors import DefinitionError
+
+__all__ = ["command"]
+
+
+@click.command("plan", hidden=True)
+@click.argument("path")
+@click.option("--target", required=True, help="Name of the CMake target.")
+@click.option("--source", required=True, type=click.Path(path_type=Path), help="Where the CMakeLists.txt goes.")
+@click.option("--binary", required=True, type=click.Path(path_type=Path), help="Where it builds.")
+@click.option("--device", "devices", multiple=True)
+@click.option("--arch", "archs")
+@click.option("--torch-target", "torch_target")
+@click.option("--describe", is_flag=True, help="Write the library's description instead, after the build.")
+def command(
+    path: str,
+    target: str,
+    source: Path,
+    binary: Path,
+    devices: tuple[str, ...],
+    archs: str | None,
+    torch_target: str | None,
+    describe: bool,
+) -> None:
+    """Write the CMakeLists.txt that builds the operators of PATH (one module), and print the library's name."""
+    groups = discover(path)
+    if len(groups) != 1:
+        modules = ", ".join(group.module for group in groups)
+        raise DefinitionError(f"{path} declares operators in {modules}; give CMake one target for each of them")
+    chosen = parse_devices(devices, "DEVICES") if devices else wanted_devices(groups[0].definitions)
+    oldest = parse_torch_target(torch_target, "TORCH_TARGET") if torch_target else TORCH_TARGET
+    prepared = _prepare(groups[0], Request(chosen, archs=archs, torch_target=oldest))
+    if describe:
+        manifest = write_description(
+            prepared.plan, prepared.toolchain, prepared.target, binary, groups[0].definitions
+        )
+        manifest_path(binary / prepared.plan.library).write_text(manifest.to_json(), encoding="utf-8")
+        return
+    again = [sys.executable, "-m", "opsmith", *sys.argv[1:], "--describe"]
+    write_cmake_project(prepared.plan, target, source, binary, again)
+    click.echo(json.dumps({"library": prepared.plan.library, "root": str(prepared.plan.extension.root)}))
+
+
+def _prepare(group: Group, request: Request) -> Prepared:
+    return prepare(
+        group.module,
+        group.file,
+        group.definitions,
+        request.devices,
+        archs=request.archs,
+        torch_target=request.torch_target,
+        strict=True,
+    )

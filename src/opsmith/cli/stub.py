@@ -1,0 +1,45 @@
+"""`opsmith stub`: the prototypes that kernels must have, or whole files to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opsmith.build.discover import Group, discover
+from opsmith.codegen.prototype import prototype, skeleton
+from opsmith.spec.definition import DEVICES, Definition, Device
+
+__all__ = ["command"]
+
+
+@click.command("stub")
+@click.argument("path")
+@click.option("--write", is_flag=True, help="Write a skeleton for each kernel file that is not there yet.")
+def command(path: str, write: bool) -> None:
+    """Print the prototype of every kernel that PATH (a module, a file or a folder) declares."""
+    for group in discover(path):
+        for file, members in _files(group).items():
+            if not write:
+                click.echo(f"// {file}")
+                for definition, device in members:
+                    click.echo(f"{prototype(definition, device)};")
+                click.echo()
+            elif file.exists():
+                click.echo(f"{file} is there already and stays as it is")
+            else:
+                device = members[0][1]
+                # One native file may serve several devices; it has each function once.
+                definitions = list(dict.fromkeys(definition for definition, _ in members))
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(skeleton(definitions, device), encoding="utf-8")
+                click.echo(f"{file} written: {', '.join(definition.name for definition in definitions)}")
+
+
+def _files(group: Group) -> dict[Path, list[tuple[Definition, Device]]]:
+    files: dict[Path, list[tuple[Definition, Device]]] = {}
+    for device in DEVICES:
+        for definition in group.definitions:
+            if (kernel := definition.kernels.get(device)) is not None:
+                files.setdefault(kernel.sources[0], []).append((definition, device))
+    return files

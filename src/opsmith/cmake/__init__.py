@@ -1,0 +1,1 @@
+"""CMake's package of opsmith: data, found through the `cmake.prefix` entry point."""

@@ -1,0 +1,84 @@
+# find_package(opsmith): build operators and existing extension sources in CMake, with the commands of opsmith's own plan.
+#
+#   opsmith_add_operators(<target> <module or folder>
+#       [DEVICES cpu cuda] [ARCHS 9.0 ...] [TORCH_TARGET 2.10] [DESTINATION <folder>])
+#   opsmith_add_extension(<name> SOURCES <file> ...
+#       [CXX_FLAGS ...] [GPU_FLAGS ...] [LINK_FLAGS ...] [INCLUDE_DIRS ...] [DESTINATION <folder>])
+#
+# Both make a target that `all` includes and set <target>_LIBRARY to the library's path. torch, Python's headers,
+# libtorch_python and nvcc are found by the Python that opsmith is installed in: the one of Python_EXECUTABLE, where that
+# is set, else the first python3 that has opsmith. No find_package(Torch), no language to enable.
+
+include_guard(GLOBAL)
+
+if(NOT Python_EXECUTABLE)
+  find_program(Python_EXECUTABLE NAMES python3 python REQUIRED)
+endif()
+execute_process(
+  COMMAND "${Python_EXECUTABLE}" -c "import opsmith; print(opsmith.__version__)"
+  OUTPUT_VARIABLE opsmith_VERSION OUTPUT_STRIP_TRAILING_WHITESPACE
+  ERROR_VARIABLE _opsmith_error RESULT_VARIABLE _opsmith_status)
+if(NOT _opsmith_status EQUAL 0)
+  set(opsmith_FOUND FALSE)
+  set(opsmith_NOT_FOUND_MESSAGE
+      "${Python_EXECUTABLE} cannot import opsmith; set Python_EXECUTABLE to a Python that can. ${_opsmith_error}")
+  return()
+endif()
+
+# Ask opsmith for a CMakeLists.txt over its plan, and enter it.
+function(_opsmith_enter command target destination)
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/opsmith/${target}.plan")
+  set(binary "${CMAKE_CURRENT_BINARY_DIR}/opsmith/${target}")
+  execute_process(
+    COMMAND "${Python_EXECUTABLE}" -m opsmith ${command} ${ARGN}
+            --target "${target}" --source "${source}" --binary "${binary}"
+    WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
+    OUTPUT_VARIABLE answer ERROR_VARIABLE message RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "opsmith: ${message}")
+  endif()
+  string(JSON library GET "${answer}" library)
+  # A changed definition needs a new plan: configure again when one of the files that declare it is edited.
+  string(JSON root GET "${answer}" root)
+  file(GLOB definitions "${root}/*.py")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${definitions})
+  add_subdirectory("${source}" "${binary}")
+  set(${target}_LIBRARY "${binary}/${library}" PARENT_SCOPE)
+  if(destination)
+    install(FILES "${binary}/${library}" DESTINATION "${destination}")
+    get_filename_component(stem "${library}" NAME_WLE)
+    install(FILES "${binary}/${stem}.json" DESTINATION "${destination}" OPTIONAL)
+  endif()
+endfunction()
+
+function(opsmith_add_operators target path)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TORCH_TARGET;DESTINATION" "DEVICES;ARCHS")
+  set(options "${path}")
+  foreach(device IN LISTS arg_DEVICES)
+    list(APPEND options --device "${device}")
+  endforeach()
+  if(arg_ARCHS)
+    list(JOIN arg_ARCHS " " archs)
+    list(APPEND options --arch "${archs}")
+  endif()
+  if(arg_TORCH_TARGET)
+    list(APPEND options --torch-target "${arg_TORCH_TARGET}")
+  endif()
+  _opsmith_enter(plan "${target}" "${arg_DESTINATION}" ${options})
+  set(${target}_LIBRARY "${${target}_LIBRARY}" PARENT_SCOPE)
+endfunction()
+
+function(opsmith_add_extension target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DESTINATION" "SOURCES;CXX_FLAGS;GPU_FLAGS;LINK_FLAGS;INCLUDE_DIRS")
+  set(options "")
+  foreach(kind IN ITEMS SOURCES CXX_FLAGS GPU_FLAGS LINK_FLAGS INCLUDE_DIRS)
+    string(TOLOWER "${kind}" option)
+    string(REPLACE "_" "-" option "${option}")
+    string(REGEX REPLACE "s$" "" option "${option}")
+    foreach(value IN LISTS arg_${kind})
+      list(APPEND options "--${option}=${value}")
+    endforeach()
+  endforeach()
+  _opsmith_enter(plan-sources "${target}" "${arg_DESTINATION}" ${options})
+  set(${target}_LIBRARY "${${target}_LIBRARY}" PARENT_SCOPE)
+endfunction()
