@@ -53,9 +53,7 @@ def read_signature(function: Callable[..., Any], choices: Choices) -> Signature:
     name = function.__name__
     try:
         hints = typing.get_type_hints(function, include_extras=True)
-    except (
-        Exception
-    ) as error:  # annotations are the user's code: under PEP 563 they are evaluated here, and may do anything
+    except Exception as error:  # annotations are the user's code, and under PEP 563 they run here
         raise DefinitionError(f"{name}: an annotation cannot be evaluated: {error}") from error
     parameters = tuple(
         _read_parameter(name, parameter, hints, choices)
