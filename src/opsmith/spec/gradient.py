@@ -63,6 +63,8 @@ def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argum
                 raise DefinitionError(
                     f"{where} is {parameter.kind.value}, but {forward.name}'s input of that name is {source.kind.value}"
                 )
+            if source.tensor is not None:
+                _check_type(where, parameter.tensor_type, source.tensor)
             return Argument("input", position)
     raise DefinitionError(
         f"{where} is neither a gradient nor an input nor an output of {forward.name}. There are "
@@ -77,6 +79,10 @@ def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argum
 def _check_tensor(where: str, kind: Kind, found: TensorType | None, expected: TensorType) -> None:
     if kind is not Kind.TENSOR or found is None:
         raise DefinitionError(f"{where} must be a tensor, {expected.text}")
+    _check_type(where, found, expected)
+
+
+def _check_type(where: str, found: TensorType, expected: TensorType) -> None:
     if found.element != expected.element or found.shape.rank != expected.shape.rank:
         raise DefinitionError(f"{where} is {found.text}, but the forward's is {expected.text}")
 

@@ -1,0 +1,105 @@
+"""A backward is wired to its forward by names, and told which names there are where that fails."""
+
+# ruff: noqa: UP037 - it would take the quotes off dimension strings
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from jaxtyping import Float, Float32, Int64
+from torch import Tensor
+
+from opsmith.errors import DefinitionError
+from opsmith.spec.annotations import Choices, read_signature
+from opsmith.spec.gradient import Argument, default_gradient_names, wire_backward
+from opsmith.spec.signature import Signature
+
+Matrix = Float[Tensor, "B N"]
+
+
+def forward(
+    x: Matrix, w: Float[Tensor, "N"] | None, index: Int64[Tensor, "B"], scale: float
+) -> tuple[Matrix, Matrix]: ...
+
+
+def lists(x: Matrix, levels: list[Matrix]) -> Matrix: ...
+def writes(x: Matrix, y: Matrix) -> None: ...
+
+
+FORWARD = read_signature(forward, Choices(outputs=("y", "saved_y"), saved=frozenset({"saved_y"})))
+LISTS = read_signature(lists, Choices())
+FROZEN = read_signature(forward, Choices(outputs=("y", "z"), nondifferentiable=frozenset({"x", "z"})))
+
+
+def read(function: Callable[..., Any], *outputs: str) -> Signature:
+    return read_signature(function, Choices(outputs=outputs))
+
+
+def test_names_say_where_every_argument_comes_from() -> None:
+    def backward(
+        grad_y: Matrix, saved_y: Matrix, w: Float[Tensor, "N"] | None, scale: float
+    ) -> tuple[Float[Tensor, "N"], Matrix]: ...
+
+    wiring = wire_backward(FORWARD, read(backward, "grad_w", "grad_x"))
+    assert wiring.arguments == (
+        Argument("gradient", 0),
+        Argument("output", 1),
+        Argument("input", 1),
+        Argument("input", 3),
+    )
+    assert wiring.inputs == (1, 0)
+
+
+def test_a_backward_returns_the_gradients_of_all_differentiable_inputs_by_default() -> None:
+    assert default_gradient_names(FORWARD) == ("grad_x", "grad_w")
+    assert default_gradient_names(FROZEN) == ("grad_w",)
+
+
+def unknown_argument(grad_y: Matrix, z: Matrix) -> Matrix: ...
+def gradient_of_saved(grad_saved_y: Matrix) -> Matrix: ...
+def other_kind(grad_y: Matrix, w: Float[Tensor, "N"]) -> Matrix: ...
+def other_element(x: Matrix, grad_y: Float32[Tensor, "B N"]) -> Matrix: ...
+
+
+def other_input(grad_y: Matrix, index: Int64[Tensor, "B N"]) -> Matrix: ...
+def other_rank(grad_y: Float[Tensor, "N"], x: Matrix) -> Matrix: ...
+def optional_gradient(x: Matrix, grad_y: Matrix | None) -> Matrix: ...
+def number_for_output(x: Matrix, y: float) -> Matrix: ...
+def fine(grad_y: Matrix) -> Matrix: ...
+def fine_for_list(grad_out: Matrix) -> Matrix: ...
+
+
+@pytest.mark.parametrize(
+    ("signature", "function", "output", "words"),
+    [
+        (FORWARD, unknown_argument, "grad_x", "the parameter z is neither a gradient nor an input nor an output"),
+        (FORWARD, unknown_argument, "grad_x", "There are grad_y, x, w, index, scale, y, saved_y"),
+        (FORWARD, gradient_of_saved, "grad_x", "is the gradient of saved_y, which is declared without one"),
+        (FORWARD, other_kind, "grad_x", "the parameter w is Tensor, but forward's input of that name is Tensor?"),
+        (FORWARD, other_element, "grad_x", 'is Float32[Tensor, "B N"], but the forward\'s is Float[Tensor, "B N"]'),
+        (FORWARD, other_rank, "grad_x", 'is Float[Tensor, "N"], but the forward\'s is Float[Tensor, "B N"]'),
+        (FORWARD, other_input, "grad_x", 'is Int64[Tensor, "B N"], but the forward\'s is Int64[Tensor, "B"]'),
+        (FORWARD, optional_gradient, "grad_x", 'the parameter grad_y must be a tensor, Float[Tensor, "B N"]'),
+        (FORWARD, number_for_output, "grad_x", 'the parameter y must be a tensor, Float[Tensor, "B N"]'),
+        (FORWARD, fine, "grad_scale", "returns grad_scale, but scale is declared without a gradient"),
+        (FORWARD, fine, "grad_index", "returns grad_index, but index is declared without a gradient"),
+        (FORWARD, fine, "dx", "the output dx is no gradient of an input of forward. A backward returns grad_x, grad_w"),
+        (FROZEN, fine, "grad_x", "returns grad_x, but x is declared without a gradient"),
+        (LISTS, fine_for_list, "grad_levels", "levels is a list of tensors"),
+    ],
+)
+def test_names_that_fit_nothing_are_refused(signature: Signature, function: Any, output: str, words: str) -> None:
+    with pytest.raises(DefinitionError) as error:
+        wire_backward(signature, read(function, output))
+    assert words in str(error.value)
+    assert str(error.value).startswith(f"{function.__name__}: ")
+
+
+def test_an_operator_that_writes_to_its_arguments_has_no_backward() -> None:
+    signature = read_signature(writes, Choices(mutates=frozenset({"y"})))
+    with pytest.raises(
+        DefinitionError, match="writes writes to y, and an operator that writes to its arguments has no"
+    ):
+        wire_backward(signature, read(fine_for_list, "grad_x"))
