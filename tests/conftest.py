@@ -19,3 +19,15 @@ def session_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("OPSMITH_CACHE_DIR", str(root))
         patch.setenv("OPSMITH_QUIET", "1")
         yield root
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU where there is none, and say so."""
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    reason = "needs a GPU; torch sees none here" if torch.backends.cuda.is_built() else "needs a GPU; torch is a CPU build"
+    for item in items:
+        if item.get_closest_marker("gpu") is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -149,6 +149,8 @@ def _link(extension: Extension, toolchain: Toolchain, objects: list[str], target
         libraries += ["-ltorch", "-ltorch_python"]
     # An undefined symbol is an error here, where the file that lacks it can be named, and not when the library is loaded.
     guards = ["-Wl,--no-undefined"] if extension.api == "stable" else []
+    # The static CUDA runtime is ours alone: nobody else in the process shall find its symbols in this library.
+    guards.append("-Wl,--exclude-libs,ALL")
     if extension.needs_gpu_compiler:
         libraries += _gpu_libraries(toolchain)
     argv = [*toolchain.host.command, "-shared", "-fPIC", *objects, *guards, *libraries, *extension.link_flags, "-ldl"]

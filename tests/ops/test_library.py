@@ -1,0 +1,229 @@
+"""The operators of opsmith.ops give the reference's values and gradients, on the CPU and on a GPU, however tensors lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from opsmith.ops.add2 import add2
+from opsmith.ops.lltm import LLTM, LLTMCell, lltm_cell, lltm_gates
+from opsmith.ops.sigmoid import sigmoid
+
+pytestmark = pytest.mark.compile
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+# Relative error of one rounding in each type; the kernels round once, after computing in float32 or wider. A few more for
+# the polynomials and for cancellation (1 - tanh^2).
+ROUNDING = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
+DTYPES = list(ROUNDING)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    operator: object
+    shapes: tuple[tuple[int, ...], ...]
+
+
+CASES = [
+    Case("add2", add2, ((5, 7, 3), (5, 7, 3))),
+    Case("sigmoid", sigmoid, ((33, 65),)),
+    Case("lltm_gates", lltm_gates, ((17, 3 * 37), (17, 37))),
+    Case("lltm_cell", lltm_cell, ((9, 12), (9, 20), (9, 20), (60, 32), (60,))),
+]
+cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+devices = pytest.mark.parametrize("device", DEVICES)
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def inputs(case: Case, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype) for shape in case.shapes]
+
+
+def as_tuple(results):
+    return results if isinstance(results, tuple) else (results,)
+
+
+def visible(case: Case, results):
+    outputs = case.operator.definition.signature.outputs
+    return tuple(result for output, result in zip(outputs, as_tuple(results), strict=True) if not output.saved)
+
+
+def gradients(function, arguments, seeds):
+    leaves = [argument.detach().clone().requires_grad_() for argument in arguments]
+    outputs = as_tuple(function(*leaves))[: len(seeds)]
+    return torch.autograd.grad(outputs, leaves, [seed.to(output) for seed, output in zip(seeds, outputs, strict=True)])
+
+
+def assert_near(found, expected, dtype, scale=1.0):
+    assert len(found) == len(expected)
+    for actual, exact in zip(found, expected, strict=True):
+        assert actual.dtype == dtype
+        error = (actual.double() - exact).abs()
+        bound = scale * ROUNDING[dtype] * (1 + exact.abs())
+        assert torch.all(error <= bound), f"largest error {(error / bound).max().item():.2f} of what is allowed"
+
+
+@cases
+@devices
+@dtypes
+def test_value_is_the_references_in_float64(case, device, dtype):
+    arguments = inputs(case, device, dtype)
+    expected = visible(case, case.operator.reference(*(argument.double() for argument in arguments)))
+    # A matrix product sums 32 rounded products, and its result is rounded before the gates.
+    assert_near(as_tuple(case.operator(*arguments)), expected, dtype, scale=8 if case.name == "lltm_cell" else 1)
+
+
+@cases
+@devices
+@dtypes
+def test_gradient_is_the_references_in_float64(case, device, dtype):
+    arguments = inputs(case, device, dtype)
+    exact = [argument.double() for argument in arguments]
+    outputs = visible(case, case.operator.reference(*exact))
+    generator = torch.Generator().manual_seed(11)
+    seeds = [torch.randn(output.shape, generator=generator, dtype=torch.float64).to(device, dtype) for output in outputs]
+    expected = gradients(case.operator.reference, exact, [seed.double() for seed in seeds])
+    # The backward reads results of the forward that were rounded to the type.
+    assert_near(gradients(case.operator, arguments, seeds), expected, dtype, scale=40 if case.name == "lltm_cell" else 8)
+
+
+@cases
+@devices
+def test_gradcheck_and_gradgradcheck(case, device):
+    small = {"add2": ((2, 3), (2, 3)), "sigmoid": ((7,),), "lltm_gates": ((2, 9), (2, 3))}
+    shapes = small.get(case.name, ((2, 3), (2, 2), (2, 2), (6, 5), (6,)))
+    arguments = [
+        tensor.requires_grad_() for tensor in inputs(Case(case.name, case.operator, shapes), device, torch.float64)
+    ]
+    assert torch.autograd.gradcheck(case.operator, arguments)
+    assert torch.autograd.gradgradcheck(case.operator, arguments)
+
+
+def strided(tensor: torch.Tensor, how: str) -> torch.Tensor:
+    """The same values in another layout."""
+    if how == "every second":
+        wide = torch.empty((*tensor.shape[:-1], 2 * tensor.shape[-1]), dtype=tensor.dtype, device=tensor.device)
+        wide[..., ::2] = tensor
+        return wide[..., ::2]
+    if how == "transposed":
+        return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+    # One element in: no 16-byte access is aligned any more.
+    flat = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
+    flat[1:] = tensor.flatten()
+    return flat[1:].view(tensor.shape)
+
+
+@cases
+@devices
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("how", ["every second", "transposed", "offset by one"])
+def test_layout_does_not_change_the_values(case, device, dtype, how):
+    arguments = inputs(case, device, dtype)
+    expected = as_tuple(case.operator(*arguments))
+    found = as_tuple(case.operator(*(strided(argument, how) for argument in arguments)))
+    exact = case.name != "lltm_cell"  # PyTorch's matrix product may choose another order of summation
+    for actual, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(
+            actual, reference, **({"rtol": 0, "atol": 0} if exact else {"rtol": 2e-2, "atol": 2e-2})
+        )
+
+
+@cases
+@devices
+def test_expanded_inputs(case, device):
+    arguments = [argument[:1].expand_as(argument) for argument in inputs(case, device, torch.float32)]
+    expected = as_tuple(case.operator(*(argument.contiguous() for argument in arguments)))
+    torch.testing.assert_close(as_tuple(case.operator(*arguments)), expected)
+
+
+@cases
+@devices
+def test_empty_batch_gives_empty_results_and_zero_gradients(case, device):
+    arguments = inputs(case, device, torch.float32)
+    batch = [shape[0] for shape in case.shapes][0]
+    empty = [argument[:0] if argument.shape[0] == batch else argument for argument in arguments]
+    leaves = [argument.clone().requires_grad_() for argument in empty]
+    outputs = as_tuple(case.operator(*leaves))
+    assert all(output.numel() == 0 for output in outputs)
+    sum(output.sum() for output in outputs).backward()
+    for leaf in leaves:
+        assert leaf.grad is not None
+        assert torch.equal(leaf.grad, torch.zeros_like(leaf))
+
+
+@pytest.mark.parametrize("operator", [sigmoid, add2], ids=["sigmoid", "add2"])
+@devices
+def test_elementwise_operators_take_zero_dimensions(operator, device):
+    arguments = [torch.tensor(0.5, device=device)] * (2 if operator is add2 else 1)
+    assert operator(*arguments).shape == ()
+    torch.testing.assert_close(operator(*arguments), operator.reference(*arguments))
+
+
+@devices
+def test_elementwise_results_keep_channels_last(device):
+    x = torch.randn(2, 5, 3, 4, device=device).to(memory_format=torch.channels_last)
+    y = sigmoid(x)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(y, torch.sigmoid(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+@devices
+def test_add2_of_integers(dtype, device):
+    a, b = torch.arange(100, device=device).to(dtype), torch.full((100,), 7, device=device, dtype=dtype)
+    assert torch.equal(add2(a, b), a + b)
+
+
+@devices
+@pytest.mark.parametrize("gate", [0.0, -0.0, 88.8, 1e4, -1e4, 3e38])
+def test_lltm_gradient_is_right_where_the_published_one_fails(gate, device):
+    """The tutorial's gradient is NaN for gates above 88.7, and 0 instead of 1 times the rest at c = 0."""
+    gates = torch.zeros(1, 3, device=device)
+    gates[0, 2] = gate
+    seeds = [torch.ones(1, 1, device=device)] * 2
+    found = gradients(lltm_gates, [gates, torch.full((1, 1), 0.25, device=device)], seeds)
+    exact = [gates.double(), torch.full((1, 1), 0.25, device=device, dtype=torch.float64)]
+    expected = gradients(lltm_gates.reference, exact, [seed.double() for seed in seeds])
+    for actual, reference in zip(found, expected, strict=True):
+        assert torch.isfinite(actual).all()
+        torch.testing.assert_close(actual.double(), reference, rtol=1e-5, atol=1e-6)
+
+
+@devices
+def test_nan_goes_through(device):
+    gates = torch.zeros(2, 6, device=device)
+    gates[0, 0] = float("nan")
+    hidden, cell = lltm_gates(gates, torch.zeros(2, 2, device=device))
+    assert hidden[0, 0].isnan() and cell[0, 0].isnan()
+    assert not hidden[1].isnan().any()
+    assert sigmoid(torch.tensor([float("nan"), 0.0], device=device)).isnan().tolist() == [True, False]
+
+
+@cases
+@devices
+def test_opcheck(case, device):
+    arguments = [argument.requires_grad_() for argument in inputs(case, device, torch.float64)]
+    torch.library.opcheck(case.operator.torch_op, tuple(arguments))
+
+
+@devices
+def test_modules_agree_step_by_step(device):
+    torch.manual_seed(0)
+    sequence, cell = LLTM(4, 6, batch_first=True).to(device), LLTMCell(4, 6).to(device)
+    cell.load_state_dict(sequence.state_dict())
+    x = torch.randn(3, 5, 4, device=device)
+    outputs, (hidden, state) = sequence(x)
+    step = None
+    for index in range(5):
+        step = cell(x[:, index], step)
+        torch.testing.assert_close(outputs[:, index], step[0])
+    torch.testing.assert_close((hidden, state), step)
+
+
+@devices
+def test_module_refuses_a_tensor_without_a_batch(device):
+    with pytest.raises(ValueError, match="3 dimensions, found 2"):
+        LLTM(4, 6).to(device)(torch.randn(5, 4, device=device))
