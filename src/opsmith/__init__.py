@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from opsmith import errors
+from opsmith._lazy import lazy_names
 from opsmith._version import __version__
-from opsmith.runtime.declare import native, op, view
-from opsmith.runtime.operator import Operator
+
+if TYPE_CHECKING:
+    from opsmith.runtime.declare import native, op, view
+    from opsmith.runtime.operator import Operator
 
 __all__ = ["Operator", "__version__", "errors", "native", "op", "view"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Operator": "runtime.operator",
+        "native": "runtime.declare",
+        "op": "runtime.declare",
+        "view": "runtime.declare",
+    },
+)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from opsmith.store.depfile import parse_depfile, read_depfile
-from opsmith.store.explain import Change, Miss, explain_miss
-from opsmith.store.headers import digest_headers, edited_since
-from opsmith.store.keys import artifact_key, digest, digest_file, source_key
-from opsmith.store.locate import Layout, default_root
-from opsmith.store.manifest import Manifest
-from opsmith.store.store import Artifact, Store
+from typing import TYPE_CHECKING
+
+from opsmith._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from opsmith.store.depfile import parse_depfile, read_depfile
+    from opsmith.store.explain import Change, Miss, explain_miss
+    from opsmith.store.headers import digest_headers, edited_since
+    from opsmith.store.keys import artifact_key, digest, digest_file, source_key
+    from opsmith.store.locate import Layout, default_root
+    from opsmith.store.manifest import Manifest
+    from opsmith.store.store import Artifact, Store
 
 __all__ = [
     "Artifact",
@@ -28,3 +33,25 @@ __all__ = [
     "read_depfile",
     "source_key",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Artifact": "store",
+        "Change": "explain",
+        "Layout": "locate",
+        "Manifest": "manifest",
+        "Miss": "explain",
+        "Store": "store",
+        "artifact_key": "keys",
+        "default_root": "locate",
+        "digest": "keys",
+        "digest_file": "keys",
+        "digest_headers": "headers",
+        "edited_since": "headers",
+        "explain_miss": "explain",
+        "parse_depfile": "depfile",
+        "read_depfile": "depfile",
+        "source_key": "keys",
+    },
+)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from opsmith.toolchain.archs import CudaArch, RocmArch, parse_cuda_archs, parse_rocm_archs
-from opsmith.toolchain.cuda import CudaCompiler, find_cuda_compiler
-from opsmith.toolchain.host import HostCompiler, find_host_compiler
-from opsmith.toolchain.ninja import find_ninja
-from opsmith.toolchain.probe import ProbeCache, default_probes
-from opsmith.toolchain.python_headers import PythonHeaders, find_python_headers
-from opsmith.toolchain.rocm import RocmCompiler, find_rocm_compiler
-from opsmith.toolchain.toolchain import Toolchain, find_toolchain
-from opsmith.toolchain.torch_install import TorchInstall, find_torch
+from typing import TYPE_CHECKING
+
+from opsmith._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from opsmith.toolchain.archs import CudaArch, RocmArch, parse_cuda_archs, parse_rocm_archs
+    from opsmith.toolchain.cuda import CudaCompiler, find_cuda_compiler
+    from opsmith.toolchain.host import HostCompiler, find_host_compiler
+    from opsmith.toolchain.ninja import find_ninja
+    from opsmith.toolchain.probe import ProbeCache, default_probes
+    from opsmith.toolchain.python_headers import PythonHeaders, find_python_headers
+    from opsmith.toolchain.rocm import RocmCompiler, find_rocm_compiler
+    from opsmith.toolchain.toolchain import Toolchain, find_toolchain
+    from opsmith.toolchain.torch_install import TorchInstall, find_torch
 
 __all__ = [
     "CudaArch",
@@ -33,3 +38,28 @@ __all__ = [
     "parse_cuda_archs",
     "parse_rocm_archs",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "CudaArch": "archs",
+        "CudaCompiler": "cuda",
+        "HostCompiler": "host",
+        "ProbeCache": "probe",
+        "PythonHeaders": "python_headers",
+        "RocmArch": "archs",
+        "RocmCompiler": "rocm",
+        "Toolchain": "toolchain",
+        "TorchInstall": "torch_install",
+        "default_probes": "probe",
+        "find_cuda_compiler": "cuda",
+        "find_host_compiler": "host",
+        "find_ninja": "ninja",
+        "find_python_headers": "python_headers",
+        "find_rocm_compiler": "rocm",
+        "find_toolchain": "toolchain",
+        "find_torch": "torch_install",
+        "parse_cuda_archs": "archs",
+        "parse_rocm_archs": "archs",
+    },
+)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from opsmith.toolchain.cuda import CudaCompiler, find_cuda_compiler
 from opsmith.toolchain.host import HostCompiler, find_host_compiler
 from opsmith.toolchain.probe import ProbeCache, default_probes
-from opsmith.toolchain.rocm import RocmCompiler, find_rocm_compiler
 from opsmith.toolchain.torch_install import TorchInstall, find_torch
+
+if TYPE_CHECKING:
+    from opsmith.toolchain.cuda import CudaCompiler
+    from opsmith.toolchain.rocm import RocmCompiler
 
 __all__ = ["Toolchain", "find_toolchain"]
 
@@ -53,9 +56,14 @@ def find_toolchain(*, cuda: bool, rocm: bool, probes: ProbeCache | None = None) 
     something asked for is missing, too old, or broken.
     """
     probes = probes or default_probes()
-    return Toolchain(
-        host=find_host_compiler(probes=probes),
-        torch=find_torch(),
-        cuda=find_cuda_compiler(probes=probes) if cuda else None,
-        rocm=find_rocm_compiler(probes=probes) if rocm else None,
-    )
+    found_cuda, found_rocm = None, None
+    # Imported where they are needed: a machine without a GPU loads an operator without them.
+    if cuda:
+        from opsmith.toolchain.cuda import find_cuda_compiler
+
+        found_cuda = find_cuda_compiler(probes=probes)
+    if rocm:
+        from opsmith.toolchain.rocm import find_rocm_compiler
+
+        found_rocm = find_rocm_compiler(probes=probes)
+    return Toolchain(find_host_compiler(probes=probes), find_torch(), found_cuda, found_rocm)

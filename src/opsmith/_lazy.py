@@ -1,0 +1,23 @@
+"""How a package offers names whose modules are imported only when one is used (PEP 562).
+
+Loading a finished operator in a new process shall take milliseconds, and most of what opsmith has is not needed for that.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a package's `__getattr__`, for names and the modules, relative to the package, that define them."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 -- it becomes the package's own
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+
+    return __getattr__
