@@ -16,7 +16,7 @@ from opsmith.errors import GradientError
 from opsmith.spec.definition import Definition
 from opsmith.spec.signature import Kind, Signature
 
-__all__ = ["differentiate_body", "refuse_gradients", "register_gradient"]
+__all__ = ["count_writes", "differentiate_body", "refuse_gradients", "register_gradient"]
 
 
 def register_gradient(
@@ -29,6 +29,7 @@ def register_gradient(
     signature = definition.signature
     if signature.mutated:
         refuse_gradients(definition, lib)
+        count_writes(definition, lib)
         return
     wiring = definition.wiring
     if wiring is None or call_backward is None:
@@ -65,6 +66,26 @@ def refuse_gradients(definition: Definition, lib: torch.library.Library) -> None
             return overload.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
 
     lib.impl(definition.name, refuse, "Autograd", with_keyset=True)
+
+
+def count_writes(definition: Definition, lib: torch.library.Library) -> None:
+    """Make an operator that writes to its arguments raise their versions, as PyTorch's own do.
+
+    Autograd compares versions to notice that a tensor which it saved was written to since.
+    """
+    qualified = definition.qualified_name
+    mutated = definition.signature.mutated
+    places = [definition.signature.parameters.index(parameter) for parameter in mutated]
+
+    def write(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        for place, parameter in zip(places, mutated, strict=True):
+            written = args[place] if place < len(args) else kwargs.get(parameter.name)
+            if written is not None:
+                torch.autograd.graph.increment_version(written)
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            return _overload(qualified).redispatch(keys & torch._C._after_ADInplaceOrView_keyset, *args, **kwargs)
+
+    lib.impl(definition.name, write, "ADInplaceOrView", with_keyset=True)
 
 
 def differentiate_body(

@@ -130,8 +130,12 @@ class Signature:
 
     @cached_property
     def group(self) -> str | None:
-        """The variadic group of an elementwise operator: some input and every output have it as their whole shape."""
-        groups = {output.tensor.shape.group if output.tensor.shape.is_group else None for output in self.outputs}
+        """The variadic group of an elementwise operator: some input and every result have it as their whole shape.
+
+        The results are the outputs, or what is written to where there are none.
+        """
+        results = [output.tensor for output in self.outputs] or [parameter.tensor_type for parameter in self.mutated]
+        groups = {tensor.shape.group if tensor.shape.is_group else None for tensor in results}
         if len(groups) != 1 or None in groups:
             return None
         (group,) = groups

@@ -1,0 +1,3 @@
+#pragma once
+
+void triple_in_place(double* data, long count);
