@@ -22,7 +22,10 @@ def test_a_size_that_only_the_kernel_knows(dtype: torch.dtype) -> None:
 
 
 def test_the_fake_kernel_gives_an_unbacked_size() -> None:
-    graph = make_fx(natives.positives, tracing_mode="symbolic")(torch.randn(5))
+    def positives(x: Tensor) -> tuple[Tensor, Tensor]:
+        return natives.positives(x)
+
+    graph = make_fx(positives, tracing_mode="symbolic")(torch.randn(5))
     values, places = (node.meta["val"] for node in list(graph.graph.nodes)[-1].args[0])
     size = values.shape[0]
     assert isinstance(size, torch.SymInt)
