@@ -1,0 +1,95 @@
+"""Make the README's tables from the results of the benchmarks; `--check` only says whether they are current."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+README = HERE.parent / "README.md"
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+
+def build_time(results: dict[str, Any]) -> Iterator[str]:
+    machine = results["machine"]
+    yield f"**Builds** ({machine['cores']} cores, {machine['cpu']}, torch {results['torch']}, {results['date'][:10]})"
+    yield ""
+    yield "| cold build of one kernel | opsmith | baseline | times faster | peak memory |"
+    yield "|---|---|---|---|---|"
+    names = {"cpp": "C++, against `torch.utils.cpp_extension.load_inline`", "cuda": "CUDA, against nvcc alone with `torch/extension.h`"}
+    for key, name in names.items():
+        if key in results:
+            row = results[key]
+            memory = f"{row['ours_peak_bytes']['median'] / 1e6:,.0f} against {row['theirs_peak_bytes']['median'] / 1e6:,.0f} MB"
+            yield f"| {name} | {seconds(row['ours_s'])} | {seconds(row['theirs_s'])} | {ratio(row['times_faster'])} | {memory} |"
+    warm = results["warm"]
+    yield ""
+    yield "| in a new process | |"
+    yield "|---|---|"
+    yield f"| `import opsmith`, over `import torch` | {milliseconds(warm['import_opsmith_s'])} |"
+    yield f"| first call's load, from the store | {milliseconds(warm['load_s'])}, {warm['started_programs']} programs started |"
+
+
+def foreign_binary(results: dict[str, Any]) -> Iterator[str]:
+    rows = results["rows"]
+    devices = sorted({row["device"] for row in rows})
+    worst = max(row["error_of_allowed"] for row in rows)
+    names = ", ".join(sorted({row["operator"] for row in rows}))
+    yield "**One binary**"
+    yield ""
+    yield (
+        f"Libraries built with torch 2.13.0 (CPU) and Python 3.11, loaded by torch {results['torch']} and Python "
+        f"{results['python']} on {results['gpu']} without opsmith: {names} on {' and '.join(devices)} in four element "
+        f"types, all right (largest error {worst:.2f} of what the type's rounding allows; {results['date'][:10]})."
+    )
+
+
+# Result file -> the lines of its table, in the order of the README.
+TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
+    "build_time.json": build_time,
+    "foreign_binary.json": foreign_binary,
+}
+
+
+def seconds(spread: dict[str, float]) -> str:
+    return f"{spread['median']:.2f} s [{spread['min']:.2f}, {spread['max']:.2f}]"
+
+
+def milliseconds(spread: dict[str, float]) -> str:
+    return f"{spread['median'] * 1e3:.1f} ms [{spread['min'] * 1e3:.1f}, {spread['max'] * 1e3:.1f}]"
+
+
+def ratio(spread: dict[str, float]) -> str:
+    return f"{spread['median']:.1f}x [{spread['min']:.1f}, {spread['max']:.1f}]"
+
+
+def tables() -> str:
+    parts = []
+    for name, make in TABLES.items():
+        path = HERE / "results" / name
+        if path.is_file():
+            parts.append("\n".join(make(json.loads(path.read_text(encoding="utf-8")))))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    text = README.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    current = f"{before}{BEGIN}\n{tables()}\n{END}{after}"
+    if arguments.check:
+        if current != text:
+            sys.exit("README.md's tables are not those of benchmarks/results; run `python benchmarks/tables.py`")
+    else:
+        README.write_text(current, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
