@@ -10,14 +10,17 @@ from opsmith._version import __version__
 
 if TYPE_CHECKING:
     from opsmith.runtime.declare import native, op, view
+    from opsmith.runtime.existing import load, load_inline
     from opsmith.runtime.operator import Operator
 
-__all__ = ["Operator", "__version__", "errors", "native", "op", "view"]
+__all__ = ["Operator", "__version__", "errors", "load", "load_inline", "native", "op", "view"]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "Operator": "runtime.operator",
+        "load": "runtime.existing",
+        "load_inline": "runtime.existing",
         "native": "runtime.declare",
         "op": "runtime.declare",
         "view": "runtime.declare",

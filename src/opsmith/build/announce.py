@@ -17,13 +17,14 @@ __all__ = ["announcer"]
 _TICK_S = 0.1
 
 
-def announcer(title: str, stream: TextIO | None = None) -> Watcher:
+def announcer(title: str, stream: TextIO | None = None, *, verbose: bool = False) -> Watcher:
     """Return a watcher that writes `opsmith  building <title>  [2/3] 0.9s` to stderr, on one line that it renews.
 
-    It is silent where stderr is no terminal or OPSMITH_QUIET is set. OPSMITH_VERBOSE shows every command and its output.
+    It is silent where stderr is no terminal or OPSMITH_QUIET is set. `verbose`, as OPSMITH_VERBOSE, shows every command
+    and its output.
     """
     stream = stream or sys.stderr
-    verbose = _env.read("OPSMITH_VERBOSE") is not None
+    verbose = verbose or _env.read("OPSMITH_VERBOSE") is not None
     if _env.read("OPSMITH_QUIET") is not None and not verbose:
         return Watcher()
     line = _Line(title, stream, live=stream.isatty() and not verbose)

@@ -55,11 +55,21 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
     if plan.extension.api == "full":
         # Only such a binary depends on torch's version; a stable one is the same for every torch.
         inputs["torch"] = digest(toolchain.torch.version, toolchain.torch.git_version)
+        inputs["python"] = digest(plan.python_abi or "")
+    for flag in plan.extension.link_flags:
+        if (file := Path(flag)).is_absolute() and file.is_file():
+            inputs[f"linked {_portable(flag, plan.roots)}"] = digest_file(file)
     return inputs
 
 
 def obtain_artifact(
-    plan: Plan, toolchain: Toolchain, target: Target, store: Store, *, jobs: int | None = None, watcher: Watcher | None = None
+    plan: Plan,
+    toolchain: Toolchain,
+    target: Target,
+    store: Store,
+    *,
+    jobs: int | None = None,
+    watcher: Watcher | None = None,
 ) -> Artifact:
     """Return the artefact of a plan: from the store where it is there, else built and published.
 

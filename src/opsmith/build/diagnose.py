@@ -1,4 +1,4 @@
-"""What went wrong in a failed build, in the user's terms: their file, their line, the compiler's words, and no ninja."""
+"""What went wrong in a failed build, in the user's terms: their file and line, the compiler's words, and no ninja."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from opsmith.codegen.instantiate import SIGNATURE_MARK
 from opsmith.codegen.prototype import find_prototype, prototype
 from opsmith.errors import BuildError, CompileError, SignatureError
 from opsmith.spec.definition import Definition
+from opsmith.spec.extension import TEXT_MARK
 
 __all__ = ["Message", "explain_failure", "explain_signature", "find_messages"]
 
 # gcc and clang: file:line:column: error: text. nvcc: file(line): error: text.
+_FILE = rf"(?P<file>{SIGNATURE_MARK}\w+|{TEXT_MARK}\w+(?:\[\d+\])?|[^\s:(][^:(\n]*?)"
 _MESSAGE = re.compile(
-    rf"^(?P<file>{SIGNATURE_MARK}\w+|[^\s:(][^:(\n]*?)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<nvline>\d+)\)): "
-    r"(?:fatal error|error): (?P<text>.*)$",
+    rf"^{_FILE}(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<nvline>\d+)\)): (?:fatal error|error): (?P<text>.*)$",
     re.MULTILINE,
+)
+# Where the user's code led to an error in a header: gcc's "required from here" and clang's "requested here".
+_CAUSE = re.compile(
+    rf"^{_FILE}:(?P<line>\d+):(?P<column>\d+):\s+(?:required from|note: in instantiation of .* requested here)",
+    re.MULTILINE,
+)
+_NO_HEADER = re.compile(
+    r"^'(?P<clang>[^']+)' file not found|^(?P<gcc>\S+): No such file or directory|"
+    r"cannot open source file \"(?P<nvcc>[^\"]+)\""
 )
 _UNDEFINED = re.compile(r"undefined reference to [`'\"](?P<symbol>.+)'")
 _SHOWN_MESSAGES = 3
@@ -57,19 +67,24 @@ def explain_failure(plan: Plan, output: str) -> BuildError:
     for message in messages:
         if message.file.startswith(SIGNATURE_MARK):
             return _MismatchError(message.file.removeprefix(SIGNATURE_MARK), failed[0] if failed else None, body)
-    own = [message for message in messages if _user_file(message.file, plan, failed) is not None]
+    own = [message for message in messages if _user_text(message.file, plan, failed) is not None]
+    if not own and messages:
+        own = _causes(body, messages[0], plan, failed)
     if own:
         shown = "\n\n".join(_show(message, plan, failed) for message in own[:_SHOWN_MESSAGES])
         more = len(own) - _SHOWN_MESSAGES
-        rest = f"\n\n({more} more error{'s' if more > 1 else ''}; OPSMITH_VERBOSE=1 shows everything)" if more > 0 else ""
-        return CompileError(f"{plan.extension.name} does not compile\n\n{shown}{rest}")
+        rest = (
+            f"\n\n({more} more error{'s' if more > 1 else ''}; OPSMITH_VERBOSE=1 shows everything)" if more > 0 else ""
+        )
+        return CompileError(f"{plan.extension.name} does not compile\n\n{shown}{rest}{_advice(messages, plan)}")
     symbols = list(dict.fromkeys(match["symbol"] for match in _UNDEFINED.finditer(body)))
     if symbols:
         return CompileError(
             f"{plan.extension.name} does not link: nothing defines {', '.join(symbols[:_SHOWN_MESSAGES])}. "
             "Add the source that defines it, or the library with its link flag"
         )
-    return CompileError(f"{plan.extension.name} does not build. What the compiler printed:\n\n{body.strip()}")
+    advice = _advice(messages, plan)
+    return CompileError(f"{plan.extension.name} does not build. What the compiler printed:\n\n{body.strip()}{advice}")
 
 
 class _MismatchError(SignatureError):
@@ -126,6 +141,45 @@ def _compiler_output(output: str) -> str:
     return "\n".join(kept)
 
 
+def _causes(body: str, error: Message, plan: Plan, failed: list[Step]) -> list[Message]:
+    """Return an error in a header that is not the user's, told at the user's line that led to it."""
+    for match in _CAUSE.finditer(body):
+        if _user_text(match["file"], plan, failed) is not None:
+            text = f"{error.text} (in {error.file}:{error.line}, which this leads to)"
+            return [Message(match["file"], int(match["line"]), int(match["column"]), text)]
+    return []
+
+
+def _advice(messages: tuple[Message, ...], plan: Plan) -> str:
+    """Return what to do about a header that is not there, where that can be said."""
+    for message in messages:
+        if (match := _NO_HEADER.search(message.text)) is None:
+            continue
+        header = match["clang"] or match["gcc"] or match["nvcc"]
+        if header.endswith("cuda_cmake_macros.h"):
+            return (
+                f"\n\nThe torch of this build has no CUDA, and comes without {header}. Build against a CUDA build of "
+                "torch, or include nothing of c10/cuda and ATen/cuda"
+            )
+        folders = ", ".join(map(str, plan.extension.include_dirs)) or "none"
+        return f"\n\nAdd the folder that has {header} to the include folders of {plan.extension.name} (now: {folders})"
+    return ""
+
+
+def _user_text(name: str, plan: Plan, failed: list[Step]) -> tuple[str, list[str]] | None:
+    """Return the user's text that a compiler's file name stands for: what to call it, and its lines."""
+    if name.startswith(TEXT_MARK):
+        for text in plan.files.values():
+            _, found, rest = text.partition(f'#line 1 "{name}"\n')
+            if found:
+                return name.removeprefix(TEXT_MARK), rest.partition(f'\n#line 1 "{TEXT_MARK}')[0].splitlines()
+        return None
+    file = _user_file(name, plan, failed)
+    if file is None:
+        return None
+    return str(file), file.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
 def _user_file(name: str, plan: Plan, failed: list[Step]) -> Path | None:
     """Return the user's file that a compiler's file name stands for, or None where it is not the user's."""
     users = [user for step in failed or plan.steps for user in step.users]
@@ -141,10 +195,10 @@ def _user_file(name: str, plan: Plan, failed: list[Step]) -> Path | None:
 
 
 def _show(message: Message, plan: Plan, failed: list[Step]) -> str:
-    file = _user_file(message.file, plan, failed)
-    assert file is not None
+    found = _user_text(message.file, plan, failed)
+    assert found is not None
+    file, lines = found
     column = f":{message.column}" if message.column else ""
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     first = max(message.line - 1 - _CONTEXT_LINES, 0)
     last = min(message.line + _CONTEXT_LINES, len(lines))
     excerpt = []

@@ -24,7 +24,26 @@ TORCH_TARGET = (2, 10)
 # Kernels may reorder nothing and assume no NaN away (no -ffast-math). These two only say that nobody reads errno or the
 # floating-point exception flags, without which GCC vectorises no loop with a comparison or a square root.
 _HOST_MATH = ("-fno-math-errno", "-fno-trapping-math")
-_HOST_FLAGS = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-DNDEBUG")
+_HOST_FLAGS = ("-std=c++20", "-fPIC", "-DNDEBUG")
+
+# A generated binding says what it exports. Existing sources were written for a compiler that exports everything, and
+# may be called through ctypes or from another library.
+_VISIBILITY: dict[Api, tuple[str, ...]] = {
+    "none": ("-fvisibility=hidden",),
+    "stable": ("-fvisibility=hidden",),
+    "full": (),
+}
+
+# What torch compiles its own CUDA sources with, and therefore existing ones are written for: c10::Half brings the
+# operators and conversions that these take away from __half.
+_FULL_NVCC_FLAGS = (
+    "-O3",
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +81,7 @@ class Plan:
     steps: tuple[Step, ...]
     library: str
     roots: Mapping[str, Path]  # folders that may lie elsewhere on another machine, for keys that shall not
+    python_abi: str | None = None  # what the binary depends on where it uses Python's C API
 
 
 def plan_extension(
@@ -75,6 +95,7 @@ def plan_extension(
         (*compiles, _link(extension, toolchain, [step.output for step in compiles], target)),
         extension.library,
         {"opsmith": INCLUDE_DIR, "project": extension.root, "torch": toolchain.torch.root},
+        python.abi if python is not None and extension.api == "full" else None,
     )
 
 
@@ -89,7 +110,7 @@ def _compile(
         includes += ["-isystem", str(folder)]
     defines = _defines(source.api, extension, target)
     if source.language == "cxx":
-        head = _host_command(extension, toolchain)
+        head = _host_command(extension, toolchain, source.api)
         flags = [*extension.cxx_flags, *source.flags]
     else:
         head = _gpu_command(extension, toolchain, target, source.api)
@@ -106,7 +127,11 @@ def _opsmith_include(api: Api) -> tuple[Path, ...]:
 def _framework_includes(api: Api, toolchain: Toolchain, python: PythonHeaders | None) -> Iterable[Path]:
     if api == "none":
         return ()
-    return (*toolchain.torch.include_dirs, *(python.include_dirs if api == "full" and python else ()))
+    if api == "stable":
+        return toolchain.torch.include_dirs
+    # A C++ file beside CUDA sources calls the CUDA runtime.
+    cuda = toolchain.cuda.include_dirs if toolchain.cuda is not None else ()
+    return (*toolchain.torch.include_dirs, *(python.include_dirs if python is not None else ()), *cuda)
 
 
 def _defines(api: Api, extension: Extension, target: Target) -> tuple[str, ...]:
@@ -118,10 +143,10 @@ def _defines(api: Api, extension: Extension, target: Target) -> tuple[str, ...]:
     return ()
 
 
-def _host_command(extension: Extension, toolchain: Toolchain) -> tuple[str, ...]:
+def _host_command(extension: Extension, toolchain: Toolchain, api: Api) -> tuple[str, ...]:
     # Without the prefix map the user's absolute path would end up in the binary, and with it in the cache of others.
     prefix = f"-ffile-prefix-map={extension.root}=."
-    return (*toolchain.host.command, "-O3", *_HOST_FLAGS, *_HOST_MATH, prefix)
+    return (*toolchain.host.command, "-O3", *_HOST_FLAGS, *_VISIBILITY[api], *_HOST_MATH, prefix)
 
 
 def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api: Api) -> tuple[str, ...]:
@@ -130,16 +155,20 @@ def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api
     assert toolchain.rocm is not None, "find_toolchain raises where a GPU compiler is asked for and missing"
     archs = [flag for arch in target.rocm_archs for flag in arch.flags]
     prefix = f"-ffile-prefix-map={extension.root}=."
-    return (str(toolchain.rocm.hipcc), "-x", "hip", "-O3", "-std=c++17", *_HOST_FLAGS[1:], prefix, *archs)
+    standard = "-std=c++17" if api == "none" else "-std=c++20"
+    flags = (standard, *_HOST_FLAGS[1:], *_VISIBILITY[api])
+    return (str(toolchain.rocm.hipcc), "-x", "hip", "-O3", *flags, prefix, *archs)
 
 
 def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api) -> tuple[str, ...]:
     # nvcc of CUDA 11 knows no C++20, and torch's headers need it from 2.13 on.
     standard = "-std=c++20" if api != "none" or int(cuda.version.split(".")[0]) >= 12 else "-std=c++17"
-    host = ",".join((*_HOST_FLAGS[1:3], *_HOST_MATH))
+    host = ",".join((_HOST_FLAGS[1], *_VISIBILITY[api], *_HOST_MATH))
     gencode = [flag for arch in target.cuda_archs for flag in arch.gencode]
-    # No -O: nvcc optimises device code anyway, and for the host code of a .cu, which only launches, -O3 triples the time.
-    return (str(cuda.nvcc), standard, "-DNDEBUG", f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
+    # No -O: nvcc optimises device code anyway, and for the host code of a view kernel's .cu, which only launches, -O3
+    # triples the time.
+    more = _FULL_NVCC_FLAGS if api == "full" else ()
+    return (str(cuda.nvcc), standard, "-DNDEBUG", *more, f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
 
 
 def _link(extension: Extension, toolchain: Toolchain, objects: list[str], target: Target) -> Step:
@@ -147,11 +176,14 @@ def _link(extension: Extension, toolchain: Toolchain, objects: list[str], target
     libraries = [f"-L{torch}", "-ltorch_cpu", "-lc10"]
     if extension.api == "full":
         libraries += ["-ltorch", "-ltorch_python"]
+        if toolchain.cuda is not None and toolchain.torch.cuda is not None:
+            libraries += ["-lc10_cuda", "-ltorch_cuda"]
     # An undefined symbol is an error here, where the file that lacks it can be named, and not when the library is loaded.
     guards = ["-Wl,--no-undefined"] if extension.api == "stable" else []
     # The static CUDA runtime is ours alone: nobody else in the process shall find its symbols in this library.
     guards.append("-Wl,--exclude-libs,ALL")
-    if extension.needs_gpu_compiler:
+    has_gpu = toolchain.cuda is not None or toolchain.rocm is not None
+    if extension.needs_gpu_compiler or (extension.api == "full" and has_gpu):
         libraries += _gpu_libraries(toolchain)
     argv = [*toolchain.host.command, "-shared", "-fPIC", *objects, *guards, *libraries, *extension.link_flags, "-ldl"]
     return Step("link", tuple([*argv, "-o", extension.library]), tuple(objects), extension.library)

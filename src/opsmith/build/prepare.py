@@ -14,7 +14,7 @@ from opsmith.errors import ToolchainError
 from opsmith.spec.definition import Definition, Device
 from opsmith.toolchain import Toolchain, find_toolchain, parse_cuda_archs, parse_rocm_archs
 
-__all__ = ["Prepared", "prepare", "wanted_devices"]
+__all__ = ["Prepared", "choose_target", "choose_toolchain", "prepare", "wanted_devices"]
 
 # What a build for no particular GPU covers: everything from Volta's successor on that torch's own wheels do, with PTX for
 # what comes after. A build on the machine itself takes that machine's GPU alone.
@@ -59,19 +59,23 @@ def prepare(
     missing: dict[Device, str] = {}
     chosen = tuple(devices)
     try:
-        toolchain = _find_toolchain(gpu="cuda" in chosen)
+        toolchain = choose_toolchain(gpu="cuda" in chosen)
     except ToolchainError as error:
         if strict or "cuda" not in chosen:
             raise
-        toolchain = _find_toolchain(gpu=False)
+        toolchain = choose_toolchain(gpu=False)
         missing["cuda"] = str(error)
         chosen = tuple(device for device in chosen if device != "cuda")
     extension = replace(assemble(name, definitions, chosen), library=library_name(module_file))
-    target = _target(toolchain, archs, torch_target)
+    target = choose_target(toolchain, archs, torch_target)
     return Prepared(plan_extension(extension, toolchain, target), toolchain, target, missing)
 
 
-def _find_toolchain(*, gpu: bool) -> Toolchain:
+def choose_toolchain(*, gpu: bool) -> Toolchain:
+    """Return the toolchain, with the GPU compiler that torch is built for where one is asked for.
+
+    Raises ToolchainError where something is missing, or nvcc and torch belong to different CUDAs.
+    """
     if not gpu:
         return find_toolchain(cuda=False, rocm=False)
     from opsmith.toolchain import find_torch
@@ -83,7 +87,8 @@ def _find_toolchain(*, gpu: bool) -> Toolchain:
     return toolchain
 
 
-def _target(toolchain: Toolchain, archs: str | None, torch_target: tuple[int, int]) -> Target:
+def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[int, int]) -> Target:
+    """Return what to build for: the architectures asked for, or of the environment, or of this machine's GPU."""
     if toolchain.cuda is not None:
         text = archs or _env.read("OPSMITH_CUDA_ARCHS") or _env.read("TORCH_CUDA_ARCH_LIST")
         native = _native_cuda()

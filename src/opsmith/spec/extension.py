@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Api", "Extension", "Language", "Source"]
+__all__ = ["TEXT_MARK", "Api", "Extension", "Language", "Source"]
+
+# A generated text starts what the user gave as text with `#line 1 "opsmith-text:<argument>[<index>]"`, so that
+# compilers count the user's lines.
+TEXT_MARK = "opsmith-text:"
 
 Language = Literal["cxx", "gpu"]
 

@@ -1,0 +1,68 @@
+"""How sources that are given as text become files: what load_inline writes around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from opsmith.errors import ArgumentError
+from opsmith.spec.extension import TEXT_MARK, Source
+
+__all__ = ["inline_sources", "string_literal"]
+
+_CXX_HEADERS = ("torch/extension.h",)
+_CUDA_HEADERS = ("torch/types.h", "cuda.h", "cuda_runtime.h")
+
+_QUALIFIED = re.compile(r"(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
+
+
+def inline_sources(
+    cpp_sources: Sequence[str],
+    cuda_sources: Sequence[str],
+    functions: Mapping[str, str],
+    *,
+    translate_errors: bool = True,
+    implicit_headers: bool = True,
+) -> tuple[Source, ...]:
+    """Return main.cpp and, where there are CUDA texts, cuda.cu; `functions` maps what Python shall see to its doc text.
+
+    `translate_errors` lets C++ exceptions arrive as torch's Python exceptions. Raises ArgumentError for a name that is
+    no C++ function's.
+    """
+    sources = []
+    if cpp_sources or functions:
+        text = _file("cpp_sources", cpp_sources, _CXX_HEADERS if implicit_headers else ())
+        if functions:
+            text += _bindings(functions, translate_errors=translate_errors)
+        sources.append(Source("main.cpp", "cxx", "full", text=text))
+    if cuda_sources:
+        text = _file("cuda_sources", cuda_sources, _CUDA_HEADERS if implicit_headers else ())
+        sources.append(Source("cuda.cu", "gpu", "full", text=text))
+    return tuple(sources)
+
+
+def string_literal(text: str) -> str:
+    """Return a C++ string literal of a text: quotes, newlines and everything beyond ASCII as three-digit octals.
+
+    Octals, because a hexadecimal escape has no end: in "\\x41B" the B belongs to it.
+    """
+    plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in text.encode())
+    return f'"{"".join(plain)}"'
+
+
+def _file(argument: str, texts: Sequence[str], headers: Sequence[str]) -> str:
+    lines = [f"#include <{header}>" for header in headers]
+    for index, text in enumerate(texts):
+        lines += [f'#line 1 "{TEXT_MARK}{argument}[{index}]"', text]
+    return "\n".join([*lines, ""])
+
+
+def _bindings(functions: Mapping[str, str], *, translate_errors: bool) -> str:
+    lines = [f'#line 1 "{TEXT_MARK}functions"', "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"]
+    for name, doc in functions.items():
+        if not _QUALIFIED.fullmatch(name):
+            raise ArgumentError(f"functions names {name!r}, which is no C++ function's name")
+        python_name = name.rpartition("::")[2]
+        function = f"torch::wrap_pybind_function({name})" if translate_errors else f"&{name}"
+        lines.append(f"  m.def({string_literal(python_name)}, {function}, {string_literal(doc)});")
+    return "\n".join([*lines, "}", ""])
