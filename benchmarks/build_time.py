@@ -134,7 +134,9 @@ def compare(ours: Callable, theirs: Callable, rounds: int, root: Path) -> dict[s
             result = function(root / f"{name}{index}{function.__name__}")
             seconds[name].append(result["load_s"])
             peaks[name].append(result["peak_bytes"])
-            print(f"  {function.__name__:13} {result['load_s']:7.2f} s  {result['peak_bytes'] / 1e6:6.0f} MB", flush=True)
+            print(
+                f"  {function.__name__:13} {result['load_s']:7.2f} s  {result['peak_bytes'] / 1e6:6.0f} MB", flush=True
+            )
     ratios = [b / a for a, b in zip(seconds["ours"], seconds["theirs"], strict=True)]
     return {
         "ours_s": spread(seconds["ours"]),

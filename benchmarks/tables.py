@@ -20,18 +20,23 @@ def build_time(results: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "| cold build of one kernel | opsmith | baseline | times faster | peak memory |"
     yield "|---|---|---|---|---|"
-    names = {"cpp": "C++, against `torch.utils.cpp_extension.load_inline`", "cuda": "CUDA, against nvcc alone with `torch/extension.h`"}
+    names = {
+        "cpp": "C++, against `torch.utils.cpp_extension.load_inline`",
+        "cuda": "CUDA, against nvcc alone with `torch/extension.h`",
+    }
     for key, name in names.items():
         if key in results:
             row = results[key]
-            memory = f"{row['ours_peak_bytes']['median'] / 1e6:,.0f} against {row['theirs_peak_bytes']['median'] / 1e6:,.0f} MB"
-            yield f"| {name} | {seconds(row['ours_s'])} | {seconds(row['theirs_s'])} | {ratio(row['times_faster'])} | {memory} |"
+            ours, theirs = (row[f"{who}_peak_bytes"]["median"] / 1e6 for who in ("ours", "theirs"))
+            cells = [name, seconds(row["ours_s"]), seconds(row["theirs_s"]), ratio(row["times_faster"])]
+            yield f"| {' | '.join(cells)} | {ours:,.0f} against {theirs:,.0f} MB |"
     warm = results["warm"]
     yield ""
     yield "| in a new process | |"
     yield "|---|---|"
     yield f"| `import opsmith`, over `import torch` | {milliseconds(warm['import_opsmith_s'])} |"
-    yield f"| first call's load, from the store | {milliseconds(warm['load_s'])}, {warm['started_programs']} programs started |"
+    started = warm["started_programs"]
+    yield f"| first call's load, from the store | {milliseconds(warm['load_s'])}, {started} programs started |"
 
 
 def foreign_binary(results: dict[str, Any]) -> Iterator[str]:

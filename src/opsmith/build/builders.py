@@ -75,18 +75,20 @@ def _jit(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -
 def _setuptools(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -> Path:
     from opsmith.build.setuptools import run_build_ext
 
-    return _in_folder(group, prepared, request, "setuptools", lambda folder: run_build_ext(prepared, folder, request.jobs, watcher))
+    return _in_folder(
+        group, prepared, request, "setuptools", lambda folder: run_build_ext(prepared, folder, request.jobs, watcher)
+    )
 
 
 def _cmake(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -> Path:
     from opsmith.build.cmake import run_cmake
 
-    return _in_folder(group, prepared, request, "cmake", lambda folder: run_cmake(prepared, folder, request.jobs, watcher))
+    return _in_folder(
+        group, prepared, request, "cmake", lambda folder: run_cmake(prepared, folder, request.jobs, watcher)
+    )
 
 
-def _in_folder(
-    group: Group, prepared: Prepared, request: Request, builder: str, build: Callable[[Path], Path]
-) -> Path:
+def _in_folder(group: Group, prepared: Prepared, request: Request, builder: str, build: Callable[[Path], Path]) -> Path:
     """Build in a folder that is made anew, and put the library with its description into the output folder."""
     output = (request.output or Path("build") / "opsmith" / builder / group.module).absolute()
     scratch = output / "work"

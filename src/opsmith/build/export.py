@@ -61,4 +61,3 @@ def _replace(path: Path, data: bytes, *, mode: int) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-

@@ -186,7 +186,7 @@ def _link(extension: Extension, toolchain: Toolchain, objects: list[str], target
     if extension.needs_gpu_compiler or (extension.api == "full" and has_gpu):
         libraries += _gpu_libraries(toolchain)
     argv = [*toolchain.host.command, "-shared", "-fPIC", *objects, *guards, *libraries, *extension.link_flags, "-ldl"]
-    return Step("link", tuple([*argv, "-o", extension.library]), tuple(objects), extension.library)
+    return Step("link", (*argv, "-o", extension.library), tuple(objects), extension.library)
 
 
 def _gpu_libraries(toolchain: Toolchain) -> list[str]:

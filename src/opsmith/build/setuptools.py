@@ -62,9 +62,7 @@ class BuildOperators(build_ext):
             scratch.mkdir(parents=True, exist_ok=True)
             self.announce(f"opsmith: building {prepared.plan.extension.name}", level=2)
             library = build_into(prepared.plan, scratch, jobs=self.parallel or None, watcher=self.watcher)
-            manifest = write_description(
-                prepared.plan, prepared.toolchain, prepared.target, scratch, job.definitions
-            )
+            manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, scratch, job.definitions)
             root = prepared.plan.extension.root if self.inplace else Path(self.build_lib) / job.folder
             exported = export_library(library, root, manifest)
             self.written += [str(exported), str(manifest_path(exported))]
@@ -136,7 +134,7 @@ def _wheel_command() -> type[Any]:
 
         def get_tag(self) -> tuple[str, str, str]:
             python, abi, platform = super().get_tag()
-            only_operators = all(isinstance(ext, OperatorExtension) for ext in self.distribution.ext_modules)
+            only_operators = all(isinstance(ext, OperatorExtension) for ext in self.distribution.ext_modules or [])
             return ("py3", "none", platform) if only_operators else (python, abi, platform)
 
     return BuildWheel

@@ -49,9 +49,7 @@ def command(
     oldest = parse_torch_target(torch_target, "TORCH_TARGET") if torch_target else TORCH_TARGET
     prepared = _prepare(groups[0], Request(chosen, archs=archs, torch_target=oldest))
     if describe:
-        manifest = write_description(
-            prepared.plan, prepared.toolchain, prepared.target, binary, groups[0].definitions
-        )
+        manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, binary, groups[0].definitions)
         manifest_path(binary / prepared.plan.library).write_text(manifest.to_json(), encoding="utf-8")
         return
     again = [sys.executable, "-m", "opsmith", *sys.argv[1:], "--describe"]

@@ -92,7 +92,8 @@ def _prepare(signature: Signature, sizes: SizeProgram) -> Iterator[str]:
         for parameter in signature.elementwise:
             if parameter.kind is Kind.OPTIONAL_TENSOR:
                 name = f"arg_{parameter.name}"
-                yield f"  if ({name}) layout = layout == Layout::mixed ? layout : common_layout({{&arg_{needed[0].name}, &*{name}}});"
+                both = f"common_layout({{&arg_{needed[0].name}, &*{name}}})"
+                yield f"  if ({name}) layout = layout == Layout::mixed ? layout : {both};"
     for parameter in signature.tensors:
         yield f"  [[maybe_unused]] const auto in_{parameter.name} = {_laid_out(parameter, signature)};"
     for output in signature.outputs:
@@ -124,7 +125,8 @@ def _allocate(output: Output, signature: Signature, sizes: SizeProgram) -> Itera
     element = f"dtype_{output.tensor.letter}" if output.tensor.letter else f"ScalarType::{_pinned(output)}"
     if signature.group:
         first = signature.elementwise[0].name
-        strides = f"layout == Layout::dense ? Sizes(arg_{first}.strides().begin(), arg_{first}.strides().end()) : contiguous_strides({name})"
+        same = f"Sizes(arg_{first}.strides().begin(), arg_{first}.strides().end())"
+        strides = f"layout == Layout::dense ? {same} : contiguous_strides({name})"
     elif output.format_of:
         strides = f"strides_like(arg_{output.format_of}, {name})"
     else:

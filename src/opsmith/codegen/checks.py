@@ -164,7 +164,8 @@ def _step(step: Step, sizes: SizeProgram) -> Iterator[str]:
         case BindSize():
             yield f"  [[maybe_unused]] const int64_t size_{step.name} = Operator::size({text}, {step.axis});"
             if parameter.kind is Kind.TENSOR_LIST:
-                yield f'  for (const Tensor& item : arg_{name}) op.check_size("{name}", item, {step.axis}, size_{step.name}, "{step.name}", {{}});'
+                check = f'op.check_size("{name}", item, {step.axis}, size_{step.name}, "{step.name}", {{}});'
+                yield f"  for (const Tensor& item : arg_{name}) {check}"
         case SolveSize():
             scale = step.affine.scale.cpp(spellings(step.affine.scale, sizes))
             offset = step.affine.offset.cpp(spellings(step.affine.offset, sizes))

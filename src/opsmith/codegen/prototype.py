@@ -63,8 +63,8 @@ def find_prototype(source: str, entry: str) -> tuple[int, str] | None:
     """
     name = entry.rpartition("::")[2]
     text = re.sub(r"//[^\n]*|/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match.group()), source, flags=re.DOTALL)
-    pattern = rf"(?P<head>(template\s*<[^;{{}}]*?>\s*)?[\w:<>,&*\s]+?[\s&*>])\b{re.escape(name)}\s*\((?P<args>[^;{{}}()]*)\)\s*\{{"
-    match = re.search(pattern, text)
+    head = r"(?P<head>(template\s*<[^;{}]*?>\s*)?[\w:<>,&*\s]+?[\s&*>])"
+    match = re.search(rf"{head}\b{re.escape(name)}\s*\((?P<args>[^;{{}}()]*)\)\s*\{{", text)
     if match is None:
         return None
     line = text.count("\n", 0, match.start("args")) + 1

@@ -5,7 +5,7 @@ This is the path in Python. It works with every torch and needs no compiler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -151,6 +151,7 @@ def _make_setup(
     """Return the function that keeps what the backward needs: tensors through autograd's own saving, the rest as it is."""
     plain = [index for index, output in enumerate(signature.outputs) if not output.differentiable]
     keyword_only = {parameter.name for parameter in signature.parameters if parameter.keyword_only}
+    has_lists = any(parameter.kind is Kind.TENSOR_LIST for parameter in signature.parameters)
 
     def keep(ctx: Any, inputs: Sequence[Any], keywords: dict[str, Any], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
@@ -165,7 +166,8 @@ def _make_setup(
 
         ctx.opsmith_inputs = {index: _map_tensors(stow, values[index]) for index in sorted(saved_inputs)}
         ctx.opsmith_outputs = {index: stow(outputs[index]) for index in sorted(saved_outputs)}
-        ctx.opsmith_counts = [sum(1 for _ in _tensors_of(value)) for value in inputs]
+        ctx.opsmith_counts = [len(_tensors_of(value)) for value in inputs]
+        ctx.opsmith_blank = [_blank(value) if has_lists else None for value in inputs]
         ctx.save_for_backward(*tensors)
 
     if keyword_only:
@@ -185,7 +187,6 @@ def _kernel_gradient(definition: Definition, call_backward: Callable[..., Any]) 
     """Return the backward that calls the operator of the backward definition."""
     wiring = definition.wiring
     assert wiring is not None
-    positional = [parameter for parameter in definition.signature.parameters if not parameter.keyword_only]
     opaque = _opaque_outputs(definition)
     through_body = _body_gradient(definition)
 
@@ -194,7 +195,7 @@ def _kernel_gradient(definition: Definition, call_backward: Callable[..., Any]) 
             _check_inputs_saved(definition, ctx, opaque)
             return through_body(ctx, *gradients)
         saved = ctx.saved_tensors
-        sources = {
+        sources: dict[str, Any] = {
             "gradient": gradients,
             "input": {index: _restore(value, saved) for index, value in ctx.opsmith_inputs.items()},
             "output": {index: saved[place] for index, place in ctx.opsmith_outputs.items()},
@@ -202,11 +203,9 @@ def _kernel_gradient(definition: Definition, call_backward: Callable[..., Any]) 
         arguments = [sources[argument.source][argument.index] for argument in wiring.arguments]
         results = call_backward(*arguments)
         found = results if isinstance(results, tuple) else (results,)
-        by_input = dict(zip(wiring.inputs, found, strict=True))
         # A kernel writes the gradient of an optional tensor that was not given, too; autograd must not see it.
         given = ctx.opsmith_counts
-        answer = tuple(by_input.get(index) if given[index] else None for index in range(len(positional)))
-        return answer if len(answer) != 1 else answer[0]
+        return _answer(ctx, {index: item for index, item in zip(wiring.inputs, found, strict=True) if given[index]})
 
     return backward
 
@@ -244,31 +243,47 @@ def _body_gradient(definition: Definition) -> Callable[..., Any]:
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         saved = ctx.saved_tensors
         arguments = [_restore(value, saved) for _, value in sorted(ctx.opsmith_inputs.items())]
-        wanted: list[int] = []
-        position = 0
-        for parameter, needed, count in zip(positional, _flags(ctx, positional), ctx.opsmith_counts, strict=True):
-            for place in range(count):
-                if parameter.differentiable and (needed[place] if isinstance(needed, (list, tuple)) else needed):
-                    wanted.append(position + place)
-            position += count
-        found = dict(
-            zip(wanted, differentiate_body(definition.body, signature, arguments, gradients, wanted), strict=True)
-        )
-        answer: list[Any] = []
-        position = 0
-        for parameter, count in zip(positional, ctx.opsmith_counts, strict=True):
-            values = [found.get(position + place) for place in range(count)]
-            answer.append(values if parameter.kind is Kind.TENSOR_LIST else values[0] if values else None)
-            position += count
-        return tuple(answer) if len(answer) != 1 else answer[0]
+        # Every tensor that was given, as its argument's index and its place in a list.
+        places = [(index, place) for index, count in enumerate(ctx.opsmith_counts) for place in range(count)]
+        wanted = [
+            number
+            for number, (index, place) in enumerate(places)
+            if positional[index].differentiable and _is_needed(ctx.needs_input_grad[index], place)
+        ]
+        found = differentiate_body(definition.body, signature, arguments, gradients, wanted)
+        answer: dict[int, Any] = {}
+        for number, gradient in zip(wanted, found, strict=True):
+            index, place = places[number]
+            if positional[index].kind is Kind.TENSOR_LIST:
+                answer.setdefault(index, [None] * ctx.opsmith_counts[index])[place] = gradient
+            else:
+                answer[index] = gradient
+        return _answer(ctx, answer)
 
     return backward
 
 
-def _flags(ctx: Any, positional: Sequence[Any]) -> Sequence[Any]:
-    flags = ctx.needs_input_grad
-    assert len(flags) == len(positional), "torch.library gives one flag for each positional argument"
-    return tuple(flags)
+def _is_needed(flag: Any, place: int) -> bool:
+    """Read a flag of `needs_input_grad`, which is a list of flags for a list of tensors."""
+    return bool(flag[place] if isinstance(flag, (list, tuple)) else flag)
+
+
+def _answer(ctx: Any, found: Mapping[int, Any]) -> tuple[Any, ...]:
+    """Return what torch.library expects of a backward: a gradient, None, or a list of them for each argument.
+
+    PyTorch drops arguments at the end that have their defaults, and wants no gradients for them.
+    """
+    return tuple(found.get(index, ctx.opsmith_blank[index]) for index in range(len(ctx.needs_input_grad)))
+
+
+def _blank(value: Any) -> Any:
+    """Return what stands for no gradient: None, and for a list of tensors (or an empty list of anything) one for each.
+
+    torch.library compares the structure of the gradients with that of the arguments where lists of tensors are among them.
+    """
+    if isinstance(value, (list, tuple)) and all(isinstance(item, Tensor) for item in value):
+        return [None] * len(value)
+    return None
 
 
 def _restore(value: Any, saved: Sequence[Tensor]) -> Any:

@@ -140,4 +140,8 @@ def _caller(gradient: Operator | None) -> Callable[..., Any] | None:
     """Return what calls a backward's operator; it is looked up late, because both are registered in one go."""
     if gradient is None:
         return None
-    return lambda *args: gradient._overload(*args)
+
+    def call(*arguments: Any) -> Any:
+        return gradient.torch_op(*arguments)
+
+    return call

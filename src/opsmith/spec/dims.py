@@ -93,7 +93,7 @@ class Expression:
         split = _affine(self.tree, name)
         if split is None or split[0] is None:
             return None
-        scale, offset = split
+        scale, offset = split[0], split[1]
         return Affine(name, _from_tree(scale), _from_tree(offset or ast.Constant(0)))
 
 
@@ -154,7 +154,7 @@ def _cpp(tree: ast.expr, names: Mapping[str, str]) -> str:
         case ast.Name(id=name):
             return names.get(name, name)
         case ast.Constant(value=value):
-            return f"int64_t{{{value}}}"
+            return f"int64_t{{{value!r}}}"
         case ast.UnaryOp(operand=operand):
             return f"(-{_cpp(operand, names)})"
         case ast.BinOp(left=left, op=op, right=right):
@@ -164,7 +164,7 @@ def _cpp(tree: ast.expr, names: Mapping[str, str]) -> str:
     raise AssertionError(ast.dump(tree))
 
 
-def _affine(tree: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr | None] | None:
+def _affine(tree: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr | None] | None:  # noqa: PLR0911
     """Split into (scale, offset), each None for zero; None where the tree is not affine in `name`."""
     if name not in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
         return None, tree
