@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from opsmith import _env
 from opsmith.build.artifact import Watcher
-from opsmith.build.ninja import Progress
-from opsmith.build.plan import Plan
+
+if TYPE_CHECKING:
+    from opsmith.build.ninja import Progress
+    from opsmith.build.plan import Plan
 
 __all__ = ["announcer"]
 

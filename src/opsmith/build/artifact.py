@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opsmith._version import __version__
-from opsmith.build.ninja import Progress, run_plan
 from opsmith.build.plan import Plan, Target
 from opsmith.errors import BuildError
 from opsmith.store import (
@@ -22,7 +22,10 @@ from opsmith.store import (
     read_depfile,
     source_key,
 )
-from opsmith.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from opsmith.build.ninja import Progress
+    from opsmith.toolchain import Toolchain
 
 __all__ = ["Watcher", "build_into", "describe_build", "key_inputs", "obtain_artifact"]
 
@@ -107,6 +110,8 @@ def obtain_artifact(
 
 def build_into(plan: Plan, folder: Path, *, jobs: int | None = None, watcher: Watcher | None = None) -> Path:
     """Run a plan in a folder and return the library."""
+    from opsmith.build.ninja import run_plan  # not needed where an artefact is found
+
     watcher = watcher or Watcher()
     if watcher.on_start is not None:
         watcher.on_start(plan)

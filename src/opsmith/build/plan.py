@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opsmith.errors import ToolchainError
 from opsmith.spec.extension import Api, Extension, Source
-from opsmith.toolchain import CudaArch, CudaCompiler, PythonHeaders, RocmArch, Toolchain
+
+if TYPE_CHECKING:
+    from opsmith.toolchain import CudaArch, CudaCompiler, PythonHeaders, RocmArch, Toolchain
 
 __all__ = ["INCLUDE_DIR", "TORCH_TARGET", "Plan", "Step", "Target", "plan_extension"]
 

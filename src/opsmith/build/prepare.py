@@ -12,7 +12,7 @@ from opsmith.build.prebuilt import library_name
 from opsmith.codegen.extension import assemble
 from opsmith.errors import ToolchainError
 from opsmith.spec.definition import Definition, Device
-from opsmith.toolchain import Toolchain, find_toolchain, parse_cuda_archs, parse_rocm_archs
+from opsmith.toolchain import Toolchain, find_toolchain
 
 __all__ = ["Prepared", "choose_target", "choose_toolchain", "prepare", "wanted_devices"]
 
@@ -90,11 +90,15 @@ def choose_toolchain(*, gpu: bool) -> Toolchain:
 def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[int, int]) -> Target:
     """Return what to build for: the architectures asked for, or of the environment, or of this machine's GPU."""
     if toolchain.cuda is not None:
+        from opsmith.toolchain import parse_cuda_archs
+
         text = archs or _env.read("OPSMITH_CUDA_ARCHS") or _env.read("TORCH_CUDA_ARCH_LIST")
         native = _native_cuda()
         text = text or ("native" if native else _NO_GPU_CUDA_ARCHS)
         return Target(parse_cuda_archs(text, native=native, supported=toolchain.cuda.archs), torch_target=torch_target)
     if toolchain.rocm is not None:
+        from opsmith.toolchain import parse_rocm_archs
+
         text = archs or _env.read("OPSMITH_ROCM_ARCHS") or _env.read("PYTORCH_ROCM_ARCH")
         names = _native_rocm()
         text = text or ("native" if names else _NO_GPU_ROCM_ARCHS)

@@ -92,7 +92,6 @@ def _build(
 ) -> tuple[tuple[str, ...], dict[Device, str]]:
     from opsmith.build.announce import announcer
     from opsmith.build.artifact import obtain_artifact
-    from opsmith.build.diagnose import explain_signature
     from opsmith.build.prepare import prepare
     from opsmith.store import Store, default_root
 
@@ -113,6 +112,8 @@ def _build(
             prepared.plan, prepared.toolchain, prepared.target, Store(default_root()), watcher=watcher
         )
     except BuildError as error:
+        from opsmith.build.diagnose import explain_signature
+
         raise explain_signature(error, list(definitions)) from None
     load_library(artifact.library, definitions)
     return served, dict(prepared.missing)
