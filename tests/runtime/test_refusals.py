@@ -28,7 +28,12 @@ CASES: list[tuple[opsmith.Operator, tuple[Any, ...], type[Exception], str]] = [
     (arguments.shift, (F(2, 3), F(3, 1)), ShapeError, "shift(): bias has 2 dimensions, expected 1"),
     (arguments.pyramid, ([F(1, 1, 2, 2), F(1, 1)], F(1)), ShapeError, "pyramid(): levels has 2 dimensions, expected 4"),
     # sizes
-    (arguments.shift, (F(2, 3), F(4)), ShapeError, "bias has size 4 in dimension 0, expected C = 3 with C = 3 (from x)"),
+    (
+        arguments.shift,
+        (F(2, 3), F(4)),
+        ShapeError,
+        "bias has size 4 in dimension 0, expected C = 3 with C = 3 (from x)",
+    ),
     (arguments.shift, (F(2, 3), None, F(3)), ShapeError, "rows has size 3 in dimension 0, expected B = 2"),
     (arguments.crop, (IMAGE, F(5, 3), BATCH, 1, 1), ShapeError, "boxes has size 3 in dimension 1, expected 4"),
     (arguments.crop, (IMAGE, BOXES, BATCH[1:], 1, 1), ShapeError, "batch has size 4 in dimension 0, expected R = 5"),
@@ -46,10 +51,20 @@ CASES: list[tuple[opsmith.Operator, tuple[Any, ...], type[Exception], str]] = [
     ),
     (arguments.pyramid, ([], F(2)), ShapeError, "pyramid(): levels is an empty list"),
     (arguments.crop, (IMAGE, BOXES, BATCH, -1, 2), ShapeError, "out would have size -1 in dimension 2: pooled_h with"),
-    (shapes.upfir, (F(1, 2), F(5), 1, 1, 0, 0), ShapeError, "out would have size -2 in dimension 1: (H*up+pad0+pad1-kh)"),
+    (
+        shapes.upfir,
+        (F(1, 2), F(5), 1, 1, 0, 0),
+        ShapeError,
+        "out would have size -2 in dimension 1: (H*up+pad0+pad1-kh)",
+    ),
     (shapes.upfir, (F(1, 2), F(2), 1, 0, 0, 0), ShapeError, "divides by zero"),
     # element types
-    (shapes.row_max, (F(2, 2, dtype=torch.int32),), DtypeError, "x is int32, expected one of float16, bfloat16, float32"),
+    (
+        shapes.row_max,
+        (F(2, 2, dtype=torch.int32),),
+        DtypeError,
+        "x is int32, expected one of float16, bfloat16, float32",
+    ),
     (arguments.shift, (F(2, 3), F(3).double()), DtypeError, "bias is float64, expected float32 as x"),
     (arguments.crop, (IMAGE, BOXES.half(), BATCH, 1, 1), DtypeError, "boxes is float16, expected float32"),
     (arguments.crop, (IMAGE, BOXES, BATCH.char(), 1, 1), DtypeError, "batch is int8, expected one of int32, int64"),

@@ -87,6 +87,13 @@ def fine_for_list(grad_out: Matrix) -> Matrix: ...
         (FORWARD, fine, "grad_index", "returns grad_index, but index is declared without a gradient"),
         (FORWARD, fine, "dx", "the output dx is no gradient of an input of forward. A backward returns grad_x, grad_w"),
         (FROZEN, fine, "grad_x", "returns grad_x, but x is declared without a gradient"),
+        (
+            FORWARD,
+            fine,
+            "grad_x",
+            "it returns no gradient of w, which would then silently be zero. Return grad_w too, or",
+        ),
+        (LISTS, fine_for_list, "grad_x", "it returns no gradient of levels, which would then silently be zero"),
         (LISTS, fine_for_list, "grad_levels", "levels is a list of tensors"),
     ],
 )

@@ -39,10 +39,17 @@ def wire_backward(forward: Signature, backward: Signature) -> Wiring:
             f"{backward.name}: {forward.name} writes to {forward.mutated[0].name}, and an operator that writes to its "
             "arguments has no gradient. Return the new value instead"
         )
-    return Wiring(
+    wiring = Wiring(
         tuple(_wire_argument(forward, backward, index) for index in range(len(backward.parameters))),
         tuple(_wire_output(forward, backward, index) for index in range(len(backward.outputs))),
     )
+    for index, parameter in enumerate(forward.parameters):
+        if parameter.differentiable and index not in wiring.inputs:
+            raise DefinitionError(
+                f"{backward.name}: it returns no gradient of {parameter.name}, which would then silently be zero. Return "
+                f"grad_{parameter.name} too, or declare nondifferentiable=({parameter.name!r},) with {forward.name}"
+            )
+    return wiring
 
 
 def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argument:
@@ -103,5 +110,5 @@ def _wire_output(forward: Signature, backward: Signature, index: int) -> int:
             return position
     raise DefinitionError(
         f"{backward.name}: the output {output.name} is no gradient of an input of {forward.name}. A backward returns "
-        f"{', '.join(default_gradient_names(forward))} in this order, or any of them named with outputs="
+        f"{', '.join(default_gradient_names(forward))} in this order, or in another that outputs= says"
     )
