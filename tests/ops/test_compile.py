@@ -1,0 +1,49 @@
+"""Every GPU kernel of opsmith.ops compiles with nvcc (sm_90) and, from the same file, with hipcc (gfx90a), and links."""
+
+from __future__ import annotations
+
+import pkgutil
+from pathlib import Path
+
+import opsmith.ops
+import pytest
+from opsmith.build.discover import discover
+from opsmith.build.ninja import run_plan
+from opsmith.build.plan import Target, plan_extension
+from opsmith.codegen.extension import assemble
+from opsmith.errors import ToolchainError
+from opsmith.toolchain import Toolchain, find_toolchain, parse_cuda_archs, parse_rocm_archs
+
+pytestmark = [pytest.mark.compile, pytest.mark.slow]
+
+MODULES = [f"opsmith.ops.{module.name}" for module in pkgutil.iter_modules(opsmith.ops.__path__)]
+TARGETS = {
+    "nvcc": Target(cuda_archs=parse_cuda_archs("9.0")),
+    "hipcc": Target(rocm_archs=parse_rocm_archs("gfx90a")),
+}
+
+
+def toolchain(compiler: str, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    # Debian's hipcc compiles for NVIDIA where it finds an nvcc, unless it is told.
+    monkeypatch.setenv("HIP_PLATFORM", "amd")
+    try:
+        return find_toolchain(cuda=compiler == "nvcc", rocm=compiler == "hipcc")
+    except ToolchainError as error:
+        pytest.skip(f"no {compiler} here: {error}")
+
+
+@pytest.mark.parametrize("compiler", list(TARGETS))
+@pytest.mark.parametrize("module", MODULES)
+def test_gpu_kernels_compile_and_link(module, compiler, tmp_path: Path, monkeypatch):
+    found = toolchain(compiler, monkeypatch)
+    for group in discover(module):
+        extension = assemble(group.module, group.definitions, ("cpu", "cuda"))
+        assert extension.needs_gpu_compiler
+        folder = tmp_path / group.module
+        folder.mkdir()
+        library = run_plan(plan_extension(extension, found, TARGETS[compiler]), folder)
+        # A link without its kernels would be small; the symbols of every operator's GPU code must be in the library.
+        data = library.read_bytes()
+        for definition in group.definitions:
+            if "cuda" in definition.kernels and definition.kernels["cuda"].style == "view":
+                assert f"{definition.name}__cuda__float32".encode() in data
