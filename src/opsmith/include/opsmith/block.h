@@ -17,9 +17,8 @@ namespace opsmith {
 // Elements in a block. With some ten blocks of floats in use, all of them stay in the first-level cache.
 constexpr int64_t block_size = 512;
 
-namespace detail {
-
-// Not inlined: these exist once for each type, not once for each use.
+// Copies n elements into a dense array of the type to compute in. Not inlined, as its counterpart below: these exist
+// once for each type, not once for each use.
 template <class T>
 __attribute__((noinline)) void load_block(const T* from, int64_t stride, int64_t n, compute_t<T>* to) {
   if (stride == 1) {
@@ -33,6 +32,7 @@ __attribute__((noinline)) void load_block(const T* from, int64_t stride, int64_t
   }
 }
 
+// Copies n elements back, rounding them.
 template <class T>
 __attribute__((noinline)) void store_block(const compute_t<T>* from, int64_t n, T* to, int64_t stride) {
   if (stride == 1) {
@@ -45,8 +45,6 @@ __attribute__((noinline)) void store_block(const compute_t<T>* from, int64_t n, 
     for (int64_t k = 0; k < n; ++k) to[k * stride] = static_cast<T>(from[k]);
   }
 }
-
-}  // namespace detail
 
 // Whether elements of type T at this stride are a dense array of compute_t<T> as they are: then blocks have no limit.
 template <class T>
@@ -65,7 +63,7 @@ class InputBlock {
         return;
       }
     }
-    detail::load_block(from, stride, n, buffer_);
+    load_block(from, stride, n, buffer_);
     data = buffer_;
   }
   InputBlock(const InputBlock&) = delete;
@@ -89,7 +87,7 @@ class OutputBlock {
   OutputBlock(const OutputBlock&) = delete;
 
   void store() {
-    if (data == buffer_) detail::store_block(buffer_, n_, to_, stride_);
+    if (data == buffer_) store_block(buffer_, n_, to_, stride_);
   }
 
   compute_t<T>* data;

@@ -1,4 +1,4 @@
-// The two tools of a CPU kernel: parallel_for over PyTorch's threads, and with_best_isa for the loops inside it.
+// The tools of a CPU kernel: parallel_for over PyTorch's threads, and with_best_isa for the loops inside it.
 #pragma once
 
 #include <atomic>
@@ -109,6 +109,25 @@ void with_best_isa(const F& f, Args... args) {
   detail::run_baseline(f, args...);
 #else
   f(args...);
+#endif
+}
+
+// The size of a vector register, as a type.
+template <int bytes>
+struct VectorBytes {};
+
+// As with_best_isa, for a loop whose shape has to fit the vector registers, such as a tile of a matrix product: f's
+// first argument is VectorBytes<64>, <32> or <16>, and f is compiled once for each.
+template <class F, class... Args>
+void with_vector_bytes(const F& f, Args... args) {
+#if OPSMITH_CHOOSES_ISA
+  if (detail::has_avx512()) return detail::run_avx512(f, VectorBytes<64>{}, args...);
+  if (detail::has_avx2()) return detail::run_avx2(f, VectorBytes<32>{}, args...);
+  detail::run_baseline(f, VectorBytes<16>{}, args...);
+#elif defined(__AVX512F__)
+  f(VectorBytes<64>{}, args...);
+#else
+  f(VectorBytes<16>{}, args...);
 #endif
 }
 

@@ -41,10 +41,17 @@ def lltm_gates_backward(
     return torch.cat([grad_i, grad_o, grad_c], dim=1), grad_cell
 
 
-_CELL = opsmith.native("lltm_cell.cpp")
+# Two files, because the CPU has matrix products of its own. One library holds both, so their functions' names differ.
+_CPU = "lltm_cell_cpu.cpp"
+_CUDA = opsmith.native("lltm_cell.cpp")
 
 
-@opsmith.op(cpu=_CELL, cuda=_CELL, outputs=("new_hidden", "new_cell", "gates"), saved="gates")
+@opsmith.op(
+    cpu=opsmith.native(_CPU, entry="lltm_cell_cpu"),
+    cuda=_CUDA,
+    outputs=("new_hidden", "new_cell", "gates"),
+    saved="gates",
+)
 def lltm_cell(
     input: Float[Tensor, "B I"],  # noqa: A002 -- the name that torch.nn's cells use
     hidden: Float[Tensor, "B S"],
@@ -59,7 +66,7 @@ def lltm_cell(
     return new_hidden, new_cell, gates
 
 
-@lltm_cell.backward(cpu=_CELL, cuda=_CELL)
+@lltm_cell.backward(cpu=opsmith.native(_CPU, entry="lltm_cell_backward_cpu"), cuda=_CUDA)
 def lltm_cell_backward(
     grad_new_hidden: Float[Tensor, "B S"],
     grad_new_cell: Float[Tensor, "B S"],

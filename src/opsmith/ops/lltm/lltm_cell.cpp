@@ -1,43 +1,17 @@
-// An LLTM step around its matrix product. The product is PyTorch's and the pointwise part is the operator lltm_gates, so
-// this file serves every device.
-#include <opsmith/native.h>
+// An LLTM step on a GPU: PyTorch's matrix products and the kernels of lltm_gates.
+#include "composed.h"
 
-using namespace opsmith;
-
-namespace {
-
-Tensor join(const Tensor& hidden, const Tensor& input) {
-  return call<1>("aten::cat", "", std::vector<Tensor>{hidden, input}, int64_t{1})[0];
-}
-
-Tensor columns(const Tensor& matrix, int64_t begin, int64_t count) {
-  return call<1>("aten::narrow", "", matrix, int64_t{1}, begin, count)[0];
-}
-
-Tensor product(const Tensor& a, const Tensor& b) { return call<1>("aten::mm", "", a, b)[0]; }
-
-}  // namespace
+using opsmith::Tensor;
 
 std::tuple<Tensor, Tensor, Tensor> lltm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                              const Tensor& weight, const Tensor& bias) {
-  // One product over [hidden, input] instead of two: small products are bound by their launch.
-  const Tensor gates = call<1>("aten::linear", "", join(hidden, input), weight, std::optional<Tensor>(bias))[0];
-  const auto [new_hidden, new_cell] = call<2>("opsmith::lltm_gates", "", gates, cell);
-  return {new_hidden, new_cell, gates};
+  return lltm::composed::forward(input, hidden, cell, weight, bias);
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(
-    const Tensor& grad_new_hidden, const Tensor& grad_new_cell, const Tensor& input, const Tensor& hidden,
-    const Tensor& /*cell*/, const Tensor& weight, const Tensor& /*bias*/, const Tensor& gates, const Tensor& new_cell) {
-  const auto [grad_gates, grad_cell] =
-      call<2>("opsmith::lltm_gates_backward", "", grad_new_hidden, grad_new_cell, gates, new_cell);
-  // Two products, because the gradients of hidden and input are tensors of their own, not halves of one.
-  const int64_t state = hidden.size(1);
-  const Tensor grad_hidden = product(grad_gates, columns(weight, 0, state));
-  const Tensor grad_input = product(grad_gates, columns(weight, state, input.size(1)));
-  const Tensor grad_weight = product(torch::stable::transpose(grad_gates, 0, 1), join(hidden, input));
-  const std::optional<std::vector<int64_t>> over_batch = std::vector<int64_t>{0};
-  const Tensor grad_bias =
-      call<1>("aten::sum", "dim_IntList", grad_gates, over_batch, false, std::optional<ScalarType>())[0];
-  return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tensor& grad_new_hidden,
+                                                                      const Tensor& grad_new_cell, const Tensor& input,
+                                                                      const Tensor& hidden, const Tensor& /*cell*/,
+                                                                      const Tensor& weight, const Tensor& /*bias*/,
+                                                                      const Tensor& gates, const Tensor& new_cell) {
+  return lltm::composed::backward(grad_new_hidden, grad_new_cell, input, hidden, weight, gates, new_cell);
 }

@@ -1,0 +1,133 @@
+"""Holds lltm_cell on the CPU to its reference: values, gradients, layouts, threads, for both ways it multiplies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from opsmith.ops.lltm import lltm_cell, lltm_cell_backward
+
+pytestmark = pytest.mark.compile
+
+# Batch, input and state. Some are multiples of no vector and no tile, some leave panels partly filled; a batch of 1 goes
+# through PyTorch's products, 16 and more through the kernel's own.
+SIZES = [(1, 4, 8), (7, 3, 5), (8, 1, 1), (16, 32, 128), (33, 20, 51), (49, 40, 24), (70, 129, 65)]
+TOLERANCE = {
+    torch.float64: {"rtol": 1e-12, "atol": 1e-12},
+    torch.float32: {"rtol": 1e-5, "atol": 1e-5},
+    torch.float16: {"rtol": 4e-3, "atol": 4e-3},
+    torch.bfloat16: {"rtol": 3e-2, "atol": 3e-2},
+}
+
+
+@pytest.fixture(autouse=True)
+def keep_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def make(batch: int, inputs: int, state: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Arguments of lltm_cell whose gates are of order 1."""
+    torch.manual_seed(batch * 10_000 + inputs * 100 + state)
+    shapes = [(batch, inputs), (batch, state), (batch, state), (3 * state, state + inputs), (3 * state,)]
+    tensors = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    tensors[3] /= (state + inputs) ** 0.5
+    return [tensor.to(dtype) for tensor in tensors]
+
+
+def gradients(function: object, arguments: list[Tensor], outer: list[Tensor]) -> tuple[Tensor, ...]:
+    leaves = [argument.detach().requires_grad_() for argument in arguments]
+    return torch.autograd.grad(function(*leaves), leaves, outer)
+
+
+def check_against_reference(arguments: list[Tensor]) -> None:
+    """Compare values and gradients with those of the body in float64, for the same arguments."""
+    wide = [argument.double() for argument in arguments]
+    tolerance = TOLERANCE[arguments[0].dtype]
+    for ours, theirs in zip(lltm_cell(*arguments), lltm_cell.reference(*wide)[:2], strict=True):
+        assert ours.dtype == arguments[0].dtype
+        torch.testing.assert_close(ours.double(), theirs, **tolerance)
+    outer = [torch.randn(arguments[2].shape, dtype=arguments[0].dtype) for _ in "hc"]
+    found = gradients(lltm_cell, arguments, outer)
+    wanted = gradients(lambda *a: lltm_cell.reference(*a)[:2], wide, [grad.double() for grad in outer])
+    for ours, theirs in zip(found, wanted, strict=True):
+        # A gradient of the weight sums over the batch, so its rounding goes with the largest element.
+        scale = max(1.0, float(theirs.abs().max())) if theirs.numel() else 1.0
+        torch.testing.assert_close(ours.double() / scale, theirs / scale, **tolerance)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_agrees_with_the_reference(size: tuple[int, int, int], dtype: torch.dtype) -> None:
+    check_against_reference(make(*size, dtype))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded"])
+def test_takes_any_strides(layout: str, place: int, dtype: torch.dtype) -> None:
+    arguments = make(17, 12, 20, dtype)
+    argument = arguments[place]
+    if layout == "transposed":
+        arguments[place] = argument.t().contiguous().t()
+    elif layout == "sliced":
+        arguments[place] = torch.stack([argument, -argument], dim=-1)[..., 0]
+    else:
+        arguments[place] = argument[:1].expand(argument.shape)
+    check_against_reference(arguments)
+
+
+@pytest.mark.parametrize("size", [(0, 3, 5), (0, 32, 128)], ids=str)
+def test_empty_batch_has_gradients_of_zero(size: tuple[int, int, int]) -> None:
+    arguments = make(*size, torch.float32)
+    hidden, cell = lltm_cell(*arguments)
+    assert hidden.shape == cell.shape == arguments[2].shape
+    found = gradients(lltm_cell, arguments, [torch.zeros_like(hidden), torch.zeros_like(cell)])
+    assert [grad.shape for grad in found] == [argument.shape for argument in arguments]
+    assert not found[3].any()
+    assert not found[4].any()
+
+
+@pytest.mark.parametrize("size", [(2, 3, 4), (9, 5, 6)], ids=str)
+def test_gradients_of_first_and_second_order(size: tuple[int, int, int]) -> None:
+    arguments = [argument.requires_grad_() for argument in make(*size)]
+    assert torch.autograd.gradcheck(lltm_cell, arguments)
+    assert torch.autograd.gradgradcheck(lltm_cell, arguments)
+
+
+@pytest.mark.parametrize("gate", [-1000.0, -88.0, 0.0, 88.0, 1000.0])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_any_finite_gate_has_a_finite_gradient(batch: int, gate: float) -> None:
+    arguments = make(batch, 4, 8, torch.float32)
+    arguments[3].zero_()
+    arguments[4].fill_(gate)
+    outer = [torch.ones(batch, 8), torch.ones(batch, 8)]
+    found = gradients(lltm_cell, arguments, outer)
+    wanted = gradients(lambda *a: lltm_cell.reference(*a)[:2], [argument.double() for argument in arguments], outer)
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_results_do_not_depend_on_the_number_of_threads(dtype: torch.dtype) -> None:
+    arguments = make(70, 100, 200, dtype)
+    with torch.no_grad():
+        saved = lltm_cell.torch_op(*arguments)
+        outer = [torch.randn(70, 200, dtype=dtype) for _ in "hc"]
+        runs = []
+        for threads in (1, 2, 3, 5):
+            torch.set_num_threads(threads)
+            again = lltm_cell.torch_op(*arguments)
+            runs.append((*again, *lltm_cell_backward(*outer, *arguments, saved[2], saved[1])))
+    for run in runs[1:]:
+        assert all(torch.equal(ours, first) for ours, first in zip(run, runs[0], strict=True))
+
+
+@pytest.mark.parametrize("size", [(1, 3, 5), (16, 3, 5)], ids=str)
+def test_passes_opcheck(size: tuple[int, int, int]) -> None:
+    arguments = [argument.requires_grad_() for argument in make(*size, torch.float32)]
+    torch.library.opcheck(lltm_cell.torch_op, tuple(arguments))
