@@ -63,6 +63,7 @@ def test_several_sources_with_flags_and_an_entry_in_a_namespace() -> None:
         ("size", "lie(): the output out has size 5 in dimension 0, expected N = 4 with N = 4 (from x)"),
         ("rank", 'lie(): the output out has 2 dimensions, expected 1: Float[Tensor, "N"]'),
         ("dtype", "lie(): the output out is bool, expected float32 as the inputs"),
+        ("undefined", "lie(): the output out is an undefined tensor"),
         ("throw", "told to fail with 3 words"),
         ("error", "the call of aten::mm failed"),
     ],

@@ -124,7 +124,7 @@ def test_the_fake_kernel_refuses_the_same(
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: arguments.shift(), 'x is missing: a tensor, Float[Tensor, "B C"]'),
+        (arguments.shift, 'x is missing: a tensor, Float[Tensor, "B C"]'),
         (lambda: arguments.shift(bias=F(3)), "x is missing"),
         (lambda: arguments.shift(F(2, 3), baas=F(3)), "there is no argument baas; it takes x, bias, rows"),
         (lambda: arguments.shift(F(2, 3), x=F(3)), "x is given twice, by position and by name"),

@@ -1,7 +1,5 @@
 """From a Python function to a signature: what can be said, and how the rest is refused."""
 
-# ruff: noqa: UP037 - it would take the quotes off dimension strings
-
 from __future__ import annotations  # as a user's module may: every annotation here is a string
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A backward is wired to its forward by names, and told which names there are where that fails."""
 
-# ruff: noqa: UP037 - it would take the quotes off dimension strings
-
 from __future__ import annotations
 
 from collections.abc import Callable

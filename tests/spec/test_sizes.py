@@ -1,7 +1,5 @@
 """The steps that find and check the sizes of a call, and the definitions for which there are none."""
 
-# ruff: noqa: UP037 - it would take the quotes off dimension strings
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -68,6 +68,7 @@ def check_results(output: Output, signature: Signature, sizes: SizeProgram) -> I
     variadic = shape.variadic_index is not None
     quoted = output.tensor.text.replace('"', '\\"')
     text = f"the output {output.name}"
+    yield f'    op.check_defined("{output.name}", {name});'
     yield f'    op.check_place("{text}", {name}, "the first input", place);'
     yield f'    op.check_rank("{text}", {name}, {shape.rank - variadic}, {"true" if variadic else "false"}, "{quoted}");'
     if output.tensor.letter:

@@ -62,21 +62,29 @@ def _units(definitions: list[Definition], devices: tuple[Device, ...]) -> Iterat
                 key = (kernel.sources[0], "" if kernel.style == "native" else device)
                 by_file.setdefault(key, []).append((definition, device))
     for (file, _), kernels in by_file.items():
-        if len({(d.kernels[device].style, d.kernels[device].flags) for d, device in kernels}) > 1:
-            names = ", ".join(dict.fromkeys(definition.name for definition, _ in kernels))
-            raise DefinitionError(
-                f"{names} share {file.name} but ask for it in different styles or with different flags; give them the "
-                "same, or files of their own"
-            )
+        _check_shared(file, [pair for (other, _), pairs in by_file.items() if other == file for pair in pairs])
         yield _Unit(file, tuple(kernels))
+
+
+def _check_shared(file: Path, users: list[tuple[Definition, Device]]) -> None:
+    """Refuse a file that is wanted in two ways: one style for all, and the same flags on a device."""
+    kernels = [(device, definition.kernels[device]) for definition, device in users]
+    styles = {kernel.style for _, kernel in kernels}
+    if len(styles) > 1 or len({(device, kernel.flags) for device, kernel in kernels}) > len(dict(kernels)):
+        names = ", ".join(dict.fromkeys(definition.name for definition, _ in users))
+        raise DefinitionError(
+            f"{names} share {file.name} but ask for it in different styles or with different flags; give them the "
+            "same, or files of their own"
+        )
 
 
 def _kernel_sources(definitions: list[Definition], devices: tuple[Device, ...]) -> Iterator[Source]:
     units = list(_units(definitions, devices))
     root = definitions[0].root
+    taken: set[str] = set()
     for unit in units:
         yield Source(
-            f"{_flat_name(unit.file, root)}.{unit.devices}{unit.file.suffix}",
+            _object_name(unit.file, root, f".{unit.devices}{unit.file.suffix}", taken),
             _language(unit.file),
             "stable" if unit.first.style == "native" else "none",
             text=instantiate(unit.kernels, os.path.relpath(unit.file, root)),
@@ -91,7 +99,7 @@ def _kernel_sources(definitions: list[Definition], devices: tuple[Device, ...]) 
     }
     for file, kernel in beside.items():
         if not any(unit.file == file for unit in units):
-            name = f"{_flat_name(file, root)}.beside{file.suffix}"
+            name = _object_name(file, root, f".beside{file.suffix}", taken)
             yield Source(name, _language(file), "stable", path=file, users=(file,), flags=kernel.flags)
 
 
@@ -104,9 +112,13 @@ def _check_files(definition: Definition, kernel: Kernel) -> None:
             )
 
 
-def _flat_name(file: Path, root: Path) -> str:
-    """Name a file for its object: two files of one name in two folders must not meet."""
-    return os.path.relpath(file.with_suffix(""), root).replace("..", "up").replace(os.sep, "_")
+def _object_name(file: Path, root: Path, suffix: str, taken: set[str]) -> str:
+    """Name a file for its object: `a/b.cpp` and `a_b.cpp` must not meet. Adds the name to `taken`."""
+    flat = os.path.relpath(file.with_suffix(""), root).replace("..", "up").replace(os.sep, "_")
+    while f"{flat}{suffix}" in taken:
+        flat += "_"
+    taken.add(f"{flat}{suffix}")
+    return f"{flat}{suffix}"
 
 
 def _language(file: Path) -> Language:

@@ -26,6 +26,9 @@ _NATIVE_BOXED = {
     Kind.TENSOR_LIST: "const std::vector<Tensor>&",
 }
 
+# No list converts to another by itself, and a str only to what can hold it.
+_LISTS = frozenset({Kind.INT_LIST, Kind.FLOAT_LIST, Kind.STR})
+
 
 def declaration(definition: Definition, device: Device, dtypes: tuple[DType, ...]) -> str:
     """Return the declaration of one instantiation, as the binding and the instantiating file both write it."""
@@ -78,8 +81,11 @@ def _view(definition: Definition, device: Device, dtypes: tuple[DType, ...]) -> 
 def _native(definition: Definition, device: Device) -> list[str]:
     parameters = _native_parameters(definition.signature)
     heads = [f"{kind} a{index}" for index, (kind, _) in enumerate(parameters)]
-    # Braces refuse what narrows, such as a `double` given to a kernel that takes an `int64_t`.
-    values = ", ".join(f"{{a{index}}}" for index in range(len(parameters)))
+    # Numbers go as `Exactly`, which refuses what C++ would narrow: a `double` for a kernel that takes an `int64_t`.
+    values = ", ".join(
+        f"a{index}" if parameter.tensor or parameter.kind in _LISTS else f"Exactly{{a{index}}}"
+        for index, parameter in enumerate(definition.signature.parameters)
+    )
     call = f"return ::{definition.kernels[device].entry}({values});"
     return _function(
         definition, symbol(definition.name, device, ()), native_result(definition.signature), heads, call, []

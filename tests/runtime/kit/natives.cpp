@@ -25,6 +25,7 @@ Tensor lie(const Tensor& x, const std::string& what) {
   if (what == "rank") return opsmith::empty_like(x, {x.size(0), 1});
   if (what == "dtype") return call<1>("aten::isnan", "", x)[0];
   if (what == "error") return call<1>("aten::mm", "", x, x)[0];
+  if (what == "undefined") return Tensor();
   if (what == "throw") fail("told to fail with ", 3, " words");
   return torch::stable::clone(x);
 }

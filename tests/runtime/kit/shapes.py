@@ -1,7 +1,5 @@
 """Operators whose sizes are computed, anonymous or variadic."""
 
-# ruff: noqa: UP037 - it would take the quotes off dimension strings
-
 from __future__ import annotations
 
 import torch

@@ -101,6 +101,10 @@ struct Operator {
     }
   }
 
+  void check_defined(const char* output, const Tensor& tensor) const {
+    if (!tensor.defined()) fail(name, "(): the output ", output, " is an undefined tensor");
+  }
+
   void check_rank(const char* argument, const Tensor& tensor, int64_t rank, bool at_least, const char* type) const {
     const int64_t found = tensor.dim();
     if (at_least ? found < rank : found != rank) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "kernel.h"
@@ -26,6 +27,20 @@ std::array<Tensor, Results> call(const char* name, const char* overload, const A
     return std::array<Tensor, Results>{torch::stable::detail::to<Tensor>(stack[I])...};
   }(std::make_index_sequence<Results>{});
 }
+
+// An argument that converts to its own type alone. The generated code calls native kernels with it, so that a kernel
+// with another type of number does not compile instead of getting a narrowed one.
+template <class T>
+struct Exactly {
+  T value;
+
+  template <class U, class = std::enable_if_t<std::is_same_v<U, T>>>
+  operator U() const {
+    return value;
+  }
+};
+template <class T>
+Exactly(T) -> Exactly<T>;
 
 // An uninitialised tensor with the element type and device of another, contiguous.
 inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes) {

@@ -1,0 +1,189 @@
+"""What is refused where an operator is declared, and how it gets its name, its namespace and its place."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+import opsmith
+from opsmith.errors import DefinitionError, GradientError
+
+Package = Callable[..., ModuleType]
+
+DOUBLE = """
+@opsmith.op()
+def double(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    '''Twice the input.'''
+    return x * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('@opsmith.op()\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: ...', "f: the body is empty"),
+        ('@opsmith.op\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:\n    """Doc."""', "f: the body is empty"),
+        ('@opsmith.op(cpu=3)\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x', "a kernel is a file name"),
+        (
+            '@opsmith.op(cpu="f.cpp")\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "K"]: return x',
+            "no input gives the size K of the output, so it cannot be allocated beforehand. Write a native kernel",
+        ),
+        (
+            '@opsmith.op()\ndef f(n: Float[Tensor, "N"], *, x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
+            "the tensor x is keyword-only, and PyTorch gives no gradients to such operators; move it before the `*`",
+        ),
+        (
+            '@opsmith.op()\ndef f(é: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return é',
+            "f: PyTorch cannot read the schema f(Tensor é) -> Tensor",
+        ),
+        (
+            '@opsmith.op(dtypes=["float32"])\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
+            "dtypes= holds ['float32']; give torch.float32",
+        ),
+        (
+            '@opsmith.op(dtypes=[])\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
+            "dtypes= holds []; give torch.float32",
+        ),
+        (
+            '@opsmith.op(dtypes=[torch.complex64])\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
+            "dtypes= holds [torch.complex64]; give torch.float32",
+        ),
+    ],
+)
+def test_a_definition_that_cannot_work_is_refused(package: Package, text: str, words: str) -> None:
+    with pytest.raises(DefinitionError) as error:
+        package(text)
+    assert words in str(error.value)
+
+
+BACKWARD = {
+    "needs an input that it does not take": (
+        '(grad_out: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]: ...',
+        "its body is empty, so it would be the gradient of double's body, but that needs the input x",
+    ),
+    "takes what there is not": (
+        '(grad_out: Float[Tensor, "*n"], z: float) -> Float[Tensor, "*n"]: return grad_out',
+        "the parameter z is neither a gradient nor an input nor an output of double. There are grad_out, x, out",
+    ),
+    "returns too little": ('(x: Float[Tensor, "*n"]) -> None: return None', "outputs= names 1 outputs, but 0 are"),
+}
+
+
+@pytest.mark.parametrize("case", BACKWARD)
+def test_a_backward_that_does_not_fit_is_refused_and_forgotten(package: Package, case: str) -> None:
+    text, words = BACKWARD[case]
+    module = package(DOUBLE)
+    module.add = f"@double.backward()\ndef double_backward{text}"
+    with pytest.raises(DefinitionError) as error:
+        exec(module.add, module.__dict__)
+    assert words in str(error.value)
+    x = torch.ones(3, requires_grad=True)
+    module.double(x).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    assert not hasattr(getattr(torch.ops, module.__name__), "double_backward")
+
+
+def test_a_backward_is_declared_before_the_first_call(package: Package) -> None:
+    module = package(DOUBLE)
+    module.double(torch.ones(1))
+    with pytest.raises(GradientError, match="double is loaded already; declare its backward before the first call"):
+        module.double.backward()
+
+
+def test_lists_cannot_have_a_derived_backward(package: Package) -> None:
+    with pytest.raises(DefinitionError, match="total takes a list of tensors; write the body of its gradient"):
+        package("""
+            @opsmith.op(nondifferentiable="xs")
+            def total(xs: list[Float[Tensor, "N"]], w: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+                return sum(xs) * w
+
+            @total.backward()
+            def total_backward(
+                grad_out: Float[Tensor, "N"], xs: list[Float[Tensor, "N"]], w: Float[Tensor, "N"]
+            ) -> Float[Tensor, "N"]: ...
+        """)
+
+
+def test_the_namespace_is_the_package_or_what_is_said(package: Package) -> None:
+    module = package(
+        DOUBLE
+        + """
+@opsmith.op(namespace="elsewhere")
+def triple(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    return x * 3
+"""
+    )
+    assert module.double.definition.qualified_name == f"{module.__name__}::double"
+    assert module.triple.torch_op is torch.ops.elsewhere.triple.default
+    assert getattr(torch.ops, module.__name__).double(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_an_operator_remembers_where_and_how_it_was_declared(package: Package) -> None:
+    module = package(DOUBLE)
+    definition = module.double.definition
+    line = Path(module.__file__).read_text().splitlines().index("@opsmith.op()") + 1
+    assert definition.place == f"{module.__file__}:{line}"
+    assert (module.double.__name__, module.double.__doc__) == ("double", "Twice the input.")
+    assert repr(module.double) == f"<opsmith operator {module.__name__}::double(Tensor x) -> Tensor>"
+
+
+def test_one_name_in_two_files_is_refused(package: Package) -> None:
+    text = '@opsmith.op(namespace="shared{}")\ndef twice(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x * 2'
+    first = package(text.format(1))
+    package(text.format(2))
+    with pytest.raises(DefinitionError) as error:
+        package(text.format(1))
+    assert "torch.ops has one shared1::twice, and it is declared at" in str(error.value)
+    assert first.twice.definition.place in str(error.value)
+
+
+def test_a_module_that_is_run_again_replaces_its_operators_until_they_are_used(package: Package) -> None:
+    module = package(DOUBLE)
+    code = compile(Path(module.__file__).read_text(), module.__file__, "exec")
+    before = module.double
+    exec(code, module.__dict__)
+    assert module.double is not before
+    module.double.load()
+    with pytest.raises(DefinitionError, match=r"double is in use already and PyTorch cannot unload it"):
+        exec(code, module.__dict__)
+
+
+def test_operators_are_copied_and_pickled_by_name(package: Package) -> None:
+    module = package(DOUBLE)
+    assert copy.deepcopy([module.double])[0] is module.double
+    assert pickle.loads(pickle.dumps(module.double)) is module.double
+    assert sys.modules[module.__name__] is module
+
+
+def test_a_body_that_returns_something_else_is_told(package: Package) -> None:
+    module = package("""
+        @opsmith.op()
+        def wrong(x: Float[Tensor, "N"], how: str) -> Float[Tensor, "N"]:
+            return {"count": (x, x), "size": x[1:], "dtype": x.double(), "type": 3}[how]
+    """)
+    x = torch.ones(3)
+    for how, words in {
+        "count": "the body returned Tensor, Tensor, the definition says 1 tensor",
+        "type": "the body returned int, the definition says 1 tensor",
+        "size": "has the sizes (2,), the definition says (3,)",
+        "dtype": "is torch.float64, the definition says torch.float32",
+    }.items():
+        with pytest.raises(DefinitionError) as error:
+            module.wrong(x, how)
+        assert words in str(error.value)
+        assert module.wrong.definition.place in str(error.value)
+
+
+def test_operators_without_kernels_need_no_compiler(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    module = package(DOUBLE)
+    assert isinstance(module.double, opsmith.Operator)
+    assert module.double(torch.ones(2)).tolist() == [2, 2]
+    assert module.double(torch.ones(2, device="meta")).device.type == "meta"
