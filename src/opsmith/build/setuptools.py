@@ -1,27 +1,41 @@
-"""How setuptools builds operators: a `build_ext` that runs the plan, and the hook that reads `[tool.opsmith]`.
+"""How setuptools builds: a `build_ext` that runs plans, for declared operators and for existing sources.
 
 Nothing here is imported unless setuptools is running already.
 """
 
 from __future__ import annotations
 
+import importlib
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
+from os import fspath
 from pathlib import Path
 from typing import Any
 
 import setuptools
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError as SetuptoolsCompileError
 
 from opsmith.build.artifact import Watcher, build_into
+from opsmith.build.diagnose import explain_signature
 from opsmith.build.discover import discover
+from opsmith.build.existing import assemble_sources, check_name, file_sources, prepare_existing
 from opsmith.build.export import export_library, write_description
 from opsmith.build.prebuilt import manifest_path
 from opsmith.build.prepare import Prepared, prepare
-from opsmith.build.project import Project, read_project
+from opsmith.build.project import Project
+from opsmith.errors import ArgumentError, BuildError, DefinitionError, OpsmithError
 from opsmith.spec.definition import Definition
 
-__all__ = ["BuildOperators", "OperatorExtension", "finalize_distribution_options", "run_build_ext"]
+__all__ = ["BuildOperators", "ExistingExtension", "OperatorExtension", "add_operators", "run_build_ext"]
+
+# What kernels are written in: it goes into the wheel, so that an operator can be built on the machine it is installed on,
+# for a device that the wheel's library does not serve.
+_KERNEL_FILES = tuple(f"**/*.{suffix}" for suffix in ("c", "cc", "cpp", "cu", "cuh", "h", "hip", "hpp", "inl"))
 
 
 @dataclass(frozen=True)
@@ -36,97 +50,214 @@ class _Job:
 class OperatorExtension(setuptools.Extension):
     """Stands in setuptools' list of extensions for operators; which libraries they make is known only when built."""
 
-    def __init__(self, name: str, jobs: Callable[[], list[_Job]]) -> None:
+    def __init__(self, name: str, jobs: Callable[[Any], list[_Job]]) -> None:
         super().__init__(name, sources=[])
         self.jobs = jobs
 
 
+class ExistingExtension(setuptools.Extension):
+    """A Python extension module of existing sources, built by opsmith's plan.
+
+    It takes what setuptools.Extension takes; `extra_compile_args` may be {"cxx": [...], "nvcc": [...]}. `with_gpu` links
+    the GPU toolkit where no source is a kernel.
+    """
+
+    def __init__(self, name: str, sources: Any, *args: Any, with_gpu: bool | None = None, **kwargs: Any) -> None:
+        check_name(name)
+        for refused in ("py_limited_api", "dlink", "dlink_libraries"):
+            if kwargs.pop(refused, None):
+                raise ArgumentError(f"{name}: {refused} is not served yet; use torch.utils.cpp_extension for that")
+        compile_args = kwargs.pop("extra_compile_args", None) or []
+        by_compiler = compile_args if isinstance(compile_args, dict) else {"cxx": compile_args, "nvcc": []}
+        if unknown := by_compiler.keys() - {"cxx", "nvcc"}:
+            raise ArgumentError(f"{name}: extra_compile_args has {sorted(unknown)[0]!r}; there is 'cxx' and 'nvcc'")
+        super().__init__(name, [fspath(source) for source in sources], *args, **kwargs)
+        self.cxx_args = tuple(by_compiler.get("cxx", ()))
+        self.nvcc_args = tuple(by_compiler.get("nvcc", ()))
+        self.with_gpu = with_gpu
+
+    def prepare(self, library: str) -> Prepared:
+        """Return the plan; relative paths are taken from the current folder, as setuptools does."""
+        macros = [f"-D{name}" if value is None else f"-D{name}={value}" for name, value in self.define_macros]
+        macros += [f"-U{name}" for name in self.undef_macros]
+        link = [str(Path(item).absolute()) for item in self.extra_objects]
+        link += [f"-L{Path(folder).absolute()}" for folder in self.library_dirs]
+        link += [f"-Wl,-rpath,{folder}" for folder in self.runtime_library_dirs]
+        link += [f"-l{name}" for name in self.libraries]
+        extension = assemble_sources(
+            self.name,
+            file_sources(map(Path, self.sources)),
+            library=library,
+            include_dirs=self.include_dirs,
+            cxx_flags=(*macros, *self.cxx_args),
+            gpu_flags=(*macros, *self.nvcc_args),
+            link_flags=(*link, *self.extra_link_args),
+        )
+        return prepare_existing(extension, with_gpu=self.with_gpu)
+
+
 class BuildOperators(build_ext):
-    """setuptools' build_ext, which builds an OperatorExtension by its plan and everything else as ever."""
+    """setuptools' build_ext, which builds by plan what opsmith knows, and everything else as ever."""
 
     watcher: Watcher = Watcher()
 
     def finalize_options(self) -> None:
-        """Prepare as build_ext does, and begin a list of what is written."""
+        """Prepare as build_ext does, and begin a list of what is written: each file, and its place in the sources."""
         super().finalize_options()
-        self.written: list[str] = []
+        self.written: dict[str, str] = {}
 
     def build_extension(self, ext: Any) -> None:
-        """Build one extension."""
-        if not isinstance(ext, OperatorExtension):
-            super().build_extension(ext)
-            return
-        for job in ext.jobs():
-            prepared = job.prepared
-            scratch = Path(self.build_temp).absolute() / prepared.plan.extension.name
-            scratch.mkdir(parents=True, exist_ok=True)
-            self.announce(f"opsmith: building {prepared.plan.extension.name}", level=2)
-            library = build_into(prepared.plan, scratch, jobs=self.parallel or None, watcher=self.watcher)
-            manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, scratch, job.definitions)
-            root = prepared.plan.extension.root if self.inplace else Path(self.build_lib) / job.folder
-            exported = export_library(library, root, manifest)
-            self.written += [str(exported), str(manifest_path(exported))]
+        """Build one extension; what fails ends setuptools with opsmith's message and no traceback."""
+        try:
+            if isinstance(ext, OperatorExtension):
+                for job in ext.jobs(self.distribution):
+                    self._build_operators(job)
+            elif isinstance(ext, ExistingExtension):
+                self._build_existing(ext)
+            else:
+                super().build_extension(ext)
+        except OpsmithError as error:
+            raise SetuptoolsCompileError(str(error)) from error
+
+    def _build_operators(self, job: _Job) -> None:
+        prepared = job.prepared
+        try:
+            scratch, library = self._run(prepared, prepared.plan.extension.name)
+        except BuildError as error:
+            raise explain_signature(error, list(job.definitions)) from None
+        manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, scratch, job.definitions)
+        exported = export_library(library, Path(self.build_lib) / job.folder, manifest)
+        for file in (exported, manifest_path(exported)):
+            self.written[str(file)] = str(prepared.plan.extension.root / file.name)
+
+    def _build_existing(self, ext: ExistingExtension) -> None:
+        place = Path(self.get_ext_fullpath(ext.name))
+        _, library = self._run(ext.prepare(place.name), ext.name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # Not over the old file: a process that has it loaded would see it change.
+        place.unlink(missing_ok=True)
+        shutil.copy2(library, place)
+
+    def _run(self, prepared: Prepared, name: str) -> tuple[Path, Path]:
+        scratch = Path(self.build_temp).absolute() / name
+        # What an earlier build left was made with another torch, or from a file with a later time stamp.
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        print(f"opsmith: building {name} with {prepared.toolchain.torch.identity}", flush=True)
+        return scratch, build_into(prepared.plan, scratch, jobs=self.parallel or None, watcher=self.watcher)
 
     def get_outputs(self) -> list[str]:
-        """Return what was written; before the build that is not known."""
-        return list(self.written)
+        """Return what is built; for operators that is known only after the build."""
+        return [*self._of_others(super().get_outputs), *self.written]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Return no mapping: an editable installation builds in place."""
-        return {}
+        """Return where each file of the build lies in the sources, for an editable installation."""
+        own = self.written if self.inplace else {}
+        mapping = self._of_others(lambda: list(super(BuildOperators, self).get_output_mapping().items()))
+        return {**dict(mapping), **own}
 
     def copy_extensions_to_source(self) -> None:
-        """Copy nothing: an in-place build has put its libraries where they belong."""
+        """Put what was built into the source tree, for an editable installation."""
+        self._of_others(lambda: super(BuildOperators, self).copy_extensions_to_source() or [])
+        for built, place in self.written.items():
+            export = Path(place)
+            export.unlink(missing_ok=True)
+            shutil.copy2(built, export)
+
+    def _of_others(self, ask: Callable[[], list[Any]]) -> list[Any]:
+        """Ask setuptools about all extensions but those that stand for operators, whose names are no modules'."""
+        everything = self.extensions
+        self.extensions = [ext for ext in everything or () if not isinstance(ext, OperatorExtension)]
+        try:
+            return ask()
+        finally:
+            self.extensions = everything
 
 
 def run_build_ext(prepared: Prepared, folder: Path, jobs: int | None, watcher: Watcher) -> Path:
     """Build a plan with setuptools in a folder, without a project, and return the library."""
-    extension = OperatorExtension("operators", lambda: [_Job(prepared, (), Path())])
+    extension = OperatorExtension("operators", lambda distribution: [_Job(prepared, (), Path())])
     distribution = setuptools.Distribution({"name": "operators", "ext_modules": [extension]})
     command = BuildOperators(distribution)
     command.build_lib, command.build_temp = str(folder / "lib"), str(folder / "temp")
     command.parallel = jobs
     command.watcher = watcher
     command.ensure_finalized()
-    command.run()
+    try:
+        command.run()
+    except SetuptoolsCompileError as error:
+        raise error.__cause__ or error from None
     return folder / "temp" / prepared.plan.extension.name / prepared.plan.library
 
 
-def finalize_distribution_options(distribution: Any) -> None:
-    """Add the operators of a project whose pyproject.toml has [tool.opsmith]; setuptools calls this for every project."""
-    project = read_project(Path.cwd() / "pyproject.toml")
-    if project is None:
-        return
-    extension = OperatorExtension("opsmith operators", lambda: _jobs(project))
+def add_operators(distribution: Any, project: Project, root: Path) -> None:
+    """Make setuptools build and install a project's operators. `root` is the project's folder."""
+    extension = OperatorExtension("opsmith operators", lambda dist: _jobs(project, dist, root))
     distribution.ext_modules = [*(distribution.ext_modules or []), extension]
-    distribution.cmdclass = {"build_ext": BuildOperators, "bdist_wheel": _wheel_command(), **distribution.cmdclass}
+    commands = {"build_ext": BuildOperators, "build_py": _python_command(project), **_wheel_command()}
+    distribution.cmdclass = {**commands, **distribution.cmdclass}
 
 
-def _jobs(project: Project) -> list[_Job]:
+def _jobs(project: Project, distribution: Any, root: Path) -> list[_Job]:
+    # A build backend has no project folder on sys.path, and an older installation of the project may be there.
+    packages = root / (distribution.package_dir or {}).get("", "")
+    sys.path.insert(0, str(packages))
+    try:
+        return [job for path in project.operators for job in _jobs_of(path, project, packages)]
+    finally:
+        sys.path.remove(str(packages))
+
+
+def _jobs_of(path: str, project: Project, packages: Path) -> list[_Job]:
     jobs = []
-    for path in project.operators:
-        for group in discover(path):
-            devices = project.devices_for(group.definitions)
-            prepared = prepare(
-                group.module,
-                group.file,
-                group.definitions,
-                devices,
-                archs=project.archs,
-                torch_target=project.torch_target,
-                strict=True,
+    for group in discover(path):
+        if not group.file.resolve().is_relative_to(packages.resolve()):
+            raise DefinitionError(
+                f"[tool.opsmith] names {path}, but Python finds it in {group.file}, not in {packages}. List the modules of "
+                "this project there"
             )
-            parts = group.module.split(".")
-            folder = Path(*parts) if group.file.name == "__init__.py" else Path(*parts[:-1])
-            jobs.append(_Job(prepared, group.definitions, folder))
+        prepared = prepare(
+            group.module,
+            group.file,
+            group.definitions,
+            project.devices_for(group.definitions),
+            archs=project.archs,
+            torch_target=project.torch_target,
+            strict=True,
+        )
+        parts = group.module.split(".")
+        folder = Path(*parts) if group.file.name == "__init__.py" else Path(*parts[:-1])
+        jobs.append(_Job(prepared, group.definitions, folder))
     return jobs
 
 
-def _wheel_command() -> type[Any]:
-    from setuptools.command.bdist_wheel import bdist_wheel
+def _python_command(project: Project) -> type[Any]:
+    packages = tuple(Path(path).stem if "/" in path else path.partition(".")[0] for path in project.operators)
 
-    class BuildWheel(bdist_wheel):
-        """bdist_wheel with the tag that the libraries deserve: they hold no Python, so one wheel serves every version."""
+    class BuildPython(build_py):
+        """build_py that takes the kernels' sources along."""
+
+        def finalize_options(self) -> None:
+            super().finalize_options()
+            data = {name: list(patterns) for name, patterns in self.package_data.items()}
+            for package in packages:
+                data[package] = [*data.get(package, ()), *_KERNEL_FILES]
+            self.package_data = data
+
+    return BuildPython
+
+
+def _wheel_command() -> dict[str, type[Any]]:
+    """Return the command that makes wheels, under its name, where this environment has one."""
+    # setuptools before 70.1 leaves wheels to the package of that name.
+    homes = ("setuptools.command.bdist_wheel", "wheel.bdist_wheel")
+    home = next((home for home in homes if _exists(home)), None)
+    if home is None:
+        return {}
+    base: Any = importlib.import_module(home).bdist_wheel
+
+    class BuildWheel(base):  # type: ignore[misc]
+        """bdist_wheel with the tag that operators deserve: they hold no Python, so one wheel serves every version."""
 
         def finalize_options(self) -> None:
             super().finalize_options()
@@ -134,7 +265,15 @@ def _wheel_command() -> type[Any]:
 
         def get_tag(self) -> tuple[str, str, str]:
             python, abi, platform = super().get_tag()
-            only_operators = all(isinstance(ext, OperatorExtension) for ext in self.distribution.ext_modules or [])
+            extensions = self.distribution.ext_modules or ()
+            only_operators = all(isinstance(ext, OperatorExtension) for ext in extensions)
             return ("py3", "none", platform) if only_operators else (python, abi, platform)
 
-    return BuildWheel
+    return {"bdist_wheel": BuildWheel}
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its package is there
+        return False

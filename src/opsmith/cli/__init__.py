@@ -18,9 +18,13 @@ _COMMANDS = {
     "build": ("opsmith.cli.build", "Build operators by JIT, setuptools or CMake."),
     "stub": ("opsmith.cli.stub", "Print or write the kernels that definitions need."),
     "demo": ("opsmith.cli.demo", "Build, check, time and train an LLTM, and write a report."),
-    "plan": ("opsmith.cli.plan", "Write a build for CMake (what find_package(opsmith) calls)."),
+    "plan": ("opsmith.cli.plan", "Write a build of operators for CMake (what find_package(opsmith) calls)."),
+    "plan-sources": ("opsmith.cli.plan_sources", "Write a build of existing sources for CMake (likewise)."),
     "cmake-dir": ("opsmith.cli.cmake_dir", "Print the folder for CMAKE_PREFIX_PATH."),
 }
+
+# Called by opsmithConfig.cmake, not by people.
+_HIDDEN = frozenset({"plan", "plan-sources"})
 
 
 class _Lazy(click.Group):
@@ -38,7 +42,7 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items() if name not in _HIDDEN])
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -29,6 +30,7 @@ __all__ = ["command"]
 @click.option("--device", "devices", multiple=True)
 @click.option("--arch", "archs")
 @click.option("--torch-target", "torch_target")
+@click.option("--from", "start", type=click.Path(path_type=Path), help="The folder that PATH is relative to.")
 @click.option("--describe", is_flag=True, help="Write the library's description instead, after the build.")
 def command(
     path: str,
@@ -38,9 +40,13 @@ def command(
     devices: tuple[str, ...],
     archs: str | None,
     torch_target: str | None,
+    start: Path | None,
     describe: bool,
 ) -> None:
     """Write the CMakeLists.txt that builds the operators of PATH (one module), and print the library's name."""
+    if start is not None:
+        os.chdir(start)
+        sys.path.insert(0, str(start))
     groups = discover(path)
     if len(groups) != 1:
         modules = ", ".join(group.module for group in groups)
@@ -52,9 +58,12 @@ def command(
         manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, binary, groups[0].definitions)
         manifest_path(binary / prepared.plan.library).write_text(manifest.to_json(), encoding="utf-8")
         return
-    again = [sys.executable, "-m", "opsmith", *sys.argv[1:], "--describe"]
+    # CMake runs a build's commands in the binary folder, where no module is found.
+    again = [sys.executable, "-m", "opsmith", *sys.argv[1:], "--from", str(Path.cwd()), "--describe"]
     write_cmake_project(prepared.plan, target, source, binary, again)
-    click.echo(json.dumps({"library": prepared.plan.library, "root": str(prepared.plan.extension.root)}))
+    # A changed definition needs another plan, and so does another torch.
+    depends = [*prepared.plan.extension.root.glob("*.py"), prepared.toolchain.torch.root / "version.py"]
+    click.echo(json.dumps({"library": prepared.plan.library, "depends": ";".join(map(str, depends))}))
 
 
 def _prepare(group: Group, request: Request) -> Prepared:

@@ -2,8 +2,11 @@
 #
 #   opsmith_add_operators(<target> <module or folder>
 #       [DEVICES cpu cuda] [ARCHS 9.0 ...] [TORCH_TARGET 2.10] [DESTINATION <folder>])
-#   opsmith_add_extension(<name> SOURCES <file> ...
+#   opsmith_add_extension(<name> SOURCES <file> ... [MODULE | LIBRARY] [ARCHS 9.0 ...]
 #       [CXX_FLAGS ...] [GPU_FLAGS ...] [LINK_FLAGS ...] [INCLUDE_DIRS ...] [DESTINATION <folder>])
+#
+# MODULE is what Python imports (PYBIND11_MODULE), LIBRARY what torch.ops.load_library loads (TORCH_LIBRARY); unless said,
+# the sources decide.
 #
 # Both make a target that `all` includes and set <target>_LIBRARY to the library's path. torch, Python's headers,
 # libtorch_python and nvcc are found by the Python that opsmith is installed in: the one of Python_EXECUTABLE, where that
@@ -38,10 +41,9 @@ function(_opsmith_enter command target destination)
     message(FATAL_ERROR "opsmith: ${message}")
   endif()
   string(JSON library GET "${answer}" library)
-  # A changed definition needs a new plan: configure again when one of the files that declare it is edited.
-  string(JSON root GET "${answer}" root)
-  file(GLOB definitions "${root}/*.py")
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${definitions})
+  # A changed definition or another torch needs a new plan: configure again when one of these files changes.
+  string(JSON depends GET "${answer}" depends)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${depends})
   add_subdirectory("${source}" "${binary}")
   set(${target}_LIBRARY "${binary}/${library}" PARENT_SCOPE)
   if(destination)
@@ -69,16 +71,27 @@ function(opsmith_add_operators target path)
 endfunction()
 
 function(opsmith_add_extension target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DESTINATION" "SOURCES;CXX_FLAGS;GPU_FLAGS;LINK_FLAGS;INCLUDE_DIRS")
+  cmake_parse_arguments(
+    PARSE_ARGV 1 arg "MODULE;LIBRARY" "DESTINATION" "SOURCES;ARCHS;CXX_FLAGS;GPU_FLAGS;LINK_FLAGS;INCLUDE_DIRS")
   set(options "")
-  foreach(kind IN ITEMS SOURCES CXX_FLAGS GPU_FLAGS LINK_FLAGS INCLUDE_DIRS)
-    string(TOLOWER "${kind}" option)
-    string(REPLACE "_" "-" option "${option}")
-    string(REGEX REPLACE "s$" "" option "${option}")
+  foreach(pair IN ITEMS SOURCES:source-file CXX_FLAGS:cxx-flag GPU_FLAGS:gpu-flag LINK_FLAGS:link-flag
+                        INCLUDE_DIRS:include-dir)
+    string(REPLACE ":" ";" pair "${pair}")
+    list(GET pair 0 kind)
+    list(GET pair 1 option)
     foreach(value IN LISTS arg_${kind})
       list(APPEND options "--${option}=${value}")
     endforeach()
   endforeach()
+  if(arg_ARCHS)
+    list(JOIN arg_ARCHS " " archs)
+    list(APPEND options --arch "${archs}")
+  endif()
+  if(arg_MODULE)
+    list(APPEND options --kind module)
+  elseif(arg_LIBRARY)
+    list(APPEND options --kind library)
+  endif()
   _opsmith_enter(plan-sources "${target}" "${arg_DESTINATION}" ${options})
   set(${target}_LIBRARY "${${target}_LIBRARY}" PARENT_SCOPE)
 endfunction()

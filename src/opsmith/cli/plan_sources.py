@@ -1,0 +1,65 @@
+"""`opsmith plan-sources`: what opsmith_add_extension calls to learn how existing sources are built; not to be typed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import click
+
+from opsmith.build.cmake import write_cmake_project
+from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
+from opsmith.toolchain import find_python_headers
+
+__all__ = ["command"]
+
+# What makes a library one that Python imports.
+_PYTHON_MODULE = re.compile(r"\b(?:PYBIND11_MODULE|PyInit_\w+|PyMODINIT_FUNC)\b")
+
+
+@click.command("plan-sources", hidden=True)
+@click.option("--source-file", "files", multiple=True, required=True, type=click.Path(path_type=Path))
+@click.option("--target", required=True, help="Name of the CMake target, and of the library.")
+@click.option("--source", required=True, type=click.Path(path_type=Path), help="Where the CMakeLists.txt goes.")
+@click.option("--binary", required=True, type=click.Path(path_type=Path), help="Where it builds.")
+@click.option("--kind", type=click.Choice(["auto", "module", "library"]), default="auto")
+@click.option("--cxx-flag", "cxx_flags", multiple=True)
+@click.option("--gpu-flag", "gpu_flags", multiple=True)
+@click.option("--link-flag", "link_flags", multiple=True)
+@click.option("--include-dir", "include_dirs", multiple=True, type=click.Path(path_type=Path))
+@click.option("--arch", "archs")
+def command(
+    files: tuple[Path, ...],
+    target: str,
+    source: Path,
+    binary: Path,
+    kind: str,
+    cxx_flags: tuple[str, ...],
+    gpu_flags: tuple[str, ...],
+    link_flags: tuple[str, ...],
+    include_dirs: tuple[Path, ...],
+    archs: str | None,
+) -> None:
+    """Write the CMakeLists.txt that builds existing sources, and print the library's name."""
+    extension = assemble_sources(
+        target,
+        file_sources(files),
+        library=_library(target, kind, files),
+        include_dirs=include_dirs,
+        cxx_flags=cxx_flags,
+        gpu_flags=gpu_flags,
+        link_flags=link_flags,
+    )
+    prepared = prepare_existing(extension, archs=archs)
+    write_cmake_project(prepared.plan, target, source, binary)
+    # The binary fits one torch: another one needs another plan.
+    depends = str(prepared.toolchain.torch.root / "version.py")
+    click.echo(json.dumps({"library": prepared.plan.library, "depends": depends}))
+
+
+def _library(target: str, kind: str, files: tuple[Path, ...]) -> str:
+    texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
+    if kind == "module" or (kind == "auto" and any(map(_PYTHON_MODULE.search, texts))):
+        return f"{target}{find_python_headers().extension_suffix}"
+    return f"{target}.so"
