@@ -178,9 +178,10 @@ def _run_native(signature: Signature, sizes: SizeProgram, device: Device) -> Ite
         return
     yield f"    const auto results = {call};"
     many = len(signature.outputs) > 1
+    found: dict[str, str] = {}
     for index, output in enumerate(signature.outputs):
         yield f"    const Tensor& out_{output.name} = {f'std::get<{index}>(results)' if many else 'results'};"
-        yield from check_results(output, signature, sizes)
+        yield from check_results(output, signature, sizes, found)
     yield "    return results;"
 
 

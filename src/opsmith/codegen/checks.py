@@ -62,8 +62,11 @@ def check_output_sizes(signature: Signature, sizes: SizeProgram) -> Iterator[str
             yield f'  op.check_output_size("{output.name}", {axis}, {value}, "{dim.text}", {names});'
 
 
-def check_results(output: Output, signature: Signature, sizes: SizeProgram) -> Iterator[str]:
-    """Yield the lines that hold what a native kernel returned against what the definition declares."""
+def check_results(output: Output, signature: Signature, sizes: SizeProgram, found: dict[str, str]) -> Iterator[str]:
+    """Yield the lines that hold what a native kernel returned against what the definition declares.
+
+    `found` has the sizes that only the kernel knew, and the output that each was read off; new ones are added to it.
+    """
     name, shape = f"out_{output.name}", output.tensor.shape
     variadic = shape.variadic_index is not None
     quoted = output.tensor.text.replace('"', '\\"')
@@ -75,11 +78,21 @@ def check_results(output: Output, signature: Signature, sizes: SizeProgram) -> I
         yield f'    op.check_same_dtype("{text}", {name}, "the inputs", dtype_{output.tensor.letter});'
     else:
         yield f"    {_check_allowed(text, name, output.tensor, signature)}"
+    if shape.variadic_index is not None:
+        behind = shape.rank - shape.variadic_index - 1
+        yield (
+            f'    op.check_group("{text}", {name}, {shape.variadic_index}, {behind}, group_{shape.group}, '
+            f'"{shape.group}", "{sizes.group_source[shape.group or ""]}");'
+        )
     for index, dim in enumerate(shape.dims):
-        if dim.expression and not dim.expression.names & signature.data_dependent:
-            value = dim.expression.cpp(spellings(dim.expression, sizes))
-            names = _named_values(dim.expression, sizes)
-            yield f'    op.check_size("{text}", {name}, {shape.axis(index)}, {value}, "{dim.text}", {names});'
+        if dim.expression is None:
+            continue
+        unknown = dim.expression.name if dim.expression.name in signature.data_dependent else None
+        if unknown is not None and unknown not in found:
+            found[unknown] = output.name
+            yield f"    [[maybe_unused]] const int64_t size_{unknown} = Operator::size({name}, {shape.axis(index)});"
+        else:
+            yield f"    {_check_size(text, name, shape.axis(index), dim.expression, sizes)}"
 
 
 def _named_values(expression: Expression, sizes: SizeProgram) -> str:

@@ -77,10 +77,15 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
     native = any(definition.kernels[device].style == "native" for definition in definitions)
     lines = [f"#include <opsmith/{'native' if native else 'kernel'}.h>", "", "using namespace opsmith;", ""]
     for definition in definitions:
-        declaration = prototype(definition, device)
+        namespace, _, name = definition.kernels[device].entry.rpartition("::")
+        declaration = prototype(definition, device).replace(f"{namespace}::{name}(", f"{name}(", 1)
+        if namespace:
+            lines += [f"namespace {namespace} {{", ""]
         if (first := definition.doc.strip().partition("\n")[0]) != "":
             lines.append(f"// {first}")
         template, separator, rest = declaration.partition("> void ")
         lines += [f"{template}>", f"void {rest} {{"] if separator else [f"{declaration} {{"]
         lines += [f"  // {definition.signature.schema}", f'  fail("{definition.name} is not written yet");', "}", ""]
+        if namespace:
+            lines += [f"}}  // namespace {namespace}", ""]
     return "\n".join(lines)

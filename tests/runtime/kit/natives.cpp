@@ -34,3 +34,14 @@ void increment_(const Tensor& x) {
   auto* data = static_cast<int64_t*>(x.mutable_data_ptr());
   for (int64_t n = 0; n < x.numel(); ++n) data[n * x.stride(0)] += 1;
 }
+
+std::tuple<Tensor, Tensor> halves(const Tensor& x, bool lie) {
+  using torch::stable::narrow;
+  const int64_t half = x.size(-1) / 2, last = x.dim() - 1;
+  Tensor whole = x;  // narrow takes no const
+  Tensor first = narrow(whole, last, 0, half);
+  Tensor second = narrow(whole, last, half, lie && x.dim() == 2 ? half - 1 : half);
+  if (lie && x.dim() == 3) second = narrow(second, 0, 0, 1);
+  return {torch::stable::clone(torch::stable::contiguous(first)),
+          torch::stable::clone(torch::stable::contiguous(second))};
+}

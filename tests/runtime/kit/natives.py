@@ -45,6 +45,13 @@ def lie(x: Float[Tensor, "N"], what: str) -> Float[Tensor, "N"]:
     return x.clone()
 
 
+@opsmith.op(cpu=opsmith.native("natives.cpp"), outputs=("first", "second"))
+def halves(x: Float[Tensor, "*b N"], lie: bool) -> tuple[Float[Tensor, "*b K"], Float[Tensor, "*b K"]]:
+    """The two halves of each row; a lying kernel gives the second one another size."""
+    first, second = x.chunk(2, -1)
+    return first.clone(), second.clone()
+
+
 @opsmith.op(cpu=opsmith.native("natives.cpp"), mutates="x")
 def increment_(x: Int64[Tensor, "N"]) -> None:
     """Add 1 in place."""

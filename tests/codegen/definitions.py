@@ -1,0 +1,73 @@
+"""Three definitions that between them use every part of the generator; `expected/` holds what comes out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Bool, Float, Float32, Int, Int64
+from torch import Tensor
+
+from opsmith.spec.annotations import Choices, read_signature
+from opsmith.spec.definition import Definition, Device, Kernel
+
+ROOT = Path("/project")
+
+
+def define(function: Callable[..., Any], kernels: dict[Device, Kernel], choices: Choices | None = None) -> Definition:
+    return Definition(
+        "shop",
+        read_signature(function, choices or Choices()),
+        kernels,
+        function,
+        "shop.ops",
+        ROOT / "ops.py",
+        12,
+        function.__doc__ or "",
+    )
+
+
+def view(file: str, entry: str) -> Kernel:
+    return Kernel("view", (ROOT / file,), entry)
+
+
+def pooled(
+    levels: list[Float[Tensor, "B C _ _"]],
+    boxes: Float32[Tensor, "R 4"],
+    batch: Int[Tensor, "R"],
+    weight: Float[Tensor, "C K"] | None,
+    pooled_h: int,
+    scale: float = 0.5,
+    *,
+    mode: str = 'say "so"',
+    pads: list[int] = [0, 1],  # noqa: B006 - a definition's default is never changed
+    limit: float | None = None,
+) -> tuple[Float[Tensor, "R C pooled_h (C+pooled_h)//2"], Int64[Tensor, "R"]]:
+    """Pool boxes from a pyramid."""
+
+
+def blend(mask: Bool[Tensor, "*n"] | None, x: Float[Tensor, "*n"], y: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """Blend x into y, and write to x."""
+
+
+def kept(
+    boxes: Float[Tensor, "*b N 4"], scores: Float[Tensor, "*b N"]
+) -> tuple[Int64[Tensor, "K"], Float[Tensor, "K"]]:
+    """Which boxes are kept."""
+
+
+POOLED = define(
+    pooled,
+    {"cpu": view("kernels/pool.cpp", "pooled"), "cuda": view("kernels/pool.cu", "shop::pooled")},
+    Choices(outputs=("out", "argmax"), saved=frozenset({"argmax"}), dtypes={"T": ("bfloat16", "float32")}),
+)
+BLEND = define(
+    blend,
+    {"cpu": view("blend.cpp", "blend")},
+    Choices(mutates=frozenset({"x"}), dtypes={"T": ("float32",)}),
+)
+KEPT = define(
+    kept,
+    {"cpu": Kernel("native", (ROOT / "kept.cpp",), "kept"), "cuda": Kernel("native", (ROOT / "kept.cpp",), "kept")},
+)

@@ -1,0 +1,78 @@
+"""The generated sources are those of `expected/`, letter for letter.
+
+After a change that is meant, `OPSMITH_REGENERATE=1 pytest tests/codegen` writes them anew; read their diff.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from opsmith.codegen.binding import generate_binding
+from opsmith.codegen.instantiate import SIGNATURE_MARK, instantiate
+from opsmith.codegen.prototype import prototype, skeleton
+
+EXPECTED = Path(__file__).with_name("expected")
+
+
+def load_definitions() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("codegen_definitions", Path(__file__).with_name("definitions.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+D = load_definitions()
+GENERATED = {
+    "pooled.binding.cpp": lambda: generate_binding([D.POOLED], ["cpu", "cuda"]),
+    "pooled.cpu.cpp": lambda: instantiate([(D.POOLED, "cpu")], "kernels/pool.cpp"),
+    "pooled.cuda.cu": lambda: instantiate([(D.POOLED, "cuda")], "kernels/pool.cu"),
+    "blend.binding.cpp": lambda: generate_binding([D.BLEND], ["cpu"]),
+    "kept.binding.cpp": lambda: generate_binding([D.KEPT], ["cpu", "cuda"]),
+    "kept.cpu_cuda.cpp": lambda: instantiate([(D.KEPT, "cpu"), (D.KEPT, "cuda")], "kept.cpp"),
+    "skeleton.cpp": lambda: skeleton([D.POOLED, D.BLEND], "cpu"),
+    "skeleton.cu": lambda: skeleton([D.POOLED], "cuda"),
+    "skeleton.native.cpp": lambda: skeleton([D.KEPT], "cpu"),
+    "prototypes.txt": lambda: "".join(
+        f"{prototype(definition, device)}\n"
+        for definition in (D.POOLED, D.BLEND, D.KEPT)
+        for device in definition.kernels
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_text_is_as_expected(name: str) -> None:
+    text = GENERATED[name]()
+    file = EXPECTED / name
+    if os.environ.get("OPSMITH_REGENERATE"):
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+
+
+def test_every_expected_file_is_generated() -> None:
+    assert {file.name for file in EXPECTED.iterdir()} == set(GENERATED)
+
+
+def test_a_device_without_a_kernel_is_left_out_of_the_binding() -> None:
+    binding = generate_binding([D.BLEND, D.POOLED], ["cuda"])
+    assert "blend" not in binding
+    assert "STABLE_TORCH_LIBRARY_IMPL(shop, CUDA, library)" in binding
+    assert "CPU" not in binding
+
+
+def test_the_order_of_devices_does_not_matter() -> None:
+    assert generate_binding([D.POOLED], ["cuda", "cpu"]) == generate_binding([D.POOLED], ["cpu", "cuda"])
+
+
+def test_calls_of_kernels_are_marked_for_the_error_messages() -> None:
+    lines = instantiate([(D.BLEND, "cpu")], "blend.cpp").splitlines()
+    marks = [index for index, line in enumerate(lines) if line == f'#line 1 "{SIGNATURE_MARK}blend"']
+    assert len(marks) == 1
+    assert "&::blend<float>" in lines[marks[0] + 1]
