@@ -1,0 +1,14 @@
+"""The same without an installation: build lltm.cpp when this runs, or find it built."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import opsmith
+
+sys.modules["lltm_cpp"] = opsmith.load("lltm_cpp", [Path(__file__).with_name("lltm.cpp")], verbose="-v" in sys.argv)
+
+import lltm  # noqa: E402 -- it imports lltm_cpp
+
+lltm.check()
