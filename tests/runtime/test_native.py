@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kit import natives, shapes
+from kit import arguments, natives, shapes
 from kit.agreement import agree
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -44,6 +44,20 @@ def test_an_unbacked_size_goes_through_export_and_into_the_next_operator() -> No
     exported = torch.export.export(Model(), (torch.randn(8),), dynamic_shapes={"x": {0: torch.export.Dim("n")}})
     x = torch.randn(20)
     torch.testing.assert_close(exported.module()(x), (x[x > 0] * 2).sum())
+
+
+def test_two_unbacked_sizes_that_must_agree_become_an_assertion_of_the_graph() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            a, b = natives.positives(x)[0], natives.positives(y)[0]
+            stretched = shapes.split_gates(a[None], torch.cat([b, b]))
+            return arguments.shift(torch.outer(a, a), b), stretched
+
+    x, y = torch.tensor([1.0, 2, 3, -1]), torch.tensor([4.0, -1, 5, 6, -1])
+    exported = torch.export.export(Model(), (x, y)).module()
+    torch.testing.assert_close(exported(x, y), Model()(x, y))
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        exported(x, -y)
 
 
 def test_pytorch_s_own_operators_can_be_called() -> None:

@@ -75,6 +75,7 @@ CASES: list[tuple[opsmith.Operator, tuple[Any, ...], type[Exception], str]] = [
         DtypeError,
         "levels is float64, expected float32 as levels",
     ),
+    (elementwise.select, (F(2) > 0, F(2), torch.eye(2)[0].to_sparse()), ArgumentTypeError, "y has the layout torch.sp"),
     (elementwise.select, (F(2), F(2), F(2)), DtypeError, "select(): mask is float32, expected bool"),
     # devices
     (arguments.shift, (F(2, 3), F(3, device=META)), DeviceError, "shift(): bias is on meta, but x is on cpu"),

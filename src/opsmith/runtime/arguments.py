@@ -6,6 +6,7 @@ operator runs its Python body, and when PyTorch traces it with fake tensors, whe
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +97,7 @@ def check_call(signature: Signature, sizes: SizeProgram, arguments: Mapping[str,
     """Check devices, ranks, element types and sizes; raises DeviceError, ShapeError or DtypeError."""
     _check_devices(signature, arguments)
     for parameter, tensor in _tensors(signature.tensors, arguments):
+        _check_layout(signature, parameter, tensor)
         _check_rank(signature, parameter, tensor)
     _check_dtypes(signature, arguments)
     values: dict[str, Any] = {
@@ -147,7 +149,7 @@ class _State:
             case BindSize():
                 if first:
                     self.values[step.name] = tensor.shape[step.axis]
-                elif tensor.shape[step.axis] != self.values[step.name]:
+                elif not _holds(tensor.shape[step.axis] == self.values[step.name]):
                     self._refuse(parameter, tensor, step.axis, self.values[step.name], step.name, "")
             case SolveSize():
                 if first:
@@ -158,17 +160,18 @@ class _State:
                 self._check(parameter, tensor, step.axis, step.expression)
             case BindGroup() | CheckGroup():
                 found = self._group(step, parameter, tensor)
-                if self.groups.setdefault(step.group, found) != found:
+                expected = self.groups.setdefault(step.group, found)
+                if len(found) != len(expected) or not all(map(_holds, map(operator.eq, found, expected))):
                     raise ShapeError(
                         f"{self.signature.name}(): {parameter.name} has the sizes {_tuple(found)} for *{step.group}, "
-                        f"expected {_tuple(self.groups[step.group])} (from {self.program.group_source[step.group]})"
+                        f"expected {_tuple(expected)} (from {self.program.group_source[step.group]})"
                     )
 
     def _solve(self, step: SolveSize, parameter: Parameter, tensor: Tensor) -> None:
         found = tensor.shape[step.axis]
         scale = evaluate(self.signature, step.affine.scale, self.values)
         rest = found - evaluate(self.signature, step.affine.offset, self.values)
-        if scale == 0 or rest % scale != 0 or rest // scale < 0:
+        if scale == 0 or not _holds(rest % scale == 0) or not _holds(rest // scale >= 0):
             raise ShapeError(
                 f"{self.signature.name}(): {parameter.name} has size {found} in dimension {step.axis % tensor.dim()}, "
                 f"which is not {step.expression.text} for any {step.affine.name}"
@@ -177,7 +180,7 @@ class _State:
 
     def _check(self, parameter: Parameter, tensor: Tensor, axis: int, expression: Expression) -> None:
         expected = evaluate(self.signature, expression, self.values)
-        if tensor.shape[axis] != expected:
+        if not _holds(tensor.shape[axis] == expected):
             self._refuse(parameter, tensor, axis, expected, expression.text, self._named(expression))
 
     def _group(self, step: BindGroup | CheckGroup, parameter: Parameter, tensor: Tensor) -> tuple[Any, ...]:
@@ -224,6 +227,14 @@ def _check_devices(signature: Signature, arguments: Mapping[str, Any]) -> None:
         raise ShapeError(f"{signature.name}(): {name} is an empty list, and the operator has no other tensor")
 
 
+def _check_layout(signature: Signature, parameter: Parameter, tensor: Tensor) -> None:
+    if tensor.layout is not torch.strided:
+        raise ArgumentTypeError(
+            f"{signature.name}(): {parameter.name} has the layout {tensor.layout}, expected torch.strided; convert it with "
+            "to_dense()"
+        )
+
+
 def _check_rank(signature: Signature, parameter: Parameter, tensor: Tensor) -> None:
     shape = parameter.tensor_type.shape
     variadic = shape.variadic_index is not None
@@ -264,6 +275,20 @@ def _check_writable(signature: Signature, arguments: Mapping[str, Any]) -> None:
                 f"{signature.name}(): {parameter.name} is written to, but it is expanded: several of its elements share "
                 "one place"
             )
+
+
+def _holds(condition: bool | torch.SymBool) -> bool:
+    """Whether a comparison of sizes holds. One that is known only when the graph runs becomes an assertion of the graph."""
+    if isinstance(condition, bool):
+        return condition
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    if guard_or_false(condition):
+        return True
+    if guard_or_false(torch.sym_not(condition)):
+        return False
+    torch._check(condition)
+    return True
 
 
 def _describe(parameter: Parameter) -> str:
