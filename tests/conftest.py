@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import site
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+import opsmith
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,7 +33,76 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     if torch.cuda.is_available():
         return
-    reason = "needs a GPU; torch sees none here" if torch.backends.cuda.is_built() else "needs a GPU; torch is a CPU build"
+    reason = (
+        "needs a GPU; torch sees none here" if torch.backends.cuda.is_built() else "needs a GPU; torch is a CPU build"
+    )
     for item in items:
         if item.get_closest_marker("gpu") is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@dataclass(frozen=True)
+class UserPython:
+    """A virtual environment of a user who has torch and opsmith. What runs there sees no PYTHONPATH of ours."""
+
+    executable: Path
+    store: Path
+
+    def run(
+        self, *arguments: str | Path, cwd: Path, has_compilers: bool = True, fails: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Python there. Without compilers, PATH is empty and the store is one that does not exist."""
+        env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "CXX", "CUDA_HOME"}}
+        env |= {"OPSMITH_CACHE_DIR": str(self.store), "OPSMITH_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        if not has_compilers:
+            env |= {"PATH": "/nonexistent", "OPSMITH_CACHE_DIR": "/nonexistent/store"}
+        done = subprocess.run(
+            [self.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=600
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done
+
+    def pip(self, *arguments: str | Path, cwd: Path, fails: bool = False) -> str:
+        """Run pip for this environment and return what it prints."""
+        pip = ["-m", "pip", "--no-input", *arguments]
+        done = self.run(*pip, cwd=cwd, fails=fails)
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def user_python(tmp_path: Path, session_store: Path) -> UserPython:
+    """Make a virtual environment that sees this one's packages, and opsmith as an installation would show it."""
+    folder = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    executable = folder / "bin" / "python"
+    asked = [executable, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = Path(subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip())
+    source = Path(opsmith.__file__).parents[1]
+    (packages / "shared.pth").write_text("\n".join([str(source), *site.getsitepackages()]) + "\n")
+    info = packages / f"opsmith-{opsmith.__version__}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: opsmith\nVersion: {opsmith.__version__}\n")
+    (info / "entry_points.txt").write_text(
+        "[setuptools.finalize_distribution_options]\nopsmith = opsmith.build.hook:finalize_distribution_options\n"
+        "[cmake.prefix]\nopsmith = opsmith.cmake\n"
+    )
+    return UserPython(executable, session_store)
+
+
+@pytest.fixture
+def cmake() -> Callable[..., str]:
+    """Return a function that runs CMake; skip where there is none."""
+    from opsmith.build.cmake import find_cmake
+    from opsmith.errors import ToolchainError
+
+    try:
+        program = find_cmake()
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+    def run(*arguments: str | Path, fails: bool = False) -> str:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=600)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run

@@ -1,0 +1,282 @@
+"""`load` and `load_inline`: what they build, when they build again, and how they refuse."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+import opsmith
+from opsmith.errors import ArgumentError, ArgumentTypeError, CompileError, LoadError, ToolchainError
+
+# A Python module in plain C API: it compiles in a tenth of a second, where torch/extension.h takes ten.
+MODULE = """
+#include <Python.h>
+#include "value.h"
+#ifndef EXTRA
+#define EXTRA 0
+#endif
+#define PASTE(name) PyInit_##name
+#define INIT(name) PASTE(name)
+#define TEXT(name) #name
+#define NAME(name) TEXT(name)
+static PyObject* value(PyObject*, PyObject*) { return PyLong_FromLong(VALUE + EXTRA); }
+static PyMethodDef methods[] = {{"value", value, METH_NOARGS, ""}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, NAME(TORCH_EXTENSION_NAME), "", -1, methods};
+PyMODINIT_FUNC INIT(TORCH_EXTENSION_NAME)() { return PyModule_Create(&definition); }
+"""
+
+# An operator over the stable headers, for the same reason; to PyTorch's dispatcher it is one like any other.
+LIBRARY = """
+#include <torch/csrc/stable/library.h>
+namespace {
+int64_t scaled(int64_t x) { return x * FACTOR; }
+}
+STABLE_TORCH_LIBRARY(NAMESPACE, m) { m.def("scaled(int x) -> int"); }
+STABLE_TORCH_LIBRARY_IMPL(NAMESPACE, CompositeExplicitAutograd, m) { m.impl("scaled", TORCH_BOX(&scaled)); }
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    (tmp_path / "value.h").write_text("#define VALUE 1\n")
+    (tmp_path / "module.cpp").write_text(MODULE)
+    return tmp_path
+
+
+def run_python(code: str, **variables: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(Path(opsmith.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": path, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return out.strip()
+
+
+@pytest.mark.compile
+def test_unchanged_source_gives_the_same_module(sources: Path) -> None:
+    first = opsmith.load("plain", [sources / "module.cpp"])
+    assert first.value() == 1
+    assert first.__name__ == "plain"
+    assert opsmith.load("plain", str(sources / "module.cpp")) is first
+    os.utime(sources / "module.cpp", (1, 1))
+    assert opsmith.load("plain", [sources / "module.cpp"]) is first
+
+
+@pytest.mark.compile
+def test_edited_header_source_and_flag_are_noticed_in_the_same_process(sources: Path) -> None:
+    file = sources / "module.cpp"
+    first = opsmith.load("edited", [file])
+    (sources / "value.h").write_text("#define VALUE 2\n")
+    second = opsmith.load("edited", [file])
+    flagged = opsmith.load("edited", [file], extra_cflags=["-DEXTRA=40"])
+    file.write_text(MODULE.replace("VALUE + EXTRA", "VALUE * 50"))
+    third = opsmith.load("edited", [file])
+    assert [module.value() for module in (first, second, flagged, third)] == [1, 2, 42, 100]
+    (sources / "value.h").write_text("#define VALUE 1\n")
+    file.write_text(MODULE)
+    assert opsmith.load("edited", [file]) is first
+
+
+@pytest.mark.compile
+def test_new_process_notices_an_edit_and_starts_no_program_without_one(sources: Path) -> None:
+    code = f"""
+        import sys
+        started = []
+        events = ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.system", "os.fork")
+        import torch, opsmith
+        sys.addaudithook(lambda event, arguments: started.append(event) if event in events else None)
+        print(opsmith.load("again", [{str(sources / "module.cpp")!r}]).value(), len(started) > 0)
+    """
+    assert output_of(run_python(code)) == "1 True"
+    assert output_of(run_python(code)) == "1 False"
+    (sources / "value.h").write_text("#define VALUE 3\n")
+    assert output_of(run_python(code)) == "3 True"
+
+
+@pytest.mark.compile
+def test_failed_build_names_the_line_and_can_be_mended(sources: Path) -> None:
+    file = sources / "module.cpp"
+    file.write_text(MODULE.replace("VALUE + EXTRA", "VALUE + MISSING"))
+    with pytest.raises(CompileError, match=r"module\.cpp:11:\d+: .*MISSING"):
+        opsmith.load("mended", [file])
+    file.write_text(MODULE)
+    assert opsmith.load("mended", [file]).value() == 1
+
+
+@pytest.mark.compile
+def test_missing_header_says_where_to_name_its_folder(sources: Path) -> None:
+    (sources / "value.h").rename(sources / "elsewhere.h")
+    with pytest.raises(CompileError, match=r"module\.cpp:3.*(?s:.*)Add the folder that has value\.h"):
+        opsmith.load("headerless", [sources / "module.cpp"])
+    other = sources / "include"
+    other.mkdir()
+    (other / "value.h").write_text("#define VALUE 7\n")
+    assert opsmith.load("headerless", [sources / "module.cpp"], extra_include_paths=[other]).value() == 7
+
+
+@pytest.mark.compile
+def test_processes_with_one_name_and_different_sources_never_mix(sources: Path) -> None:
+    processes = []
+    for value in range(3):
+        folder = sources / str(value)
+        folder.mkdir()
+        (folder / "value.h").write_text(f"#define VALUE {value}\n")
+        (folder / "module.cpp").write_text(MODULE)
+        code = f"import opsmith; print(opsmith.load('mixed', [{str(folder / 'module.cpp')!r}]).value())"
+        processes += [(value, run_python(code)), (value, run_python(code))]
+    assert [output_of(process) for _, process in processes] == [str(value) for value, _ in processes]
+
+
+@pytest.mark.compile
+def test_files_of_one_name_in_two_folders_do_not_meet(sources: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (sources / name).mkdir()
+        (sources / name / "part.cpp").write_text(f"int {name}() {{ return '{other}'; }}\n")
+    text = MODULE.replace("VALUE + EXTRA", "a() * 1000 + b()").replace(
+        "#include <Python.h>", "#include <Python.h>\nint a(); int b();"
+    )
+    (sources / "module.cpp").write_text(text)
+    parts = [sources / "module.cpp", sources / "a" / "part.cpp", sources / "b" / "part.cpp"]
+    assert opsmith.load("parts", parts).value() == ord("b") * 1000 + ord("a")
+
+
+@pytest.mark.compile
+def test_arguments_are_not_changed(sources: Path) -> None:
+    arguments = {
+        "sources": [str(sources / "module.cpp")],
+        "extra_cflags": ["-DEXTRA=1 -DUNUSED=2"],
+        "extra_ldflags": ["-Wl,--as-needed"],
+        "extra_include_paths": [str(sources)],
+    }
+    before = {name: list(value) for name, value in arguments.items()}
+    assert opsmith.load("untouched", **arguments).value() == 2
+    assert arguments == before
+    texts = [MODULE.replace('#include "value.h"', "#define VALUE 5")]
+    assert opsmith.load_inline("untouched", texts, no_implicit_headers=True).value() == 5
+    assert len(texts) == 1
+
+
+@pytest.mark.compile
+def test_library_registers_operators_and_an_edited_one_is_refused_without_an_abort(tmp_path: Path) -> None:
+    file = tmp_path / "ops.cpp"
+    file.write_text(LIBRARY.replace("NAMESPACE", "existing_ops").replace("FACTOR", "3"))
+    path = opsmith.load("existing_library", [file], is_python_module=False)
+    assert Path(path).is_file()
+    assert torch.ops.existing_ops.scaled(14) == 42
+    assert opsmith.load("existing_library", [file], is_python_module=False) == path
+    file.write_text(LIBRARY.replace("NAMESPACE", "existing_ops").replace("FACTOR", "4"))
+    with pytest.raises(LoadError, match="namespace existing_ops"):
+        opsmith.load("existing_library", [file], is_python_module=False)
+    assert torch.ops.existing_ops.scaled(14) == 42
+    file.write_text(LIBRARY.replace("NAMESPACE", "existing_ops_2").replace("FACTOR", "4"))
+    opsmith.load("existing_library", [file], is_python_module=False)
+    assert torch.ops.existing_ops_2.scaled(14) == 56
+
+
+@pytest.mark.compile
+def test_undefined_function_is_named_as_in_the_source() -> None:
+    text = "int elsewhere(double, int);\nint here() { return elsewhere(1.0, 2); }\n"
+    with pytest.raises(LoadError, match=r"nothing defines elsewhere\(double, int\)"):
+        opsmith.load_inline("incomplete", text, no_implicit_headers=True, is_python_module=False)
+
+
+@pytest.mark.compile
+def test_inline_errors_name_the_argument_and_its_line() -> None:
+    texts = ["int first() { return 1; }\n", "int second() {\n  return missing;\n}\n"]
+    with pytest.raises(CompileError, match=r"cpp_sources\[1\]:2:10: .*missing.*(?s:.*)\|   return missing;"):
+        opsmith.load_inline("inline_error", texts, no_implicit_headers=True)
+
+
+@pytest.mark.compile
+def test_error_in_a_header_is_told_at_the_line_that_led_to_it() -> None:
+    text = "#include <algorithm>\n#include <vector>\nstruct A {};\n"
+    text += "void f(std::vector<A>& a) {\n  std::sort(a.begin(), a.end());\n}\n"
+    with pytest.raises(CompileError, match=r"cpp_sources\[0\]:5:"):
+        opsmith.load_inline("header_error", text, no_implicit_headers=True)
+
+
+@pytest.mark.compile
+def test_build_directory_is_a_store_of_its_own(sources: Path, tmp_path: Path) -> None:
+    module = opsmith.load("elsewhere", [sources / "module.cpp"], build_directory=tmp_path / "store")
+    assert Path(module.__file__).is_relative_to(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"sources": ["/nowhere/at_all.cpp"]}, ArgumentError, "there is no source file /nowhere/at_all.cpp"),
+        ({"sources": []}, ArgumentError, "no sources"),
+        ({"sources": 5}, ArgumentTypeError, "sources must be"),
+        ({"sources": [__file__]}, ArgumentError, "no source file that opsmith knows"),
+        ({"sources": [], "is_standalone": True}, ArgumentError, "programs are not built yet"),
+        ({"sources": [], "with_sycl": True}, ArgumentError, "SYCL"),
+        ({"sources": [], "extra_cuda_flags": []}, ArgumentTypeError, "no argument extra_cuda_flags"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        opsmith.load("refused", **arguments)
+
+
+def test_name_must_be_an_identifier(sources: Path) -> None:
+    with pytest.raises(ArgumentError, match="identifier"):
+        opsmith.load("not-a-name", [sources / "module.cpp"])
+
+
+@pytest.mark.skipif(torch.version.cuda is not None or torch.version.hip is not None, reason="this torch has a GPU")
+def test_cuda_source_with_a_cpu_torch_is_refused_before_a_long_build() -> None:
+    with pytest.raises(ToolchainError, match="built without CUDA"):
+        opsmith.load_inline("cudaless", "", "__global__ void f() {}")
+
+
+@pytest.mark.slow
+@pytest.mark.compile
+def test_load_inline_binds_functions_with_any_doc_text_and_torch_errors() -> None:
+    text = """
+        torch::Tensor twice(const torch::Tensor& x) {
+          TORCH_CHECK_VALUE(x.dim() == 1, "one dimension, please");
+          return x + x;
+        }
+        namespace inner { int answer() { return 42; } }
+    """
+    functions = {"twice": 'Says "2x",\nin C:\\ and Zürich', "inner::answer": ""}
+    before = dict(functions)
+    module = opsmith.load_inline("documented", text, functions=functions)
+    assert functions == before
+    torch.testing.assert_close(module.twice(torch.arange(3)), torch.tensor([0, 2, 4]))
+    assert functions["twice"] in module.twice.__doc__
+    assert module.answer() == 42
+    with pytest.raises(ValueError, match="one dimension, please"):
+        module.twice(torch.zeros(()))
+
+
+@pytest.mark.slow
+@pytest.mark.compile
+def test_classic_torch_library_loads_and_its_fragment_is_refused_twice(tmp_path: Path) -> None:
+    file = tmp_path / "classic.cpp"
+    text = """
+        #include <ATen/core/Tensor.h>
+        #include <torch/library.h>
+        TORCH_LIBRARY_FRAGMENT(existing_classic, m) {
+          m.def("plus(int x) -> int", [](int64_t x) { return x + STEP; });
+        }
+    """
+    file.write_text(text)
+    opsmith.load("classic", file, extra_cflags=["-DSTEP=1"], is_python_module=False)
+    assert torch.ops.existing_classic.plus(1) == 2
+    with pytest.raises(LoadError, match="operator existing_classic::plus"):
+        opsmith.load("classic", file, extra_cflags=["-DSTEP=2"], is_python_module=False)
