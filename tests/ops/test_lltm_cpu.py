@@ -131,3 +131,23 @@ def test_results_do_not_depend_on_the_number_of_threads(dtype: torch.dtype) -> N
 def test_passes_opcheck(size: tuple[int, int, int]) -> None:
     arguments = [argument.requires_grad_() for argument in make(*size, torch.float32)]
     torch.library.opcheck(lltm_cell.torch_op, tuple(arguments))
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_gives_the_gradient_of_one_argument(place: int) -> None:
+    arguments = make(16, 3, 5)
+    leaf = arguments[place].requires_grad_()
+    lltm_cell(*arguments)[0].sum().backward()
+    (wanted,) = torch.autograd.grad(lltm_cell.reference(*arguments)[0].sum(), [leaf], allow_unused=True)
+    torch.testing.assert_close(leaf.grad, wanted)
+
+
+def test_compiles_into_one_graph_for_any_batch() -> None:
+    compiled = torch.compile(lambda *a: lltm_cell(*a), fullgraph=True, dynamic=True, backend="aot_eager")
+    for batch in (4, 16, 21):
+        arguments = make(batch, 3, 5)
+        outer = [torch.ones(batch, 5, dtype=torch.float64)] * 2
+        for ours, theirs in zip(
+            gradients(compiled, arguments, outer), gradients(lltm_cell, arguments, outer), strict=True
+        ):
+            torch.testing.assert_close(ours, theirs)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from opsmith.errors import GradientError
+from opsmith.runtime.tensor_gradient import Backward, register_tensor_gradient, takes_tensors_only
 from opsmith.spec.definition import Definition
 from opsmith.spec.signature import Kind, Signature
 
@@ -36,6 +38,10 @@ def register_gradient(
         backward = _body_gradient(definition)
         saved_inputs = frozenset(range(len(signature.parameters)))
         saved_outputs: frozenset[int] = frozenset()
+    elif takes_tensors_only(definition):
+        again = _tensor_gradient_again(definition)
+        register_tensor_gradient(definition, _overload(definition.qualified_name), Backward(call_backward, again), lib)
+        return
     else:
         backward = _kernel_gradient(definition, call_backward)
         saved_inputs = frozenset(argument.index for argument in wiring.arguments if argument.source == "input")
@@ -208,6 +214,26 @@ def _kernel_gradient(definition: Definition, call_backward: Callable[..., Any]) 
         return _answer(ctx, {index: item for index, item in zip(wiring.inputs, found, strict=True) if given[index]})
 
     return backward
+
+
+def _tensor_gradient_again(definition: Definition) -> Callable[..., tuple[Any, ...]] | None:
+    """Return what `Backward.again` asks for: the gradient of the body, where the backward reads a saved output."""
+    wiring, count = definition.wiring, len(definition.signature.parameters)
+    assert wiring is not None
+    if not (opaque := _opaque_outputs(definition)):
+        return None
+    through_body = _body_gradient(definition)
+    indices = sorted({argument.index for argument in wiring.arguments if argument.source == "input"})
+    places = {index: _Place(place) for place, index in enumerate(indices)}
+
+    def again(saved: Sequence[Tensor], needed: Sequence[bool], gradients: Sequence[Tensor]) -> tuple[Any, ...]:
+        ctx = SimpleNamespace(saved_tensors=saved, needs_input_grad=needed, opsmith_inputs=places)
+        ctx.opsmith_counts, ctx.opsmith_blank = [1] * count, [None] * count
+        _check_inputs_saved(definition, ctx, opaque)
+        answer: tuple[Any, ...] = through_body(ctx, *gradients)
+        return answer
+
+    return again
 
 
 def _opaque_outputs(definition: Definition) -> tuple[str, ...]:
