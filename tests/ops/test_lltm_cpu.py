@@ -143,7 +143,10 @@ def test_gives_the_gradient_of_one_argument(place: int) -> None:
 
 
 def test_compiles_into_one_graph_for_any_batch() -> None:
-    compiled = torch.compile(lambda *a: lltm_cell(*a), fullgraph=True, dynamic=True, backend="aot_eager")
+    def step(*arguments: Tensor) -> tuple[Tensor, ...]:
+        return lltm_cell(*arguments)
+
+    compiled = torch.compile(step, fullgraph=True, dynamic=True, backend="aot_eager")
     for batch in (4, 16, 21):
         arguments = make(batch, 3, 5)
         outer = [torch.ones(batch, 5, dtype=torch.float64)] * 2
