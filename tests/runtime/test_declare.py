@@ -6,6 +6,7 @@ import copy
 import pickle
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -179,6 +180,23 @@ def test_a_body_that_returns_something_else_is_told(package: Package) -> None:
             module.wrong(x, how)
         assert words in str(error.value)
         assert module.wrong.definition.place in str(error.value)
+
+
+@pytest.mark.compile
+def test_many_threads_may_make_the_first_call(package: Package) -> None:
+    module = package(
+        DOUBLE.replace("op()", 'op(cpu=opsmith.view("double.cpp", entry="twice"))'),
+        double__cpp="""
+        #include <opsmith/kernel.h>
+        template <class T>
+        void twice(opsmith::View<const T, 1> x, opsmith::View<T, 1> out) {
+          for (int64_t n = 0; n < x.size[0]; ++n) out(n) = T(2 * opsmith::compute_t<T>(x(n)));
+        }
+        """,
+    )
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda number: module.double(torch.tensor([float(number)])).item(), range(32)))
+    assert results == [2.0 * number for number in range(32)]
 
 
 def test_operators_without_kernels_need_no_compiler(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:

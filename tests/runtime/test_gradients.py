@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from kit import gradients, natives
 from kit.agreement import agree
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
+
+from opsmith.errors import GradientError
 
 pytestmark = pytest.mark.compile
 
@@ -121,6 +124,26 @@ def test_second_gradients_count_a_dependence_between_inputs_once() -> None:
         return torch.autograd.grad((first**2).sum(), x)[0]
 
     torch.testing.assert_close(second(gradients.mix), second(gradients.mix.reference))
+
+
+def test_a_second_gradient_that_would_end_at_a_saved_output_is_refused(package: Callable[..., ModuleType]) -> None:
+    module = package("""
+        @opsmith.op(outputs=("y", "exps"), saved="exps")
+        def twice_exp(x: Float[Tensor, "N"]) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
+            exps = torch.exp(x)
+            return 2 * exps, exps
+
+        @twice_exp.backward()
+        def twice_exp_backward(grad_y: Float[Tensor, "N"], exps: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+            return 2 * grad_y * exps
+    """)
+    x = leaf(3)
+    module.twice_exp(x).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x.detach().exp())
+    with pytest.raises(
+        GradientError, match=r"cannot be differentiated twice: its backward reads the saved output exps"
+    ):
+        torch.autograd.grad(module.twice_exp(x).sum(), x, create_graph=True)
 
 
 def test_no_grad_and_inference_mode_record_nothing() -> None:
