@@ -101,7 +101,8 @@ def cmake() -> Callable[..., str]:
         pytest.skip(str(error))
 
     def run(*arguments: str | Path, fails: bool = False) -> str:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=600)
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run([program, *arguments], env=env, capture_output=True, text=True, check=False, timeout=600)
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -280,3 +280,39 @@ def test_classic_torch_library_loads_and_its_fragment_is_refused_twice(tmp_path:
     assert torch.ops.existing_classic.plus(1) == 2
     with pytest.raises(LoadError, match="operator existing_classic::plus"):
         opsmith.load("classic", file, extra_cflags=["-DSTEP=2"], is_python_module=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.compile
+def test_cuda_sources_over_torchs_full_api_run_on_the_current_stream() -> None:
+    declared = "torch::Tensor twice(torch::Tensor x);"
+    kernel = """
+        #include <c10/cuda/CUDAException.h>
+        #include <c10/cuda/CUDAStream.h>
+        __global__ void each(const float* x, float* y, int64_t n) {
+          for (int64_t i = threadIdx.x; i < n; i += blockDim.x) y[i] = 2 * x[i];
+        }
+        torch::Tensor twice(torch::Tensor x) {
+          auto y = torch::empty_like(x);
+          each<<<1, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+          C10_CUDA_KERNEL_LAUNCH_CHECK();
+          return y;
+        }
+    """
+    module = opsmith.load_inline("cuda_inline", declared, kernel, functions="twice")
+    x = torch.randn(1000, device="cuda")
+    torch.testing.assert_close(module.twice(x), 2 * x)
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.compile
+def test_cpp_source_may_call_the_cuda_runtime(tmp_path: Path) -> None:
+    file = tmp_path / "count.cpp"
+    head = "#include <cuda_runtime_api.h>\nint count() { int n = 0; cudaGetDeviceCount(&n); return n; }"
+    text = MODULE.replace('#include "value.h"', head)
+    file.write_text(text.replace("VALUE + EXTRA", "count()"))
+    with pytest.raises(CompileError, match="cuda_runtime_api"):
+        opsmith.load("device_count", file)
+    assert opsmith.load("device_count", file, with_cuda=True).value() == torch.cuda.device_count()
