@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["VARIABLES", "Variable", "read"]
+__all__ = ["VARIABLES", "Variable", "overridden", "read"]
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,19 @@ def read(name: str) -> str | None:
     if name not in _NAMES:
         raise KeyError(f"{name} is not in opsmith's table of environment variables")
     return os.environ.get(name) or None
+
+
+@contextmanager
+def overridden(name: str, value: str) -> Iterator[None]:
+    """Give a variable of the table another value for a while, in this process and those that it starts."""
+    if name not in _NAMES:
+        raise KeyError(f"{name} is not in opsmith's table of environment variables")
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,80 @@
+"""On what a report was made: the machine, the compilers and the versions, as data."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith._version import __version__
+from opsmith.demo.table import Table
+from opsmith.toolchain import Toolchain
+
+__all__ = ["Machine", "describe_machine", "machine_table"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Everything that a figure of the report depends on, but for the code."""
+
+    date: str
+    processor: str
+    cores: int
+    threads: int
+    gpu: str | None
+    system: str
+    python: str
+    torch: str
+    opsmith: str
+    compilers: dict[str, str]
+
+
+def describe_machine(toolchain: Toolchain) -> Machine:
+    """Return the facts about this machine and this process; `toolchain` is what the builds use."""
+    import torch
+
+    tools = {"C++": f"{toolchain.host.kind} {toolchain.host.version}"}
+    if toolchain.cuda is not None:
+        tools["CUDA"] = f"nvcc {toolchain.cuda.version}"
+    if toolchain.rocm is not None:
+        tools["ROCm"] = f"hipcc {toolchain.rocm.version}"
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Machine(
+        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        processor=_processor(),
+        cores=usable,
+        threads=torch.get_num_threads(),
+        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        system=f"{platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        torch=torch.__version__,
+        opsmith=__version__,
+        compilers=tools,
+    )
+
+
+def machine_table(machine: Machine) -> Table:
+    """Return the facts as a table."""
+    rows = [
+        ("date", machine.date),
+        ("processor", f"{machine.processor}, {machine.cores} cores, {machine.threads} threads used by PyTorch"),
+        ("GPU", machine.gpu or "none"),
+        ("system", f"{machine.system}, Python {machine.python}"),
+        ("PyTorch", machine.torch),
+        ("opsmith", machine.opsmith),
+        *((f"{language} compiler", name) for language, name in machine.compilers.items()),
+    ]
+    return Table("Machine", ("what", "which"), "ll", tuple(rows))
+
+
+def _processor() -> str:
+    """Return the processor's name as Linux tells it, or what Python knows of it elsewhere."""
+    facts = Path("/proc/cpuinfo")
+    if facts.is_file():
+        for line in facts.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name" and value.strip():
+                return " ".join(value.split())
+    return platform.processor() or platform.machine()

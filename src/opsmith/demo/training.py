@@ -1,0 +1,179 @@
+"""Whether a model trains: an LLTM classifier of digits, with opsmith's kernels and with the reference bodies."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from opsmith.demo.digits import Digits
+from opsmith.demo.table import Table
+from opsmith.ops.lltm import LLTM, lltm_gates
+from opsmith.spec.definition import Device
+
+__all__ = [
+    "EPOCHS",
+    "LEAST_LOSS",
+    "QUICK_EPOCHS",
+    "TARGET",
+    "Run",
+    "largest_gap",
+    "train",
+    "training_table",
+    "variants",
+]
+
+EPOCHS = 40
+QUICK_EPOCHS = 3
+
+# Test accuracy that a whole run must reach.
+TARGET = 0.95
+
+_STATE = 128
+_BATCH = 32
+_RATE = 0.02
+
+# A smoothed target keeps the loss away from 0, where a bit of rounding would send two trainings different ways.
+_SMOOTHING = 0.1
+_CLASSES = 10
+
+# The entropy of a smoothed target; no prediction gets below it.
+_SURE, _OTHER = 1 - _SMOOTHING + _SMOOTHING / _CLASSES, _SMOOTHING / _CLASSES
+LEAST_LOSS = -_SURE * math.log(_SURE) - (_CLASSES - 1) * _OTHER * math.log(_OTHER)
+
+REFERENCE = "reference (PyTorch)"
+
+State = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: mean loss and test accuracy of each epoch, and the last predictions for the test images."""
+
+    variant: str
+    seconds: float
+    steps: int
+    losses: tuple[float, ...]
+    accuracies: tuple[float, ...]
+    predictions: tuple[int, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy after the last epoch."""
+        return self.accuracies[-1]
+
+
+class ReferenceLLTM(LLTM):
+    """The same module in plain PyTorch: a loop over the body of lltm_gates, differentiated by PyTorch."""
+
+    def forward(self, input: Tensor, state: State | None = None) -> tuple[Tensor, State]:  # noqa: A002
+        """Return what LLTM does, for a batch of sequences [B, T, I]."""
+        hidden, cell = state or self._initial(input.shape[0])
+        steps = []
+        for step in input.unbind(1):
+            gates = functional.linear(torch.cat([hidden, step], dim=1), self.weight, self.bias)
+            hidden, cell = lltm_gates.reference(gates, cell)
+            steps.append(hidden)
+        return torch.stack(steps, dim=1), (hidden, cell)
+
+
+class Classifier(nn.Module):
+    """Reads an image row by row and names the digit from the last hidden state."""
+
+    def __init__(self, recurrent: type[LLTM]) -> None:
+        super().__init__()
+        self.recurrent = recurrent(8, _STATE, batch_first=True)
+        self.head = nn.Linear(_STATE, _CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits [B, 10] of images [B, 8, 8]."""
+        _, (hidden, _) = self.recurrent(images)
+        logits: Tensor = self.head(hidden)
+        return logits
+
+
+def variants(devices: Sequence[Device]) -> dict[str, tuple[type[LLTM], Device]]:
+    """Return what is trained, the first of which counts: kernels on each device, then the reference."""
+    names = {"cpu": "opsmith (C++)", "cuda": "opsmith (CUDA)"}
+    kernels = {names[device]: (LLTM, device) for device in devices}
+    return {**kernels, REFERENCE: (ReferenceLLTM, "cpu")}
+
+
+def train(
+    variant: str,
+    recurrent: type[LLTM],
+    device: Device,
+    digits: Digits,
+    epochs: int,
+    *,
+    seed: int,
+    on_epoch: Callable[[int, float, float], None] | None = None,
+) -> Run:
+    """Train a classifier; equal seeds give equal weights and equal batches, whatever the variant.
+
+    `on_epoch` is told the number of the epoch, its mean loss and the test accuracy after it.
+    """
+    torch.manual_seed(seed)
+    model = Classifier(recurrent).to(device)
+    images, labels = digits.train_images.to(device), digits.train_labels.to(device)
+    test_images = digits.test_images.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=_RATE)
+    steps = epochs * -(-len(images) // _BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps)
+    shuffle = torch.Generator().manual_seed(seed)
+    losses, accuracies = [], []
+    started = time.perf_counter()
+    for epoch in range(1, epochs + 1):
+        total = 0.0
+        for batch in torch.randperm(len(images), generator=shuffle).split(_BATCH):
+            loss = functional.cross_entropy(model(images[batch]), labels[batch], label_smoothing=_SMOOTHING)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.item() * len(batch)
+        losses.append(total / len(images))
+        predictions = _predict(model, test_images)
+        accuracies.append((predictions == digits.test_labels).double().mean().item())
+        if on_epoch is not None:
+            on_epoch(epoch, losses[-1], accuracies[-1])
+    seconds = time.perf_counter() - started
+    return Run(variant, seconds, steps, tuple(losses), tuple(accuracies), tuple(predictions.tolist()))
+
+
+def largest_gap(runs: Sequence[Run]) -> tuple[float, float]:
+    """Return how far the losses of any run are from the first one's, relative: in the first epoch, and at most."""
+    first, *others = runs
+    gaps = [[abs(one - other) / one for one, other in zip(first.losses, run.losses, strict=True)] for run in others]
+    return max(gap[0] for gap in gaps), max(max(gap) for gap in gaps)
+
+
+def training_table(runs: Sequence[Run], digits: Digits, seed: int) -> Table:
+    """Return the trainings as a table."""
+    rows = []
+    for run in runs:
+        wrong = round((1 - run.accuracy) * len(run.predictions))
+        cells = (f"{run.losses[-1]:.5f}", f"{run.accuracy:.2%}", f"{wrong} of {len(run.predictions)}")
+        rows.append((run.variant, f"{run.steps:,}", f"{run.seconds:.1f} s", *cells))
+    note = (
+        f"{len(digits.train_images):,} images to learn from and {len(digits.test_images)} to be tested on, the same for "
+        f"all and split evenly over the digits (seed {seed}). 8 steps of 8 pixels, {_STATE} units, batches of {_BATCH}, "
+        f"Adam, label smoothing {_SMOOTHING:g} (the least possible loss is {LEAST_LOSS:.5f}), one CPU thread."
+    )
+    if len(runs) > 1 and len(runs[0].losses) > 0:
+        begin, most = largest_gap(runs)
+        note += f" From equal weights and batches the losses differ by {begin:.1e} in the first epoch and "
+        note += f"by {most:.1e} at most, relative."
+    columns = ("variant", "steps", "time", "last loss", "test accuracy", "wrong")
+    return Table("Training", columns, "lrrrrr", tuple(rows), note)
+
+
+def _predict(model: nn.Module, images: Tensor) -> Tensor:
+    with torch.no_grad():
+        predictions: Tensor = model(images).argmax(dim=1).cpu()
+    return predictions
