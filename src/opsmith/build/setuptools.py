@@ -100,6 +100,8 @@ class BuildOperators(build_ext):
     """setuptools' build_ext, which builds by plan what opsmith knows, and everything else as ever."""
 
     watcher: Watcher = Watcher()
+    # opsmith's own command line says what it builds, and may have JSON on stdout.
+    quiet_start: bool = False
 
     def finalize_options(self) -> None:
         """Prepare as build_ext does, and begin a list of what is written: each file, and its place in the sources."""
@@ -143,7 +145,8 @@ class BuildOperators(build_ext):
         # What an earlier build left was made with another torch, or from a file with a later time stamp.
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        print(f"opsmith: building {name} with {prepared.toolchain.torch.identity}", flush=True)
+        if not self.quiet_start:
+            print(f"opsmith: building {name} with {prepared.toolchain.torch.identity}", flush=True)
         return scratch, build_into(prepared.plan, scratch, jobs=self.parallel or None, watcher=self.watcher)
 
     def get_outputs(self) -> list[str]:
@@ -182,6 +185,7 @@ def run_build_ext(prepared: Prepared, folder: Path, jobs: int | None, watcher: W
     command.build_lib, command.build_temp = str(folder / "lib"), str(folder / "temp")
     command.parallel = jobs
     command.watcher = watcher
+    command.quiet_start = True
     command.ensure_finalized()
     try:
         command.run()
