@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dis
-import functools
 import inspect
 import re
 import sys
@@ -16,12 +14,13 @@ import torch
 
 from opsmith.errors import DefinitionError
 from opsmith.runtime import registry
+from opsmith.runtime.derived import derived_body, is_empty
 from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.dtypes import from_torch
-from opsmith.spec.gradient import Wiring, default_gradient_names, wire_backward
-from opsmith.spec.signature import Kind, Signature
+from opsmith.spec.gradient import default_gradient_names, wire_backward
+from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
 
 __all__ = ["KernelFile", "declare_backward", "native", "op", "view"]
@@ -122,8 +121,8 @@ def declare_backward(forward: Operator, function: Callable[..., Any], **said: An
         said["outputs"] = default_gradient_names(definition.signature)
     backward = _define(function, namespace=definition.namespace, **said)
     wiring = wire_backward(definition.signature, backward.signature)
-    if _is_empty(function):
-        backward = replace(backward, body=_derived_body(definition, backward, wiring))
+    if is_empty(function):
+        backward = replace(backward, body=derived_body(definition, backward, wiring))
     operator = _publish(backward)
     forward.definition = replace(definition, backward=backward, wiring=wiring)
     forward.gradient = operator
@@ -131,7 +130,7 @@ def declare_backward(forward: Operator, function: Callable[..., Any], **said: An
 
 
 def _declare(function: Callable[..., Any], **said: Any) -> Operator:
-    if _is_empty(function):
+    if is_empty(function):
         raise DefinitionError(
             f"{function.__name__}: the body is empty. It is the reference that the kernels are held to, and the fallback "
             "where there is none: write the operator in PyTorch"
@@ -251,55 +250,3 @@ def _namespace_of(function: Callable[..., Any]) -> str:
         main = getattr(sys.modules["__main__"], "__file__", None)
         package = Path(main).stem if main else "notebook"
     return re.sub(r"\W", "_", package)
-
-
-def _is_empty(function: Callable[..., Any]) -> bool:
-    """Whether a body is `...`, `pass` or a docstring alone."""
-    used = {instruction.opname for instruction in dis.get_instructions(function)}
-    trivial = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "NOP", "POP_TOP", "CACHE"}
-    constants = [
-        item.argval for item in dis.get_instructions(function) if item.opname in ("LOAD_CONST", "RETURN_CONST")
-    ]
-    return used <= trivial and all(constant is None or constant is Ellipsis for constant in constants)
-
-
-def _derived_body(forward: Definition, backward: Definition, wiring: Wiring) -> Callable[..., Any]:
-    """Return the reference of a backward that declares none: the gradient of the forward's body."""
-    from opsmith.runtime.gradients import differentiate_body
-    from opsmith.runtime.outputs import zero_outputs
-
-    signature, function = forward.signature, backward.body
-    given = {parameter.name for parameter in backward.signature.parameters}
-    if missing := [parameter.name for parameter in signature.parameters if parameter.name not in given]:
-        raise DefinitionError(
-            f"{backward.name}: its body is empty, so it would be the gradient of {forward.name}'s body, but that needs "
-            f"the input {missing[0]}, which is not among its parameters. Take it, or write the body"
-        )
-    if any(parameter.kind is Kind.TENSOR_LIST for parameter in signature.parameters):
-        raise DefinitionError(
-            f"{backward.name}: {forward.name} takes a list of tensors; write the body of its gradient"
-        )
-
-    def derived(**arguments: Any) -> Any:
-        present = [parameter.name for parameter in signature.tensors if arguments[parameter.name] is not None]
-        names = [signature.parameters[index].name for index in wiring.inputs]
-        wanted = [index for index, name in enumerate(present) if name in names]
-        found = differentiate_body(
-            forward.body,
-            signature,
-            [arguments[parameter.name] for parameter in signature.parameters],
-            [arguments.get(f"grad_{output.name}") for output in signature.outputs],
-            wanted,
-        )
-        by_name = {present[index]: gradient for index, gradient in zip(wanted, found, strict=True)}
-        gradients = [by_name.get(name) for name in names]
-        if any(gradient is None for gradient in gradients):
-            # What the result does not depend on has the gradient zero; so has an optional tensor that was not given.
-            zeros = zero_outputs(backward.signature, arguments)
-            gradients = [
-                zero if gradient is None else gradient for gradient, zero in zip(gradients, zeros, strict=True)
-            ]
-        return tuple(gradients) if len(gradients) != 1 else gradients[0]
-
-    functools.update_wrapper(derived, function)
-    return derived

@@ -46,7 +46,7 @@ _lock = threading.RLock()
 _modules: dict[Path, ModuleType] = {}
 
 
-def load(  # noqa: PLR0917 -- PyTorch's order
+def load(
     name: str,
     sources: Paths,
     extra_cflags: Sequence[str] | None = None,
@@ -98,7 +98,7 @@ def load(  # noqa: PLR0917 -- PyTorch's order
     )
 
 
-def load_inline(  # noqa: PLR0917 -- PyTorch's order
+def load_inline(
     name: str,
     cpp_sources: Texts,
     cuda_sources: Texts | None = None,
@@ -209,7 +209,7 @@ def _bring_in(name: str, artifact: Artifact, sources: tuple[Source, ...], *, is_
     if is_python_module:
         return import_library(name, library)
     try:
-        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
+        torch.ops.load_library(str(library))
     except OSError as error:
         # torch's own exception names the file only; the loader's words are in its cause.
         raise LoadError(_explain_load(name, library, str(error.__cause__ or error))) from error

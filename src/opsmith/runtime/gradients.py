@@ -6,7 +6,6 @@ This is the path in Python. It works with every torch and needs no compiler.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +13,13 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import GradientError
+from opsmith.runtime.differentiate import Place, differentiate_body, map_tensors, tensors_of
+from opsmith.runtime.mutation import count_writes, overload_of, refuse_gradients
 from opsmith.runtime.tensor_gradient import Backward, register_tensor_gradient, takes_tensors_only
 from opsmith.spec.definition import Definition
 from opsmith.spec.signature import Kind, Signature
 
-__all__ = ["count_writes", "differentiate_body", "refuse_gradients", "register_gradient"]
+__all__ = ["register_gradient"]
 
 
 def register_gradient(
@@ -40,7 +41,9 @@ def register_gradient(
         saved_outputs: frozenset[int] = frozenset()
     elif takes_tensors_only(definition):
         again = _tensor_gradient_again(definition)
-        register_tensor_gradient(definition, _overload(definition.qualified_name), Backward(call_backward, again), lib)
+        register_tensor_gradient(
+            definition, overload_of(definition.qualified_name), Backward(call_backward, again), lib
+        )
         return
     else:
         backward = _kernel_gradient(definition, call_backward)
@@ -53,102 +56,6 @@ def register_gradient(
         setup_context=_make_setup(signature, saved_inputs, saved_outputs),
         lib=lib,
     )
-
-
-def refuse_gradients(definition: Definition, lib: torch.library.Library) -> None:
-    """Make an operator raise where a gradient is asked for, instead of leaving it out silently."""
-    qualified = definition.qualified_name
-
-    def refuse(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
-        tensors = [tensor for value in (*args, *kwargs.values()) for tensor in _tensors_of(value)]
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            written = definition.signature.mutated[0].name
-            raise GradientError(
-                f"{definition.name}() writes to {written} and has no gradient. Call it under torch.no_grad(), or detach "
-                "its arguments"
-            )
-        with torch._C._AutoDispatchBelowAutograd():
-            overload = _overload(qualified)
-            return overload.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
-
-    lib.impl(definition.name, refuse, "Autograd", with_keyset=True)
-
-
-def count_writes(definition: Definition, lib: torch.library.Library) -> None:
-    """Make an operator that writes to its arguments raise their versions, as PyTorch's own do.
-
-    Autograd compares versions to notice that a tensor which it saved was written to since.
-    """
-    qualified = definition.qualified_name
-    mutated = definition.signature.mutated
-    places = [definition.signature.parameters.index(parameter) for parameter in mutated]
-
-    def write(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
-        for place, parameter in zip(places, mutated, strict=True):
-            written = args[place] if place < len(args) else kwargs.get(parameter.name)
-            if written is not None:
-                torch.autograd.graph.increment_version(written)
-        with torch._C._AutoDispatchBelowADInplaceOrView():
-            return _overload(qualified).redispatch(keys & torch._C._after_ADInplaceOrView_keyset, *args, **kwargs)
-
-    lib.impl(definition.name, write, "ADInplaceOrView", with_keyset=True)
-
-
-def differentiate_body(
-    body: Callable[..., Any],
-    signature: Signature,
-    arguments: Sequence[Any],
-    gradients: Sequence[Tensor | None],
-    wanted: Sequence[int],
-) -> list[Tensor | None]:
-    """Return the gradient of each tensor in `wanted`, which counts the tensors of `arguments` in order.
-
-    The body is run again. With gradients enabled the result can itself be differentiated.
-    """
-    create_graph = torch.is_grad_enabled()
-    leaves: list[Tensor] = []
-    with torch.enable_grad(), _autograd_reachable():
-
-        def fresh(tensor: Tensor) -> Tensor:
-            index = len(leaves)
-            # An alias of its own for each argument: where one argument was computed from another, or the same tensor is
-            # given twice, gradients must not flow from one to the other here.
-            alias = tensor.view_as(tensor) if create_graph and tensor.requires_grad else tensor.detach()
-            if index in wanted and not alias.requires_grad:
-                alias.requires_grad_()
-            leaves.append(alias)
-            return alias
-
-        copies = [_map_tensors(fresh, value) for value in arguments]
-        names = [parameter.name for parameter in signature.parameters]
-        results = body(**dict(zip(names, copies, strict=True)))
-        tensors = results if isinstance(results, (tuple, list)) else (results,)
-        pairs = [
-            (tensor, gradient)
-            for tensor, gradient in zip(tensors, gradients, strict=True)
-            if gradient is not None and tensor.requires_grad
-        ]
-        if not pairs:
-            return [None] * len(wanted)
-        found = torch.autograd.grad(
-            [tensor for tensor, _ in pairs],
-            [leaves[index] for index in wanted],
-            [gradient for _, gradient in pairs],
-            create_graph=create_graph,
-            allow_unused=True,
-        )
-    return list(found)
-
-
-def _autograd_reachable() -> AbstractContextManager[Any]:
-    """Let operators record gradients although this may run inside a kernel, below autograd in the dispatcher.
-
-    Without it nothing would be recorded there, and a gradient would silently be zero.
-    """
-    excluded = torch._C._dispatch_tls_local_exclude_set()
-    for key in ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView"):
-        excluded = excluded.remove(getattr(torch._C.DispatchKey, key))
-    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
 
 
 def _make_setup(
@@ -170,9 +77,9 @@ def _make_setup(
             tensors.append(tensor)
             return len(tensors) - 1
 
-        ctx.opsmith_inputs = {index: _map_tensors(stow, values[index]) for index in sorted(saved_inputs)}
+        ctx.opsmith_inputs = {index: map_tensors(stow, values[index]) for index in sorted(saved_inputs)}
         ctx.opsmith_outputs = {index: stow(outputs[index]) for index in sorted(saved_outputs)}
-        ctx.opsmith_counts = [len(_tensors_of(value)) for value in inputs]
+        ctx.opsmith_counts = [len(tensors_of(value)) for value in inputs]
         ctx.opsmith_blank = [_blank(value) if has_lists else None for value in inputs]
         ctx.save_for_backward(*tensors)
 
@@ -224,7 +131,7 @@ def _tensor_gradient_again(definition: Definition) -> Callable[..., tuple[Any, .
         return None
     through_body = _body_gradient(definition)
     indices = sorted({argument.index for argument in wiring.arguments if argument.source == "input"})
-    places = {index: _Place(place) for place, index in enumerate(indices)}
+    places = {index: Place(place) for place, index in enumerate(indices)}
 
     def again(saved: Sequence[Tensor], needed: Sequence[bool], gradients: Sequence[Tensor]) -> tuple[Any, ...]:
         ctx = SimpleNamespace(saved_tensors=saved, needs_input_grad=needed, opsmith_inputs=places)
@@ -314,32 +221,8 @@ def _blank(value: Any) -> Any:
 
 def _restore(value: Any, saved: Sequence[Tensor]) -> Any:
     """Undo `stow`: put the saved tensors where their places stand."""
-    if isinstance(value, _Place):
+    if isinstance(value, Place):
         return saved[value]
     if isinstance(value, list):
         return [_restore(item, saved) for item in value]
     return value
-
-
-class _Place(int):
-    """The place of a saved tensor; a type of its own, because an int argument must stay what it is."""
-
-
-def _map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
-    if isinstance(value, Tensor):
-        found = function(value)
-        return _Place(found) if isinstance(found, int) else found
-    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Tensor):
-        return [_map_tensors(function, item) for item in value]
-    return value
-
-
-def _tensors_of(value: Any) -> Sequence[Tensor]:
-    if isinstance(value, Tensor):
-        return (value,)
-    return [item for item in value if isinstance(item, Tensor)] if isinstance(value, (list, tuple)) else ()
-
-
-def _overload(qualified_name: str) -> Any:
-    namespace, name = qualified_name.split("::")
-    return getattr(getattr(torch.ops, namespace), name).default

@@ -1,0 +1,92 @@
+"""How a Python body is differentiated: run again on aliases of its arguments, with autograd switched on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.spec.signature import Signature
+
+__all__ = ["Place", "differentiate_body", "map_tensors", "tensors_of"]
+
+
+def differentiate_body(
+    body: Callable[..., Any],
+    signature: Signature,
+    arguments: Sequence[Any],
+    gradients: Sequence[Tensor | None],
+    wanted: Sequence[int],
+) -> list[Tensor | None]:
+    """Return the gradient of each tensor in `wanted`, which counts the tensors of `arguments` in order.
+
+    The body is run again. With gradients enabled the result can itself be differentiated.
+    """
+    create_graph = torch.is_grad_enabled()
+    leaves: list[Tensor] = []
+    with torch.enable_grad(), _autograd_reachable():
+
+        def fresh(tensor: Tensor) -> Tensor:
+            index = len(leaves)
+            # An alias of its own for each argument: where one argument was computed from another, or the same tensor is
+            # given twice, gradients must not flow from one to the other here.
+            alias = tensor.view_as(tensor) if create_graph and tensor.requires_grad else tensor.detach()
+            if index in wanted and not alias.requires_grad:
+                alias.requires_grad_()
+            leaves.append(alias)
+            return alias
+
+        copies = [map_tensors(fresh, value) for value in arguments]
+        names = [parameter.name for parameter in signature.parameters]
+        results = body(**dict(zip(names, copies, strict=True)))
+        tensors = results if isinstance(results, (tuple, list)) else (results,)
+        pairs = [
+            (tensor, gradient)
+            for tensor, gradient in zip(tensors, gradients, strict=True)
+            if gradient is not None and tensor.requires_grad
+        ]
+        if not pairs:
+            return [None] * len(wanted)
+        found = torch.autograd.grad(
+            [tensor for tensor, _ in pairs],
+            [leaves[index] for index in wanted],
+            [gradient for _, gradient in pairs],
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+    return list(found)
+
+
+def _autograd_reachable() -> AbstractContextManager[Any]:
+    """Let operators record gradients although this may run inside a kernel, below autograd in the dispatcher.
+
+    Without it nothing would be recorded there, and a gradient would silently be zero.
+    """
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView"):
+        excluded = excluded.remove(getattr(torch._C.DispatchKey, key))
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+
+
+class Place(int):
+    """The place of a saved tensor; a type of its own, because an int argument must stay what it is."""
+
+
+def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
+    """Return an argument with a function's result in place of each tensor; an int result becomes a Place."""
+    if isinstance(value, Tensor):
+        found = function(value)
+        return Place(found) if isinstance(found, int) else found
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Tensor):
+        return [map_tensors(function, item) for item in value]
+    return value
+
+
+def tensors_of(value: Any) -> Sequence[Tensor]:
+    """Return the tensors in an argument: one, those of a list, or none."""
+    if isinstance(value, Tensor):
+        return (value,)
+    return [item for item in value if isinstance(item, Tensor)] if isinstance(value, (list, tuple)) else ()
