@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from opsmith.build.plan import TORCH_TARGET, plan_extension
-from opsmith.build.prepare import Prepared, choose_target, choose_toolchain
+from opsmith.build.target import Prepared, choose_target, choose_toolchain
 from opsmith.errors import ArgumentError, ToolchainError
 from opsmith.spec.extension import Extension, Language, Source
 from opsmith.toolchain import find_python_headers, find_torch

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith import _env
-from opsmith.build.diagnose import explain_failure
 from opsmith.build.plan import Plan
 from opsmith.toolchain import find_ninja
 
@@ -101,6 +100,8 @@ def run_plan(
                 if on_output is not None:
                     on_output(text)
     if process.returncode != 0:
+        from opsmith.build.diagnose import explain_failure
+
         raise explain_failure(plan, "\n".join(output))
     return folder / plan.library
 
