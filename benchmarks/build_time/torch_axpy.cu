@@ -10,8 +10,8 @@ __global__ void axpy_kernel(double a, const T* x, const T* y, T* out, int64_t n)
 torch::Tensor axpy(double a, torch::Tensor x, torch::Tensor y) {
   auto out = torch::empty_like(x);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "axpy", [&] {
-    axpy_kernel<scalar_t><<<(x.numel() + 255) / 256, 256>>>(a, x.const_data_ptr<scalar_t>(), y.const_data_ptr<scalar_t>(),
-                                                            out.mutable_data_ptr<scalar_t>(), x.numel());
+    axpy_kernel<scalar_t><<<(x.numel() + 255) / 256, 256>>>(
+        a, x.const_data_ptr<scalar_t>(), y.const_data_ptr<scalar_t>(), out.mutable_data_ptr<scalar_t>(), x.numel());
   });
   return out;
 }

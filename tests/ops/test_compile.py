@@ -5,8 +5,9 @@ from __future__ import annotations
 import pkgutil
 from pathlib import Path
 
-import opsmith.ops
 import pytest
+
+import opsmith.ops
 from opsmith.build.discover import discover
 from opsmith.build.ninja import run_plan
 from opsmith.build.plan import Target, plan_extension

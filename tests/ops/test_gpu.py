@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from opsmith.errors import DeviceError
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import LLTM, lltm_cell, lltm_gates

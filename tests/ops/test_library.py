@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import LLTM, LLTMCell, lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
@@ -84,10 +85,14 @@ def test_gradient_is_the_references_in_float64(case, device, dtype):
     exact = [argument.double() for argument in arguments]
     outputs = visible(case, case.operator.reference(*exact))
     generator = torch.Generator().manual_seed(11)
-    seeds = [torch.randn(output.shape, generator=generator, dtype=torch.float64).to(device, dtype) for output in outputs]
+    seeds = [
+        torch.randn(output.shape, generator=generator, dtype=torch.float64).to(device, dtype) for output in outputs
+    ]
     expected = gradients(case.operator.reference, exact, [seed.double() for seed in seeds])
     # The backward reads results of the forward that were rounded to the type.
-    assert_near(gradients(case.operator, arguments, seeds), expected, dtype, scale=40 if case.name == "lltm_cell" else 8)
+    assert_near(
+        gradients(case.operator, arguments, seeds), expected, dtype, scale=40 if case.name == "lltm_cell" else 8
+    )
 
 
 @cases
@@ -143,7 +148,7 @@ def test_expanded_inputs(case, device):
 @devices
 def test_empty_batch_gives_empty_results_and_zero_gradients(case, device):
     arguments = inputs(case, device, torch.float32)
-    batch = [shape[0] for shape in case.shapes][0]
+    batch = case.shapes[0][0]
     empty = [argument[:0] if argument.shape[0] == batch else argument for argument in arguments]
     leaves = [argument.clone().requires_grad_() for argument in empty]
     outputs = as_tuple(case.operator(*leaves))
