@@ -26,6 +26,10 @@ _CAUSE = re.compile(
     rf"^{_FILE}:(?P<line>\d+):(?P<column>\d+):\s+(?:required from|note: in instantiation of .* requested here)",
     re.MULTILINE,
 )
+# By which of the user's lines a header was included.
+_INCLUDED = re.compile(
+    r"^(?:In file included from| +from) (?P<file>[^\n]+?):(?P<line>\d+)(?::(?P<column>\d+))?[,:]$", re.MULTILINE
+)
 _NO_HEADER = re.compile(
     r"^'(?P<clang>[^']+)' file not found|^(?P<gcc>\S+): No such file or directory|"
     r"cannot open source file \"(?P<nvcc>[^\"]+)\""
@@ -143,10 +147,11 @@ def _compiler_output(output: str) -> str:
 
 def _causes(body: str, error: Message, plan: Plan, failed: list[Step]) -> list[Message]:
     """Return an error in a header that is not the user's, told at the user's line that led to it."""
-    for match in _CAUSE.finditer(body):
+    for match in (*_CAUSE.finditer(body), *_INCLUDED.finditer(body)):
         if _user_text(match["file"], plan, failed) is not None:
             text = f"{error.text} (in {error.file}:{error.line}, which this leads to)"
-            return [Message(match["file"], int(match["line"]), int(match["column"]), text)]
+            column = int(match["column"]) if match["column"] else None
+            return [Message(match["file"], int(match["line"]), column, text)]
     return []
 
 
