@@ -78,7 +78,7 @@ def test_missing_header_advises_an_include_folder(plan: Plan) -> None:
 
 def test_undefined_symbols_of_the_linker_are_named_once(plan: Plan) -> None:
     where = "k.cu:(.text+0x1): undefined reference to `g()'"
-    output = f"k.o: in function `f':\\n{where}\\n{where}"
+    output = f"k.o: in function `f':\n{where}\n{where}"
     assert "nothing defines g()." in said(plan, output, "mine.so")
 
 
