@@ -4,15 +4,25 @@ PYTHON ?= python3
 
 # Which torch the virtual environment gets. Any build from 2.10 on will do, and pip takes what fits the machine; for a
 # certain one name its index too, for example the CPU build:
-#   make demo TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+#   make venv TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch==2.13.0
+
+# More arguments for pytest, such as "-m 'not slow'" or "-n 4".
+PYTEST_FLAGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: venv demo test lint clean
-.DEFAULT_GOAL := demo
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint gpu-test gpu-demo clean
+
+help:
+	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
+	@echo "make test      the tests"
+	@echo "make lint      ruff, mypy, clang-format, generated tables"
+	@echo "make gpu-test, make gpu-demo   what needs a GPU, with the packages of PYTHON as they are"
+	@echo "make venv, make clean"
 
 venv: $(READY)
 
@@ -27,12 +37,21 @@ demo: $(READY)
 	$(BIN)/opsmith demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	git ls-files '*.cpp' '*.cu' '*.h' ':!tests/codegen/expected' | xargs $(BIN)/clang-format --dry-run --Werror
+	$(BIN)/python benchmarks/tables.py --check
+
+# A GPU machine may be offline and have its own torch: nothing is installed there.
+gpu-test:
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu $(PYTEST_FLAGS)
+
+gpu-demo:
+	PYTHONPATH=src $(PYTHON) -m opsmith demo
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
 clean:

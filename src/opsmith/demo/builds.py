@@ -111,7 +111,7 @@ def build_table(builds: Sequence[Build], devices: Sequence[Device]) -> Table:
     for build in builds:
         if build.left_out is None:
             size = f"{build.size_bytes / 1024:.0f} KB"
-            rows.append((build.builder, f"{build.seconds:.1f} s", size, build.sha256[:16], build.library))
+            rows.append((build.builder, f"{build.seconds:.1f} s", size, build.sha256[:8], build.library))
         else:
             rows.append((build.builder, "left out", "", "", build.left_out))
     done = sum(build.left_out is None for build in builds)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from opsmith.demo.builds import Build
 from opsmith.demo.digits import Digits
-from opsmith.demo.timing import REFERENCE, Timing
+from opsmith.demo.names import KERNELS, REFERENCES
+from opsmith.demo.timing import Timing
 from opsmith.demo.training import LEAST_LOSS, TARGET, Run
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["build_figure", "digit_figure", "loss_figure", "speed_figure", "to_svg"]
 
 _INK, _QUIET, _GRID = "#1f2933", "#7b8794", "#e4e7eb"
-_COLOURS = {"opsmith (C++)": "#0b7285", "opsmith (CUDA)": "#5c940d", REFERENCE: "#e8590c"}
+_COLOURS = {
+    KERNELS["cpu"]: "#0b7285",
+    KERNELS["cuda"]: "#5c940d",
+    **dict.fromkeys(REFERENCES.values(), "#e8590c"),
+}
 _RIGHT, _WRONG = "#2b8a3e", "#c92a2a"
 
 _GRID_COLUMNS = 14
@@ -73,7 +78,7 @@ def build_figure(builds: Sequence[Build]) -> Figure:
     done = [build for build in builds if build.left_out is None]
     figure, (axes,) = _figure(7.4, 0.55 + 0.36 * len(done))
     names, seconds = [build.builder for build in done], [build.seconds for build in done]
-    bars = axes.barh(names, seconds, color=_COLOURS["opsmith (C++)"], height=0.62)
+    bars = axes.barh(names, seconds, color=_COLOURS[KERNELS["cpu"]], height=0.62)
     axes.bar_label(bars, [f"{value:.1f} s" for value in seconds], padding=5, color=_INK)
     axes.invert_yaxis()
     axes.set_xlim(0, max(seconds) * 1.12)
@@ -115,7 +120,7 @@ def loss_figure(runs: Sequence[Run]) -> Figure:
     """Return the loss (logarithmic) and the test accuracy of each epoch."""
     figure, (losses, accuracies) = _figure(7.4, 2.7, columns=2)
     for index, run in enumerate(runs):
-        is_reference = run.variant == REFERENCE
+        is_reference = run.variant in REFERENCES.values()
         look: dict[str, Any] = {
             "color": _COLOURS[run.variant],
             "linewidth": 1.5 if is_reference else 2.6,

@@ -15,7 +15,7 @@ from opsmith.demo.exactness import ErrorRow, error_table
 from opsmith.demo.machine import Machine, machine_table
 from opsmith.demo.slopes import Slope, slope_table
 from opsmith.demo.table import GOOD, NEITHER, Finding, Table, mark
-from opsmith.demo.timing import REFERENCE, Timing, timing_table
+from opsmith.demo.timing import Timing, timing_table
 from opsmith.demo.training import TARGET, Run, training_table
 from opsmith.spec.definition import Device
 
@@ -117,9 +117,9 @@ def _build_times(builds: Sequence[Build]) -> str:
 
 def _speed(timings: Sequence[Timing]) -> Finding:
     """Say how much faster the kernels are; being slower is no failure, for a machine may be busy."""
-    kernels = [timing for timing in timings if timing.variant != REFERENCE]
+    kernels = [timing for timing in timings if not timing.is_reference]
     ratios = [
-        f"{timing.ratio.median:.2f}x at " + "B{} I{} S{}".format(*timing.size) + f" ({timing.device})"
+        f"{timing.ratio.median:.2f}x at " + "B{} I{} S{}".format(*timing.size) + f" on {timing.device}"
         for timing in kernels
     ]
     is_faster = all(timing.ratio.median >= 1 for timing in kernels)

@@ -69,7 +69,7 @@ def run_demo(options: Options, screen: Screen) -> Results:
             screen.line(f"no GPU in this run: {gpu_missing}", style="dim")
 
         screen.section("LLTM is built three ways, each from nothing")
-        builds = build_all(group, devices, options.output / "libraries", screen)
+        builds = build_all(group, devices, options.output / "lib", screen)
         screen.table(build_table(builds, devices))
         agreement = _agree(builds, devices, machine.threads, options, screen)
         screen.section("Value and gradient are checked against the reference in float64")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.demo.names import KERNELS, REFERENCES
 from opsmith.demo.table import Table
 from opsmith.spec.definition import Device
 
@@ -21,9 +22,6 @@ SIZES = ((16, 32, 128), (128, 256, 512))
 
 # A sample is as many calls as take about so long, so that the clock's own error does not show.
 _SAMPLE_S = 0.004
-
-REFERENCE = "reference (PyTorch)"
-KERNELS = {"cpu": "opsmith (C++)", "cuda": "opsmith (CUDA)"}
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,17 @@ class Timing:
     """Microseconds of one call; `ratio` is how much faster forward and backward together are than the reference."""
 
     size: tuple[int, int, int]
-    device: str
+    device: Device
     variant: str
     rounds: int
     forward_us: Spread
     backward_us: Spread
     ratio: Spread
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether this is the body in plain PyTorch, which the others are compared with."""
+        return self.variant == REFERENCES[self.device]
 
 
 def time_all(
@@ -72,7 +75,7 @@ def time_size(size: tuple[int, int, int], device: Device, rounds: int) -> list[T
     from opsmith.ops.lltm import lltm_cell
 
     inputs = _inputs(size, device)
-    functions: dict[str, Callable[..., Any]] = {REFERENCE: lltm_cell.reference, KERNELS[device]: lltm_cell}
+    functions: dict[str, Callable[..., Any]] = {REFERENCES[device]: lltm_cell.reference, KERNELS[device]: lltm_cell}
     calls = {
         (variant, direction): call
         for variant, function in functions.items()
@@ -95,7 +98,7 @@ def time_size(size: tuple[int, int, int], device: Device, rounds: int) -> list[T
             rounds,
             Spread.of(samples[variant, "forward"]),
             Spread.of(samples[variant, "backward"]),
-            Spread.of([base / own for base, own in zip(totals[REFERENCE], totals[variant], strict=True)]),
+            Spread.of([base / own for base, own in zip(totals[REFERENCES[device]], totals[variant], strict=True)]),
         )
         for variant in functions
     ]
@@ -106,29 +109,28 @@ def timing_table(timings: Sequence[Timing], threads: int) -> Table:
     rows = tuple(
         (
             "B{} I{} S{}".format(*timing.size),
-            timing.device,
             timing.variant,
             _microseconds(timing.forward_us),
             _microseconds(timing.backward_us),
-            "1" if timing.variant == REFERENCE else _ratio(timing.ratio),
+            "1" if timing.is_reference else _ratio(timing.ratio),
         )
         for timing in timings
     )
     rounds = timings[0].rounds if timings else 0
     note = (
-        f"One LLTM step, float32, {threads} CPU threads. Median of {rounds} interleaved rounds [quartiles]; the ratio is of "
-        "forward and backward together, within a round."
+        f"One LLTM step, float32, {threads} CPU threads. Median of {rounds} interleaved rounds, ± half the distance of the "
+        "quartiles; the ratio is of forward and backward together, within a round."
     )
-    columns = ("size", "device", "variant", "forward, us", "backward, us", "times as fast")
-    return Table("Speed", columns, "lllrrr", rows, note)
+    columns = ("size", "variant", "forward, us", "backward, us", "times as fast")
+    return Table("Speed", columns, "llrrr", rows, note)
 
 
 def _microseconds(spread: Spread) -> str:
-    return f"{spread.median:,.0f} [{spread.low:,.0f}, {spread.high:,.0f}]"
+    return f"{spread.median:,.0f} ±{(spread.high - spread.low) / 2:,.0f}"
 
 
 def _ratio(spread: Spread) -> str:
-    return f"{spread.median:.2f} [{spread.low:.2f}, {spread.high:.2f}]"
+    return f"{spread.median:.2f} ±{(spread.high - spread.low) / 2:.2f}"
 
 
 def _inputs(size: tuple[int, int, int], device: Device) -> list[Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opsmith.demo.digits import Digits
+from opsmith.demo.names import KERNELS, REFERENCES
 from opsmith.demo.table import Table
 from opsmith.ops.lltm import LLTM, lltm_gates
 from opsmith.spec.definition import Device
@@ -45,8 +46,6 @@ _CLASSES = 10
 # The entropy of a smoothed target; no prediction gets below it.
 _SURE, _OTHER = 1 - _SMOOTHING + _SMOOTHING / _CLASSES, _SMOOTHING / _CLASSES
 LEAST_LOSS = -_SURE * math.log(_SURE) - (_CLASSES - 1) * _OTHER * math.log(_OTHER)
-
-REFERENCE = "reference (PyTorch)"
 
 State = tuple[Tensor, Tensor]
 
@@ -99,9 +98,8 @@ class Classifier(nn.Module):
 
 def variants(devices: Sequence[Device]) -> dict[str, tuple[type[LLTM], Device]]:
     """Return what is trained, the first of which counts: kernels on each device, then the reference."""
-    names = {"cpu": "opsmith (C++)", "cuda": "opsmith (CUDA)"}
-    kernels = {names[device]: (LLTM, device) for device in devices}
-    return {**kernels, REFERENCE: (ReferenceLLTM, "cpu")}
+    kernels = {KERNELS[device]: (LLTM, device) for device in devices}
+    return {**kernels, REFERENCES["cpu"]: (ReferenceLLTM, "cpu")}
 
 
 def train(
