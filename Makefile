@@ -7,7 +7,7 @@ PYTHON ?= python3
 #   make venv TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch==2.13.0
 
-# More arguments for pytest, such as "-m 'not slow'" or "-n 4".
+# More arguments for pytest, such as "-m 'not slow'" or "-n 1".
 PYTEST_FLAGS ?=
 
 VENV := .venv
@@ -15,13 +15,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint gpu-test gpu-demo clean
+.PHONY: help venv demo test lint gpu-test gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
 	@echo "make test      the tests"
 	@echo "make lint      ruff, mypy, clang-format, generated tables"
-	@echo "make gpu-test, make gpu-demo   what needs a GPU, with the packages of PYTHON as they are"
+	@echo "make gpu-test, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
 	@echo "make venv, make clean"
 
 venv: $(READY)
@@ -37,7 +37,7 @@ demo: $(READY)
 	$(BIN)/opsmith demo
 
 test: $(READY)
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n auto $(PYTEST_FLAGS)
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -52,6 +52,9 @@ gpu-test:
 
 gpu-demo:
 	PYTHONPATH=src $(PYTHON) -m opsmith demo
+
+gpu-bench:
+	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
 clean:

@@ -53,9 +53,36 @@ def foreign_binary(results: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def lltm_cell_cpu(results: dict[str, Any]) -> Iterator[str]:
+    machine = results["machine"]
+    yield (
+        f"**The LLTM cell on the CPU**, float32, against its body in eager PyTorch ({machine['cores']} cores, "
+        f"{machine['processor']}, {machine['cpu_capability']}, torch {machine['torch']}, {machine['date']}; median and "
+        "quartiles of interleaved rounds)"
+    )
+    yield ""
+    yield "| batch, input, state | threads | forward | forward and backward |"
+    yield "|---|---|---|---|"
+    rows: dict[tuple[int, int, int, int], dict[str, str]] = {}
+    for timing in results["timings"]:
+        if timing["dtype"] == "float32" and (timing["batch"], timing["input"], timing["state"]) in _SHOWN_CELLS:
+            key = (timing["batch"], timing["input"], timing["state"], timing["threads"])
+            low, high = timing["ratio_quartiles"]
+            text = f"{timing['ratio']:.2f}x [{low:.2f}, {high:.2f}], {timing['operator_us']:,.0f} us"
+            rows.setdefault(key, {})[timing["what"]] = text
+    for (batch, inputs, state, threads), texts in sorted(rows.items()):
+        yield f"| {batch}, {inputs}, {state} | {threads} | {texts['forward']} | {texts['forward+backward']} |"
+    yield ""
+    yield "The result file has the whole grid, with the sizes where the gain is small or none (a batch of 1)."
+
+
+# The classic size first, and how it goes on from there.
+_SHOWN_CELLS = ((1, 512, 512), (16, 32, 128), (16, 128, 128), (64, 512, 512), (256, 1024, 1024))
+
 # Result file -> the lines of its table, in the order of the README.
 TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "build_time.json": build_time,
+    "lltm_cell_cpu.json": lltm_cell_cpu,
     "foreign_binary.json": foreign_binary,
 }
 
