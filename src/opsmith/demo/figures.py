@@ -91,8 +91,10 @@ def build_figure(builds: Sequence[Build]) -> Figure:
 def speed_figure(timings: Sequence[Timing]) -> Figure:
     """Return forward and backward of each variant in each size, as stacked bars beside each other."""
     sizes = list(dict.fromkeys((timing.device, timing.size) for timing in timings))
-    figure, panels = _figure(7.4, 2.0, columns=len(sizes))
-    for axes, (device, size) in zip(panels, sizes, strict=True):
+    columns = len({size for _, size in sizes})
+    rows = len(sizes) // columns
+    figure, panels = _figure(7.4, 2.0 * rows, columns=columns, rows=rows)
+    for index, (axes, (device, size)) in enumerate(zip(panels, sizes, strict=True)):
         shown = [timing for timing in timings if (timing.device, timing.size) == (device, size)]
         totals = [timing.forward_us.median + timing.backward_us.median for timing in shown]
         for row, (timing, total) in enumerate(zip(shown, totals, strict=True)):
@@ -102,9 +104,8 @@ def speed_figure(timings: Sequence[Timing]) -> Figure:
                 row, timing.backward_us.median, left=timing.forward_us.median, color=colour, alpha=0.55, height=0.6
             )
             axes.text(total + 0.02 * max(totals), row, f"{total:,.0f}", va="center")
-        axes.set_yticks(
-            range(len(shown)), [timing.variant for timing in shown] if axes is panels[0] else [""] * len(shown)
-        )
+        names = [timing.variant if index % columns == 0 else "" for timing in shown]
+        axes.set_yticks(range(len(shown)), names)
         axes.invert_yaxis()
         axes.set_xlim(0, max(totals) * 1.2)
         axes.set_title("B{} I{} S{}, ".format(*size) + device)
