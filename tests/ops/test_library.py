@@ -232,3 +232,20 @@ def test_modules_agree_step_by_step(device):
 def test_module_refuses_a_tensor_without_a_batch(device):
     with pytest.raises(ValueError, match="3 dimensions, found 2"):
         LLTM(4, 6).to(device)(torch.randn(5, 4, device=device))
+
+
+def test_there_is_one_cpu():
+    """Tensors on "cpu" and on "cpu:0" go together, as in PyTorch, in C++ and in Python."""
+    a, b = torch.ones(3), torch.ones(3, device="cpu:0")
+    assert torch.equal(add2(a, b), torch.full((3,), 2.0))
+    assert torch.equal(add2(b, a), torch.full((3,), 2.0))
+
+
+@devices
+@pytest.mark.parametrize("used", [0, 1], ids=["hidden", "new_cell"])
+def test_one_of_two_results_may_be_differentiated_alone(device, used):
+    gates = torch.randn(3, 12, device=device, dtype=torch.float64, requires_grad=True)
+    cell = torch.randn(3, 4, device=device, dtype=torch.float64, requires_grad=True)
+    found = torch.autograd.grad(lltm_gates(gates, cell)[used].sum(), (gates, cell))
+    expected = torch.autograd.grad(lltm_gates.reference(gates, cell)[used].sum(), (gates, cell))
+    torch.testing.assert_close(found, expected)

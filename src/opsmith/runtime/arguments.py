@@ -218,7 +218,7 @@ def _check_devices(signature: Signature, arguments: Mapping[str, Any]) -> None:
     for parameter, tensor in _tensors(ordered, arguments):
         if first is None:
             first = (parameter, tensor)
-        elif tensor.device != first[1].device:
+        elif not _is_one_device(tensor.device, first[1].device):
             raise DeviceError(
                 f"{signature.name}(): {parameter.name} is on {tensor.device}, but {first[0].name} is on {first[1].device}"
             )
@@ -233,6 +233,11 @@ def _check_layout(signature: Signature, parameter: Parameter, tensor: Tensor) ->
             f"{signature.name}(): {parameter.name} has the layout {tensor.layout}, expected torch.strided; convert it with "
             "to_dense()"
         )
+
+
+def _is_one_device(a: torch.device, b: torch.device) -> bool:
+    # There is one CPU: torch.device("cpu") has the index None and torch.device("cpu:0") has 0.
+    return a.type == b.type and (a.type == "cpu" or a.index == b.index)
 
 
 def _check_rank(signature: Signature, parameter: Parameter, tensor: Tensor) -> None:

@@ -73,8 +73,10 @@ struct Place {
     aoti_torch_get_device_type(tensor.get(), &type);
     aoti_torch_get_device_index(tensor.get(), &index);
   }
-  bool operator==(const Place& other) const { return type == other.type && index == other.index; }
-  std::string text() const { return type == aoti_torch_device_type_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
+  bool is_cpu() const { return type == aoti_torch_device_type_cpu(); }
+  // There is one CPU: PyTorch gives its tensors the index -1, and 0 to those that were asked for on "cpu:0".
+  bool operator==(const Place& other) const { return type == other.type && (is_cpu() || index == other.index); }
+  std::string text() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
 };
 
 // The name of the operator, for every message of a call.
