@@ -144,14 +144,18 @@ def read_headers(plan: Plan, toolchain: Toolchain, folder: Path) -> tuple[Path, 
     Those are covered by the compiler's identity and by torch's version, and there are thousands of them.
     """
     covered = [toolchain.torch.root, Path("/usr/include"), Path("/usr/lib"), Path("/usr/lib64")]
-    covered += [toolchain.cuda.root.resolve()] if toolchain.cuda else []
-    covered += [toolchain.rocm.root.resolve()] if toolchain.rocm and toolchain.rocm.root != Path("/usr") else []
+    covered += [toolchain.cuda.root] if toolchain.cuda else []
+    covered += [toolchain.rocm.root] if toolchain.rocm and toolchain.rocm.root != Path("/usr") else []
+    covered.append(folder)
+    # As the compiler names them, and as they really are: most headers are dropped by name, without a look at the disk.
+    skip = tuple(f"{place}/" for place in covered)
+    really = tuple(place.resolve() for place in covered)
     found: dict[Path, None] = {}
     for step in plan.steps:
         if step.depfile is not None:
-            for header in read_depfile(folder / step.depfile, cwd=folder):
+            for header in read_depfile(folder / step.depfile, cwd=folder, skip=skip):
                 resolved = header.resolve()
-                if not resolved.is_relative_to(folder.resolve()) and not any(map(resolved.is_relative_to, covered)):
+                if not any(map(resolved.is_relative_to, really)):
                     found[resolved] = None
     return tuple(found)
 

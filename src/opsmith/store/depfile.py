@@ -31,19 +31,21 @@ _PIECE = re.compile(
 )
 
 
-def read_depfile(path: Path, *, cwd: Path) -> tuple[Path, ...]:
+def read_depfile(path: Path, *, cwd: Path, skip: tuple[str, ...] = ()) -> tuple[Path, ...]:
     """Return the files that a dependency file names, as `parse_depfile`. Raises OSError where it cannot be read."""
-    return parse_depfile(path.read_text(encoding="utf-8", errors="surrogateescape"), cwd=cwd)
+    return parse_depfile(path.read_text(encoding="utf-8", errors="surrogateescape"), cwd=cwd, skip=skip)
 
 
-def parse_depfile(text: str, *, cwd: Path) -> tuple[Path, ...]:
+def parse_depfile(text: str, *, cwd: Path, skip: tuple[str, ...] = ()) -> tuple[Path, ...]:
     """Return the prerequisites of every rule, each once and in order; relative ones are taken from `cwd`.
 
+    Names that begin with one of `skip` are left out before a path is made of them: a file of torch's has 1,500 of those.
     `..` and links stay as they are: the compiler opened the file under this very name, and so must whoever looks
     whether it changed.
     """
     names = (name for rule in _CONTINUATION.sub(" ", text).split("\n") for name in _prerequisites(rule))
-    return tuple(dict.fromkeys(cwd / name for name in names))
+    kept = (name for name in dict.fromkeys(names) if not name.startswith(skip))
+    return tuple(dict.fromkeys(cwd / name for name in kept))
 
 
 def _prerequisites(rule: str) -> Iterator[str]:
