@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,16 +13,7 @@ from opsmith.codegen.extension import assemble
 from opsmith.errors import ToolchainError
 from opsmith.spec.definition import Definition, Device
 
-__all__ = ["Prepared", "prepare", "wanted_devices"]
-
-
-def wanted_devices(definitions: Iterable[Definition]) -> tuple[Device, ...]:
-    """Return the devices that have kernels and exist on this machine."""
-    with_kernels = {device for definition in definitions for device in definition.kernels}
-    found: list[Device] = ["cpu"] if "cpu" in with_kernels else []
-    if "cuda" in with_kernels and _has_gpu():
-        found.append("cuda")
-    return tuple(found)
+__all__ = ["Prepared", "prepare"]
 
 
 def prepare(
@@ -53,9 +44,3 @@ def prepare(
     extension = replace(assemble(name, definitions, chosen), library=library_name(module_file))
     target = choose_target(toolchain, archs, torch_target)
     return Prepared(plan_extension(extension, toolchain, target), toolchain, target, missing)
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opsmith.build.devices import wanted_devices
 from opsmith.build.plan import TORCH_TARGET
-from opsmith.build.prepare import wanted_devices
 from opsmith.errors import DefinitionError
 from opsmith.spec.definition import DEVICES, Definition, Device
 

@@ -12,10 +12,10 @@ import click
 from opsmith.build.announce import announcer
 from opsmith.build.artifact import Watcher
 from opsmith.build.builders import BUILDERS, Built, Request, build_group
+from opsmith.build.devices import wanted_devices
 from opsmith.build.discover import discover
 from opsmith.build.ninja import Progress
 from opsmith.build.plan import TORCH_TARGET, Plan
-from opsmith.build.prepare import wanted_devices
 from opsmith.build.project import parse_devices, parse_torch_target
 from opsmith.spec.definition import Definition, Device
 

@@ -11,11 +11,12 @@ import click
 
 from opsmith.build.builders import Request
 from opsmith.build.cmake import write_cmake_project
+from opsmith.build.devices import wanted_devices
 from opsmith.build.discover import Group, discover
 from opsmith.build.export import write_description
 from opsmith.build.plan import TORCH_TARGET
 from opsmith.build.prebuilt import manifest_path
-from opsmith.build.prepare import Prepared, prepare, wanted_devices
+from opsmith.build.prepare import Prepared, prepare
 from opsmith.build.project import parse_devices, parse_torch_target
 from opsmith.errors import DefinitionError
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import opsmith
 from opsmith.build.artifact import Watcher
 from opsmith.build.builders import BUILDERS, Request, build_group
+from opsmith.build.devices import wanted_devices
 from opsmith.build.discover import Group, discover
 from opsmith.build.ninja import Progress
 from opsmith.build.plan import Plan
-from opsmith.build.prepare import Prepared, prepare, wanted_devices
+from opsmith.build.prepare import Prepared, prepare
 from opsmith.demo.screen import Screen, Step
 from opsmith.demo.table import GOOD, NEITHER, Table
 from opsmith.errors import BuildError, ToolchainError

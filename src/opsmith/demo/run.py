@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 from opsmith import _env
-from opsmith.build.prepare import Prepared, wanted_devices
+from opsmith.build.devices import wanted_devices
+from opsmith.build.prepare import Prepared
 from opsmith.demo.agreement import Agreement, agreement_table, compare_builds
 from opsmith.demo.builds import Build, build_all, build_table, find_group, prepare_group
 from opsmith.demo.cases import make_cases

@@ -10,13 +10,15 @@ from typing import Any
 
 import torch
 
+from opsmith.build.devices import wanted_devices
 from opsmith.build.prebuilt import Prebuilt, find_prebuilt
-from opsmith.build.prepare import wanted_devices
+from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import BuildError, LoadError
 from opsmith.runtime import registry
 from opsmith.runtime.operator import Operator
 from opsmith.runtime.register import register_operator
 from opsmith.spec.definition import Definition, Device
+from opsmith.store import Store, default_root
 
 __all__ = ["load_library", "load_module"]
 
@@ -90,17 +92,26 @@ def _load_compiled(
 def _build(
     module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], prebuilt: Prebuilt | None
 ) -> tuple[tuple[str, ...], dict[Device, str]]:
-    from opsmith.build.announce import announcer
-    from opsmith.build.artifact import obtain_artifact
-    from opsmith.build.prepare import prepare
-    from opsmith.store import Store, default_root
-
     if prebuilt is not None and prebuilt.misfit is not None:
         warnings.warn(
             f"{prebuilt.library} is not used: {prebuilt.misfit}. The operators of {module} are built anew",
             RuntimeWarning,
             stacklevel=6,
         )
+    store = Store(default_root())
+    if (artifact := find_by_shortcut(store, module, definitions, devices)) is not None:
+        load_library(artifact.library, definitions)
+        return artifact.manifest.devices, {}
+    return _plan_and_build(module, definitions, devices, store)
+
+
+def _plan_and_build(
+    module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], store: Store
+) -> tuple[tuple[str, ...], dict[Device, str]]:
+    from opsmith.build.announce import announcer
+    from opsmith.build.artifact import obtain_artifact
+    from opsmith.build.prepare import prepare
+
     prepared = prepare(module, definitions[0].file, definitions, devices)
     served = prepared.plan.extension.devices
     if not served:
@@ -108,13 +119,13 @@ def _build(
     names = ", ".join(definition.name for definition in definitions[:3]) + (" ..." if len(definitions) > 3 else "")
     watcher = announcer(f"{module}: {names} for {' and '.join(served)}")
     try:
-        artifact = obtain_artifact(
-            prepared.plan, prepared.toolchain, prepared.target, Store(default_root()), watcher=watcher
-        )
+        artifact = obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, store, watcher=watcher)
     except BuildError as error:
         from opsmith.build.diagnose import explain_signature
 
         raise explain_signature(error, list(definitions)) from None
+    if not prepared.missing:
+        note_shortcut(store, module, definitions, devices, artifact, prepared.plan.roots)
     load_library(artifact.library, definitions)
     return served, dict(prepared.missing)
 

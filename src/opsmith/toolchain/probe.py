@@ -60,6 +60,12 @@ class ProbeCache:
             self._save()
         return answer
 
+    def stamps(self) -> _Stamps:
+        """Return the version of every file that a known answer depends on, by its real path."""
+        if self._answers is None:
+            self._answers = self._load()
+        return {path: stamp for entry in self._answers.values() for path, stamp in entry["stamps"].items()}
+
     def _load(self) -> dict[str, Any]:
         try:
             content = json.loads(self._path.read_bytes()) if self._path else {}
