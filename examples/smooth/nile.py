@@ -2,7 +2,7 @@
 
 The series is the annual flow at Aswan, 1871-1970, in 10^8 cubic metres (Cobb, "The problem of the Nile", Biometrika 65,
 1978). The filtered value of one year is the forecast for the next, so the decay with the smallest squared error is simple
-exponential smoothing; its smoothing constant for this series is 0.247 (R: HoltWinters(Nile, gamma = FALSE, beta = FALSE)).
+exponential smoothing; its smoothing constant for this series is 0.2466 (statsmodels, started at the first value).
 """
 
 from __future__ import annotations
