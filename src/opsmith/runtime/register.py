@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from opsmith.errors import ToolchainError
-from opsmith.runtime.arguments import bind_arguments, check_call
+from opsmith.runtime.arguments import check_call
+from opsmith.runtime.bind import bind_arguments
 from opsmith.runtime.gradients import register_gradient
 from opsmith.runtime.outputs import conform, output_forms
 from opsmith.spec.definition import Definition, Device

@@ -1,0 +1,85 @@
+"""Which argument of a call is which: Python's rules for positions, names and defaults, told as typed exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.errors import ArgumentTypeError
+from opsmith.spec.signature import Kind, Parameter, Signature
+
+__all__ = ["bind_arguments"]
+
+_INTEGERS = (int, torch.SymInt)
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+
+_SCALAR_CHECKS: dict[Kind, Callable[[Any], bool]] = {
+    Kind.INT: lambda value: isinstance(value, _INTEGERS) and not isinstance(value, bool),
+    Kind.FLOAT: lambda value: isinstance(value, _NUMBERS) and not isinstance(value, bool),
+    Kind.BOOL: lambda value: isinstance(value, bool),
+    Kind.STR: lambda value: isinstance(value, str),
+    Kind.INT_LIST: lambda value: _is_list(value, _INTEGERS),
+    Kind.FLOAT_LIST: lambda value: _is_list(value, _NUMBERS),
+    Kind.OPTIONAL_INT: lambda value: value is None or isinstance(value, _INTEGERS),
+    Kind.OPTIONAL_FLOAT: lambda value: value is None or isinstance(value, _NUMBERS),
+    Kind.OPTIONAL_BOOL: lambda value: value is None or isinstance(value, bool),
+    Kind.TENSOR: lambda value: isinstance(value, Tensor),
+    Kind.OPTIONAL_TENSOR: lambda value: value is None or isinstance(value, Tensor),
+    Kind.TENSOR_LIST: lambda value: _is_list(value, (Tensor,)),
+}
+_EXPECTED: dict[Kind, str] = {
+    Kind.TENSOR: "a tensor",
+    Kind.OPTIONAL_TENSOR: "a tensor or None",
+    Kind.TENSOR_LIST: "a list of tensors",
+    Kind.INT_LIST: "a list of ints",
+    Kind.FLOAT_LIST: "a list of floats",
+    Kind.OPTIONAL_INT: "an int or None",
+    Kind.OPTIONAL_FLOAT: "a float or None",
+    Kind.OPTIONAL_BOOL: "a bool or None",
+    Kind.INT: "an int",
+    Kind.FLOAT: "a float",
+    Kind.BOOL: "a bool",
+    Kind.STR: "a str",
+}
+
+
+def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every argument by name, with defaults; raises ArgumentTypeError for one missing, unknown or of a wrong type."""
+    positional = [parameter for parameter in signature.parameters if not parameter.keyword_only]
+    if len(args) > len(positional):
+        raise ArgumentTypeError(
+            f"{signature.name}(): got {len(args)} positional arguments, takes at most {len(positional)}: "
+            f"{', '.join(parameter.name for parameter in positional)}"
+        )
+    values = {parameter.name: value for parameter, value in zip(positional, args, strict=False)}
+    for name, value in kwargs.items():
+        if signature.parameter(name) is None:
+            names = ", ".join(parameter.name for parameter in signature.parameters)
+            raise ArgumentTypeError(f"{signature.name}(): there is no argument {name}; it takes {names}")
+        if name in values:
+            raise ArgumentTypeError(f"{signature.name}(): {name} is given twice, by position and by name")
+        values[name] = value
+    for parameter in signature.parameters:
+        if parameter.name not in values:
+            if not parameter.has_default:
+                raise ArgumentTypeError(f"{signature.name}(): {parameter.name} is missing: {_describe(parameter)}")
+            values[parameter.name] = parameter.default
+        value = values[parameter.name]
+        if not _SCALAR_CHECKS[parameter.kind](value):
+            found = type(value).__name__
+            raise ArgumentTypeError(
+                f"{signature.name}(): {parameter.name} is {found} {value!r:.60}, expected {_describe(parameter)}"
+            )
+    return {parameter.name: values[parameter.name] for parameter in signature.parameters}
+
+
+def _describe(parameter: Parameter) -> str:
+    words = _EXPECTED[parameter.kind]
+    return f"{words}, {parameter.tensor.text}" if parameter.tensor is not None else words
+
+
+def _is_list(value: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, (list, tuple, torch.Size)) and all(isinstance(item, kinds) for item in value)
