@@ -9,12 +9,11 @@ from pathlib import Path
 
 from opsmith.build.artifact import Watcher, obtain_artifact
 from opsmith.build.diagnose import explain_signature
-from opsmith.build.discover import Group
 from opsmith.build.export import export_library, write_description
 from opsmith.build.plan import TORCH_TARGET
 from opsmith.build.prepare import Prepared, prepare
 from opsmith.errors import BuildError
-from opsmith.spec.definition import Device
+from opsmith.spec.definition import Device, Group
 from opsmith.store import Store, default_root
 
 __all__ = ["BUILDERS", "Built", "Request", "build_group"]
@@ -46,15 +45,7 @@ def build_group(group: Group, builder: str, request: Request, watcher: Watcher |
 
     Raises CompileError, SignatureError, ToolchainError or StoreError.
     """
-    prepared = prepare(
-        group.module,
-        group.file,
-        group.definitions,
-        request.devices,
-        archs=request.archs,
-        torch_target=request.torch_target,
-        strict=True,
-    )
+    prepared = prepare(group, request.devices, archs=request.archs, torch_target=request.torch_target, strict=True)
     try:
         library = BUILDERS[builder](group, prepared, request, watcher or Watcher())
     except BuildError as error:

@@ -7,25 +7,15 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.errors import DefinitionError
-from opsmith.spec.definition import Definition
+from opsmith.spec.definition import Group
 
-__all__ = ["Group", "discover"]
+__all__ = ["discover"]
 
 # A file that never says `opsmith` declares nothing; importing it could do anything.
 _MENTIONS = re.compile(rb"\bopsmith\b")
-
-
-@dataclass(frozen=True)
-class Group:
-    """The definitions of one module: they are built into one library beside its file."""
-
-    module: str
-    file: Path
-    definitions: tuple[Definition, ...]
 
 
 def discover(path: str) -> tuple[Group, ...]:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from opsmith.build.plan import TORCH_TARGET, plan_extension
 from opsmith.build.prebuilt import library_name
 from opsmith.build.target import Prepared, choose_target, choose_toolchain
 from opsmith.codegen.extension import assemble
 from opsmith.errors import ToolchainError
-from opsmith.spec.definition import Definition, Device
+from opsmith.spec.definition import Device, Group
 
 __all__ = ["Prepared", "prepare"]
 
 
 def prepare(
-    name: str,
-    module_file: Path,
-    definitions: Sequence[Definition],
+    group: Group,
     devices: Sequence[Device],
     *,
     archs: str | None = None,
     torch_target: tuple[int, int] = TORCH_TARGET,
     strict: bool = False,
 ) -> Prepared:
-    """Return the plan for some definitions on some devices.
+    """Return the plan for the definitions of a module on some devices.
 
     Where the GPU's compiler is missing, the rest is planned and `missing` says why; with `strict` that raises
     ToolchainError instead, as does a missing host compiler or torch always.
@@ -41,6 +38,6 @@ def prepare(
         toolchain = choose_toolchain(gpu=False)
         missing["cuda"] = str(error)
         chosen = tuple(device for device in chosen if device != "cuda")
-    extension = replace(assemble(name, definitions, chosen), library=library_name(module_file))
+    extension = replace(assemble(group.module, group.definitions, chosen), library=library_name(group.file))
     target = choose_target(toolchain, archs, torch_target)
     return Prepared(plan_extension(extension, toolchain, target), toolchain, target, missing)

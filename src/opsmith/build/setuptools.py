@@ -220,15 +220,8 @@ def _jobs_of(path: str, project: Project, packages: Path) -> list[_Job]:
                 f"[tool.opsmith] names {path}, but Python finds it in {group.file}, not in {packages}. List the modules of "
                 "this project there"
             )
-        prepared = prepare(
-            group.module,
-            group.file,
-            group.definitions,
-            project.devices_for(group.definitions),
-            archs=project.archs,
-            torch_target=project.torch_target,
-            strict=True,
-        )
+        devices = project.devices_for(group.definitions)
+        prepared = prepare(group, devices, archs=project.archs, torch_target=project.torch_target, strict=True)
         parts = group.module.split(".")
         folder = Path(*parts) if group.file.name == "__init__.py" else Path(*parts[:-1])
         jobs.append(_Job(prepared, group.definitions, folder))

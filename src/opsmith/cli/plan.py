@@ -9,14 +9,13 @@ from pathlib import Path
 
 import click
 
-from opsmith.build.builders import Request
 from opsmith.build.cmake import write_cmake_project
 from opsmith.build.devices import wanted_devices
-from opsmith.build.discover import Group, discover
+from opsmith.build.discover import discover
 from opsmith.build.export import write_description
 from opsmith.build.plan import TORCH_TARGET
 from opsmith.build.prebuilt import manifest_path
-from opsmith.build.prepare import Prepared, prepare
+from opsmith.build.prepare import prepare
 from opsmith.build.project import parse_devices, parse_torch_target
 from opsmith.errors import DefinitionError
 
@@ -54,7 +53,7 @@ def command(
         raise DefinitionError(f"{path} declares operators in {modules}; give CMake one target for each of them")
     chosen = parse_devices(devices, "DEVICES") if devices else wanted_devices(groups[0].definitions)
     oldest = parse_torch_target(torch_target, "TORCH_TARGET") if torch_target else TORCH_TARGET
-    prepared = _prepare(groups[0], Request(chosen, archs=archs, torch_target=oldest))
+    prepared = prepare(groups[0], chosen, archs=archs, torch_target=oldest, strict=True)
     if describe:
         manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, binary, groups[0].definitions)
         manifest_path(binary / prepared.plan.library).write_text(manifest.to_json(), encoding="utf-8")
@@ -65,15 +64,3 @@ def command(
     # A changed definition needs another plan, and so does another torch.
     depends = [*prepared.plan.extension.root.glob("*.py"), prepared.toolchain.torch.root / "version.py"]
     click.echo(json.dumps({"library": prepared.plan.library, "depends": ";".join(map(str, depends))}))
-
-
-def _prepare(group: Group, request: Request) -> Prepared:
-    return prepare(
-        group.module,
-        group.file,
-        group.definitions,
-        request.devices,
-        archs=request.archs,
-        torch_target=request.torch_target,
-        strict=True,
-    )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from opsmith.build.discover import Group, discover
+from opsmith.build.discover import discover
 from opsmith.codegen.prototype import prototype, skeleton
-from opsmith.spec.definition import DEVICES, Definition, Device
+from opsmith.spec.definition import DEVICES, Definition, Device, Group
 
 __all__ = ["command"]
 

@@ -14,14 +14,14 @@ import opsmith
 from opsmith.build.artifact import Watcher
 from opsmith.build.builders import BUILDERS, Request, build_group
 from opsmith.build.devices import wanted_devices
-from opsmith.build.discover import Group, discover
+from opsmith.build.discover import discover
 from opsmith.build.ninja import Progress
 from opsmith.build.plan import Plan
 from opsmith.build.prepare import Prepared, prepare
 from opsmith.demo.screen import Screen, Step
 from opsmith.demo.table import GOOD, NEITHER, Table
 from opsmith.errors import BuildError, ToolchainError
-from opsmith.spec.definition import Device
+from opsmith.spec.definition import Device, Group
 
 __all__ = ["Build", "are_identical", "build_all", "build_one", "build_table", "find_group", "prepare_group"]
 
@@ -57,7 +57,7 @@ def prepare_group(group: Group) -> Prepared:
 
     Asking the compilers who they are happens here, once, so that no build is charged for it.
     """
-    return prepare(group.module, group.file, group.definitions, wanted_devices(group.definitions))
+    return prepare(group, wanted_devices(group.definitions))
 
 
 def build_all(group: Group, devices: Sequence[Device], folder: Path, screen: Screen) -> list[Build]:

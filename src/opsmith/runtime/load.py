@@ -17,7 +17,7 @@ from opsmith.errors import BuildError, LoadError
 from opsmith.runtime import registry
 from opsmith.runtime.operator import Operator
 from opsmith.runtime.register import register_operator
-from opsmith.spec.definition import Definition, Device
+from opsmith.spec.definition import Definition, Device, Group
 from opsmith.store import Store, default_root
 
 __all__ = ["load_library", "load_module"]
@@ -112,7 +112,7 @@ def _plan_and_build(
     from opsmith.build.artifact import obtain_artifact
     from opsmith.build.prepare import prepare
 
-    prepared = prepare(module, definitions[0].file, definitions, devices)
+    prepared = prepare(Group(module, definitions[0].file, tuple(definitions)), devices)
     served = prepared.plan.extension.devices
     if not served:
         return (), dict(prepared.missing)
@@ -135,7 +135,7 @@ def _can_build(module: str, definitions: Sequence[Definition], devices: tuple[De
     from opsmith.errors import OpsmithError
 
     try:
-        prepare(module, definitions[0].file, definitions, devices, strict=True)
+        prepare(Group(module, definitions[0].file, tuple(definitions)), devices, strict=True)
     except OpsmithError:
         return False
     return True

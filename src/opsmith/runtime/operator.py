@@ -108,28 +108,17 @@ class Operator:
 
     def attach(self, overload: Any) -> None:
         """Take over the registered operator: from now on calls enter the dispatcher."""
-        explain = self._explain
-        if self._hides:
-            select = self._select
+        explain, hides, select = self._explain, self._hides, self._select
 
-            def entry(*args: Any, **kwargs: Any) -> Any:
-                try:
-                    return select(overload(*args, **kwargs))
-                except OpsmithError:
-                    raise
-                except Exception as error:
-                    explain(args, kwargs, error)
-                    raise
-        else:
-
-            def entry(*args: Any, **kwargs: Any) -> Any:
-                try:
-                    return overload(*args, **kwargs)
-                except OpsmithError:
-                    raise
-                except Exception as error:
-                    explain(args, kwargs, error)
-                    raise
+        def entry(*args: Any, **kwargs: Any) -> Any:
+            try:
+                results = overload(*args, **kwargs)
+            except OpsmithError:
+                raise
+            except Exception as error:
+                explain(args, kwargs, error)
+                raise
+            return select(results) if hides else results
 
         self._overload = overload
         self._entry = entry

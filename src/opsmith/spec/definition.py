@@ -10,7 +10,7 @@ from typing import Any, Literal
 from opsmith.spec.gradient import Wiring
 from opsmith.spec.signature import Signature
 
-__all__ = ["DEVICES", "Definition", "Device", "Kernel"]
+__all__ = ["DEVICES", "Definition", "Device", "Group", "Kernel"]
 
 Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
@@ -64,3 +64,12 @@ class Definition:
     def place(self) -> str:
         """Where the operator was declared, as `file:line`."""
         return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The definitions of one module: they are built into one library beside its file."""
+
+    module: str
+    file: Path
+    definitions: tuple[Definition, ...]
