@@ -1,8 +1,9 @@
-"""Three definitions that between them use every part of the generator; `expected/` holds what comes out of them."""
+"""Four definitions that between them use every part of the generator; `expected/` holds what comes out of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device, Kernel
+from opsmith.spec.gradient import mark_skippable, wire_backward
 
 ROOT = Path("/project")
 
@@ -57,6 +59,20 @@ def kept(
     """Which boxes are kept."""
 
 
+def gained(x: Float[Tensor, "B C H W"], gain: Float[Tensor, "C"]) -> Float[Tensor, "B C H W"]:
+    """Scale every channel."""
+
+
+def gained_backward(
+    grad_out: Float[Tensor, "B C H W"] | None,
+    x: Float[Tensor, "B C H W"],
+    gain: Float[Tensor, "C"],
+    needs_grad_x: bool,
+    needs_grad_gain: bool,
+) -> tuple[Float[Tensor, "B C H W"], Float[Tensor, "C"]]:
+    """The gradients that are needed of a scaling of every channel."""
+
+
 POOLED = define(
     pooled,
     {"cpu": view("kernels/pool.cpp", "pooled"), "cuda": view("kernels/pool.cu", "shop::pooled")},
@@ -71,3 +87,18 @@ KEPT = define(
     kept,
     {"cpu": Kernel("native", (ROOT / "kept.cpp",), "kept"), "cuda": Kernel("native", (ROOT / "kept.cpp",), "kept")},
 )
+
+
+def _gained_backward() -> Definition:
+    """A backward that can leave gradients out, with a kernel of each style."""
+    choices = Choices(outputs=("grad_x", "grad_gain"), preserve_format={"grad_x": "x"}, dtypes={"T": ("float32",)})
+    kernels: dict[Device, Kernel] = {
+        "cpu": view("gained.cpp", "gained_backward"),
+        "cuda": Kernel("native", (ROOT / "gained_cuda.cpp",), "gained_backward"),
+    }
+    backward = define(gained_backward, kernels, choices)
+    wiring = wire_backward(read_signature(gained, Choices(dtypes={"T": ("float32",)})), backward.signature)
+    return replace(backward, signature=mark_skippable(backward.signature, wiring))
+
+
+GAINED_BACKWARD = _gained_backward()

@@ -35,13 +35,14 @@ GENERATED = {
     "pooled.cuda.cu": lambda: instantiate([(D.POOLED, "cuda")], "kernels/pool.cu"),
     "blend.binding.cpp": lambda: generate_binding([D.BLEND], ["cpu"]),
     "kept.binding.cpp": lambda: generate_binding([D.KEPT], ["cpu", "cuda"]),
+    "gained_backward.binding.cpp": lambda: generate_binding([D.GAINED_BACKWARD], ["cpu", "cuda"]),
     "kept.cpu_cuda.cpp": lambda: instantiate([(D.KEPT, "cpu"), (D.KEPT, "cuda")], "kept.cpp"),
     "skeleton.cpp": lambda: skeleton([D.POOLED, D.BLEND], "cpu"),
     "skeleton.cu": lambda: skeleton([D.POOLED], "cuda"),
     "skeleton.native.cpp": lambda: skeleton([D.KEPT], "cpu"),
     "prototypes.txt": lambda: "".join(
         f"{prototype(definition, device)}\n"
-        for definition in (D.POOLED, D.BLEND, D.KEPT)
+        for definition in (D.POOLED, D.BLEND, D.KEPT, D.GAINED_BACKWARD)
         for device in definition.kernels
     ),
 }

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.gradient import Argument, default_gradient_names, wire_backward
+from opsmith.spec.gradient import Argument, default_gradient_names, mark_skippable, wire_backward
 from opsmith.spec.signature import Signature
 
 Matrix = Float[Tensor, "B N"]
@@ -63,7 +63,12 @@ def other_element(x: Matrix, grad_y: Float32[Tensor, "B N"]) -> Matrix: ...
 
 def other_input(grad_y: Matrix, index: Int64[Tensor, "B N"]) -> Matrix: ...
 def other_rank(grad_y: Float[Tensor, "N"], x: Matrix) -> Matrix: ...
-def optional_gradient(x: Matrix, grad_y: Matrix | None) -> Matrix: ...
+def optional_output(x: Matrix, y: Matrix | None) -> Matrix: ...
+def list_of_gradients(x: Matrix, grad_y: list[Matrix]) -> Matrix: ...
+def optional_of_other_rank(x: Matrix, grad_y: Float[Tensor, "N"] | None) -> Matrix: ...
+def need_of_index(x: Matrix, needs_grad_index: bool) -> Matrix: ...
+def need_as_number(x: Matrix, needs_grad_x: int) -> Matrix: ...
+def need_of_absent(x: Matrix, needs_grad_w: bool) -> Matrix: ...
 def number_for_output(x: Matrix, y: float) -> Matrix: ...
 def fine(grad_y: Matrix) -> Matrix: ...
 def fine_for_list(grad_out: Matrix) -> Matrix: ...
@@ -73,13 +78,21 @@ def fine_for_list(grad_out: Matrix) -> Matrix: ...
     ("signature", "function", "output", "words"),
     [
         (FORWARD, unknown_argument, "grad_x", "the parameter z is neither a gradient nor an input nor an output"),
-        (FORWARD, unknown_argument, "grad_x", "There are grad_y, x, w, index, scale, y, saved_y"),
+        (FORWARD, unknown_argument, "grad_x", "There are grad_y, x, w, index, scale, y, saved_y, "),
+        (FORWARD, unknown_argument, "grad_x", "saved_y, needs_grad_x, needs_grad_w"),
         (FORWARD, gradient_of_saved, "grad_x", "is the gradient of saved_y, which is declared without one"),
         (FORWARD, other_kind, "grad_x", "the parameter w is Tensor, but forward's input of that name is Tensor?"),
         (FORWARD, other_element, "grad_x", 'is Float32[Tensor, "B N"], but the forward\'s is Float[Tensor, "B N"]'),
         (FORWARD, other_rank, "grad_x", 'is Float[Tensor, "N"], but the forward\'s is Float[Tensor, "B N"]'),
         (FORWARD, other_input, "grad_x", 'is Int64[Tensor, "B N"], but the forward\'s is Int64[Tensor, "B"]'),
-        (FORWARD, optional_gradient, "grad_x", 'the parameter grad_y must be a tensor, Float[Tensor, "B N"]'),
+        (FORWARD, optional_output, "grad_x", 'the parameter y must be a tensor, Float[Tensor, "B N"]'),
+        (FORWARD, list_of_gradients, "grad_x", 'the parameter grad_y must be a tensor, Float[Tensor, "B N"]'),
+        (FORWARD, optional_of_other_rank, "grad_x", 'is Float[Tensor, "N"], but the forward\'s is'),
+        (FORWARD, need_of_index, "grad_x", "asks for index, which is no differentiable input of forward. There are"),
+        (FORWARD, need_of_index, "grad_x", "There are needs_grad_x, needs_grad_w"),
+        (FORWARD, need_as_number, "grad_x", "the parameter needs_grad_x is int, but it tells whether the"),
+        (FORWARD, need_of_absent, "grad_x", "the parameter needs_grad_w tells whether grad_w is needed, but no output"),
+        (FROZEN, need_as_number, "grad_w", "asks for x, which is no differentiable input of forward. There are"),
         (FORWARD, number_for_output, "grad_x", 'the parameter y must be a tensor, Float[Tensor, "B N"]'),
         (FORWARD, fine, "grad_scale", "returns grad_scale, but scale is declared without a gradient"),
         (FORWARD, fine, "grad_index", "returns grad_index, but index is declared without a gradient"),
@@ -100,6 +113,53 @@ def test_names_that_fit_nothing_are_refused(signature: Signature, function: Any,
         wire_backward(signature, read(function, output))
     assert words in str(error.value)
     assert str(error.value).startswith(f"{function.__name__}: ")
+
+
+def test_a_gradient_may_be_absent_and_a_flag_tells_what_is_needed() -> None:
+    def backward(
+        x: Matrix, grad_y: Matrix | None, needs_grad_w: bool, needs_grad_x: bool
+    ) -> tuple[Matrix, Float[Tensor, "N"]]: ...
+
+    signature = read(backward, "grad_x", "grad_w")
+    wiring = wire_backward(FORWARD, signature)
+    assert wiring.arguments == (
+        Argument("input", 0),
+        Argument("gradient", 0),
+        Argument("needs", 1),
+        Argument("needs", 0),
+    )
+    marked = mark_skippable(signature, wiring)
+    assert [output.needed_by for output in marked.outputs] == ["needs_grad_x", "needs_grad_w"]
+    assert marked.schema == signature.schema
+
+
+def test_an_output_without_a_flag_is_always_needed() -> None:
+    def backward(x: Matrix, grad_y: Matrix, needs_grad_w: bool) -> tuple[Matrix, Float[Tensor, "N"]]: ...
+
+    signature = read(backward, "grad_x", "grad_w")
+    marked = mark_skippable(signature, wire_backward(FORWARD, signature))
+    assert [output.needed_by for output in marked.outputs] == [None, "needs_grad_w"]
+
+
+def test_an_input_that_is_called_like_a_flag_is_an_input() -> None:
+    def forward(x: Matrix, needs_grad_x: bool) -> Matrix: ...
+    def backward(grad_out: Matrix, needs_grad_x: bool) -> Matrix: ...
+
+    signature = read(backward, "grad_x")
+    wiring = wire_backward(read_signature(forward, Choices()), signature)
+    assert wiring.arguments == (Argument("gradient", 0), Argument("input", 1))
+    assert mark_skippable(signature, wiring).outputs[0].needed_by is None
+
+
+def test_a_gradient_whose_size_the_kernel_alone_knows_cannot_be_left_out() -> None:
+    def forward(x: Matrix, w: Float[Tensor, "K"]) -> Matrix: ...
+    def backward(grad_out: Matrix, needs_grad_w: bool) -> tuple[Matrix, Float[Tensor, "K"]]: ...
+
+    signature = read(backward, "grad_x", "grad_w")
+    wiring = wire_backward(read_signature(forward, Choices()), signature)
+    with pytest.raises(DefinitionError, match="no input gives the size K of grad_w, which is left out where") as error:
+        mark_skippable(signature, wiring)
+    assert "Take the input w too, or an argument `K: int`" in str(error.value)
 
 
 def test_an_operator_that_writes_to_its_arguments_has_no_backward() -> None:

@@ -116,12 +116,17 @@ def _allocate(output: Output, signature: Signature, sizes: SizeProgram) -> Itera
     shape, name = output.tensor.shape, f"sizes_{output.name}"
     variadic = shape.variadic_index
     values = [dim.expression.cpp(spellings(dim.expression, sizes)) if dim.expression else "" for dim in shape.dims]
-    if variadic is None:
+    needed = output.needed_by and f"arg_{output.needed_by}"
+    if needed and variadic is None:
+        yield f"  const Sizes {name} = {needed} ? Sizes{{{', '.join(values)}}} : Sizes({len(values)});"
+    elif variadic is None:
         yield f"  const Sizes {name}{{{', '.join(values)}}};"
     else:
         yield f"  Sizes {name}{{{', '.join(values[:variadic])}}};"
         yield f"  {name}.insert({name}.end(), group_{shape.group}.begin(), group_{shape.group}.end());"
         yield from (f"  {name}.push_back({value});" for value in values[variadic + 1 :])
+        if needed:
+            yield f"  if (!{needed}) {name}.assign({name}.size(), 0);"
     element = f"dtype_{output.tensor.letter}" if output.tensor.letter else f"ScalarType::{_pinned(output)}"
     if signature.group:
         first = signature.elementwise[0].name
@@ -131,6 +136,8 @@ def _allocate(output: Output, signature: Signature, sizes: SizeProgram) -> Itera
         strides = f"strides_like(arg_{output.format_of}, {name})"
     else:
         strides = f"contiguous_strides({name})"
+    if needed and (signature.group or output.format_of):
+        strides = f"!{needed} ? contiguous_strides({name}) : {strides}"
     yield f"  const Tensor out_{output.name} = allocate(place, {element}, {name}, {strides});"
 
 

@@ -59,7 +59,8 @@ def check_output_sizes(signature: Signature, sizes: SizeProgram) -> Iterator[str
             axis = f"group_{shape.group}.size() + {index - 1}" if behind else str(index)
             value = dim.expression.cpp(spellings(dim.expression, sizes))
             names = _named_values(dim.expression, sizes)
-            yield f'  op.check_output_size("{output.name}", {axis}, {value}, "{dim.text}", {names});'
+            needed = f"if (arg_{output.needed_by}) " if output.needed_by else ""
+            yield f'  {needed}op.check_output_size("{output.name}", {axis}, {value}, "{dim.text}", {names});'
 
 
 def check_results(output: Output, signature: Signature, sizes: SizeProgram, found: dict[str, str]) -> Iterator[str]:
@@ -78,10 +79,15 @@ def check_results(output: Output, signature: Signature, sizes: SizeProgram, foun
         yield f'    op.check_same_dtype("{text}", {name}, "the inputs", dtype_{output.tensor.letter});'
     else:
         yield f"    {_check_allowed(text, name, output.tensor, signature)}"
+    if output.needed_by:
+        group = f" + group_{shape.group}.size()" if variadic else ""
+        rank = f"{shape.rank - variadic}{group}"
+        yield f'    if (!arg_{output.needed_by}) op.check_skipped("{text}", {name}, {rank}, "{output.needed_by}");'
+    needed = f"if (arg_{output.needed_by}) " if output.needed_by else ""
     if shape.variadic_index is not None:
         behind = shape.rank - shape.variadic_index - 1
         yield (
-            f'    op.check_group("{text}", {name}, {shape.variadic_index}, {behind}, group_{shape.group}, '
+            f'    {needed}op.check_group("{text}", {name}, {shape.variadic_index}, {behind}, group_{shape.group}, '
             f'"{shape.group}", "{sizes.group_source[shape.group or ""]}");'
         )
     for index, dim in enumerate(shape.dims):
@@ -92,7 +98,7 @@ def check_results(output: Output, signature: Signature, sizes: SizeProgram, foun
             found[unknown] = output.name
             yield f"    [[maybe_unused]] const int64_t size_{unknown} = Operator::size({name}, {shape.axis(index)});"
         else:
-            yield f"    {_check_size(text, name, shape.axis(index), dim.expression, sizes)}"
+            yield f"    {needed}{_check_size(text, name, shape.axis(index), dim.expression, sizes)}"
 
 
 def _named_values(expression: Expression, sizes: SizeProgram) -> str:

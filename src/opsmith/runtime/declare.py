@@ -19,7 +19,7 @@ from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.dtypes import from_torch
-from opsmith.spec.gradient import default_gradient_names, wire_backward
+from opsmith.spec.gradient import default_gradient_names, mark_skippable, wire_backward
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
 
@@ -121,6 +121,7 @@ def declare_backward(forward: Operator, function: Callable[..., Any], **said: An
         said["outputs"] = default_gradient_names(definition.signature)
     backward = _define(function, namespace=definition.namespace, **said)
     wiring = wire_backward(definition.signature, backward.signature)
+    backward = replace(backward, signature=mark_skippable(backward.signature, wiring))
     if is_empty(function):
         backward = replace(backward, body=derived_body(definition, backward, wiring))
     operator = _publish(backward)

@@ -45,18 +45,26 @@ def derived_body(forward: Definition, backward: Definition, wiring: Wiring) -> C
     def derived(**arguments: Any) -> Any:
         present = [parameter.name for parameter in signature.tensors if arguments[parameter.name] is not None]
         names = [signature.parameters[index].name for index in wiring.inputs]
-        wanted = [index for index, name in enumerate(present) if name in names]
-        found = differentiate_body(
-            forward.body,
-            signature,
-            [arguments[parameter.name] for parameter in signature.parameters],
-            [arguments.get(f"grad_{output.name}") for output in signature.outputs],
-            wanted,
-        )
+        needed = [
+            name
+            for name, output in zip(names, backward.signature.outputs, strict=True)
+            if output.needed_by is None or arguments[output.needed_by]
+        ]
+        wanted = [index for index, name in enumerate(present) if name in needed]
+        found: list[Any] = []
+        if wanted:
+            found = differentiate_body(
+                forward.body,
+                signature,
+                [arguments[parameter.name] for parameter in signature.parameters],
+                [arguments.get(f"grad_{output.name}") for output in signature.outputs],
+                wanted,
+            )
         by_name = {present[index]: gradient for index, gradient in zip(wanted, found, strict=True)}
         gradients = [by_name.get(name) for name in names]
         if any(gradient is None for gradient in gradients):
             # What the result does not depend on has the gradient zero; so has an optional tensor that was not given.
+            # And what is not needed has the form without elements.
             zeros = zero_outputs(backward.signature, arguments)
             gradients = [
                 zero if gradient is None else gradient for gradient, zero in zip(gradients, zeros, strict=True)

@@ -69,8 +69,12 @@ def zero_outputs(signature: Signature, arguments: Mapping[str, Any]) -> tuple[Te
 def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor, ...]:
     """Bring what a Python body returned into the declared form; raises DefinitionError where it is something else."""
     signature = definition.signature
-    tensors = results if isinstance(results, (tuple, list)) else () if results is None else (results,)
-    if len(tensors) != len(signature.outputs) or not all(isinstance(tensor, Tensor) for tensor in tensors):
+    skipped = [_is_skipped(output, bound) for output in signature.outputs]
+    none = results is None and not any(skipped)
+    tensors = results if isinstance(results, (tuple, list)) else () if none else (results,)
+    if len(tensors) != len(skipped) or not all(
+        isinstance(tensor, Tensor) or left_out for tensor, left_out in zip(tensors, skipped, strict=True)
+    ):
         found = ", ".join(type(item).__name__ for item in tensors) or "nothing"
         raise DefinitionError(
             f"{definition.name} ({definition.place}): the body returned {found}, the definition says "
@@ -84,11 +88,23 @@ def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor,
         for tensor in (value if isinstance(value, (list, tuple)) else [value])
         if isinstance(tensor, Tensor)
     }
-    return tuple(_conform_one(definition, form, tensor, taken) for form, tensor in zip(forms, tensors, strict=True))
+    return tuple(
+        form.allocate() if left_out else _conform_one(definition, form, tensor, taken)
+        for form, tensor, left_out in zip(forms, tensors, skipped, strict=True)
+    )
+
+
+def _is_skipped(output: Output, bound: Bound) -> bool:
+    """Whether the caller said that the output is not needed; it then has no elements."""
+    return output.needed_by is not None and not bound.arguments[output.needed_by]
 
 
 def _form(signature: Signature, output: Output, bound: Bound, strides: tuple[Any, ...] | None) -> OutputForm:
     sizes: list[Any] = []
+    if _is_skipped(output, bound):
+        groups = sum(len(bound.groups[dim.group or ""]) - 1 for dim in output.tensor.shape.dims if dim.variadic)
+        rank = output.tensor.shape.rank + groups
+        return OutputForm(output, (0,) * rank, _dtype(signature, output, bound), _anchor(signature, bound).device)
     for dim in output.tensor.shape.dims:
         if dim.expression is None:
             sizes += bound.groups[dim.group or ""]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from opsmith.errors import DefinitionError
-from opsmith.spec.signature import Kind, Signature, TensorType
+from opsmith.spec.signature import Kind, Parameter, Signature, TensorType
 
-__all__ = ["Argument", "Wiring", "default_gradient_names", "wire_backward"]
+__all__ = ["Argument", "Wiring", "default_gradient_names", "mark_skippable", "wire_backward"]
+
+_NEEDS = "needs_grad_"
 
 
 @dataclass(frozen=True)
 class Argument:
-    """Where one argument of the backward comes from: a gradient, an input or an output of the forward, by position."""
+    """Where one argument of the backward comes from: a gradient, an input or an output of the forward, by position.
 
-    source: Literal["gradient", "input", "output"]
+    The fourth source is `needs`: a bool that tells whether the gradient of the input at that position is wanted.
+    """
+
+    source: Literal["gradient", "input", "output", "needs"]
     index: int
 
 
@@ -30,6 +35,30 @@ class Wiring:
 def default_gradient_names(forward: Signature) -> tuple[str, ...]:
     """Return `grad_<input>` for each differentiable input, in order: a backward's outputs where it names none."""
     return tuple(f"grad_{parameter.name}" for parameter in forward.parameters if parameter.differentiable)
+
+
+def mark_skippable(backward: Signature, wiring: Wiring) -> Signature:
+    """Return a wired backward whose outputs know the argument that tells whether they are needed.
+
+    Raises DefinitionError where the kernel alone knows a size of such an output: one that is left out tells no size.
+    """
+    flags = {
+        argument.index: parameter.name
+        for argument, parameter in zip(wiring.arguments, backward.parameters, strict=True)
+        if argument.source == "needs"
+    }
+    outputs = tuple(
+        replace(output, needed_by=flags.get(index))
+        for output, index in zip(backward.outputs, wiring.inputs, strict=True)
+    )
+    for output in outputs:
+        if output.needed_by and (unknown := sorted(output.tensor.shape.names & backward.data_dependent)):
+            raise DefinitionError(
+                f"{backward.name}: no input gives the size {unknown[0]} of {output.name}, which is left out where "
+                f"{output.needed_by} is False. Take the input {output.name.removeprefix('grad_')} too, or an argument "
+                f"`{unknown[0]}: int`"
+            )
+    return replace(backward, outputs=outputs)
 
 
 def wire_backward(forward: Signature, backward: Signature) -> Wiring:
@@ -59,7 +88,9 @@ def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argum
         if parameter.name == f"grad_{output.name}":
             if not output.differentiable:
                 raise DefinitionError(f"{where} is the gradient of {output.name}, which is declared without one")
-            _check_tensor(where, parameter.kind, parameter.tensor, output.tensor)
+            # An optional one is None where autograd has no gradient; the others then get zeros.
+            kind = Kind.TENSOR if parameter.kind is Kind.OPTIONAL_TENSOR else parameter.kind
+            _check_tensor(where, kind, parameter.tensor, output.tensor)
             return Argument("gradient", position)
         if parameter.name == output.name:
             _check_tensor(where, parameter.kind, parameter.tensor, output.tensor)
@@ -73,13 +104,38 @@ def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argum
             if source.tensor is not None:
                 _check_type(where, parameter.tensor_type, source.tensor)
             return Argument("input", position)
+    if parameter.name.startswith(_NEEDS):
+        return _wire_need(forward, backward, parameter)
     raise DefinitionError(
         f"{where} is neither a gradient nor an input nor an output of {forward.name}. There are "
         + ", ".join(
             [f"grad_{output.name}" for output in forward.outputs if output.differentiable]
             + [source.name for source in forward.parameters]
             + [output.name for output in forward.outputs]
+            + [f"{_NEEDS}{source.name}" for source in forward.parameters if source.differentiable]
         )
+    )
+
+
+def _wire_need(forward: Signature, backward: Signature, parameter: Parameter) -> Argument:
+    name = parameter.name.removeprefix(_NEEDS)
+    for position, source in enumerate(forward.parameters):
+        if source.name == name and source.differentiable:
+            if parameter.kind is not Kind.BOOL:
+                raise DefinitionError(
+                    f"{backward.name}: the parameter {parameter.name} is {parameter.kind.value}, but it tells whether the "
+                    f"gradient of {name} is needed: annotate it bool"
+                )
+            if backward.output(f"grad_{name}") is None:
+                raise DefinitionError(
+                    f"{backward.name}: the parameter {parameter.name} tells whether grad_{name} is needed, but no output "
+                    "is called so"
+                )
+            return Argument("needs", position)
+    raise DefinitionError(
+        f"{backward.name}: the parameter {parameter.name} asks for {name}, which is no differentiable input of "
+        f"{forward.name}. There are "
+        + ", ".join(f"{_NEEDS}{source.name}" for source in forward.parameters if source.differentiable)
     )
 
 

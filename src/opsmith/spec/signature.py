@@ -84,13 +84,17 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Output:
-    """One result. A `saved` output is for the backward alone; `format_of` names the input whose memory format it takes."""
+    """One result. A `saved` output is for the backward alone; `format_of` names the input whose memory format it takes.
+
+    `needed_by` names a bool argument: where that is False the output is not computed, and all its sizes are 0.
+    """
 
     name: str
     tensor: TensorType
     saved: bool = False
     differentiable: bool = False
     format_of: str | None = None
+    needed_by: str | None = None
 
     @property
     def is_floating(self) -> bool:

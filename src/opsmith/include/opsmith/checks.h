@@ -155,6 +155,16 @@ struct Operator {
     }
   }
 
+  // What a native kernel returns for an output that is not needed has no elements.
+  void check_skipped(const char* output, const Tensor& tensor, size_t rank, const char* flag) const {
+    bool empty = tensor.dim() == static_cast<int64_t>(rank);
+    for (int64_t size : tensor.sizes()) empty = empty && size == 0;
+    if (!empty) {
+      fail(name, "(): ", output, " has the sizes ", text_of(sizes_of_group(tensor, 0, 0)).c_str(), ", expected ",
+           text_of(Sizes(rank)).c_str(), ": it is not needed, as ", flag, " says");
+    }
+  }
+
   // An argument that is written to must have a place of its own for each element.
   void check_writable(const char* argument, const Tensor& tensor) const {
     for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
