@@ -17,13 +17,15 @@ from opsmith.runtime import registry
 from opsmith.runtime.derived import derived_body, is_empty
 from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
+from opsmith.spec.casts import Autocast, check_autocast
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.gradient import default_gradient_names, mark_skippable, wire_backward
+from opsmith.spec.samples import Batch, check_batch
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
 
-__all__ = ["KernelFile", "declare_backward", "native", "op", "view"]
+__all__ = ["KernelFile", "declare_backward", "declare_rule", "native", "op", "view"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def op(
     contiguous: _Names = (),
     preserve_format: Mapping[str, str] | None = None,
     dtypes: Sequence[torch.dtype] | Mapping[str, Sequence[torch.dtype]] | None = None,
+    batch: Batch = None,
+    autocast: Autocast | None = "promote",
 ) -> Callable[[Callable[..., Any]], Operator]: ...
 
 
@@ -99,6 +103,14 @@ def op(function: Callable[..., Any] | None = None, /, **said: Any) -> Any:
         `{"output": "input"}`: an output takes the memory format of an input (channels_last stays so).
     dtypes
         The element types of `Float` tensors, or a mapping from template parameter (T, I) to them.
+    batch
+        The name of a dimension along which samples are independent: torch.vmap and DTensor then use the kernel for many
+        samples at once. A variadic group of every output ("*n", "*batch") is taken for such dimensions without being
+        named; give False where that is wrong, because the operator looks at several elements of the group together.
+    autocast
+        What happens to floating tensors of at most 32 bits under torch.autocast: "promote" casts those of one template
+        parameter that differ to the widest among them, "low" casts them to autocast's type (for matrix products),
+        "float32" casts them up, None leaves them. Pinned ones are cast to what they are pinned to.
 
     Raises
     ------
@@ -119,15 +131,33 @@ def declare_backward(forward: Operator, function: Callable[..., Any], **said: An
     definition = forward.definition
     if said.get("outputs") is None:
         said["outputs"] = default_gradient_names(definition.signature)
-    backward = _define(function, namespace=definition.namespace, **said)
+    if said.get("batch") is None and definition.batch is False:
+        said["batch"] = False
+    backward = _define(function, namespace=definition.namespace, forward=definition, **said)
     wiring = wire_backward(definition.signature, backward.signature)
     backward = replace(backward, signature=mark_skippable(backward.signature, wiring))
     if is_empty(function):
-        backward = replace(backward, body=derived_body(definition, backward, wiring))
+        backward = replace(backward, body=derived_body(definition, backward, wiring), is_derived=True)
     operator = _publish(backward)
     forward.definition = replace(definition, backward=backward, wiring=wiring)
     forward.gradient = operator
     return operator
+
+
+def declare_rule(
+    operator: Operator, kind: Literal["vmap", "sharding", "flops"], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Put a rule that the user wrote in place of the derived one; `Operator.vmap` and its like are the public way to it.
+
+    Raises DefinitionError for what is no function, and for an operator that is loaded already.
+    """
+    definition = operator.definition
+    if not callable(function):
+        raise DefinitionError(f"{definition.name}.{kind} decorates a function, found {function!r}")
+    if operator.is_loaded:
+        raise DefinitionError(f"{definition.name} is loaded already; declare its {kind} rule before the first call")
+    operator.definition = replace(definition, rules=replace(definition.rules, **{kind: function}))
+    return function
 
 
 def _declare(function: Callable[..., Any], **said: Any) -> Operator:
@@ -152,10 +182,15 @@ def _define(
     cpu: _File = None,
     cuda: _File = None,
     namespace: str | None = None,
+    batch: Batch = None,
+    autocast: Autocast | None = "promote",
+    forward: Definition | None = None,
     **said: Any,
 ) -> Definition:
     signature = read_signature(function, _choices(function.__name__, **said))
     plan_sizes(signature)
+    check_batch(signature, batch, is_backward=forward is not None)
+    check_autocast(signature, autocast)
     _check_torch_limits(signature)
     file = Path(inspect.getsourcefile(function) or function.__code__.co_filename)
     files: dict[Device, _File] = {"cpu": cpu, "cuda": cuda}
@@ -169,6 +204,9 @@ def _define(
         file.resolve() if file.exists() else Path.cwd() / file.name,
         function.__code__.co_firstlineno,
         inspect.getdoc(function) or "",
+        batch=batch,
+        autocast=autocast,
+        forward=forward,
     )
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from opsmith.spec.casts import Autocast
 from opsmith.spec.gradient import Wiring
+from opsmith.spec.samples import Batch
 from opsmith.spec.signature import Signature
 
-__all__ = ["DEVICES", "Definition", "Device", "Group", "Kernel"]
+__all__ = ["DEVICES", "Definition", "Device", "Group", "Kernel", "Rules"]
 
 Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
@@ -30,9 +32,22 @@ class Kernel:
     flags: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Rules:
+    """How an operator composes where the user says it by hand; None stands for the derived rule."""
+
+    vmap: Callable[..., Any] | None = None
+    sharding: Callable[..., Any] | None = None
+    flops: Callable[..., int] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """One operator as declared. `file` and `line` say where, for error messages; `root` is the folder of its sources."""
+    """One operator as declared. `file` and `line` say where, for error messages; `root` is the folder of its sources.
+
+    A backward knows its `forward`, as that was when the backward was declared; `is_derived` tells that the backward's
+    body is the gradient of the forward's body.
+    """
 
     namespace: str
     signature: Signature
@@ -44,6 +59,11 @@ class Definition:
     doc: str = ""
     backward: Definition | None = None
     wiring: Wiring | None = field(default=None)
+    batch: Batch = None
+    autocast: Autocast | None = "promote"
+    rules: Rules = Rules()
+    forward: Definition | None = None
+    is_derived: bool = False
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ import opsmith
 __all__ = ["lltm_cell", "lltm_cell_backward", "lltm_gates", "lltm_gates_backward"]
 
 
-@opsmith.op(cpu="lltm.cpp", cuda="lltm.cu", outputs=("hidden", "new_cell"))
+@opsmith.op(cpu="lltm.cpp", cuda="lltm.cu", outputs=("hidden", "new_cell"), batch="B")
 def lltm_gates(
     gates: Float[Tensor, "B 3*S"], cell: Float[Tensor, "B S"]
 ) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B S"]]:
@@ -51,6 +51,8 @@ _CUDA = opsmith.native("lltm_cell.cpp")
     cuda=_CUDA,
     outputs=("new_hidden", "new_cell", "gates"),
     saved="gates",
+    batch="B",
+    autocast="low",
 )
 def lltm_cell(
     input: Float[Tensor, "B I"],  # noqa: A002 -- the name that torch.nn's cells use

@@ -1,0 +1,91 @@
+"""What an operator does inside a torch.autocast region: the casts that its definition asks for, then the operator itself.
+
+PyTorch calls these kernels only there, and only for tensors of the region's device type. The casts are ordinary
+operators above autograd, so gradients flow through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.runtime.differentiate import map_tensors, tensors_of
+from opsmith.spec.casts import LOW_TYPES, CastPlan, choose_type, plan_casts
+from opsmith.spec.definition import Definition, Device
+from opsmith.spec.dtypes import DTYPES
+
+__all__ = ["cast_arguments", "register_autocast", "without_autocast"]
+
+_KEYS: dict[Device, str] = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
+
+
+def register_autocast(definition: Definition, lib: torch.library.Library) -> None:
+    """Give an operator its behaviour under torch.autocast; does nothing where no argument can ever be cast."""
+    plan = plan_casts(definition.signature, definition.autocast)
+    if plan is not None:
+        for device, key in _KEYS.items():
+            lib.impl(definition.name, _kernel(definition, plan, device), key, with_keyset=True)
+
+
+def cast_arguments(definition: Definition, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call as autocast would make them, if it is on for their device."""
+    plan = _plan_of(definition)
+    device = next(t.device.type for p in definition.signature.tensors for t in tensors_of(arguments[p.name]))
+    if plan is None or device not in _KEYS or not torch.is_autocast_enabled(device):
+        return dict(arguments)
+    return dict(zip(arguments, _cast(plan, list(arguments.values()), device), strict=True))
+
+
+def without_autocast() -> AbstractContextManager[Any]:
+    """Keep autocast away from the operators inside: each would make a choice of its own."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+    return torch._C._ExcludeDispatchKeyGuard(keys | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA))
+
+
+@cache
+def _plan_of(definition: Definition) -> CastPlan | None:
+    return plan_casts(definition.signature, definition.autocast)
+
+
+def _kernel(definition: Definition, plan: CastPlan, device: Device) -> Callable[..., Any]:
+    name, namespace = definition.name, definition.namespace
+
+    def autocast(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        with without_autocast():
+            return getattr(getattr(torch.ops, namespace), name).default(*_cast(plan, args, device), **kwargs)
+
+    return autocast
+
+
+def _cast(plan: CastPlan, values: Sequence[Any], device: str) -> list[Any]:
+    """Return positional arguments cast by a plan; what is cast already is handed on as it is.
+
+    PyTorch leaves out arguments at the end that have their defaults.
+    """
+    cast = list(values)
+    low = _name(torch.get_autocast_dtype(device))
+    for group in plan.groups:
+        places = [place for place in group.arguments if place < len(cast)]
+        given = {_name(tensor.dtype) for place in places for tensor in tensors_of(cast[place])}
+        chosen = choose_type(plan.rule, group.allowed, given, low)
+        if chosen is not None and given != {chosen}:
+            for place in places:
+                cast[place] = _to(cast[place], chosen)
+    for place, wanted in plan.pinned:
+        if place < len(cast) and isinstance(cast[place], Tensor) and _name(cast[place].dtype) in LOW_TYPES:
+            cast[place] = _to(cast[place], wanted)
+    return cast
+
+
+def _to(value: Any, name: str) -> Any:
+    dtype = DTYPES[name].torch
+    return map_tensors(lambda tensor: tensor.to(dtype), value)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
