@@ -22,6 +22,10 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("OPSMITH_CACHE_DIR", "folder of the store; default: opsmith in the user's cache folder"),
     Variable("OPSMITH_CUDA_ARCHS", "CUDA architectures to build for, such as '9.0' or '8.0;9.0+PTX'"),
     Variable("OPSMITH_ROCM_ARCHS", "ROCm architectures to build for, such as 'gfx90a;gfx942'"),
+    Variable(
+        "OPSMITH_BRIDGE",
+        "auto: build the bridge in the background where the store has none; wait: build it now; off: do without it",
+    ),
     Variable("OPSMITH_JOBS", "how many compilers run at once; default: the number of cores"),
     Variable("OPSMITH_VERBOSE", "1: show every command of a build"),
     Variable("OPSMITH_QUIET", "1: no message while an operator is built on its first call"),

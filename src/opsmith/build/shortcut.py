@@ -32,7 +32,9 @@ _DECIDING = ("spec", "codegen", "build", "toolchain")
 # The programs that are looked for on PATH. Another one found there is another toolchain.
 _PROGRAMS = ("c++", "g++", "clang++", "nvcc", "hipcc", "ccache", "sccache")
 # Variables that decide where and how a build is made, but not what.
-_HARMLESS = frozenset({"OPSMITH_CACHE_DIR", "OPSMITH_JOBS", "MAX_JOBS", "OPSMITH_QUIET", "OPSMITH_VERBOSE", "NO_COLOR"})
+_HARMLESS = frozenset(
+    {"OPSMITH_CACHE_DIR", "OPSMITH_BRIDGE", "OPSMITH_JOBS", "MAX_JOBS", "OPSMITH_QUIET", "OPSMITH_VERBOSE", "NO_COLOR"}
+)
 
 
 def find_by_shortcut(

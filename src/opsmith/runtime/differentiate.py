@@ -9,9 +9,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.errors import GradientError
+from opsmith.spec.definition import Definition
 from opsmith.spec.signature import Signature
 
-__all__ = ["Place", "differentiate_body", "map_tensors", "tensors_of"]
+__all__ = ["Body", "Place", "differentiate_body", "map_tensors", "tensors_of"]
+
+
+class Body:
+    """What an operator's gradients ask of its body: its results with their history, and its gradient.
+
+    Both gradient paths call it, the one in C++ too.
+    """
+
+    def __init__(self, definition: Definition, refusal: str = "") -> None:
+        self._function = definition.body
+        self._signature = definition.signature
+        self._refusal = refusal
+
+    def results(self, arguments: Sequence[Any]) -> list[Tensor]:
+        """Return the body's results for all arguments in order, recording gradients as PyTorch's operators do."""
+        names = [parameter.name for parameter in self._signature.parameters]
+        with _autograd_reachable():
+            results = self._function(**dict(zip(names, arguments, strict=True)))
+        return list(results) if isinstance(results, (tuple, list)) else [results]
+
+    def backward(
+        self, arguments: Sequence[Any], gradients: Sequence[Tensor | None], wanted: Sequence[int]
+    ) -> list[Tensor | None]:
+        """Return the gradient of each tensor in `wanted`, which counts the tensors of all arguments in order.
+
+        Raises GradientError where the arguments that this needs were not kept.
+        """
+        if self._refusal:
+            raise GradientError(self._refusal)
+        return differentiate_body(self._function, self._signature, arguments, gradients, wanted)
 
 
 def differentiate_body(
@@ -32,8 +64,9 @@ def differentiate_body(
         def fresh(tensor: Tensor) -> Tensor:
             index = len(leaves)
             # An alias of its own for each argument: where one argument was computed from another, or the same tensor is
-            # given twice, gradients must not flow from one to the other here.
-            alias = tensor.view_as(tensor) if create_graph and tensor.requires_grad else tensor.detach()
+            # given twice, gradients must not flow from one to the other here. `detach` would not do: it also cuts
+            # forward-mode gradients, and the outer levels of nested torch.func transforms.
+            alias = tensor.view_as(tensor)
             if index in wanted and not alias.requires_grad:
                 alias.requires_grad_()
             leaves.append(alias)

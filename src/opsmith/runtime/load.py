@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,7 +15,8 @@ from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import BuildError, LoadError
 from opsmith.runtime import registry
 from opsmith.runtime.operator import Operator
-from opsmith.runtime.register import register_operator
+from opsmith.runtime.python_gradient import overload_of
+from opsmith.runtime.register import register_kernels, register_rules
 from opsmith.spec.definition import Definition, Device, Group
 from opsmith.store import Store, default_root
 
@@ -64,14 +64,13 @@ def _load(module: str, operators: Sequence[Operator]) -> None:
     served: tuple[str, ...] = ()
     if compiled and (devices := wanted_devices(compiled)):
         served, missing = _load_compiled(module, compiled, devices)
-    for operator in operators:
-        definition = operator.definition
-        gradient = operator.gradient
+    for definition in definitions:
         is_defined = any(device in served for device in definition.kernels)
-        register_operator(definition, _caller(gradient), is_defined=is_defined, missing=missing)
+        register_kernels(definition, is_defined=is_defined, missing=missing)
+    for definition in definitions:
+        register_rules(definition)
     for operator in operators:
-        namespace = getattr(torch.ops, operator.definition.namespace)
-        operator.attach(getattr(namespace, operator.definition.name).default)
+        operator.attach(overload_of(operator.definition.qualified_name))
 
 
 def _load_compiled(
@@ -146,14 +145,3 @@ def _exists(definition: Definition) -> bool:
         schema.name == definition.qualified_name
         for schema in torch._C._jit_get_schemas_for_operator(definition.qualified_name)
     )
-
-
-def _caller(gradient: Operator | None) -> Callable[..., Any] | None:
-    """Return what calls a backward's operator; it is looked up late, because both are registered in one go."""
-    if gradient is None:
-        return None
-
-    def call(*arguments: Any) -> Any:
-        return gradient.torch_op(*arguments)
-
-    return call

@@ -10,6 +10,8 @@ import torch
 
 from opsmith.errors import GradientError, OpsmithError
 from opsmith.runtime import registry
+from opsmith.runtime.bridge import find_bridge
+from opsmith.runtime.entry import plan_entry
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
 
@@ -21,7 +23,12 @@ class Operator:
 
     `reference` is that function, plain PyTorch. `torch_op` is the operator in `torch.ops`, which exists once the library
     is loaded; `load` does that before the first call. `definition` is what was declared.
+
+    Where the bridge is there, calls of an operator do not run `__call__`: the type's own slot for calls does the same in
+    C++, by what lies in `_fast`, and comes here for anything but plain tensors and numbers.
     """
+
+    __slots__ = ("__dict__", "__weakref__", "_fast")
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
@@ -122,6 +129,9 @@ class Operator:
 
         self._overload = overload
         self._entry = entry
+        if (bridge := find_bridge()) is not None:
+            self._fast = bridge.make_entry(plan_entry(self.definition))
+            bridge.accelerate(Operator, "_fast")
 
     def _first_call(self, *args: Any, **kwargs: Any) -> Any:
         self.load()

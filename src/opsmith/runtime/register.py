@@ -1,4 +1,4 @@
-"""How a loaded operator becomes a first-class one: fake kernel, fallback on its body, and gradient."""
+"""How a loaded operator becomes a first-class one: fake kernel, fallback on its body, gradient."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import torch
 
 from opsmith.errors import ToolchainError
 from opsmith.runtime.arguments import check_call
+from opsmith.runtime.autocast import register_autocast
 from opsmith.runtime.bind import bind_arguments
+from opsmith.runtime.flops import register_flops
 from opsmith.runtime.gradients import register_gradient
 from opsmith.runtime.outputs import conform, output_forms
+from opsmith.runtime.sharding import add_sharding_rule
+from opsmith.runtime.vmap import register_vmap
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.sizes import SizeProgram, plan_sizes
 
-__all__ = ["explain_call", "register_operator"]
+__all__ = ["explain_call", "register_kernels", "register_rules"]
 
 # One library handle for each namespace, kept for the life of the process: what it registered goes with it.
 _libraries: dict[str, torch.library.Library] = {}
@@ -25,21 +29,13 @@ _libraries: dict[str, torch.library.Library] = {}
 _KEYS: dict[Device, str] = {"cpu": "CPU", "cuda": "CUDA"}
 
 
-def register_operator(
-    definition: Definition,
-    call_backward: Callable[..., Any] | None,
-    *,
-    is_defined: bool,
-    missing: Mapping[Device, str],
-) -> None:
-    """Register everything about an operator that its library does not.
+def register_kernels(definition: Definition, *, is_defined: bool, missing: Mapping[Device, str]) -> None:
+    """Register the kernels of an operator that its library does not bring: the fake one, and its body as fallback.
 
     `is_defined` tells whether the library brought the schema. `missing` says for each device that has a kernel which was
     not built why that is so: a call there raises ToolchainError instead of running the body silently.
     """
-    lib = _libraries.get(definition.namespace)
-    if lib is None:
-        lib = _libraries[definition.namespace] = torch.library.Library(definition.namespace, "FRAGMENT")
+    lib = _library(definition)
     if not is_defined:
         lib.define(definition.signature.schema)
     sizes = plan_sizes(definition.signature)
@@ -49,7 +45,16 @@ def register_operator(
     for device, reason in missing.items():
         if device in definition.kernels:
             lib.impl(definition.name, _missing_kernel(definition, device, reason), _KEYS[device])
-    register_gradient(definition, call_backward, lib)
+
+
+def register_rules(definition: Definition) -> None:
+    """Register how an operator composes with PyTorch's transformations; its backward's operator is defined by then."""
+    lib = _library(definition)
+    register_gradient(definition, lib)
+    register_vmap(definition, lib)
+    register_autocast(definition, lib)
+    register_flops(definition)
+    add_sharding_rule(definition)
 
 
 def explain_call(definition: Definition, sizes: SizeProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -57,6 +62,13 @@ def explain_call(definition: Definition, sizes: SizeProgram, args: tuple[Any, ..
     signature = definition.signature
     bound = check_call(signature, sizes, bind_arguments(signature, args, kwargs))
     output_forms(signature, bound, lambda name: 0)
+
+
+def _library(definition: Definition) -> torch.library.Library:
+    lib = _libraries.get(definition.namespace)
+    if lib is None:
+        lib = _libraries[definition.namespace] = torch.library.Library(definition.namespace, "FRAGMENT")
+    return lib
 
 
 def _know_modules() -> None:

@@ -1,0 +1,85 @@
+// What the parts of the bridge share: how one operator is differentiated, and what only Python can do.
+//
+// The bridge gives operators their gradient in C++. It is written against the whole C++ API of PyTorch, so it is built
+// once for each torch and Python; operators' own libraries never depend on it.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+struct _object;
+using PyObject = _object;
+
+namespace opsmith::bridge {
+
+// Where an argument of the backward comes from.
+enum class Source : uint8_t {
+  gradient,  // of the output `index`
+  input,     // the forward's argument `index`
+  output,    // the forward's output `index`
+  needs,     // whether the gradient of the argument `index` is needed
+};
+
+struct Argument {
+  Source source;
+  int64_t index;
+  bool optional;  // a gradient that may be None where it is zero
+};
+
+// How an operator is differentiated. Made once when the operator is registered, and never changed or freed.
+struct Gradient {
+  std::string operator_name;  // namespace::name
+  std::string node_name;      // what `grad_fn` and the profiler show
+
+  std::vector<bool> differentiable_inputs;   // for each argument
+  std::vector<bool> differentiable_outputs;  // for each output
+
+  // The operator of the backward definition: its name, arguments, and for each result the argument of the forward that
+  // it is the gradient of. Empty where the body is differentiated instead.
+  std::string backward_name;
+  std::vector<Argument> arguments;
+  std::vector<int64_t> results;
+  // Where the gradient shall itself be differentiated, the body serves instead of the backward's operator.
+  bool body_serves_second = false;
+
+  std::vector<int64_t> saved_inputs;   // arguments that a node keeps, in ascending order
+  std::vector<int64_t> saved_outputs;  // outputs that it keeps
+
+  // A Python object with the methods `backward(arguments, gradients, wanted)` and `results(arguments)`.
+  PyObject* body = nullptr;
+  // Not empty for an operator without a gradient: the words of the GradientError that a request for one raises.
+  std::string refusal;
+  // Arguments that the operator writes to.
+  std::vector<int64_t> mutated;
+
+  // The backward's operator. It is looked up when first needed, because it may be registered after the forward's.
+  const c10::OperatorHandle& backward() const;
+
+ private:
+  mutable std::once_flag found_;
+  mutable std::optional<c10::OperatorHandle> backward_;
+};
+
+// Registers the kernels that `gradient` calls for; takes it over.
+void install(std::unique_ptr<Gradient> gradient);
+
+// Differentiates the body in Python. `arguments` are all of the forward's, None for one that was not saved; `wanted`
+// counts their tensors in order. Returns a tensor, maybe an undefined one, for each wanted.
+std::vector<at::Tensor> differentiate_body(const Gradient& gradient, const std::vector<c10::IValue>& arguments,
+                                           const std::vector<at::Tensor>& gradients,
+                                           const std::vector<int64_t>& wanted);
+
+// Runs the body in Python, recording gradients of both kinds.
+std::vector<at::Tensor> run_body(const Gradient& gradient, const std::vector<c10::IValue>& arguments);
+
+// Throws Python's GradientError.
+[[noreturn]] void raise_gradient_error(const std::string& message);
+
+}  // namespace opsmith::bridge

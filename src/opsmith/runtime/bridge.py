@@ -1,0 +1,174 @@
+"""Where the bridge comes from: a library in C++ that gives operators their gradients and their fast entry.
+
+It is built against torch's whole C++ API, once for each torch and Python, into the store. Nobody waits for it: where it
+is not there yet it is built by a process in the background, and until it is there, or where it cannot be built, the same
+is done in Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opsmith import _env
+from opsmith.errors import ArgumentError, OpsmithError
+from opsmith.store import Store, default_root, digest, digest_file
+
+if TYPE_CHECKING:
+    from opsmith.build.artifact import Watcher
+
+__all__ = ["build_bridge", "find_bridge"]
+
+_NAME = "opsmith_bridge"
+_FOLDER = Path(__file__).resolve().parent.parent / "bridge"
+# The processes that are started in the background look here for opsmith.
+_IMPORTED_FROM = str(_FOLDER.parent.parent)
+
+_lock = threading.Lock()
+_known: dict[str, Any] = {}
+
+
+def find_bridge() -> Any | None:
+    """Return the bridge's module, or None where Python must do its work.
+
+    OPSMITH_BRIDGE says what happens where it is not in the store: `auto` builds it in the background for the next
+    process, `wait` builds it now, `off` leaves it alone even where it is there. Raises ArgumentError for another value.
+    """
+    mode = _env.read("OPSMITH_BRIDGE") or "auto"
+    if mode not in ("auto", "wait", "off"):
+        raise ArgumentError(f"OPSMITH_BRIDGE is {mode!r}; it can be auto, wait or off")
+    if mode == "off":
+        return None
+    with _lock:
+        if "module" not in _known:
+            _known["module"] = _find(mode)
+        return _known["module"]
+
+
+def build_bridge(watcher: Watcher | None = None) -> Path:
+    """Return the bridge's library, built now where the store has none.
+
+    Raises CompileError, ToolchainError or StoreError.
+    """
+    from opsmith.build.artifact import obtain_artifact
+    from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
+    from opsmith.toolchain import find_python_headers
+
+    store = Store(default_root())
+    suffix = find_python_headers().extension_suffix
+    extension = assemble_sources(_NAME, file_sources(sorted(_FOLDER.glob("*.cpp"))), library=f"{_NAME}{suffix}")
+    prepared = prepare_existing(extension)
+    try:
+        artifact = obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, store, watcher=watcher)
+    except OpsmithError as error:
+        _write_note(store, {"failure": str(error), "compilers": _compilers()})
+        raise
+    _write_note(store, {"library": str(artifact.library)})
+    return artifact.library
+
+
+def _find(mode: str) -> Any | None:
+    store = Store(default_root())
+    note = _read_note(store)
+    library = Path(note.get("library", ""))
+    if not library.is_file():
+        if mode == "wait":
+            library = build_bridge()
+        else:
+            if note.get("compilers") != _compilers():
+                _build_in_background(store)
+            return None
+    return _load(library)
+
+
+def _load(library: Path) -> Any | None:
+    from opsmith.errors import LoadError
+    from opsmith.runtime.existing import import_library
+
+    try:
+        return import_library(_NAME, library)
+    except LoadError as error:
+        import warnings
+
+        warnings.warn(f"opsmith works without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def _build_in_background(store: Store) -> None:
+    """Start a process that builds the bridge, unless one is at it. Whatever goes wrong there is no error here."""
+    from filelock import FileLock, Timeout
+
+    try:
+        place = _note_file(store).with_suffix(".lock")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        FileLock(place).acquire(timeout=0).lock.release()
+    except (Timeout, OSError):
+        return
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_IMPORTED_FROM, os.environ.get("PYTHONPATH", "")])}
+    try:
+        subprocess.Popen(
+            [sys.executable, "-m", "opsmith.runtime.bridge"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment,
+        )
+    except OSError:
+        return
+
+
+def _build_quietly() -> None:
+    """What the process in the background does."""
+    from filelock import FileLock, Timeout
+
+    os.nice(10)
+    try:
+        with FileLock(_note_file(Store(default_root())).with_suffix(".lock"), timeout=0):
+            build_bridge()
+    except (Timeout, OSError, OpsmithError):
+        # A failure of the build stands in the note, and `opsmith bridge` shows it.
+        return
+
+
+def _note_file(store: Store) -> Path:
+    """Return the file that says where the bridge of this torch, this Python and these sources is."""
+    sources = [digest_file(file) for file in sorted(_FOLDER.iterdir()) if file.suffix in (".cpp", ".h")]
+    name = digest(torch.__file__, str(torch.__version__), str(torch.version.git_version), sys.version, *sources)
+    return store.layout.base / "bridge" / f"{name}.json"
+
+
+def _read_note(store: Store) -> dict[str, Any]:
+    try:
+        note = json.loads(_note_file(store).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _write_note(store: Store, note: dict[str, Any]) -> None:
+    from opsmith.store.files import write_atomic
+
+    file = _note_file(store)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, json.dumps(note).encode(), scratch=store.layout.staging, durable=False)
+    except OSError:
+        return
+
+
+def _compilers() -> list[str | None]:
+    """Return which C++ compilers are found, so that a failed build is tried again where that changes."""
+    return [_env.read("CXX"), *map(shutil.which, ("c++", "g++", "clang++"))]
+
+
+if __name__ == "__main__":
+    _build_quietly()

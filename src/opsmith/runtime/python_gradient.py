@@ -1,0 +1,191 @@
+"""How an operator gets its gradient in Python: where the bridge is not there yet, or cannot be built.
+
+It works with every torch and needs no compiler. Results are the bridge's; each call takes some microseconds more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from opsmith.errors import GradientError
+from opsmith.runtime.differentiate import Body, Place, map_tensors, tensors_of
+from opsmith.runtime.gradient_plan import GradientPlan
+from opsmith.spec.signature import Signature
+
+__all__ = ["overload_of", "register_python_gradient"]
+
+
+def register_python_gradient(plan: GradientPlan, signature: Signature, body: Body, lib: torch.library.Library) -> None:
+    """Register the kernels that the plan calls for, under the Autograd key and, for writes, under ADInplaceOrView."""
+    overload = overload_of(plan.operator_name)
+    name = signature.name
+    lib.impl(name, _autograd_kernel(plan, signature, body, overload), "Autograd", with_keyset=True)
+    if plan.mutated:
+        lib.impl(name, _counting_kernel(plan, signature, overload), "ADInplaceOrView", with_keyset=True)
+
+
+def overload_of(qualified_name: str) -> Any:
+    """Return an operator of `torch.ops` by its qualified name."""
+    namespace, name = qualified_name.split("::")
+    return getattr(getattr(torch.ops, namespace), name).default
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call on its way through an autograd function, which itself sees only the tensors that have gradients."""
+
+    keys: torch._C.DispatchKeySet
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    values: Sequence[Any]  # all arguments in order, defaults too
+
+
+def _arrange(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Return all arguments in order. PyTorch leaves out those that have their defaults."""
+    rest = signature.parameters[len(args) :]
+    return [*args, *[kwargs.get(parameter.name, parameter.default) for parameter in rest]]
+
+
+def _autograd_kernel(plan: GradientPlan, signature: Signature, body: Body, overload: Any) -> Any:
+    function = _make_function(plan, body, overload, signature.name)
+    differentiable = [index for index, flag in enumerate(plan.differentiable_inputs) if flag]
+
+    def autograd(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        values = _arrange(signature, args, kwargs)
+        tensors = [tensor for index in differentiable for tensor in tensors_of(values[index])]
+        tangents = _have_tangents(tensors)
+        if not tangents and not (torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors)):
+            with torch._C._AutoDispatchBelowAutograd():
+                return overload.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
+        if plan.refusal:
+            raise GradientError(plan.refusal)
+        if tangents or torch._C._are_functorch_transforms_active():
+            # An autograd function in Python can do neither. The body is made of operators that can.
+            results = body.results(values)
+            return tuple(results) if len(results) > 1 else results[0]
+        return function.apply(_Call(keys, args, kwargs, values), *tensors)
+
+    return autograd
+
+
+def _have_tangents(tensors: Sequence[Tensor]) -> bool:
+    return forward_ad._current_level >= 0 and any(
+        forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors
+    )
+
+
+def _counting_kernel(plan: GradientPlan, signature: Signature, overload: Any) -> Any:
+    """Return the kernel that raises the versions of what is written to, as PyTorch's own do.
+
+    Autograd compares versions to notice that a tensor which it saved was written to since.
+    """
+
+    def write(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        values = _arrange(signature, args, kwargs)
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            result = overload.redispatch(keys & torch._C._after_ADInplaceOrView_keyset, *args, **kwargs)
+        for index in plan.mutated:
+            for tensor in tensors_of(values[index]):
+                torch.autograd.graph.increment_version(tensor)
+        return result
+
+    return write
+
+
+def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> type[torch.autograd.Function]:
+    backward_overload = overload_of(plan.backward_name) if plan.backward_name else None
+
+    def forward(ctx: Any, call: _Call, *tensors: Tensor) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            result = overload.redispatch(call.keys & torch._C._after_autograd_keyset, *call.args, **call.kwargs)
+        outputs = result if isinstance(result, tuple) else (result,)
+        saved: list[Tensor] = []
+
+        def stow(tensor: Tensor) -> int:
+            saved.append(tensor)
+            return len(saved) - 1
+
+        ctx.set_materialize_grads(False)
+        flags = plan.differentiable_outputs
+        ctx.mark_non_differentiable(*[output for output, flag in zip(outputs, flags, strict=True) if not flag])
+        ctx.opsmith_inputs = {index: map_tensors(stow, call.values[index]) for index in plan.saved_inputs}
+        ctx.opsmith_outputs = {index: map_tensors(stow, outputs[index]) for index in plan.saved_outputs}
+        ctx.opsmith_forms = [(output.shape, output.dtype, output.device) for output in outputs]
+        ctx.opsmith_counts = [len(tensors_of(value)) for value in call.values]
+        ctx.save_for_backward(*saved)
+        return result
+
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        needed = ctx.needs_input_grad[1:]
+        if all(gradient is None for gradient in gradients):
+            return (None, *[None] * len(needed))
+        saved = ctx.saved_tensors
+        inputs = {index: _restore(value, saved) for index, value in ctx.opsmith_inputs.items()}
+        first, places = _places(plan, ctx.opsmith_counts)
+        if backward_overload is None or (plan.body_serves_second and torch.is_grad_enabled()):
+            arguments = [inputs.get(index) for index in range(len(plan.differentiable_inputs))]
+            wanted = [tensor for tensor, place in places.items() if needed[place]]
+            by_place = {
+                places[tensor]: found
+                for tensor, found in zip(wanted, body.backward(arguments, gradients, wanted), strict=True)
+            }
+            return (None, *[by_place.get(place) for place in range(len(needed))])
+        outputs = {index: _restore(value, saved) for index, value in ctx.opsmith_outputs.items()}
+
+        def needs(index: int) -> bool:
+            # A kernel writes the gradient of an optional tensor that was not given, too; autograd must not see it.
+            return ctx.opsmith_counts[index] > 0 and needed[places[first[index]]]
+
+        sources = {"input": inputs.__getitem__, "output": outputs.__getitem__, "needs": needs}
+        arguments = [
+            sources[source](index)
+            if source in sources
+            else _gradient(gradients[index], ctx.opsmith_forms[index], optional)
+            for source, index, optional in plan.arguments
+        ]
+        results = backward_overload(*arguments)
+        found = results if isinstance(results, tuple) else (results,)
+        answer: list[Tensor | None] = [None] * len(needed)
+        for index, gradient in zip(plan.results, found, strict=True):
+            if needs(index):
+                answer[places[first[index]]] = gradient
+        return (None, *answer)
+
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(name, (torch.autograd.Function,), members)
+
+
+def _places(plan: GradientPlan, counts: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+    """Return the number of each argument's first tensor, and for each tensor with gradients its place among those."""
+    first: list[int] = []
+    places: dict[int, int] = {}
+    number = 0
+    for count, differentiable in zip(counts, plan.differentiable_inputs, strict=True):
+        first.append(number)
+        for tensor in range(number, number + count):
+            if differentiable:
+                places[tensor] = len(places)
+        number += count
+    return first, places
+
+
+def _gradient(given: Tensor | None, form: tuple[Any, ...], optional: bool) -> Tensor | None:
+    if given is not None or optional:
+        return given
+    shape, dtype, device = form
+    return torch.zeros(shape, dtype=dtype, device=device)
+
+
+def _restore(value: Any, saved: Sequence[Tensor]) -> Any:
+    """Undo `stow`: put the saved tensors where their places stand."""
+    if isinstance(value, Place):
+        return saved[value]
+    if isinstance(value, list):
+        return [_restore(item, saved) for item in value]
+    return value
