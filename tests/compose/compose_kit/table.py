@@ -1,0 +1,108 @@
+"""Every operator of opsmith.ops with arguments for it: what the tests of this folder run over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from opsmith import Operator
+from opsmith.ops.add2 import add2, add2_backward
+from opsmith.ops.lltm import lltm_cell, lltm_cell_backward, lltm_gates, lltm_gates_backward
+from opsmith.ops.sigmoid import sigmoid, sigmoid_backward
+
+__all__ = ["ALL", "BACKWARD", "FORWARD", "Case", "as_tuple", "each_case", "each_operator"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator and the shapes of its tensors; "B" stands for the size that may vary from call to call."""
+
+    operator: Operator
+    shapes: tuple[tuple[Any, ...], ...]
+    is_backward: bool = False
+    # Arguments that the operator takes and does not read, so that no gradient comes back for them.
+    unread: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.operator.definition.name
+
+    @property
+    def batched(self) -> tuple[int, ...]:
+        """The arguments that have the size B."""
+        return tuple(index for index, shape in enumerate(self.shapes) if "B" in shape)
+
+    def make(
+        self,
+        batch: int = 3,
+        *,
+        dtype: torch.dtype = torch.float64,
+        device: str = "cpu",
+        requires_grad: bool = True,
+        seed: int = 0,
+    ) -> tuple[Tensor, ...]:
+        """Return arguments, the same for the same numbers."""
+        generator = torch.Generator().manual_seed(seed)
+        made = []
+        for shape in self.shapes:
+            sizes = [batch if size == "B" else size for size in shape]
+            tensor = torch.randn(sizes, generator=generator, dtype=torch.float64).to(device, dtype)
+            made.append(tensor.requires_grad_(requires_grad))
+        return tuple(made)
+
+    def expected(self, *arguments: Any) -> tuple[Tensor, ...]:
+        """Return what the body gives for the outputs that callers see."""
+        results = as_tuple(self.operator.reference(*arguments))
+        outputs = self.operator.definition.signature.outputs
+        return tuple(result for output, result in zip(outputs, results, strict=True) if not output.saved)
+
+    def found(self, *arguments: Any) -> tuple[Tensor, ...]:
+        """Return the operator's outputs as a tuple, be it one or several."""
+        return as_tuple(self.operator(*arguments))
+
+    def total(self, *arguments: Any) -> Tensor:
+        """Return one number that depends on every output, and on each in its own way."""
+        return weighted_sum(self.found(*arguments))
+
+    def expected_total(self, *arguments: Any) -> Tensor:
+        """Return the same of the body."""
+        return weighted_sum(self.expected(*arguments))
+
+
+def as_tuple(results: Any) -> tuple[Tensor, ...]:
+    return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+
+
+def weighted_sum(tensors: tuple[Tensor, ...]) -> Tensor:
+    """Sum sin(k * x) over the k-th output: its gradients differ from element to element, and so do the second ones."""
+    return torch.stack([torch.sin(k * tensor).sum() for k, tensor in enumerate(tensors, start=1)]).sum()
+
+
+# B is the batch, 4 the state, 2 the input of a cell.
+_CELL = (("B", 2), ("B", 4), ("B", 4), (12, 6), (12,))
+FORWARD = [
+    Case(add2, (("B", 4), ("B", 4))),
+    Case(sigmoid, (("B", 4),)),
+    Case(lltm_gates, (("B", 12), ("B", 4))),
+    Case(lltm_cell, _CELL),
+]
+BACKWARD = [
+    Case(add2_backward, (("B", 4),), is_backward=True),
+    Case(sigmoid_backward, (("B", 4), ("B", 4)), is_backward=True),
+    Case(lltm_gates_backward, (("B", 4), ("B", 4), ("B", 12), ("B", 4)), is_backward=True),
+    Case(
+        lltm_cell_backward,
+        (("B", 4), ("B", 4), *_CELL, ("B", 12), ("B", 4)),
+        is_backward=True,
+        unread=(4, 6),  # cell and bias
+    ),
+]
+ALL = FORWARD + BACKWARD
+
+each_operator: Callable[[Any], Any] = pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
+each_case: Callable[[Any], Any] = pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
