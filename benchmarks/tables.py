@@ -76,6 +76,39 @@ def lltm_cell_cpu(results: dict[str, Any]) -> Iterator[str]:
     yield "The result file has the whole grid, with the sizes where the gain is small or none (a batch of 1)."
 
 
+def call_time(results: dict[str, Any]) -> Iterator[str]:
+    """The rows of a result of call_time.py. "bridge", where it is there, holds the seconds to build and to load it."""
+    machine = results["machine"]
+    where = machine["gpu"] or f"{machine['cores']} cores, {machine['cpu']}"
+    kind = "the host's time, nothing waits for the GPU" if machine["gpu"] else "float32"
+    yield (
+        f"**A call** ({where}, torch {results['torch']}, {results['date'][:10]}; 8 elements, {kind}; median and quartiles "
+        "of interleaved rounds)"
+    )
+    yield ""
+    yield "| | opsmith | against | takes | opsmith takes of it |"
+    yield "|---|---|---|---|---|"
+    for row in results["rows"].values():
+        ours = microseconds(row["seconds"]["opsmith"])
+        for name, ratio_of in row["of_baseline"].items():
+            cells = [f"`{name}`" if name.startswith("torch.") else name, microseconds(row["seconds"][name])]
+            yield f"| {row['what']} | {ours} | {' | '.join(cells)} | {share(ratio_of)} |"
+    yield ""
+    yield "| an LLTM training step: steps, batch, input, state | peak memory | by hand | saved | by hand |"
+    yield "|---|---|---|---|---|"
+    for row in results["memory"]:
+        size = ", ".join(str(row[name]) for name in ("steps", "batch", "input", "state"))
+        sizes = [row[who][what] for what in ("peak_bytes", "saved_bytes") for who in ("opsmith", "by hand")]
+        yield f"| {size} | {' | '.join(f'{count / 1e6:,.2f} MB' for count in sizes)} |"
+    if "bridge" in results:
+        bridge = results["bridge"]
+        yield ""
+        yield (
+            f"The gradient path in C++ is built once for each torch, in {seconds(bridge['build_s'])}, in the background; "
+            f"loading it takes {milliseconds(bridge['load_s'])}."
+        )
+
+
 # The classic size first, and how it goes on from there.
 _SHOWN_CELLS = ((1, 512, 512), (16, 32, 128), (16, 128, 128), (64, 512, 512), (256, 1024, 1024))
 
@@ -83,6 +116,8 @@ _SHOWN_CELLS = ((1, 512, 512), (16, 32, 128), (16, 128, 128), (64, 512, 512), (2
 TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "build_time.json": build_time,
     "lltm_cell_cpu.json": lltm_cell_cpu,
+    "call_time.json": call_time,
+    "call_time_gpu.json": call_time,
     "foreign_binary.json": foreign_binary,
 }
 
@@ -93,6 +128,15 @@ def seconds(spread: dict[str, float]) -> str:
 
 def milliseconds(spread: dict[str, float]) -> str:
     return f"{spread['median'] * 1e3:.1f} ms [{spread['min'] * 1e3:.1f}, {spread['max'] * 1e3:.1f}]"
+
+
+def microseconds(spread: dict[str, float]) -> str:
+    """The median with its quartiles."""
+    return f"{spread['median'] * 1e6:.2f} us [{spread['low'] * 1e6:.2f}, {spread['high'] * 1e6:.2f}]"
+
+
+def share(spread: dict[str, float]) -> str:
+    return f"{spread['median']:.2f} [{spread['low']:.2f}, {spread['high']:.2f}]"
 
 
 def ratio(spread: dict[str, float]) -> str:
