@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import opsmith
+from opsmith.runtime.bridge import find_bridge
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,6 +25,12 @@ def session_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPSMITH_CACHE_DIR", str(root))
         patch.setenv("OPSMITH_QUIET", "1")
+        if os.environ.get("OPSMITH_BRIDGE") != "off":
+            # All tests run with the bridge, which is built here where the session has none yet. With OPSMITH_BRIDGE=off
+            # they run on the path in Python. Tests with stores of their own set `off`: nobody would use what they build.
+            patch.setenv("OPSMITH_BRIDGE", "wait")
+            assert find_bridge() is not None
+            patch.setenv("OPSMITH_BRIDGE", "auto")
         yield root
 
 

@@ -50,7 +50,13 @@ class Project:
     def run(self, **environment: str) -> tuple[float, bool]:
         """Call the operator in a new process; return its value and whether a plan was made."""
         path = os.pathsep.join([str(self.root), *sys.path])
-        env = {**os.environ, "OPSMITH_CACHE_DIR": str(self.store), "PYTHONPATH": path, **environment}
+        env = {
+            **os.environ,
+            "OPSMITH_CACHE_DIR": str(self.store),
+            "PYTHONPATH": path,
+            "OPSMITH_BRIDGE": "off",
+            **environment,
+        }
         done = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)

@@ -115,7 +115,7 @@ class OperatorNode : public Node {
     for (const int64_t index : gradient_.saved_inputs) inputs_.emplace_back(arguments[index]);
   }
 
-  void record_outputs(const NodePointer& self, c10::ArrayRef<IValue> results) {
+  void set_history(const NodePointer& self, c10::ArrayRef<IValue> results) {
     for (size_t index = 0; index < results.size(); ++index) {
       const Tensor& result = results[index].toTensor();
       if (gradient_.differentiable_outputs[index] && torch::autograd::isDifferentiableType(result.scalar_type())) {
@@ -124,6 +124,10 @@ class OperatorNode : public Node {
         add_input_metadata(Node::undefined_input());
       }
     }
+  }
+
+  // Comes last: what is kept of an output includes its history and its tangent.
+  void save_outputs(c10::ArrayRef<IValue> results) {
     outputs_.reserve(gradient_.saved_outputs.size());
     for (const int64_t index : gradient_.saved_outputs) {
       outputs_.emplace_back(results[index].toTensor(), /*is_output=*/true);
@@ -265,8 +269,9 @@ class AutogradKernel : public c10::OperatorKernel {
     if (tangents) arguments.assign(stack->begin() + static_cast<int64_t>(base), stack->end());
     run(op, keys, stack);
     const auto results = c10::ArrayRef<IValue>(*stack).slice(base);
-    if (recorded != nullptr) recorded->record_outputs(node, results);
+    if (recorded != nullptr) recorded->set_history(node, results);
     if (tangents) push_forward(arguments, results);
+    if (recorded != nullptr) recorded->save_outputs(results);
   }
 
  private:
@@ -314,9 +319,8 @@ class CountWrites : public c10::OperatorKernel {
 }  // namespace
 
 const c10::OperatorHandle& Gradient::backward() const {
-  std::call_once(found_, [this] {
-    backward_ = c10::Dispatcher::singleton().findSchemaOrThrow(backward_name.c_str(), "");
-  });
+  std::call_once(found_,
+                 [this] { backward_ = c10::Dispatcher::singleton().findSchemaOrThrow(backward_name.c_str(), ""); });
   return *backward_;
 }
 

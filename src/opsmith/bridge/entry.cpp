@@ -192,8 +192,7 @@ class Entry {
 
   // Runs the operator; null with a Python error set where it fails.
   PyObject* run(Stack& stack) const {
-    HANDLE_TH_ERRORS
-    {
+    HANDLE_TH_ERRORS {
       py::gil_scoped_release no_gil;
       operator_.callBoxed(stack);
     }
@@ -272,9 +271,8 @@ PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 py::object make_entry(const py::object& description) {
   auto entry = std::make_unique<Entry>(description);
-  return py::capsule(entry.release(), kCapsule, [](PyObject* capsule) {
-    delete static_cast<Entry*>(PyCapsule_GetPointer(capsule, kCapsule));
-  });
+  return py::capsule(entry.release(), kCapsule,
+                     [](PyObject* capsule) { delete static_cast<Entry*>(PyCapsule_GetPointer(capsule, kCapsule)); });
 }
 
 // The slot of the type that calls its instances is replaced, not `__call__` itself: torch.compile, subclasses and

@@ -47,9 +47,7 @@ py::list to_python(const std::vector<IValue>& values) {
   return list;
 }
 
-Tensor tensor_or_none(const py::handle& value) {
-  return value.is_none() ? Tensor() : THPVariable_Unpack(value.ptr());
-}
+Tensor tensor_or_none(const py::handle& value) { return value.is_none() ? Tensor() : THPVariable_Unpack(value.ptr()); }
 
 std::vector<Tensor> tensors_of(const py::object& values) {
   std::vector<Tensor> tensors;

@@ -55,42 +55,79 @@ def differentiate_body(
 ) -> list[Tensor | None]:
     """Return the gradient of each tensor in `wanted`, which counts the tensors of `arguments` in order.
 
-    The body is run again. With gradients enabled the result can itself be differentiated.
+    The body is run again. With gradients enabled the result can itself be differentiated, unless this runs inside a
+    kernel, below autograd: results of kernels have no history.
     """
-    create_graph = torch.is_grad_enabled()
+    if torch._C._are_functorch_transforms_active():
+        return _differentiate_by_transform(body, signature, arguments, gradients, wanted)
+    below = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality)
+    create_graph = torch.is_grad_enabled() and not below
     leaves: list[Tensor] = []
     with torch.enable_grad(), _autograd_reachable():
 
         def fresh(tensor: Tensor) -> Tensor:
-            index = len(leaves)
             # An alias of its own for each argument: where one argument was computed from another, or the same tensor is
             # given twice, gradients must not flow from one to the other here. `detach` would not do: it also cuts
-            # forward-mode gradients, and the outer levels of nested torch.func transforms.
+            # forward-mode gradients.
             alias = tensor.view_as(tensor)
-            if index in wanted and not alias.requires_grad:
+            if len(leaves) in wanted and not alias.requires_grad:
                 alias.requires_grad_()
             leaves.append(alias)
             return alias
 
-        copies = [map_tensors(fresh, value) for value in arguments]
-        names = [parameter.name for parameter in signature.parameters]
-        results = body(**dict(zip(names, copies, strict=True)))
-        tensors = results if isinstance(results, (tuple, list)) else (results,)
         pairs = [
-            (tensor, gradient)
-            for tensor, gradient in zip(tensors, gradients, strict=True)
-            if gradient is not None and tensor.requires_grad
+            (result, gradient)
+            for result, gradient in _pair(_run(body, signature, arguments, fresh), gradients)
+            if result.requires_grad
         ]
         if not pairs:
             return [None] * len(wanted)
         found = torch.autograd.grad(
-            [tensor for tensor, _ in pairs],
+            [result for result, _ in pairs],
             [leaves[index] for index in wanted],
             [gradient for _, gradient in pairs],
             create_graph=create_graph,
             allow_unused=True,
         )
     return list(found)
+
+
+def _differentiate_by_transform(
+    body: Callable[..., Any],
+    signature: Signature,
+    arguments: Sequence[Any],
+    gradients: Sequence[Tensor | None],
+    wanted: Sequence[int],
+) -> list[Tensor | None]:
+    """Do the same inside torch.func.grad, vmap and their like, which allow no tensor to be marked for gradients."""
+    given: list[Tensor] = [tensor for value in arguments for tensor in tensors_of(value)]
+
+    def function(*leaves: Tensor) -> tuple[Tensor, ...]:
+        by_number = dict(zip(wanted, leaves, strict=True))
+        numbers = iter(range(len(given)))
+
+        def fresh(tensor: Tensor) -> Tensor:
+            return by_number.get(next(numbers), tensor)
+
+        return tuple(result for result, _ in _pair(_run(body, signature, arguments, fresh), gradients))
+
+    pull = torch.func.vjp(function, *[given[index] for index in wanted])[1]
+    return list(pull(tuple(gradient for gradient in gradients if gradient is not None)))
+
+
+def _run(
+    body: Callable[..., Any], signature: Signature, arguments: Sequence[Any], replace: Callable[[Tensor], Tensor]
+) -> Sequence[Tensor]:
+    """Return the body's results for arguments in which each tensor is replaced."""
+    names = [parameter.name for parameter in signature.parameters]
+    copies = [map_tensors(replace, value) for value in arguments]
+    results = body(**dict(zip(names, copies, strict=True)))
+    return results if isinstance(results, (tuple, list)) else (results,)
+
+
+def _pair(results: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
+    """Return the results whose gradient is given, with it."""
+    return [(result, gradient) for result, gradient in zip(results, gradients, strict=True) if gradient is not None]
 
 
 def _autograd_reachable() -> AbstractContextManager[Any]:

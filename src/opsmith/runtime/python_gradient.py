@@ -140,7 +140,7 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
 
         def needs(index: int) -> bool:
             # A kernel writes the gradient of an optional tensor that was not given, too; autograd must not see it.
-            return ctx.opsmith_counts[index] > 0 and needed[places[first[index]]]
+            return bool(ctx.opsmith_counts[index] > 0 and needed[places[first[index]]])
 
         sources = {"input": inputs.__getitem__, "output": outputs.__getitem__, "needs": needs}
         arguments = [
