@@ -64,7 +64,7 @@ def test_every_expected_file_is_generated() -> None:
 def test_a_device_without_a_kernel_is_left_out_of_the_binding() -> None:
     binding = generate_binding([D.BLEND, D.POOLED], ["cuda"])
     assert "blend" not in binding
-    assert "STABLE_TORCH_LIBRARY_IMPL(shop, CUDA, library)" in binding
+    assert 'Library cuda_in_shop{"shop", "CUDA", __FILE__, __LINE__};' in binding
     assert "CPU" not in binding
 
 

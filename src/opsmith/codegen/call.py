@@ -1,4 +1,4 @@
-"""How a binding passes a call on to a view kernel: tensors become views, everything else goes through."""
+"""How a binding passes a call on to a kernel: to a view kernel as views, to a native one as torch's C++ types."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from opsmith.codegen.cpp import view_type
 from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Kind, Signature, TensorType
 
-__all__ = ["kernel_arguments"]
+__all__ = ["kernel_arguments", "native_arguments"]
 
-# A non-tensor argument as the kernel takes it, made from the binding's `arg_<name>`.
-_PASSED = {
-    Kind.STR: "{}.c_str()",
-    Kind.INT_LIST: "list_of({})",
-    Kind.FLOAT_LIST: "list_of({})",
-    Kind.OPTIONAL_INT: "optional_of({})",
-    Kind.OPTIONAL_FLOAT: "optional_of({})",
-    Kind.OPTIONAL_BOOL: "optional_of({})",
-}
+# An argument that is no tensor as a view kernel takes it, made from the binding's `arg_<name>`.
+_PASSED = {Kind.STR: "{}.text()", Kind.INT_LIST: "{}.list()", Kind.FLOAT_LIST: "{}.list()"}
+# What a native kernel takes as it is.
+_PLAIN = frozenset({Kind.INT, Kind.FLOAT, Kind.BOOL})
 
 
 def kernel_arguments(signature: Signature, dtypes: tuple[DType, ...]) -> Iterator[str]:
-    """Yield the arguments of one instantiation, in the order of its parameters."""
+    """Yield the arguments of one instantiation of a view kernel, in the order of its parameters."""
     elements = {letter: dtype.cpp for letter, dtype in zip(signature.letters, dtypes, strict=True)}
     elementwise = {parameter.name for parameter in signature.elementwise}
     for parameter in signature.parameters:
@@ -31,13 +26,23 @@ def kernel_arguments(signature: Signature, dtypes: tuple[DType, ...]) -> Iterato
             continue
         kind = view_type(parameter.tensor, Kind.TENSOR, written=parameter.mutated, elements=elements)
         if parameter.kind is Kind.TENSOR_LIST:
-            yield f"list_of(views<{_arguments(kind)}>(in_{parameter.name}))"
+            yield f"Views<{_arguments(kind)}>(arg_{parameter.name}).list()"
         else:
             flat = parameter.name in elementwise
-            yield _view(f"in_{parameter.name}", kind, parameter.tensor, flat)
+            yield _view(f"arg_{parameter.name}", kind, parameter.tensor, flat)
     for output in signature.outputs:
         kind = view_type(output.tensor, Kind.TENSOR, written=True, elements=elements)
         yield _view(f"out_{output.name}", kind, output.tensor, bool(signature.group))
+
+
+def native_arguments(signature: Signature) -> Iterator[str]:
+    """Yield the arguments of a native kernel, in the order of its parameters."""
+    for parameter in signature.parameters:
+        name = f"arg_{parameter.name}"
+        if parameter.kind in _PLAIN:
+            yield name
+        else:
+            yield f"native_optional({name})" if parameter.kind is Kind.OPTIONAL_TENSOR else f"native({name})"
 
 
 def _view(name: str, kind: str, tensor: TensorType, flat: bool) -> str:

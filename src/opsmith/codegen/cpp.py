@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Kind, Parameter, Signature, TensorType
 
-__all__ = ["SCALARS", "Spelling", "identifier", "kernel_parameters", "symbol", "view_type"]
+__all__ = ["SCALARS", "Spelling", "dtype_constant", "identifier", "kernel_parameters", "symbol", "view_type"]
 
 # Python names that C++ has taken, as far as an argument might be called so.
 _KEYWORDS = frozenset(
@@ -22,24 +22,28 @@ _KEYWORDS = frozenset(
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a non-tensor argument is written: in a view kernel, in a native kernel, and in the boxed entry."""
+    """How a non-tensor argument is written: in a view kernel and in a native kernel."""
 
     view: str
     native: str
-    boxed: str
 
 
 SCALARS: dict[Kind, Spelling] = {
-    Kind.INT: Spelling("int64_t", "int64_t", "int64_t"),
-    Kind.FLOAT: Spelling("double", "double", "double"),
-    Kind.BOOL: Spelling("bool", "bool", "bool"),
-    Kind.STR: Spelling("const char*", "const std::string&", "std::string"),
-    Kind.INT_LIST: Spelling("List<int64_t>", "const std::vector<int64_t>&", "std::vector<int64_t>"),
-    Kind.FLOAT_LIST: Spelling("List<double>", "const std::vector<double>&", "std::vector<double>"),
-    Kind.OPTIONAL_INT: Spelling("Optional<int64_t>", "std::optional<int64_t>", "std::optional<int64_t>"),
-    Kind.OPTIONAL_FLOAT: Spelling("Optional<double>", "std::optional<double>", "std::optional<double>"),
-    Kind.OPTIONAL_BOOL: Spelling("Optional<bool>", "std::optional<bool>", "std::optional<bool>"),
+    Kind.INT: Spelling("int64_t", "int64_t"),
+    Kind.FLOAT: Spelling("double", "double"),
+    Kind.BOOL: Spelling("bool", "bool"),
+    Kind.STR: Spelling("const char*", "const std::string&"),
+    Kind.INT_LIST: Spelling("List<int64_t>", "const std::vector<int64_t>&"),
+    Kind.FLOAT_LIST: Spelling("List<double>", "const std::vector<double>&"),
+    Kind.OPTIONAL_INT: Spelling("Optional<int64_t>", "std::optional<int64_t>"),
+    Kind.OPTIONAL_FLOAT: Spelling("Optional<double>", "std::optional<double>"),
+    Kind.OPTIONAL_BOOL: Spelling("Optional<bool>", "std::optional<bool>"),
 }
+
+
+def dtype_constant(dtype: DType) -> str:
+    """Return what a binding compares a tensor's element type with."""
+    return f"dtypes::{identifier(dtype.name)}"
 
 
 def identifier(name: str) -> str:

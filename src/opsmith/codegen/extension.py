@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.codegen.binding import generate_binding
+from opsmith.codegen.binding import generate_binding, has_native
 from opsmith.codegen.instantiate import instantiate
 from opsmith.errors import DefinitionError
 from opsmith.spec.definition import DEVICES, Definition, Device, Kernel
-from opsmith.spec.extension import Extension, Language, Source
+from opsmith.spec.extension import Api, Extension, Language, Source
 
 __all__ = ["assemble"]
 
@@ -29,7 +29,8 @@ def assemble(name: str, definitions: Iterable[Definition], devices: Iterable[Dev
     # The binding only checks and forwards: -O3 would take a fifth longer and make no call faster.
     # And C++17: the standard library of C++20 is a fifth of what there is to parse.
     fast = ("-O2", "-std=c++17")
-    binding = Source("binding.cpp", "cxx", "stable", text=generate_binding(definitions, chosen), flags=fast)
+    api: Api = "stable" if has_native(definitions, chosen) else "none"
+    binding = Source("binding.cpp", "cxx", api, text=generate_binding(definitions, chosen), flags=fast)
     sources = [binding]
     sources += _kernel_sources(definitions, chosen)
     root = definitions[0].root

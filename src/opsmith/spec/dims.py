@@ -19,8 +19,8 @@ __all__ = ["Affine", "Expression", "parse_expression"]
 
 # Functions that a dimension may call, and how the binding spells them.
 _FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
-    "min": (min, "std::min<int64_t>"),
-    "max": (max, "std::max<int64_t>"),
+    "min": (min, "min_of"),
+    "max": (max, "max_of"),
 }
 
 _PYTHON: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -12,51 +12,53 @@ namespace {
 
 // blend(Tensor? mask, Tensor(a!) x, Tensor y) -> Tensor
 template <Device device>
-Tensor op_blend(std::optional<Tensor> arg_mask, Tensor arg_x, Tensor arg_y) {
+void view_blend(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] constexpr Operator op{"blend"};
-  const Place place(arg_x);
-  if (arg_mask) op.check_place("mask", *arg_mask, "x", place);
-  op.check_place("y", arg_y, "x", place);
-  if (arg_mask) op.check_rank("mask", *arg_mask, 0, true, "Bool[Tensor, \"*n\"]");
-  op.check_rank("x", arg_x, 0, true, "Float[Tensor, \"*n\"]");
-  op.check_rank("y", arg_y, 0, true, "Float[Tensor, \"*n\"]");
-  op.check_dtype("x", arg_x, {ScalarType::Float}, "float32");
-  [[maybe_unused]] const ScalarType dtype_T = arg_x.scalar_type();
-  if (arg_mask) op.check_dtype("mask", *arg_mask, {ScalarType::Bool}, "bool");
-  op.check_same_dtype("y", arg_y, "x", dtype_T);
-  [[maybe_unused]] const Sizes group_n = Operator::sizes_of_group(arg_x, 0, 0);
-  op.check_group("y", arg_y, 0, 0, group_n, "n", "x");
+  Held arg_mask(to_optional_tensor(stack[0]));
+  Held arg_x(to_tensor(stack[1]));
+  Held arg_y(to_tensor(stack[2]));
+  read(arg_mask, arg_x, arg_y);
+  const Place place = arg_x.place;
+  if (arg_mask && arg_mask.place != place) op.refuse_place("mask", arg_mask, "x", place);
+  if (arg_y.place != place) op.refuse_place("y", arg_y, "x", place);
+  if (!is_one_of(arg_x.dtype, dtypes::float32)) op.refuse_dtype("x", arg_x, "float32");
+  [[maybe_unused]] const int32_t dtype_T = arg_x.dtype;
+  if (arg_mask && !is_one_of(arg_mask.dtype, dtypes::bool_)) op.refuse_dtype("mask", arg_mask, "bool");
+  if (arg_y.dtype != dtype_T) op.refuse_other_dtype("y", arg_y, "x", dtype_T);
+  [[maybe_unused]] const Sizes group_n = group_sizes(arg_x, 0, 0);
+  if (!has_group(arg_y, 0, 0, group_n)) op.refuse_group("y", arg_y, 0, 0, group_n, "n", "x");
   if (arg_mask) {
-    op.check_group("mask", *arg_mask, 0, 0, group_n, "n", "x");
+    if (!has_group(arg_mask, 0, 0, group_n)) op.refuse_group("mask", arg_mask, 0, 0, group_n, "n", "x");
   }
-  op.check_writable("x", arg_x);
-  Layout layout = common_layout({&arg_x, &arg_y});
-  if (arg_mask) layout = layout == Layout::mixed ? layout : common_layout({&arg_x, &*arg_mask});
-  [[maybe_unused]] const auto in_mask = layout == Layout::mixed ? as_contiguous(arg_mask) : arg_mask;
-  [[maybe_unused]] const auto in_x = layout == Layout::mixed ? as_contiguous(arg_x) : arg_x;
-  [[maybe_unused]] const auto in_y = layout == Layout::mixed ? as_contiguous(arg_y) : arg_y;
-  Sizes sizes_out{};
-  sizes_out.insert(sizes_out.end(), group_n.begin(), group_n.end());
-  const Tensor out_out = allocate(place, dtype_T, sizes_out, layout == Layout::dense ? Sizes(arg_x.strides().begin(), arg_x.strides().end()) : contiguous_strides(sizes_out));
-  if constexpr (device == Device::cpu) {
-    if (!(is_empty(out_out) && is_empty(in_x))) {
-      [[maybe_unused]] const Launch<Device::cpu> launch(place);
-      if (dtype_T == ScalarType::Float) {
-        kernels::blend__cpu__float32(flat_view<const bool>(in_mask), flat_view<float>(in_x), flat_view<const float>(in_y), flat_view<float>(out_out));
+  if (is_expanded(arg_x)) op.refuse_expanded("x");
+  const Layout layout = common_layout({&arg_x, &arg_y, &arg_mask});
+  const Sizes sizes_out = join(group_n);
+  const Sizes strides_out = layout == Layout::dense ? strides_of(arg_x) : contiguous_strides(sizes_out);
+  Held out_out = allocate(place, dtype_T, sizes_out, strides_out);
+  if (layout == Layout::mixed) { arg_x.make_contiguous(); arg_y.make_contiguous(); arg_mask.make_contiguous(); }
+  if (!(out_out.is_empty() && arg_x.is_empty())) {
+    [[maybe_unused]] const Launch<device> launch(place);
+    if constexpr (device == Device::cpu) {
+      if (dtype_T == dtypes::float32) {
+        kernels::blend__cpu__float32(flat_view<const bool>(arg_mask), flat_view<float>(arg_x), flat_view<const float>(arg_y), flat_view<float>(out_out));
       }
-      copy_back(arg_x, in_x);
     }
+    arg_x.copy_back();
   }
-  return out_out;
+  stack[0] = out_out.release();
 }
+
+struct Registration {
+  Library in_shop{"shop", __FILE__, __LINE__};
+  Library cpu_in_shop{"shop", "CPU", __FILE__, __LINE__};
+
+  Registration() {
+    in_shop.def("blend(Tensor? mask, Tensor(a!) x, Tensor y) -> Tensor");
+    cpu_in_shop.impl("blend", &view_blend<Device::cpu>);
+  }
+};
+const Registration registration;
 
 }  // namespace
 }  // namespace binding
 }  // namespace opsmith
-
-STABLE_TORCH_LIBRARY_FRAGMENT(shop, library) {
-  library.def("blend(Tensor? mask, Tensor(a!) x, Tensor y) -> Tensor");
-}
-STABLE_TORCH_LIBRARY_IMPL(shop, CPU, library) {
-  library.impl("blend", TORCH_BOX(&opsmith::binding::op_blend<opsmith::binding::Device::cpu>));
-}

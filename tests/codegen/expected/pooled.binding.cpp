@@ -19,86 +19,105 @@ namespace {
 
 // pooled(Tensor[] levels, Tensor boxes, Tensor batch, Tensor? weight, int pooled_h, float scale=0.5, *, str mode="say \"so\"", int[] pads=[0, 1], float? limit=None) -> (Tensor, Tensor)
 template <Device device>
-std::tuple<Tensor, Tensor> op_pooled(std::vector<Tensor> arg_levels, Tensor arg_boxes, Tensor arg_batch, std::optional<Tensor> arg_weight, int64_t arg_pooled_h, double arg_scale, std::string arg_mode, std::vector<int64_t> arg_pads, std::optional<double> arg_limit) {
+void view_pooled(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] constexpr Operator op{"pooled"};
-  op.check_not_empty("levels", arg_levels);
-  const Place place(arg_boxes);
-  for (const Tensor& item : arg_levels) op.check_place("levels", item, "boxes", place);
-  op.check_place("batch", arg_batch, "boxes", place);
-  if (arg_weight) op.check_place("weight", *arg_weight, "boxes", place);
-  for (const Tensor& item : arg_levels) op.check_rank("levels", item, 4, false, "Float[Tensor, \"B C _ _\"]");
-  op.check_rank("boxes", arg_boxes, 2, false, "Float32[Tensor, \"R 4\"]");
-  op.check_rank("batch", arg_batch, 1, false, "Int[Tensor, \"R\"]");
-  if (arg_weight) op.check_rank("weight", *arg_weight, 2, false, "Float[Tensor, \"C K\"]");
-  op.check_dtype("batch", arg_batch, {ScalarType::Int, ScalarType::Long}, "one of int32, int64");
-  [[maybe_unused]] const ScalarType dtype_I = arg_batch.scalar_type();
-  op.check_dtype("levels", first_of(arg_levels), {ScalarType::BFloat16, ScalarType::Float}, "one of bfloat16, float32");
-  [[maybe_unused]] const ScalarType dtype_T = first_of(arg_levels).scalar_type();
-  for (const Tensor& item : arg_levels) op.check_same_dtype("levels", item, "levels", dtype_T);
-  op.check_dtype("boxes", arg_boxes, {ScalarType::Float}, "float32");
-  if (arg_weight) op.check_same_dtype("weight", *arg_weight, "levels", dtype_T);
-  [[maybe_unused]] const int64_t size_R = Operator::size(arg_boxes, 0);
-  [[maybe_unused]] const int64_t size_B = Operator::size(first_of(arg_levels), 0);
-  for (const Tensor& item : arg_levels) op.check_size("levels", item, 0, size_B, "B", {});
-  [[maybe_unused]] const int64_t size_C = Operator::size(first_of(arg_levels), 1);
-  for (const Tensor& item : arg_levels) op.check_size("levels", item, 1, size_C, "C", {});
-  op.check_size("boxes", arg_boxes, 1, int64_t{4}, "4", {});
-  op.check_size("batch", arg_batch, 0, size_R, "R", {{"R", size_R, "from boxes"}});
+  HeldList arg_levels(stack[0]);
+  Held arg_boxes(to_tensor(stack[1]));
+  Held arg_batch(to_tensor(stack[2]));
+  Held arg_weight(to_optional_tensor(stack[3]));
+  [[maybe_unused]] const auto arg_pooled_h = to_number<int64_t>(stack[4]);
+  [[maybe_unused]] const auto arg_scale = to_number<double>(stack[5]);
+  [[maybe_unused]] HeldText arg_mode(stack[6]);
+  [[maybe_unused]] HeldNumbers<int64_t> arg_pads(stack[7]);
+  [[maybe_unused]] const auto arg_limit = to_optional<double>(stack[8]);
+  read(arg_levels, arg_boxes, arg_batch, arg_weight, arg_mode, arg_pads);
+  if (arg_levels.count() == 0) op.refuse_empty_list("levels");
+  const Place place = arg_boxes.place;
+  for (const Held& item : arg_levels) {
+    if (item.place != place) op.refuse_place("levels", item, "boxes", place);
+  }
+  if (arg_batch.place != place) op.refuse_place("batch", arg_batch, "boxes", place);
+  if (arg_weight && arg_weight.place != place) op.refuse_place("weight", arg_weight, "boxes", place);
+  for (const Held& item : arg_levels) {
+    if (item.rank != 4) op.refuse_rank("levels", item, 4, false, "Float[Tensor, \"B C _ _\"]");
+  }
+  if (arg_boxes.rank != 2) op.refuse_rank("boxes", arg_boxes, 2, false, "Float32[Tensor, \"R 4\"]");
+  if (arg_batch.rank != 1) op.refuse_rank("batch", arg_batch, 1, false, "Int[Tensor, \"R\"]");
+  if (arg_weight && arg_weight.rank != 2) op.refuse_rank("weight", arg_weight, 2, false, "Float[Tensor, \"C K\"]");
+  if (!is_one_of(arg_batch.dtype, dtypes::int32, dtypes::int64)) op.refuse_dtype("batch", arg_batch, "one of int32, int64");
+  [[maybe_unused]] const int32_t dtype_I = arg_batch.dtype;
+  if (!is_one_of(arg_levels.first().dtype, dtypes::bfloat16, dtypes::float32)) op.refuse_dtype("levels", arg_levels.first(), "one of bfloat16, float32");
+  [[maybe_unused]] const int32_t dtype_T = arg_levels.first().dtype;
+  for (const Held& item : arg_levels) {
+    if (item.dtype != dtype_T) op.refuse_other_dtype("levels", item, "levels", dtype_T);
+  }
+  if (!is_one_of(arg_boxes.dtype, dtypes::float32)) op.refuse_dtype("boxes", arg_boxes, "float32");
+  if (arg_weight && arg_weight.dtype != dtype_T) op.refuse_other_dtype("weight", arg_weight, "levels", dtype_T);
+  [[maybe_unused]] const int64_t size_R = arg_boxes.size(0);
+  [[maybe_unused]] const int64_t size_B = arg_levels.first().size(0);
+  for (const Held& item : arg_levels) {
+    if (item.size(0) != size_B) op.refuse_size("levels", item, 0, size_B, "B", {});
+  }
+  [[maybe_unused]] const int64_t size_C = arg_levels.first().size(1);
+  for (const Held& item : arg_levels) {
+    if (item.size(1) != size_C) op.refuse_size("levels", item, 1, size_C, "C", {});
+  }
+  if (arg_boxes.size(1) != int64_t{4}) op.refuse_size("boxes", arg_boxes, 1, int64_t{4}, "4", {});
+  if (arg_batch.size(0) != size_R) op.refuse_size("batch", arg_batch, 0, size_R, "R", {{"R", size_R, "from boxes"}});
   if (arg_weight) {
-    [[maybe_unused]] const int64_t size_K = Operator::size(*arg_weight, 1);
-    op.check_size("weight", *arg_weight, 0, size_C, "C", {{"C", size_C, "from levels"}});
+    [[maybe_unused]] const int64_t size_K = arg_weight.size(1);
+    if (arg_weight.size(0) != size_C) op.refuse_size("weight", arg_weight, 0, size_C, "C", {{"C", size_C, "from levels"}});
   }
-  op.check_output_size("out", 2, arg_pooled_h, "pooled_h", {{"pooled_h", arg_pooled_h, "the argument"}});
-  op.check_output_size("out", 3, floor_div((size_C + arg_pooled_h), int64_t{2}), "(C+pooled_h)//2", {{"C", size_C, "from levels"}, {"pooled_h", arg_pooled_h, "the argument"}});
-  [[maybe_unused]] const auto in_levels = arg_levels;
-  [[maybe_unused]] const auto in_boxes = arg_boxes;
-  [[maybe_unused]] const auto in_batch = arg_batch;
-  [[maybe_unused]] const auto in_weight = arg_weight;
-  const Sizes sizes_out{size_R, size_C, arg_pooled_h, floor_div((size_C + arg_pooled_h), int64_t{2})};
-  const Tensor out_out = allocate(place, dtype_T, sizes_out, contiguous_strides(sizes_out));
-  const Sizes sizes_argmax{size_R};
-  const Tensor out_argmax = allocate(place, ScalarType::Long, sizes_argmax, contiguous_strides(sizes_argmax));
-  if constexpr (device == Device::cpu) {
-    if (!(is_empty(out_out) && is_empty(out_argmax))) {
-      [[maybe_unused]] const Launch<Device::cpu> launch(place);
-      if (dtype_T == ScalarType::BFloat16 && dtype_I == ScalarType::Int) {
-        kernels::pooled__cpu__bfloat16__int32(list_of(views<const opsmith::bfloat16, 4>(in_levels)), view<const float, 2>(in_boxes), view<const int32_t, 1>(in_batch), view<const opsmith::bfloat16, 2>(in_weight), arg_pooled_h, arg_scale, arg_mode.c_str(), list_of(arg_pads), optional_of(arg_limit), view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax));
-      } else if (dtype_T == ScalarType::BFloat16 && dtype_I == ScalarType::Long) {
-        kernels::pooled__cpu__bfloat16__int64(list_of(views<const opsmith::bfloat16, 4>(in_levels)), view<const float, 2>(in_boxes), view<const int64_t, 1>(in_batch), view<const opsmith::bfloat16, 2>(in_weight), arg_pooled_h, arg_scale, arg_mode.c_str(), list_of(arg_pads), optional_of(arg_limit), view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax));
-      } else if (dtype_T == ScalarType::Float && dtype_I == ScalarType::Int) {
-        kernels::pooled__cpu__float32__int32(list_of(views<const float, 4>(in_levels)), view<const float, 2>(in_boxes), view<const int32_t, 1>(in_batch), view<const float, 2>(in_weight), arg_pooled_h, arg_scale, arg_mode.c_str(), list_of(arg_pads), optional_of(arg_limit), view<float, 4>(out_out), view<int64_t, 1>(out_argmax));
-      } else if (dtype_T == ScalarType::Float && dtype_I == ScalarType::Long) {
-        kernels::pooled__cpu__float32__int64(list_of(views<const float, 4>(in_levels)), view<const float, 2>(in_boxes), view<const int64_t, 1>(in_batch), view<const float, 2>(in_weight), arg_pooled_h, arg_scale, arg_mode.c_str(), list_of(arg_pads), optional_of(arg_limit), view<float, 4>(out_out), view<int64_t, 1>(out_argmax));
+  const Sizes sizes_out = join(size_R, size_C, arg_pooled_h, floor_div((size_C + arg_pooled_h), int64_t{2}));
+  if (sizes_out.item[2] < 0) op.refuse_output_size("out", 2, sizes_out.item[2], "pooled_h", {{"pooled_h", arg_pooled_h, "the argument"}});
+  if (sizes_out.item[3] < 0) op.refuse_output_size("out", 3, sizes_out.item[3], "(C+pooled_h)//2", {{"C", size_C, "from levels"}, {"pooled_h", arg_pooled_h, "the argument"}});
+  const Sizes sizes_argmax = join(size_R);
+  const Sizes strides_out = contiguous_strides(sizes_out);
+  Held out_out = allocate(place, dtype_T, sizes_out, strides_out);
+  const Sizes strides_argmax = contiguous_strides(sizes_argmax);
+  Held out_argmax = allocate(place, dtypes::int64, sizes_argmax, strides_argmax);
+  if (!(out_out.is_empty() && out_argmax.is_empty())) {
+    [[maybe_unused]] const Launch<device> launch(place);
+    if constexpr (device == Device::cpu) {
+      if (dtype_T == dtypes::bfloat16 && dtype_I == dtypes::int32) {
+        kernels::pooled__cpu__bfloat16__int32(Views<const opsmith::bfloat16, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int32_t, 1>(arg_batch), view<const opsmith::bfloat16, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax));
+      } else if (dtype_T == dtypes::bfloat16 && dtype_I == dtypes::int64) {
+        kernels::pooled__cpu__bfloat16__int64(Views<const opsmith::bfloat16, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int64_t, 1>(arg_batch), view<const opsmith::bfloat16, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax));
+      } else if (dtype_T == dtypes::float32 && dtype_I == dtypes::int32) {
+        kernels::pooled__cpu__float32__int32(Views<const float, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int32_t, 1>(arg_batch), view<const float, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<float, 4>(out_out), view<int64_t, 1>(out_argmax));
+      } else if (dtype_T == dtypes::float32 && dtype_I == dtypes::int64) {
+        kernels::pooled__cpu__float32__int64(Views<const float, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int64_t, 1>(arg_batch), view<const float, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<float, 4>(out_out), view<int64_t, 1>(out_argmax));
+      }
+    }
+    if constexpr (device == Device::cuda) {
+      if (dtype_T == dtypes::bfloat16 && dtype_I == dtypes::int32) {
+        kernels::pooled__cuda__bfloat16__int32(Views<const opsmith::bfloat16, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int32_t, 1>(arg_batch), view<const opsmith::bfloat16, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax), launch.stream);
+      } else if (dtype_T == dtypes::bfloat16 && dtype_I == dtypes::int64) {
+        kernels::pooled__cuda__bfloat16__int64(Views<const opsmith::bfloat16, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int64_t, 1>(arg_batch), view<const opsmith::bfloat16, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax), launch.stream);
+      } else if (dtype_T == dtypes::float32 && dtype_I == dtypes::int32) {
+        kernels::pooled__cuda__float32__int32(Views<const float, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int32_t, 1>(arg_batch), view<const float, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<float, 4>(out_out), view<int64_t, 1>(out_argmax), launch.stream);
+      } else if (dtype_T == dtypes::float32 && dtype_I == dtypes::int64) {
+        kernels::pooled__cuda__float32__int64(Views<const float, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int64_t, 1>(arg_batch), view<const float, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<float, 4>(out_out), view<int64_t, 1>(out_argmax), launch.stream);
       }
     }
   }
-  if constexpr (device == Device::cuda) {
-    if (!(is_empty(out_out) && is_empty(out_argmax))) {
-      const Launch<Device::cuda> launch(place);
-      if (dtype_T == ScalarType::BFloat16 && dtype_I == ScalarType::Int) {
-        kernels::pooled__cuda__bfloat16__int32(list_of(views<const opsmith::bfloat16, 4>(in_levels)), view<const float, 2>(in_boxes), view<const int32_t, 1>(in_batch), view<const opsmith::bfloat16, 2>(in_weight), arg_pooled_h, arg_scale, arg_mode.c_str(), list_of(arg_pads), optional_of(arg_limit), view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax), launch.stream);
-      } else if (dtype_T == ScalarType::BFloat16 && dtype_I == ScalarType::Long) {
-        kernels::pooled__cuda__bfloat16__int64(list_of(views<const opsmith::bfloat16, 4>(in_levels)), view<const float, 2>(in_boxes), view<const int64_t, 1>(in_batch), view<const opsmith::bfloat16, 2>(in_weight), arg_pooled_h, arg_scale, arg_mode.c_str(), list_of(arg_pads), optional_of(arg_limit), view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax), launch.stream);
-      } else if (dtype_T == ScalarType::Float && dtype_I == ScalarType::Int) {
-        kernels::pooled__cuda__float32__int32(list_of(views<const float, 4>(in_levels)), view<const float, 2>(in_boxes), view<const int32_t, 1>(in_batch), view<const float, 2>(in_weight), arg_pooled_h, arg_scale, arg_mode.c_str(), list_of(arg_pads), optional_of(arg_limit), view<float, 4>(out_out), view<int64_t, 1>(out_argmax), launch.stream);
-      } else if (dtype_T == ScalarType::Float && dtype_I == ScalarType::Long) {
-        kernels::pooled__cuda__float32__int64(list_of(views<const float, 4>(in_levels)), view<const float, 2>(in_boxes), view<const int64_t, 1>(in_batch), view<const float, 2>(in_weight), arg_pooled_h, arg_scale, arg_mode.c_str(), list_of(arg_pads), optional_of(arg_limit), view<float, 4>(out_out), view<int64_t, 1>(out_argmax), launch.stream);
-      }
-    }
-  }
-  return {out_out, out_argmax};
+  stack[0] = out_out.release();
+  stack[1] = out_argmax.release();
 }
+
+struct Registration {
+  Library in_shop{"shop", __FILE__, __LINE__};
+  Library cpu_in_shop{"shop", "CPU", __FILE__, __LINE__};
+  Library cuda_in_shop{"shop", "CUDA", __FILE__, __LINE__};
+
+  Registration() {
+    in_shop.def("pooled(Tensor[] levels, Tensor boxes, Tensor batch, Tensor? weight, int pooled_h, float scale=0.5, *, str mode=\"say \\\"so\\\"\", int[] pads=[0, 1], float? limit=None) -> (Tensor, Tensor)");
+    cpu_in_shop.impl("pooled", &view_pooled<Device::cpu>);
+    cuda_in_shop.impl("pooled", &view_pooled<Device::cuda>);
+  }
+};
+const Registration registration;
 
 }  // namespace
 }  // namespace binding
 }  // namespace opsmith
-
-STABLE_TORCH_LIBRARY_FRAGMENT(shop, library) {
-  library.def("pooled(Tensor[] levels, Tensor boxes, Tensor batch, Tensor? weight, int pooled_h, float scale=0.5, *, str mode=\"say \\\"so\\\"\", int[] pads=[0, 1], float? limit=None) -> (Tensor, Tensor)");
-}
-STABLE_TORCH_LIBRARY_IMPL(shop, CPU, library) {
-  library.impl("pooled", TORCH_BOX(&opsmith::binding::op_pooled<opsmith::binding::Device::cpu>));
-}
-STABLE_TORCH_LIBRARY_IMPL(shop, CUDA, library) {
-  library.impl("pooled", TORCH_BOX(&opsmith::binding::op_pooled<opsmith::binding::Device::cuda>));
-}

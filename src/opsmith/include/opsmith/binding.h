@@ -1,54 +1,38 @@
 // What a generated binding includes. A binding is generated for each operator; whatever does not depend on the
 // definition is in these headers, once:
 //
-//   checks.h   the checks of a call's arguments
-//   layout.h   the allocation of outputs, and the views of inputs in whatever layout
-//   binding.h  lists and optional arguments as kernels take them; device, stream and threads of a call
+//   shims.h    the functions of torch's C ABI that a binding calls; no other header of torch is needed
+//   held.h     the tensors of a call, and who frees them
+//   arguments.h  its lists, strings and numbers, likewise
+//   sizes.h    sizes and strides: put together, computed, compared
+//   checks.h   the words of refusals
+//   layout.h   the allocation of outputs, and the views of tensors in whatever layout
+//   binding.h  registration; device, stream and threads of a call
+//
+// A binding with native kernels, which work on torch's stable C++ tensors, includes native_binding.h instead.
 #pragma once
 
+#include "arguments.h"
 #include "checks.h"
 #include "cpu.h"
+#include "held.h"
 #include "layout.h"
-#include "tensor.h"
+#include "shims.h"
+#include "sizes.h"
+#include "stream.h"
 
 namespace opsmith {
 
 // The only definition of the function behind parallel_for: PyTorch's own threads.
 namespace detail {
 void parallel_run(int64_t begin, int64_t end, int64_t grain, void (*fn)(int64_t, int64_t, void*), void* context) {
-  torch_parallel_for(begin, end, grain, fn, context);
+  if (torch_parallel_for(begin, end, grain, fn, context) != 0) binding::give_up("PyTorch's threads failed");
 }
 }  // namespace detail
 
 namespace binding {
 
 enum class Device { cpu, cuda };
-
-// The first tensor of a list; sizes and element type are taken from it.
-inline const Tensor& first_of(const std::vector<Tensor>& tensors) { return tensors.front(); }
-
-template <class T, int N>
-std::vector<View<T, N>> views(const std::vector<Tensor>& tensors) {
-  std::vector<View<T, N>> result;
-  result.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) result.push_back(view<T, N>(tensor));
-  return result;
-}
-
-template <class T, int N>
-ViewList<T, N> list_of(const std::vector<View<T, N>>& views) {
-  return {views.data(), static_cast<int64_t>(views.size())};
-}
-
-template <class T>
-Optional<T> optional_of(const std::optional<T>& value) {
-  return {value.has_value(), value.value_or(T{})};
-}
-
-template <class T>
-List<T> list_of(const std::vector<T>& values) {
-  return {values.data(), static_cast<int64_t>(values.size())};
-}
 
 // The device of a call's tensors, made current for the length of the call, and its stream.
 template <Device device>
@@ -61,9 +45,57 @@ struct Launch<Device::cpu> {
 
 template <>
 struct Launch<Device::cuda> {
-  explicit Launch(const Place& place) : guard(place.index), stream(current_stream(place.index)) {}
-  torch::stable::accelerator::DeviceGuard guard;
+  explicit Launch(const Place& place) : stream(current_stream(place.index)) {
+    int32_t current = -1;
+    // Most calls are for the device that is current anyway, and a guard is an allocation.
+    const bool known = aoti_torch_get_current_device_index(&current) == 0;
+    if ((!known || current != place.index) && aoti_torch_create_device_guard(place.index, &guard_) != 0) {
+      fail("GPU ", place.index, " cannot be made current; torch's message stands above");
+    }
+  }
+  Launch(const Launch&) = delete;
+  ~Launch() {
+    if (guard_ != nullptr) aoti_torch_delete_device_guard(guard_);
+  }
+
   void* stream;
+
+ private:
+  DeviceGuardHandle guard_ = nullptr;
+};
+
+// What the dispatcher calls: the stack has the arguments, and takes the results from its beginning.
+using Boxed = void (*)(StableIValue* stack, uint64_t arguments, uint64_t results);
+
+// Operators of a namespace, or kernels for one dispatch key, which are there as long as this library is loaded.
+class Library {
+ public:
+  Library(const char* name, const char* file, uint32_t line) {
+    check(aoti_torch_library_init_fragment(name, file, line, &library_), name);
+  }
+  Library(const char* name, const char* key, const char* file, uint32_t line) {
+    check(aoti_torch_library_init_impl(name, key, file, line, &library_), name);
+  }
+  Library(const Library&) = delete;
+  ~Library() { aoti_torch_delete_library_object(library_); }
+
+  Library& def(const char* schema) {
+    check(aoti_torch_library_def(library_, schema), schema);
+    return *this;
+  }
+  Library& impl(const char* name, Boxed kernel) {
+    // 2.10.0, as torch writes versions: the form in which it hands over arguments, whatever its own version.
+    constexpr uint64_t form = (uint64_t{2} << 56) | (uint64_t{10} << 48);
+    check(torch_library_impl(library_, name, kernel, form), name);
+    return *this;
+  }
+
+ private:
+  static void check(AOTITorchError error, const char* what) {
+    if (error != 0) fail("PyTorch does not take ", what, "; its message stands above");
+  }
+
+  TorchLibraryHandle library_ = nullptr;
 };
 
 }  // namespace binding

@@ -8,8 +8,6 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
-#include <dlfcn.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "error.h"
+#include "stream.h"
 #include "types.h"
 #include "view.h"
 
@@ -43,32 +42,6 @@ View<T, N> view(const Tensor& tensor) {
 template <class T, int N>
 View<T, N> view(const std::optional<Tensor>& tensor) {
   return tensor ? view<T, N>(*tensor) : View<T, N>{};
-}
-
-namespace detail {
-
-// A function of the torch library that serves the GPU, looked up where that library is loaded. Linking to it instead
-// would make a library with CPU and GPU kernels unloadable where torch is a CPU build.
-inline void* find_gpu_function(const char* name) {
-  for (const char* library : {"libtorch_cuda.so", "libtorch_hip.so"}) {
-    if (void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD)) {
-      void* found = dlsym(handle, name);
-      dlclose(handle);  // NOLOAD counted one reference; torch keeps the library
-      if (found != nullptr) return found;
-    }
-  }
-  fail("this torch has no GPU library that offers ", name);
-}
-
-}  // namespace detail
-
-// The stream that PyTorch currently uses on a GPU: a cudaStream_t or a hipStream_t.
-inline void* current_stream(int32_t device_index) {
-  using Function = AOTITorchError (*)(int32_t, void**);
-  static const auto get = reinterpret_cast<Function>(detail::find_gpu_function("aoti_torch_get_current_cuda_stream"));
-  void* stream = nullptr;
-  if (get(device_index, &stream) != AOTI_TORCH_SUCCESS) fail("torch gives no current stream for GPU ", device_index);
-  return stream;
 }
 
 }  // namespace opsmith
