@@ -104,7 +104,7 @@ class _Rule:
         for samples in self.samples:
             if call.fits(samples):
                 return call_once(call, samples)
-        if self.definition.signature.mutated:
+        if self.definition.signature.mutated or call.size == 0:
             return call_each(call, forms)
         try:
             results = call_body(call, forms)
