@@ -101,17 +101,26 @@ def test_make_fx(case: Case, tracing_mode: str):
 
 
 @each_operator
-def test_make_fx_of_a_gradient_holds_both_operators(case: Case):
-    function = torch.func.grad(case.total, tuple(range(len(case.shapes))))
-    arguments = case.make(requires_grad=False)
-    traced = make_fx(function, tracing_mode="symbolic")(*arguments)
-    assert case.operator.torch_op in targets(traced)
+def test_make_fx_of_a_backward_holds_both_operators(case: Case):
+    def both(*arguments: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(case.total(*arguments), arguments)
+
+    traced = make_fx(both, tracing_mode="symbolic")(*case.make())
+    assert targets(traced).count(case.operator.torch_op) == 1
     if case.name != "add2":  # whose gradient is the incoming one
-        assert case.operator.gradient.torch_op in targets(traced)
+        assert targets(traced).count(case.operator.gradient.torch_op) == 1
+    others = case.make(5, seed=2)
+    torch.testing.assert_close(traced(*others), torch.autograd.grad(case.expected_total(*others), others))
+
+
+@each_operator
+def test_make_fx_of_torch_func_grad(case: Case):
+    which = tuple(range(len(case.shapes)))
+    arguments = case.make(requires_grad=False)
+    traced = make_fx(torch.func.grad(case.total, which), tracing_mode="symbolic")(*arguments)
+    assert case.operator.torch_op in targets(traced)
     others = case.make(5, seed=2, requires_grad=False)
-    torch.testing.assert_close(
-        traced(*others), torch.func.grad(case.expected_total, tuple(range(len(others))))(*others)
-    )
+    torch.testing.assert_close(traced(*others), torch.func.grad(case.expected_total, which)(*others))
 
 
 @each_case

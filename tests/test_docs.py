@@ -1,0 +1,54 @@
+"""The pages in docs/ keep their word: every test that they name exists, and their code runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+_TEST = re.compile(r"`(tests/[\w/]+\.py::\w+)`")
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def collected() -> set[str]:
+    """Return what pytest collects in the files that the pages name, without the parameters."""
+    files = sorted({name.partition("::")[0] for page in PAGES for name in _TEST.findall(page.read_text("utf-8"))})
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--no-header", *files]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
+
+
+def test_every_test_that_is_named_exists():
+    named = {name for page in PAGES for name in _TEST.findall(page.read_text(encoding="utf-8"))}
+    assert len(named) > 50
+    assert named - collected() == set()
+
+
+def test_every_line_of_what_you_get_names_its_test():
+    page = (ROOT / "docs" / "what-you-get.md").read_text(encoding="utf-8")
+    entries = [line for line in page.splitlines() if line.startswith("* ")]
+    # A limit may be of what the lines before it say.
+    unproven = [line for line in entries if not _TEST.search(line) and not line.startswith("* *Limit:*")]
+    assert len(entries) > 40
+    assert unproven == []
+
+
+@pytest.mark.compile
+@each_page
+def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path):
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert blocks
+    env = {"OPSMITH_BRIDGE": "wait", **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
