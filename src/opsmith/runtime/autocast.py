@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from opsmith.runtime.differentiate import map_tensors, tensors_of
-from opsmith.spec.casts import LOW_TYPES, CastPlan, choose_type, plan_casts
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import DTYPES
+
+if TYPE_CHECKING:
+    from opsmith.spec.casts import CastPlan
 
 __all__ = ["cast_arguments", "register_autocast", "without_autocast"]
 
@@ -25,11 +27,10 @@ _KEYS: dict[Device, str] = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 
 
 def register_autocast(definition: Definition, lib: torch.library.Library) -> None:
-    """Give an operator its behaviour under torch.autocast; does nothing where no argument can ever be cast."""
-    plan = plan_casts(definition.signature, definition.autocast)
-    if plan is not None:
+    """Give an operator its behaviour under torch.autocast; what to cast is worked out when that is first asked for."""
+    if definition.autocast is not None and any(p.tensor_type.is_floating for p in definition.signature.tensors):
         for device, key in _KEYS.items():
-            lib.impl(definition.name, _kernel(definition, plan, device), key, with_keyset=True)
+            lib.impl(definition.name, _kernel(definition, device), key, with_keyset=True)
 
 
 def cast_arguments(definition: Definition, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,15 +50,19 @@ def without_autocast() -> AbstractContextManager[Any]:
 
 @cache
 def _plan_of(definition: Definition) -> CastPlan | None:
+    from opsmith.spec.casts import plan_casts
+
     return plan_casts(definition.signature, definition.autocast)
 
 
-def _kernel(definition: Definition, plan: CastPlan, device: Device) -> Callable[..., Any]:
+def _kernel(definition: Definition, device: Device) -> Callable[..., Any]:
     name, namespace = definition.name, definition.namespace
 
     def autocast(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        plan = _plan_of(definition)
         with without_autocast():
-            return getattr(getattr(torch.ops, namespace), name).default(*_cast(plan, args, device), **kwargs)
+            given = args if plan is None else _cast(plan, args, device)
+            return getattr(getattr(torch.ops, namespace), name).default(*given, **kwargs)
 
     return autocast
 
@@ -67,6 +72,8 @@ def _cast(plan: CastPlan, values: Sequence[Any], device: str) -> list[Any]:
 
     PyTorch leaves out arguments at the end that have their defaults.
     """
+    from opsmith.spec.casts import LOW_TYPES, choose_type
+
     cast = list(values)
     low = _name(torch.get_autocast_dtype(device))
     for group in plan.groups:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -17,13 +17,15 @@ from opsmith.runtime import registry
 from opsmith.runtime.derived import derived_body, is_empty
 from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.casts import Autocast, check_autocast
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.gradient import default_gradient_names, mark_skippable, wire_backward
-from opsmith.spec.samples import Batch, check_batch
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
+
+if TYPE_CHECKING:
+    from opsmith.spec.casts import Autocast
+    from opsmith.spec.samples import Batch
 
 __all__ = ["KernelFile", "declare_backward", "declare_rule", "native", "op", "view"]
 
@@ -189,8 +191,14 @@ def _define(
 ) -> Definition:
     signature = read_signature(function, _choices(function.__name__, **said))
     plan_sizes(signature)
-    check_batch(signature, batch, is_backward=forward is not None)
-    check_autocast(signature, autocast)
+    if batch is not None:
+        from opsmith.spec.samples import check_batch
+
+        check_batch(signature, batch, is_backward=forward is not None)
+    if autocast != "promote":
+        from opsmith.spec.casts import check_autocast
+
+        check_autocast(signature, autocast)
     _check_torch_limits(signature)
     file = Path(inspect.getsourcefile(function) or function.__code__.co_filename)
     files: dict[Device, _File] = {"cpu": cpu, "cuda": cuda}

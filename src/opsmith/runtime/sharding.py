@@ -11,14 +11,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opsmith.spec.definition import Definition
-from opsmith.spec.samples import Samples, find_samples
 from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Parameter
+
+if TYPE_CHECKING:
+    from opsmith.spec.samples import Samples
 
 __all__ = ["add_sharding_rule", "ensure_sharding_rules", "find_shardings"]
 
@@ -59,6 +61,8 @@ def ensure_sharding_rules() -> None:
 
 def find_shardings(definition: Definition, values: Sequence[Any]) -> list[Sharding]:
     """Return every way to run a call; `values` are its positional arguments, of whose tensors only `ndim` is looked at."""
+    from opsmith.spec.samples import find_samples
+
     signature = definition.signature
     given = list(zip(signature.parameters, values, strict=False))
     ranks = _group_ranks(given)

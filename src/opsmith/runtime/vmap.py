@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,11 +24,12 @@ from torch.utils import _pytree as pytree
 from opsmith.errors import ArgumentError, OpsmithError
 from opsmith.runtime.autocast import cast_arguments
 from opsmith.runtime.bind import bind_arguments
-from opsmith.runtime.vmap_body import call_body, call_each, sample_forms
-from opsmith.runtime.vmap_samples import BatchedCall, call_once
 from opsmith.spec.definition import Definition
-from opsmith.spec.samples import Samples, find_samples
 from opsmith.spec.sizes import SizeProgram, plan_sizes
+
+if TYPE_CHECKING:
+    from opsmith.runtime.vmap_samples import BatchedCall
+    from opsmith.spec.samples import Samples
 
 __all__ = ["register_vmap"]
 
@@ -60,9 +61,13 @@ class _Rule:
 
     @cached_property
     def samples(self) -> tuple[Samples, ...]:
+        from opsmith.spec.samples import find_samples
+
         return find_samples(self.definition)
 
     def apply(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        from opsmith.runtime.vmap_samples import BatchedCall
+
         interpreter: Any = retrieve_current_functorch_interpreter()
         declared = self.definition.rules.vmap
         if declared is not None:
@@ -93,6 +98,9 @@ class _Rule:
 
     def _run(self, call: BatchedCall) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         """Return the outputs, and which dimension of each counts the samples."""
+        from opsmith.runtime.vmap_body import call_body, call_each, sample_forms
+        from opsmith.runtime.vmap_samples import call_once
+
         # Every sample's arguments are checked first: an error about what is called below would quote other sizes.
         forms = sample_forms(call, self.sizes)
         for parameter in self.definition.signature.mutated:

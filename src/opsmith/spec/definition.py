@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from opsmith.spec.casts import Autocast
 from opsmith.spec.gradient import Wiring
-from opsmith.spec.samples import Batch
 from opsmith.spec.signature import Signature
+
+if TYPE_CHECKING:
+    from opsmith.spec.casts import Autocast
+    from opsmith.spec.samples import Batch
 
 __all__ = ["DEVICES", "Definition", "Device", "Group", "Kernel", "Rules"]
 
