@@ -1,0 +1,21 @@
+"""`opsmith bridge`: build the bridge now instead of in the background."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("bridge")
+def command() -> None:
+    """Build the bridge for this torch and this Python into the store, and print its path.
+
+    The bridge makes calls and gradients of operators as cheap as PyTorch's own. It is built in the background of the
+    first build by itself; this is for images and clusters, where nothing may run in the background, and shows why it
+    could not be built. OPSMITH_BRIDGE=off does without it.
+    """
+    from opsmith.build.announce import announcer
+    from opsmith.runtime.bridge import build_bridge
+
+    click.echo(build_bridge(announcer("the bridge")))

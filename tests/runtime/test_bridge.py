@@ -1,0 +1,131 @@
+"""Where the bridge comes from: the store, a build in the background, or nowhere; and that nobody has to wait for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from opsmith.errors import ArgumentError
+from opsmith.runtime import bridge
+
+pytestmark = pytest.mark.compile
+
+CHILD = """
+import json, time
+import torch
+from opsmith.ops.sigmoid import sigmoid
+
+x = torch.linspace(-3, 3, 7, dtype=torch.float64).requires_grad_()
+y = sigmoid(x)
+(first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+(second,) = torch.autograd.grad(first.sum(), x)
+with torch.autograd.forward_ad.dual_level():
+    dual = torch.autograd.forward_ad.make_dual(x.detach(), torch.ones_like(x))
+    tangent = torch.autograd.forward_ad.unpack_dual(sigmoid(dual)).tangent
+print(json.dumps({
+    "bridge": y.grad_fn.name() == "SigmoidBackward" and "CppFunction" in repr(y.grad_fn),
+    "values": [item.tolist() for item in (y, first, second, tangent)],
+}))
+"""
+
+
+def run(store: Path, **environment: str) -> dict[str, object]:
+    env = {**os.environ, "OPSMITH_CACHE_DIR": str(store), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    done = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def notes(store: Path) -> list[dict[str, object]]:
+    return [json.loads(file.read_text()) for file in store.glob("*/bridge/*.json")]
+
+
+def test_both_paths_give_the_same_bits(session_store: Path) -> None:
+    with_bridge, without = run(session_store, OPSMITH_BRIDGE="wait"), run(session_store, OPSMITH_BRIDGE="off")
+    assert with_bridge["bridge"]
+    assert not without["bridge"]
+    assert with_bridge["values"] == without["values"]
+
+
+@pytest.mark.slow
+def test_the_first_process_does_not_wait_and_a_later_one_has_the_bridge(tmp_path: Path) -> None:
+    first = run(tmp_path, OPSMITH_BRIDGE="auto")
+    assert not first["bridge"]
+    deadline = time.monotonic() + 300
+    while not notes(tmp_path):
+        assert time.monotonic() < deadline, "the build in the background did not end"
+        time.sleep(0.5)
+    later = run(tmp_path, OPSMITH_BRIDGE="auto")
+    assert later["bridge"]
+    assert later["values"] == first["values"]
+
+
+def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(bridge, "_build_in_background", started.append)
+    assert bridge._find("auto") is None
+    assert len(started) == 1
+    # What the process in the background would do, with a compiler that fails.
+    compiler = tmp_path / "c++"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *-c*) echo "error: no such luck" >&2; exit 1;; esac\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("CXX", str(compiler))
+        bridge._build_quietly()
+        (note,) = notes(tmp_path)
+        assert "no such luck" in str(note["failure"])
+        assert bridge._find("auto") is None
+        assert len(started) == 1
+    # Another compiler is another chance.
+    assert bridge._find("auto") is None
+    assert len(started) == 2
+
+
+def test_a_store_that_cannot_be_written_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(blocked / "store"))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    assert bridge._find("auto") is None
+
+
+def test_a_damaged_note_or_library_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opsmith.store import Store
+
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(bridge, "_build_in_background", lambda store: None)
+    store = Store(tmp_path)
+    note = bridge._note_file(store)
+    note.parent.mkdir(parents=True)
+    for text in ("{", "[]", '{"library": "/nonexistent/opsmith_bridge.so"}'):
+        note.write_text(text)
+        assert bridge._find("auto") is None
+    garbage = tmp_path / "opsmith_bridge.so"
+    garbage.write_bytes(b"no library")
+    note.write_text(json.dumps({"library": str(garbage)}))
+    with pytest.warns(RuntimeWarning, match="works without its bridge"):
+        assert bridge._find("auto") is None
+
+
+def test_the_variable_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPSMITH_BRIDGE", "maybe")
+    with pytest.raises(ArgumentError, match="OPSMITH_BRIDGE is 'maybe'; it can be auto, wait or off"):
+        bridge.find_bridge()
+    monkeypatch.setenv("OPSMITH_BRIDGE", "off")
+    assert bridge.find_bridge() is None
+
+
+def test_the_command_prints_where_it_is(session_store: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "opsmith", "bridge"], env=env, capture_output=True, text=True, check=True
+    )
+    assert Path(done.stdout.strip()).is_file()
+    assert Path(done.stdout.strip()).is_relative_to(session_store)
