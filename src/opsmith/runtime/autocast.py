@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +19,7 @@ from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import DTYPES
 
 if TYPE_CHECKING:
-    from opsmith.spec.casts import CastPlan
+    from opsmith.spec.casts import Autocast, CastPlan
 
 __all__ = ["cast_arguments", "register_autocast", "without_autocast"]
 
@@ -72,27 +72,38 @@ def _cast(plan: CastPlan, values: Sequence[Any], device: str) -> list[Any]:
 
     PyTorch leaves out arguments at the end that have their defaults.
     """
-    from opsmith.spec.casts import LOW_TYPES, choose_type
-
     cast = list(values)
-    low = _name(torch.get_autocast_dtype(device))
+    low = torch.get_autocast_dtype(device)
     for group in plan.groups:
         places = [place for place in group.arguments if place < len(cast)]
-        given = {_name(tensor.dtype) for place in places for tensor in tensors_of(cast[place])}
-        chosen = choose_type(plan.rule, group.allowed, given, low)
+        given = frozenset(tensor.dtype for place in places for tensor in tensors_of(cast[place]))
+        chosen = _choose(plan.rule, group.allowed, given, low)
         if chosen is not None and given != {chosen}:
             for place in places:
-                cast[place] = _to(cast[place], chosen)
+                cast[place] = map_tensors(partial(_to, chosen), cast[place])
     for place, wanted in plan.pinned:
-        if place < len(cast) and isinstance(cast[place], Tensor) and _name(cast[place].dtype) in LOW_TYPES:
-            cast[place] = _to(cast[place], wanted)
+        if place < len(cast):
+            cast[place] = map_tensors(partial(_low_to, DTYPES[wanted].torch), cast[place])
     return cast
 
 
-def _to(value: Any, name: str) -> Any:
-    dtype = DTYPES[name].torch
-    return map_tensors(lambda tensor: tensor.to(dtype), value)
+def _to(dtype: torch.dtype, tensor: Tensor) -> Tensor:
+    return tensor.to(dtype)
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _low_to(dtype: torch.dtype, tensor: Tensor) -> Tensor:
+    return tensor.to(dtype) if tensor.dtype in (torch.float16, torch.bfloat16, torch.float32) else tensor
+
+
+@cache
+def _choose(
+    rule: Autocast, allowed: frozenset[str], given: frozenset[torch.dtype], low: torch.dtype
+) -> torch.dtype | None:
+    """`spec.casts.choose_type` in torch's types, each case worked out once."""
+    from opsmith.spec.casts import choose_type
+
+    def name(dtype: torch.dtype) -> str:
+        return str(dtype).removeprefix("torch.")
+
+    chosen = choose_type(rule, allowed, map(name, given), name(low))
+    return None if chosen is None else DTYPES[chosen].torch

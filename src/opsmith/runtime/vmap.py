@@ -10,7 +10,7 @@ The first of these that fits is taken:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 from torch._functorch.autograd_function import custom_function_call_vmap_helper
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
-from torch._functorch.vmap import unwrap_batched, wrap_batched
-from torch.utils import _pytree as pytree
+from torch._functorch.vmap import _add_batch_dim  # type: ignore[attr-defined]
 
 from opsmith.errors import ArgumentError, OpsmithError
 from opsmith.runtime.autocast import cast_arguments
@@ -73,36 +72,29 @@ class _Rule:
         if declared is not None:
             return custom_function_call_vmap_helper(interpreter, declared, self.overload, *args, **kwargs)
         level = interpreter.level()
-        values, dims = unwrap_batched(args, level)
-        positional = [
-            parameter.name for parameter in self.definition.signature.parameters if not parameter.keyword_only
-        ]
+        values, dims = _unwrap(args, level)
         # PyTorch's own vmap rules are lowered in the same way: what is called from here on is for the next transform.
         with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchBatched)):
-            if all(dim is None for dim in pytree.tree_leaves(dims)):
-                return self.overload(*values, **kwargs)
             arguments = bind_arguments(self.definition.signature, values, kwargs)
             call = BatchedCall(
                 self.definition,
                 self.overload,
                 cast_arguments(self.definition, arguments),
-                dict(zip(positional, dims, strict=False)),
+                dict(zip(arguments, dims, strict=False)),
                 interpreter.batch_size(),
                 interpreter.randomness(),
             )
+            if not call.batched:
+                return self.overload(*values, **kwargs)
             results, out_dims = self._run(call)
-        if not results:
-            return None
-        wrapped: tuple[Tensor, ...] = wrap_batched(results, out_dims, level)
-        return wrapped[0] if len(wrapped) == 1 else wrapped
+        wrapped = [_add_batch_dim(result, dim, level) for result, dim in zip(results, out_dims, strict=True)]
+        return wrapped[0] if len(wrapped) == 1 else tuple(wrapped) or None
 
     def _run(self, call: BatchedCall) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         """Return the outputs, and which dimension of each counts the samples."""
         from opsmith.runtime.vmap_body import call_body, call_each, sample_forms
         from opsmith.runtime.vmap_samples import call_once
 
-        # Every sample's arguments are checked first: an error about what is called below would quote other sizes.
-        forms = sample_forms(call, self.sizes)
         for parameter in self.definition.signature.mutated:
             if call.arguments[parameter.name] is not None and parameter not in call.batched:
                 raise ArgumentError(
@@ -111,7 +103,14 @@ class _Rule:
                 )
         for samples in self.samples:
             if call.fits(samples):
-                return call_once(call, samples)
+                try:
+                    return call_once(call, samples)
+                except Exception:
+                    sample_forms(
+                        call, self.sizes
+                    )  # the error, in terms of one sample, where the arguments are to blame
+                    raise
+        forms = sample_forms(call, self.sizes)
         if self.definition.signature.mutated or call.size == 0:
             return call_each(call, forms)
         try:
@@ -122,3 +121,21 @@ class _Rule:
             # The body does what PyTorch cannot batch: it reads a number (`.item()`), or writes into a tensor that it made.
             return call_each(call, forms)
         return results, (0,) * len(results)
+
+
+def _unwrap(values: Sequence[Any], level: int) -> tuple[list[Any], list[Any]]:
+    """Take a transform off positional arguments; return them, and which dimension of each counts the samples.
+
+    `torch._functorch.vmap.unwrap_batched` does it for trees of any kind, and that takes as long as all the rest.
+    """
+    bare: list[Any] = []
+    dims: list[Any] = []
+    for value in values:
+        value_dim: tuple[Any, Any] = (value, None)
+        if isinstance(value, Tensor):
+            value_dim = torch._C._functorch._unwrap_batched(value, level)
+        elif isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
+            value_dim = _unwrap(value, level)
+        bare.append(value_dim[0])
+        dims.append(value_dim[1])
+    return bare, dims

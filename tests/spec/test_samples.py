@@ -1,0 +1,81 @@
+"""Which dimensions an operator works on sample by sample, and what `batch=` is refused for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jaxtyping import Float
+from torch import Tensor
+
+from opsmith.errors import DefinitionError
+from opsmith.spec.annotations import Choices, read_signature
+from opsmith.spec.definition import Definition
+from opsmith.spec.samples import Batch, Samples, check_batch, find_samples
+
+Rows = Float[Tensor, "B N"]
+GROUP, BATCH = Samples("n", is_group=True), Samples("B", is_group=False)
+
+
+def define(function: Callable[..., Any], batch: Batch = None, forward: Definition | None = None, **choices: Any):
+    signature = read_signature(function, Choices(**choices))
+    check_batch(signature, batch, is_backward=forward is not None)
+    return Definition("shop", signature, {}, function, "shop", Path("/shop.py"), 1, batch=batch, forward=forward)
+
+
+def refusal(function: Callable[..., Any], batch: Any) -> str:
+    with pytest.raises(DefinitionError) as error:
+        define(function, batch)
+    return str(error.value)
+
+
+def test_a_group_of_every_output_is_one():
+    def f(x: Float[Tensor, "*n"], row: Float[Tensor, "N"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n 3"]]: ...
+    def g(x: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, ""]]: ...
+    def h(x: Float[Tensor, "*n"]) -> None: ...
+
+    assert find_samples(define(f)) == (GROUP,)
+    assert find_samples(define(f, False)) == ()
+    assert find_samples(define(g)) == ()
+    assert find_samples(define(h, mutates=frozenset({"x"}))) == (GROUP,)
+
+
+def test_what_is_written_to_must_have_the_group():
+    def f(x: Float[Tensor, "*n"], count: Float[Tensor, "1"]) -> Float[Tensor, "*n"]: ...
+
+    assert find_samples(define(f, mutates=frozenset({"count"}))) == ()
+
+
+def test_a_batch_stands_behind_a_group():
+    def f(x: Float[Tensor, "*n B"]) -> Float[Tensor, "B *n"]: ...
+
+    assert find_samples(define(f, "B")) == (GROUP, BATCH)
+
+
+def test_a_backward_has_what_its_forward_has_and_nothing_of_its_own():
+    def mean(x: Float[Tensor, "*n"]) -> Float[Tensor, ""]: ...
+    def mean_backward(grad_out: Float[Tensor, ""], x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]: ...
+    def linear(x: Rows, weight: Float[Tensor, "M N"]) -> Float[Tensor, "B M"]: ...
+    def linear_backward(grad_out: Float[Tensor, "B M"], x: Rows) -> tuple[Rows, Float[Tensor, "M N"]]: ...
+    def merged_backward(grad_out: Float[Tensor, "B M"], x: Float[Tensor, "2*B N"]) -> Rows: ...
+
+    assert find_samples(define(mean_backward)) == (GROUP,)
+    assert find_samples(define(mean_backward, forward=define(mean))) == ()
+    assert find_samples(define(linear_backward, forward=define(linear, "B"))) == (BATCH,)
+    assert find_samples(define(linear_backward, forward=define(linear))) == ()
+    assert find_samples(define(linear_backward, "B", forward=define(linear))) == (BATCH,)
+    assert find_samples(define(merged_backward, forward=define(linear, "B"))) == ()
+
+
+def test_what_no_batch_can_be():
+    def f(x: Rows, y: Float[Tensor, "2*N C C"], size: int) -> Float[Tensor, "B size"]: ...
+    def g(x: Rows) -> tuple[Rows, Float[Tensor, "N"]]: ...
+
+    assert "f: batch= names Z, which is a dimension of no input" in refusal(f, "Z")
+    assert 'f: batch= names N, which is part of the size 2*N in Float[Tensor, "2*N C C"]' in refusal(f, "N")
+    assert 'f: batch= names C, which stands twice in Float[Tensor, "2*N C C"]' in refusal(f, "C")
+    assert "f: batch= names size, which is an int argument" in refusal(f, "size")
+    assert 'g: batch= names B, but the output out1 has no such dimension (Float[Tensor, "N"])' in refusal(g, "B")
+    assert "f: batch= is ('B',); give the name of a dimension, False or None" in refusal(f, ("B",))
