@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from compose_kit.table import Case, each_case, each_operator
+from compose_kit.table import Case, each_case, each_operator, needs_bridge
 from torch import Tensor, nn
 from torch.export import Dim, export
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -113,6 +113,7 @@ def test_make_fx_of_a_backward_holds_both_operators(case: Case):
     torch.testing.assert_close(traced(*others), torch.autograd.grad(case.expected_total(*others), others))
 
 
+@needs_bridge
 @each_operator
 def test_make_fx_of_torch_func_grad(case: Case):
     which = tuple(range(len(case.shapes)))

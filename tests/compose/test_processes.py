@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -76,16 +77,15 @@ def test_a_data_loaders_workers_call_operators(method: str):
 
 @each_case
 def test_eight_threads(case: Case):
-    expected = _gradients(case, case.expected_total, 0)
+    expected = _gradients(case.expected_total, case.make())
 
-    def work(seed: int) -> bool:
-        for _ in range(10):
-            found = _gradients(case, case.total, 0)
-            torch.testing.assert_close(found, expected)
-        return True
+    def work(_: int) -> list[tuple[Tensor, ...]]:
+        return [_gradients(case.total, case.make()) for _ in range(10)]
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, range(8)))
+        for found in pool.map(work, range(8)):
+            for gradients in found:
+                torch.testing.assert_close(gradients, expected)
 
 
 @each_operator
@@ -93,7 +93,7 @@ def test_threads_share_a_graph(case: Case):
     """One thread makes the graph, others run the backward, all at once."""
     arguments = case.make()
     total = case.total(*arguments)
-    expected = _gradients(case, case.expected_total, 0)
+    expected = _gradients(case.expected_total, case.make())
 
     def work(_: int) -> tuple[Tensor, ...]:
         return torch.autograd.grad(total, arguments, retain_graph=True)
@@ -103,8 +103,7 @@ def test_threads_share_a_graph(case: Case):
             torch.testing.assert_close(found, expected)
 
 
-def _gradients(case: Case, total, seed: int) -> tuple[Tensor, ...]:
-    arguments = case.make(seed=seed)
+def _gradients(total: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(total(*arguments), arguments, allow_unused=True, materialize_grads=True)
 
 
