@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "error.h"
 
