@@ -101,12 +101,12 @@ def test_autocast_inside_a_compiled_graph():
     torch.testing.assert_close(compiled(x), step(x))
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events.*:UserWarning")  # torch 2.11's own
 def test_the_cast_of_a_weight_is_cached_as_for_built_in_operators():
     """A weight that several steps use is cast once within one autocast region."""
     model = LLTM(2, 4)
     with autocast(), torch.profiler.profile() as profiled:
         model(torch.randn(6, 3, 2))
-    casts = [e for e in profiled.events() if e.name == "aten::to" and e.cpu_parent is not None]
     copies = sum(event.name == "aten::_to_copy" for event in profiled.events())
     # Of the sequence's 6 steps: an input and two states each time, weight and bias once.
-    assert copies <= 6 * 3 + 2, casts
+    assert 2 <= copies <= 6 * 3 + 2
