@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.definition import Definition
+from opsmith.spec.definition import Definition, Kernel
 from opsmith.spec.samples import Batch, Samples, check_batch, find_samples
 
 Rows = Float[Tensor, "B N"]
@@ -46,6 +47,17 @@ def test_what_is_written_to_must_have_the_group():
     def f(x: Float[Tensor, "*n"], count: Float[Tensor, "1"]) -> Float[Tensor, "*n"]: ...
 
     assert find_samples(define(f, mutates=frozenset({"count"}))) == ()
+
+
+def test_an_integer_may_name_a_dimension_except_to_a_view_kernel():
+    def f(x: Float[Tensor, "*n"], dim: int) -> Float[Tensor, "*n"]: ...
+
+    plain = define(f)
+    view, native = (Kernel(style, (Path("/f.cpp"),), "f") for style in ("view", "native"))
+    assert find_samples(plain) == ()
+    assert find_samples(replace(plain, kernels={"cpu": native})) == ()
+    assert find_samples(replace(plain, kernels={"cpu": view, "cuda": native})) == ()
+    assert find_samples(replace(plain, kernels={"cpu": view})) == (GROUP,)
 
 
 def test_a_batch_stands_behind_a_group():

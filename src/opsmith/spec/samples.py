@@ -1,7 +1,9 @@
 """Along which dimensions does an operator work on independent samples? What vmap and sharding rules are derived from.
 
 Two things say so. A variadic group ("*n" or "*batch") of every output stands for any number of dimensions that the
-operator does not look into. And `batch="B"` names one dimension along which it computes each sample by itself.
+operator does not tell apart: a view kernel sees them as one. Whatever else computes the operator might, by an argument
+such as `dim: int`, so where it has integers nothing is concluded from a group. And `batch="B"` names one dimension along
+which each sample is computed by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from opsmith.spec.definition import Definition
 
 __all__ = ["Batch", "Samples", "check_batch", "find_samples"]
+
+_INTEGERS = (Kind.INT, Kind.OPTIONAL_INT, Kind.INT_LIST)
 
 # The name of a dimension, False for "not even along a variadic group", or None for what the shapes say.
 Batch = str | Literal[False] | None
@@ -53,7 +57,7 @@ def find_samples(definition: Definition) -> tuple[Samples, ...]:
     signature = definition.signature
     if definition.batch is False:
         return ()
-    found = [] if definition.forward is not None else _groups(signature)
+    found = [] if definition.forward is not None or _may_count_dimensions(definition) else _groups(signature)
     if definition.batch is not None:
         found.append(Samples(definition.batch, is_group=False))
     if definition.forward is not None:
@@ -90,6 +94,14 @@ def _groups(signature: Signature) -> list[Samples]:
     results = [output.tensor for output in signature.outputs] + [p.tensor_type for p in signature.mutated]
     groups = {tensor.shape.group for tensor in results}
     return [Samples(group, is_group=True) for group in groups if group is not None and len(groups) == 1]
+
+
+def _may_count_dimensions(definition: Definition) -> bool:
+    """Whether the operator could depend on where in a group a dimension stands."""
+    kernels = definition.kernels.values()
+    if kernels and all(kernel.style == "view" for kernel in kernels):
+        return False
+    return any(parameter.kind in _INTEGERS for parameter in definition.signature.parameters)
 
 
 def _misfit(signature: Signature, samples: Samples) -> str | None:

@@ -131,6 +131,7 @@ CASES: dict[str, tuple[opsmith.Operator, tuple[Any, ...], tuple[Any, ...], int]]
     ),
     "not independent": (operators.centred, (t(n, 2, 3),), (0,), BODY),
     "not independent, backward": (operators.centred_backward, (t(2, 3, n),), (2,), BODY),
+    "a dimension by its number": (operators.running_sum, (t(3, n, 4), 1), (1, None), BODY),
     "the backward of a mean": (operators.mean_square_backward, (t(), t(2, n, 3)), (None, 1), BODY),
     "the gradient of a group's weight": (operators.rms_backward, (t(n, 2, 3), t(2, 3), t(3)), (0, None, None), BODY),
     "a body that returns its input": (gradients.identity, (t(n, 3),), (0,), BODY),

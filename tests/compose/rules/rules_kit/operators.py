@@ -54,6 +54,12 @@ def centred_backward(grad_out: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     return grad_out - grad_out.mean()
 
 
+@opsmith.op()
+def running_sum(x: Float[Tensor, "*n"], dim: int) -> Float[Tensor, "*n"]:
+    """An argument names one of the group's dimensions, which is another one if there is one more in front."""
+    return x.cumsum(dim)
+
+
 @opsmith.op(outputs="loss")
 def mean_square(x: Float[Tensor, "*n"]) -> Float[Tensor, ""]:
     """A number for the whole group."""

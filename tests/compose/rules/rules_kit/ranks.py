@@ -141,9 +141,11 @@ def gradients_of_what_all_samples_share(rank: int, mesh: DeviceMesh) -> None:
 
 
 def what_is_not_independent_is_gathered(rank: int, mesh: DeviceMesh) -> None:
-    from rules_kit.operators import centred, mean_square, rms
+    from rules_kit.operators import centred, mean_square, rms, running_sum
 
     compare(mesh, centred, [t(4, 3)], [S0], [R])
+    (split,) = spread(mesh, [x := t(4, 6)], [S0])
+    torch.testing.assert_close(running_sum(split, 0).full_tensor(), x.cumsum(0))
     compare(mesh, mean_square, [t(4, 3)], [S0], [R])
     compare(mesh, rms, [t(2, 4), t(4)], [S1, S0], [R])
 
