@@ -31,6 +31,10 @@ def every_view(
 ) -> Float[Tensor, "A B"]:
     return body(x, levels, w, mode, pads, scales, count, limit, on)
 
+@opsmith.op(cpu="twice.cpp")
+def twice(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    return x * 2
+
 @opsmith.op(cpu=opsmith.native("every_native.cpp"))
 def every_native(
     x: Float[Tensor, "A B"], levels: list[Float[Tensor, "A B"]], w: Float[Tensor, "A B"] | None, mode: str,
@@ -58,6 +62,15 @@ void every_view(View<const T, 2> x, ViewList<const T, 2> levels, View<const T, 2
       out(a, b) = sum;
     }
   }
+}
+"""
+TWICE = """
+#include <opsmith/kernel.h>
+using namespace opsmith;
+
+template <class T>
+void twice(View<const T, 1> x, View<T, 1> out) {
+  for (int64_t i = 0; i < x.size[0]; ++i) out(i) = static_cast<T>(2 * static_cast<compute_t<T>>(x(i)));
 }
 """
 NATIVE = """
@@ -89,7 +102,12 @@ Tensor every_native(const Tensor& x, const std::vector<Tensor>& levels, const st
 def every(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """A module with an operator of every kind of argument, for each style of kernel."""
     folder = tmp_path_factory.mktemp("ownership")
-    for name, text in {"every_kind.py": MODULE, "every.cpp": VIEW, "every_native.cpp": NATIVE}.items():
+    for name, text in {
+        "every_kind.py": MODULE,
+        "every.cpp": VIEW,
+        "twice.cpp": TWICE,
+        "every_native.cpp": NATIVE,
+    }.items():
         Path(folder, name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
@@ -153,6 +171,13 @@ def test_tensors_are_given_back(operator: Any, case: str) -> None:
             with pytest.raises(RuntimeError, match=words):
                 call(*given.values())
     assert [tensor._use_count() for tensor in tensors(given)] == before
+
+
+def test_more_than_64_dimensions_are_refused(every: ModuleType) -> None:
+    most = torch.ones((2, *[1] * 63))
+    torch.testing.assert_close(every.twice(most), most * 2)
+    with pytest.raises(RuntimeError, match="a tensor has more than 64 dimensions"):
+        every.twice(torch.ones((2, *[1] * 64)))
 
 
 @pytest.mark.parametrize("mode", ["m", "!"])

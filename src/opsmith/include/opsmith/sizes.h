@@ -20,7 +20,7 @@ inline int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b;
 inline int64_t min_of(int64_t a, int64_t b) { return b < a ? b : a; }
 inline int64_t max_of(int64_t a, int64_t b) { return a < b ? b : a; }
 
-// The sizes or strides of a tensor, or of a variadic group. PyTorch's own operators take no more than 64 dimensions.
+// The sizes or strides of a tensor, or of a variadic group: up to 64, which is also what PyTorch's reductions take.
 struct Sizes {
   static constexpr int64_t capacity = 64;
 
