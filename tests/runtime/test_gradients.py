@@ -12,6 +12,7 @@ from kit import gradients, natives
 from kit.agreement import agree
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.errors import GradientError
 
@@ -52,6 +53,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "list and optional tensor": (lambda a, e: gradients.levels_sum(fixed(3), [a, a * 2], e), (leaf(2, 3), leaf(3))),
     "lists without gradients": (lambda w: gradients.weighted_levels([fixed(2, 3)], w, []), (leaf(3),)),
     "lists without gradients, given": (lambda w, a: gradients.weighted_levels([a, a], w, [1]), (leaf(3), fixed(2, 3))),
+    "passed on": (gradients.residual, (leaf(2, 3), leaf(2, 3, seed=1), leaf(3))),
+    "passed on, absent": (lambda x, w: gradients.residual(x, None, w), (leaf(2, 3), leaf(3))),
+    "passed on alone": (lambda skip: gradients.residual(fixed(2, 3), skip, fixed(3)), (leaf(2, 3),)),
+    "passed on, the same tensor twice": (lambda x: gradients.residual(x, x), (leaf(2, 3),)),
     "outputs that are one tensor": (gradients.same_twice, (leaf(3),)),
     "an output that is the input": (gradients.identity, (leaf(3),)),
 }
@@ -168,3 +173,19 @@ def test_gradients_reach_through_retained_and_repeated_backwards() -> None:
     once = x.grad.clone()
     y.backward()
     torch.testing.assert_close(x.grad, 2 * once)
+
+
+def test_a_gradient_that_is_passed_on_is_neither_computed_nor_copied() -> None:
+    skip, gradient = leaf(2, 3), fixed(2, 3)
+    calls: list[object] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            calls.append(function)
+            return function(*args, **(kwargs or {}))
+
+    y = gradients.residual(fixed(2, 3), skip)
+    with Watch():
+        (found,) = torch.autograd.grad(y, skip, gradient)
+    assert found.data_ptr() == gradient.data_ptr()
+    assert calls == []

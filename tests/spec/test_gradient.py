@@ -168,3 +168,35 @@ def test_an_operator_that_writes_to_its_arguments_has_no_backward() -> None:
         DefinitionError, match="writes writes to y, and an operator that writes to its arguments has no"
     ):
         wire_backward(signature, read(fine_for_list, "grad_x"))
+
+
+def summed(x: Matrix, skip: Matrix, w: Float[Tensor, "N"]) -> Matrix: ...
+
+
+def test_a_gradient_that_is_passed_on_is_not_the_backward_s() -> None:
+    signature = read_signature(summed, Choices(passes_gradient={"skip": "out"}))
+    assert default_gradient_names(signature) == ("grad_x", "grad_w")
+
+    def backward(grad_out: Matrix, x: Matrix, w: Float[Tensor, "N"]) -> tuple[Matrix, Float[Tensor, "N"]]: ...
+
+    assert wire_backward(signature, read(backward, "grad_x", "grad_w")).inputs == (0, 2)
+
+    def more(grad_out: Matrix, x: Matrix, w: Float[Tensor, "N"]) -> tuple[Matrix, Float[Tensor, "N"], Matrix]: ...
+
+    with pytest.raises(DefinitionError, match="skip is declared to have the gradient of out as its own"):
+        wire_backward(signature, read(more, "grad_x", "grad_w", "grad_skip"))
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (Choices(passes_gradient={"w": "out"}), "but one is .*N.* and the other .*B N"),
+        (Choices(passes_gradient={"skip": "nothing"}), "the outputs with a gradient are out"),
+        (Choices(passes_gradient={"other": "out"}), "passes_gradient= names other"),
+        (Choices(passes_gradient={"skip": "out"}, nondifferentiable=frozenset({"skip"})), "skip is no tensor that has"),
+        (Choices(passes_gradient={"skip": "out"}, nondifferentiable=frozenset({"out"})), "with a gradient are none"),
+    ],
+)
+def test_what_cannot_be_passed_on(choices: Choices, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        read_signature(summed, choices)

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <type_traits>
@@ -140,9 +141,14 @@ class OperatorNode : public Node {
     bool any = false;
     for (const Tensor& given : gradients) any = any || given.defined();
     if (!any) return answer;
+    for (const auto& [input, output] : gradient_.passed) {
+      if (needs(input)) answer_for(input, answer) = gradients[output];
+    }
+    const auto wanted = tensors_to_compute();
+    if (wanted.empty()) return answer;
     const bool is_second = gradient_.body_serves_second && c10::GradMode::is_enabled();
     if (gradient_.backward_name.empty() || is_second) {
-      through_body(gradients, answer);
+      through_body(gradients, wanted, answer);
     } else {
       through_backward(gradients, answer);
     }
@@ -156,17 +162,37 @@ class OperatorNode : public Node {
   }
 
  private:
-  bool is_wanted(size_t tensor) const {
+  bool is_wanted(int64_t tensor) const {
     const int32_t edge = edge_of_tensor_[tensor];
     return edge >= 0 && task_should_compute_output(edge);
   }
 
-  // Whether the gradient of an argument that is one tensor is wanted; false for one that was not given.
+  // The number of an argument's first tensor, or -1 where none was given.
+  int64_t tensor_of(int64_t input) const {
+    const int64_t first = first_tensor_[input];
+    const auto next = static_cast<size_t>(input) + 1;
+    const int64_t behind =
+        next < first_tensor_.size() ? first_tensor_[next] : static_cast<int64_t>(edge_of_tensor_.size());
+    return first < behind ? first : -1;
+  }
+
+  // Whether the gradient of an argument that is one tensor is wanted.
   bool needs(int64_t input) const {
-    const size_t first = first_tensor_[input];
-    const size_t behind =
-        static_cast<size_t>(input) + 1 < first_tensor_.size() ? first_tensor_[input + 1] : edge_of_tensor_.size();
-    return first < behind && is_wanted(first);
+    const int64_t tensor = tensor_of(input);
+    return tensor >= 0 && is_wanted(tensor);
+  }
+
+  Tensor& answer_for(int64_t input, variable_list& answer) const { return answer[edge_of_tensor_[tensor_of(input)]]; }
+
+  // The tensors whose gradients are wanted and are not simply passed on.
+  c10::SmallVector<int64_t, 8> tensors_to_compute() const {
+    c10::SmallVector<int64_t, 8> wanted;
+    const auto& passed = gradient_.passed;
+    for (int64_t tensor = 0; tensor < static_cast<int64_t>(edge_of_tensor_.size()); ++tensor) {
+      const auto is_this = [&](const auto& pair) { return tensor_of(pair.first) == tensor; };
+      if (is_wanted(tensor) && std::none_of(passed.begin(), passed.end(), is_this)) wanted.push_back(tensor);
+    }
+    return wanted;
   }
 
   void through_backward(const variable_list& gradients, variable_list& answer) {
@@ -175,8 +201,8 @@ class OperatorNode : public Node {
     for (const Argument& argument : gradient_.arguments) stack.push_back(argument_of(argument, gradients));
     gradient_.backward().callBoxed(stack);
     for (size_t index = 0; index < gradient_.results.size(); ++index) {
-      const int64_t input_index = gradient_.results[index];
-      if (needs(input_index)) answer[edge_of_tensor_[first_tensor_[input_index]]] = std::move(stack[index]).toTensor();
+      const int64_t input = gradient_.results[index];
+      if (needs(input)) answer_for(input, answer) = std::move(stack[index]).toTensor();
     }
   }
 
@@ -211,16 +237,12 @@ class OperatorNode : public Node {
     return {};
   }
 
-  void through_body(const variable_list& gradients, variable_list& answer) {
+  void through_body(const variable_list& gradients, c10::ArrayRef<int64_t> wanted, variable_list& answer) {
     std::vector<IValue> arguments(gradient_.differentiable_inputs.size());
     for (size_t place = 0; place < inputs_.size(); ++place) {
       arguments[gradient_.saved_inputs[place]] = inputs_[place].unpack();
     }
-    std::vector<int64_t> wanted;
-    for (size_t tensor = 0; tensor < edge_of_tensor_.size(); ++tensor) {
-      if (is_wanted(tensor)) wanted.push_back(static_cast<int64_t>(tensor));
-    }
-    std::vector<Tensor> found = differentiate_body(gradient_, arguments, gradients, wanted);
+    std::vector<Tensor> found = differentiate_body(gradient_, arguments, gradients, wanted.vec());
     for (size_t place = 0; place < wanted.size(); ++place) {
       answer[edge_of_tensor_[wanted[place]]] = std::move(found[place]);
     }

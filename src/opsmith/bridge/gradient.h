@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 struct _object;
@@ -46,6 +47,8 @@ struct Gradient {
   std::string backward_name;
   std::vector<Argument> arguments;
   std::vector<int64_t> results;
+  // Arguments that have the gradient of an output as their own, and that output.
+  std::vector<std::pair<int64_t, int64_t>> passed;
   // Where the gradient shall itself be differentiated, the body serves instead of the backward's operator.
   bool body_serves_second = false;
 

@@ -76,6 +76,7 @@ void install_plan(const py::object& plan, const py::object& body) {
     gradient->arguments.push_back({source_of(word), index, optional});
   }
   gradient->results = plan.attr("results").cast<std::vector<int64_t>>();
+  gradient->passed = plan.attr("passed").cast<std::vector<std::pair<int64_t, int64_t>>>();
   gradient->body_serves_second = plan.attr("body_serves_second").cast<bool>();
   gradient->saved_inputs = plan.attr("saved_inputs").cast<std::vector<int64_t>>();
   gradient->saved_outputs = plan.attr("saved_outputs").cast<std::vector<int64_t>>();

@@ -70,6 +70,7 @@ def op(
     saved: _Names = (),
     mutates: _Names = (),
     nondifferentiable: _Names = (),
+    passes_gradient: Mapping[str, str] | None = None,
     contiguous: _Names = (),
     preserve_format: Mapping[str, str] | None = None,
     dtypes: Sequence[torch.dtype] | Mapping[str, Sequence[torch.dtype]] | None = None,
@@ -99,6 +100,9 @@ def op(function: Callable[..., Any] | None = None, /, **said: Any) -> Any:
         Arguments that the kernel writes to. Such an operator has no gradient.
     nondifferentiable
         Arguments and outputs without a gradient, beyond those of integer type.
+    passes_gradient
+        `{"input": "output"}`: the gradient of an input is that of an output, unchanged, as for a summand. Nothing is
+        computed or copied for it, and a backward does not return it.
     contiguous
         Inputs that the kernel shall get contiguous; others come with whatever strides they have.
     preserve_format
@@ -225,6 +229,7 @@ def _choices(
     saved: _Names = (),
     mutates: _Names = (),
     nondifferentiable: _Names = (),
+    passes_gradient: Mapping[str, str] | None = None,
     contiguous: _Names = (),
     preserve_format: Mapping[str, str] | None = None,
     dtypes: Any = None,
@@ -236,6 +241,7 @@ def _choices(
         _names(saved),
         _names(mutates),
         _names(nondifferentiable),
+        dict(passes_gradient or {}),
         _names(contiguous),
         dict(preserve_format or {}),
         _dtypes(name, dtypes),

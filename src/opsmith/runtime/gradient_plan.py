@@ -17,10 +17,12 @@ class GradientPlan:
 
     `arguments` says for each argument of the backward where it comes from: (source, index, whether a gradient may be None
     where it is zero). `results` holds for each result of the backward the argument that it is the gradient of. Both are
-    empty, and so is `backward_name`, where the body is differentiated instead. `body_serves_second` is for a backward that
-    reads a saved output: a second gradient would have to flow back through that output, but the graph ends at it; the
-    body knows the way. `refusal` and `refusal_of_second` are the words of a GradientError where there is no gradient, or
-    no second one. bridge/gradient.h is this in C++.
+    empty, and so is `backward_name`, where the body is differentiated instead. `passed` holds pairs of an argument and the
+    output whose gradient is its own.
+
+    `body_serves_second` is for a backward that reads a saved output: a second gradient would have to flow back through
+    that output, but the graph ends at it; the body knows the way. `refusal` and `refusal_of_second` are the words of a
+    GradientError where there is no gradient, or no second one. bridge/gradient.h is this in C++.
     """
 
     operator_name: str
@@ -30,6 +32,7 @@ class GradientPlan:
     backward_name: str = ""
     arguments: tuple[tuple[str, int, bool], ...] = ()
     results: tuple[int, ...] = ()
+    passed: tuple[tuple[int, int], ...] = ()
     body_serves_second: bool = False
     saved_inputs: tuple[int, ...] = ()
     saved_outputs: tuple[int, ...] = ()
@@ -48,12 +51,14 @@ def plan_gradient(definition: Definition) -> GradientPlan:
         f"{''.join(word[:1].upper() + word[1:] for word in words)}Backward",
         tuple(parameter.differentiable for parameter in signature.parameters),
         tuple(output.differentiable for output in signature.outputs),
+        passed=_passed(signature),
         saved_inputs=everything,
     )
     if signature.mutated:
         return _refused(definition, base)
     if definition.backward is None or definition.wiring is None:
-        return base
+        computed = [p for p in signature.parameters if p.differentiable and p.passes_gradient is None]
+        return base if computed else replace(base, saved_inputs=())
     wiring = definition.wiring
     opaque = _saved_outputs_read(signature, wiring)
     saved = {argument.index for argument in wiring.arguments if argument.source == "input"}
@@ -73,6 +78,15 @@ def plan_gradient(definition: Definition) -> GradientPlan:
         saved_inputs=tuple(sorted(saved)),
         saved_outputs=tuple(sorted({item.index for item in wiring.arguments if item.source == "output"})),
         refusal_of_second=_refuse_second(definition, opaque, saved) if opaque else "",
+    )
+
+
+def _passed(signature: Signature) -> tuple[tuple[int, int], ...]:
+    names = [output.name for output in signature.outputs]
+    return tuple(
+        (index, names.index(parameter.passes_gradient))
+        for index, parameter in enumerate(signature.parameters)
+        if parameter.passes_gradient is not None
     )
 
 

@@ -125,23 +125,27 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
         needed = ctx.needs_input_grad[1:]
         if all(gradient is None for gradient in gradients):
             return (None, *[None] * len(needed))
-        saved = ctx.saved_tensors
-        inputs = {index: _restore(value, saved) for index, value in ctx.opsmith_inputs.items()}
         first, places = _places(plan, ctx.opsmith_counts)
-        if backward_overload is None or (plan.body_serves_second and torch.is_grad_enabled()):
-            arguments = [inputs.get(index) for index in range(len(plan.differentiable_inputs))]
-            wanted = [tensor for tensor, place in places.items() if needed[place]]
-            by_place = {
-                places[tensor]: found
-                for tensor, found in zip(wanted, body.backward(arguments, gradients, wanted), strict=True)
-            }
-            return (None, *[by_place.get(place) for place in range(len(needed))])
-        outputs = {index: _restore(value, saved) for index, value in ctx.opsmith_outputs.items()}
 
         def needs(index: int) -> bool:
             # A kernel writes the gradient of an optional tensor that was not given, too; autograd must not see it.
             return bool(ctx.opsmith_counts[index] > 0 and needed[places[first[index]]])
 
+        answer: list[Tensor | None] = [None] * len(needed)
+        passed = {places[first[index]]: gradients[output] for index, output in plan.passed if needs(index)}
+        for place, gradient in passed.items():
+            answer[place] = gradient
+        wanted = [tensor for tensor, place in places.items() if needed[place] and place not in passed]
+        if not wanted:
+            return (None, *answer)
+        saved = ctx.saved_tensors
+        inputs = {index: _restore(value, saved) for index, value in ctx.opsmith_inputs.items()}
+        if backward_overload is None or (plan.body_serves_second and torch.is_grad_enabled()):
+            arguments = [inputs.get(index) for index in range(len(plan.differentiable_inputs))]
+            for tensor, found in zip(wanted, body.backward(arguments, gradients, wanted), strict=True):
+                answer[places[tensor]] = found
+            return (None, *answer)
+        outputs = {index: _restore(value, saved) for index, value in ctx.opsmith_outputs.items()}
         sources = {"input": inputs.__getitem__, "output": outputs.__getitem__, "needs": needs}
         arguments = [
             sources[source](index)
@@ -150,9 +154,7 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
             for source, index, optional in plan.arguments
         ]
         results = backward_overload(*arguments)
-        found = results if isinstance(results, tuple) else (results,)
-        answer: list[Tensor | None] = [None] * len(needed)
-        for index, gradient in zip(plan.results, found, strict=True):
+        for index, gradient in zip(plan.results, results if isinstance(results, tuple) else (results,), strict=True):
             if needs(index):
                 answer[places[first[index]]] = gradient
         return (None, *answer)

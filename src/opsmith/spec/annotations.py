@@ -15,6 +15,7 @@ from typing import Any
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.dtypes import GENERICS, Generic, element_of_jaxtyping
+from opsmith.spec.gradient import check_passed_gradients
 from opsmith.spec.shapes import parse_shape
 from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
 
@@ -29,6 +30,7 @@ class Choices:
     saved: frozenset[str] = frozenset()
     mutates: frozenset[str] = frozenset()
     nondifferentiable: frozenset[str] = frozenset()
+    passes_gradient: Mapping[str, str] = field(default_factory=dict)
     contiguous: frozenset[str] = frozenset()
     preserve_format: Mapping[str, str] = field(default_factory=dict)
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -69,6 +71,7 @@ def read_signature(function: Callable[..., Any], choices: Choices) -> Signature:
     outputs = _read_outputs(name, hints["return"], choices)
     signature = Signature(name, parameters, outputs, _read_dtypes(name, parameters, outputs, choices))
     _check_names(signature, choices)
+    check_passed_gradients(signature)
     return signature
 
 
@@ -107,6 +110,7 @@ def _read_parameter(
         and tensor.is_floating
         and not mutated
         and parameter.name not in choices.nondifferentiable,
+        passes_gradient=choices.passes_gradient.get(parameter.name),
     )
 
 
@@ -221,6 +225,7 @@ def _check_names(signature: Signature, choices: Choices) -> None:
         ("saved", choices.saved, set(outputs)),
         ("mutates", choices.mutates, tensors),
         ("nondifferentiable", choices.nondifferentiable, tensors | set(outputs)),
+        ("passes_gradient", choices.passes_gradient.keys(), tensors),
         ("contiguous", choices.contiguous, tensors),
         ("preserve_format", choices.preserve_format.keys(), set(outputs)),
     ):

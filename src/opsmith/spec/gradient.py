@@ -8,7 +8,14 @@ from typing import Literal
 from opsmith.errors import DefinitionError
 from opsmith.spec.signature import Kind, Parameter, Signature, TensorType
 
-__all__ = ["Argument", "Wiring", "default_gradient_names", "mark_skippable", "wire_backward"]
+__all__ = [
+    "Argument",
+    "Wiring",
+    "check_passed_gradients",
+    "default_gradient_names",
+    "mark_skippable",
+    "wire_backward",
+]
 
 _NEEDS = "needs_grad_"
 
@@ -33,8 +40,29 @@ class Wiring:
 
 
 def default_gradient_names(forward: Signature) -> tuple[str, ...]:
-    """Return `grad_<input>` for each differentiable input, in order: a backward's outputs where it names none."""
-    return tuple(f"grad_{parameter.name}" for parameter in forward.parameters if parameter.differentiable)
+    """Return `grad_<input>` for each input whose gradient a backward computes, in order: its outputs where it names none."""
+    return tuple(f"grad_{parameter.name}" for parameter in forward.parameters if _is_computed(parameter))
+
+
+def check_passed_gradients(signature: Signature) -> None:
+    """Refuse an input that cannot have the gradient of an output as its own; raises DefinitionError."""
+    for parameter in signature.tensors:
+        if parameter.passes_gradient is None:
+            continue
+        where = f"{signature.name}: passes_gradient= gives {parameter.name} the gradient of {parameter.passes_gradient}"
+        output = signature.output(parameter.passes_gradient)
+        if output is None or not output.differentiable:
+            names = ", ".join(output.name for output in signature.outputs if output.differentiable)
+            raise DefinitionError(f"{where}, but the outputs with a gradient are {names or 'none'}")
+        if parameter.kind is Kind.TENSOR_LIST or not parameter.differentiable:
+            raise DefinitionError(f"{where}, but {parameter.name} is no tensor that has a gradient")
+        type_, found = output.tensor, parameter.tensor_type
+        if (type_.element, type_.shape.text) != (found.element, found.shape.text):
+            raise DefinitionError(f"{where}, but one is {found.text} and the other {type_.text}")
+
+
+def _is_computed(parameter: Parameter) -> bool:
+    return parameter.differentiable and parameter.passes_gradient is None
 
 
 def mark_skippable(backward: Signature, wiring: Wiring) -> Signature:
@@ -73,7 +101,7 @@ def wire_backward(forward: Signature, backward: Signature) -> Wiring:
         tuple(_wire_output(forward, backward, index) for index in range(len(backward.outputs))),
     )
     for index, parameter in enumerate(forward.parameters):
-        if parameter.differentiable and index not in wiring.inputs:
+        if _is_computed(parameter) and index not in wiring.inputs:
             raise DefinitionError(
                 f"{backward.name}: it returns no gradient of {parameter.name}, which would then silently be zero. Return "
                 f"grad_{parameter.name} too, or declare nondifferentiable=({parameter.name!r},) with {forward.name}"
@@ -162,6 +190,11 @@ def _wire_output(forward: Signature, backward: Signature, index: int) -> int:
             if not parameter.differentiable:
                 raise DefinitionError(
                     f"{backward.name}: returns {output.name}, but {parameter.name} is declared without a gradient"
+                )
+            if parameter.passes_gradient is not None:
+                raise DefinitionError(
+                    f"{backward.name}: returns {output.name}, but {parameter.name} is declared to have the gradient of "
+                    f"{parameter.passes_gradient} as its own"
                 )
             return position
     raise DefinitionError(

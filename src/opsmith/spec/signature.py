@@ -63,7 +63,10 @@ class TensorType:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument. `tensor` is set for the three tensor kinds; `has_default` tells None from no default."""
+    """One argument. `tensor` is set for the three tensor kinds; `has_default` tells None from no default.
+
+    `passes_gradient` names the output whose gradient is this argument's too, unchanged.
+    """
 
     name: str
     kind: Kind
@@ -74,6 +77,7 @@ class Parameter:
     mutated: bool = False
     contiguous: bool = False
     differentiable: bool = False
+    passes_gradient: str | None = None
 
     @property
     def tensor_type(self) -> TensorType:

@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import opsmith
 from opsmith.errors import ArgumentError, DefinitionError, ShapeError
-from opsmith.ops.add2 import add2, add2_backward
+from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_cell_backward, lltm_gates, lltm_gates_backward
-from opsmith.ops.sigmoid import sigmoid
+from opsmith.ops.sigmoid import sigmoid, sigmoid_backward
 
 pytestmark = pytest.mark.compile
 
@@ -74,8 +74,8 @@ CASES: dict[str, tuple[opsmith.Operator, tuple[Any, ...], tuple[Any, ...], int]]
     "elementwise, without elements": (add2, (t(n, 0), t(0)), (0, None), ONCE),
     "elementwise, optional given": (elementwise.axpy, (t(3), t(n, 3), t(3)), (None, 0, None), ONCE),
     "elementwise, optional absent": (elementwise.axpy, (None, t(n, 3), t(3)), (None, 0, None), ONCE),
+    "elementwise, a backward": (sigmoid_backward, (t(3, n), t(3, n)), (1, 1), ONCE),
     "elementwise, other types": (elementwise.select, (t(n, 3) > 0, t(3), t(3, n)), (0, None, 1), ONCE),
-    "elementwise, its backward": (add2_backward, (t(3, n),), (1,), ONCE),
     # A group among other dimensions.
     "group in front": (shapes.row_sums, (t(2, 3, n),), (2,), ONCE),
     "group in front, empty": (shapes.row_sums, (t(n, 3),), (0,), ONCE),

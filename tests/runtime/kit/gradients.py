@@ -109,3 +109,17 @@ def same_twice(x: Row) -> tuple[Row, Row]:
 def identity(x: Row) -> Row:
     """The input itself."""
     return x
+
+
+@opsmith.op(passes_gradient={"skip": "out"})
+def residual(x: Matrix, skip: Matrix | None = None, weight: Row | None = None) -> Matrix:
+    """x^2 weight + skip; the gradient of skip is the result's."""
+    y = x**2 if weight is None else x**2 * weight
+    return y if skip is None else y + skip
+
+
+@residual.backward()
+def residual_backward(grad_out: Matrix, x: Matrix, weight: Row | None) -> tuple[Matrix, Row]:
+    """The gradients of x and weight."""
+    grad = 2 * x * grad_out
+    return grad if weight is None else grad * weight, (x**2 * grad_out).sum(0)
