@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -12,6 +12,7 @@ from opsmith.errors import GradientError, OpsmithError
 from opsmith.runtime import registry
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.entry import plan_entry
+from opsmith.runtime.sharding import ensure_sharding_rules
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
 
@@ -41,6 +42,7 @@ class Operator:
 
         def ensure_loaded() -> None:
             self.load()
+            ensure_sharding_rules()
 
         # torch.compile runs a function that is marked so while it traces, and takes its result for a constant: the
         # library is built then, and the graph holds the plain operator. (`torch.compiler.assume_constant_result` sets the
@@ -113,11 +115,34 @@ class Operator:
 
         return decorate
 
+    def vmap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the rule of torch.vmap, as a decorator of `function(info, in_dims, *args)`.
+
+        What the function gets and returns is as for `torch.library.register_vmap`.
+        Without one the rule follows from the definition: its variadic dimensions, its `batch`, or its body.
+        """
+        return self._declare_rule("vmap", function)
+
+    def sharding(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare how the operator is sharded, as a decorator of what torch's `register_sharding` takes.
+
+        Without one the rule follows from the definition: its variadic dimensions and its `batch` may be sharded.
+        """
+        return self._declare_rule("sharding", function)
+
+    def flops(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare how many floating-point operations a call takes, as a decorator of a function of the same arguments.
+
+        Without one they are counted in the body, by torch.utils.flop_counter.
+        """
+        return self._declare_rule("flops", function)
+
     def attach(self, overload: Any) -> None:
         """Take over the registered operator: from now on calls enter the dispatcher."""
         explain, hides, select = self._explain, self._hides, self._select
 
         def entry(*args: Any, **kwargs: Any) -> Any:
+            ensure_sharding_rules()
             try:
                 results = overload(*args, **kwargs)
             except OpsmithError:
@@ -132,6 +157,13 @@ class Operator:
         if (bridge := find_bridge()) is not None:
             self._fast = bridge.make_entry(plan_entry(self.definition))
             bridge.accelerate(Operator, "_fast")
+
+    def _declare_rule(
+        self, kind: Literal["vmap", "sharding", "flops"], function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        from opsmith.runtime.declare import declare_rule
+
+        return declare_rule(self, kind, function)
 
     def _first_call(self, *args: Any, **kwargs: Any) -> Any:
         self.load()
