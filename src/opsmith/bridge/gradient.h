@@ -1,4 +1,4 @@
-// What the parts of the bridge share: how one operator is differentiated, and what only Python can do.
+// What the parts of the bridge share: how one operator is differentiated and cast, and what only Python can do.
 //
 // The bridge gives operators their gradient in C++. It is written against the whole C++ API of PyTorch, so it is built
 // once for each torch and Python; operators' own libraries never depend on it.
@@ -49,8 +49,8 @@ struct Gradient {
   std::vector<int64_t> results;
   // Arguments that have the gradient of an output as their own, and that output.
   std::vector<std::pair<int64_t, int64_t>> passed;
-  // Where the gradient shall itself be differentiated, the body serves instead of the backward's operator.
-  bool body_serves_second = false;
+  // Saved outputs that the backward reads. Their gradients, which only a second gradient has, are the body's.
+  std::vector<int64_t> body_outputs;
 
   std::vector<int64_t> saved_inputs;   // arguments that a node keeps, in ascending order
   std::vector<int64_t> saved_outputs;  // outputs that it keeps
@@ -72,6 +72,22 @@ struct Gradient {
 
 // Registers the kernels that `gradient` calls for; takes it over.
 void install(std::unique_ptr<Gradient> gradient);
+
+// To which type arguments are cast under torch.autocast: spec/casts.py's CastPlan.
+struct Casts {
+  enum class Rule : uint8_t { promote, low, float32 };
+  // Arguments that must have one type, and the types that it may be.
+  struct Group {
+    std::vector<int64_t> arguments;
+    std::vector<c10::ScalarType> allowed;
+  };
+  Rule rule;
+  std::vector<Group> groups;
+  std::vector<std::pair<int64_t, c10::ScalarType>> pinned;
+};
+
+// Registers the kernels for regions of autocast on the CPU and on GPUs.
+void install(const std::string& operator_name, const Casts& casts);
 
 // Differentiates the body in Python. `arguments` are all of the forward's, None for one that was not saved; `wanted`
 // counts their tensors in order. Returns a tensor, maybe an undefined one, for each wanted.

@@ -3,7 +3,9 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include "entry.h"
@@ -63,7 +65,34 @@ Source source_of(const std::string& word) {
   throw std::invalid_argument("an argument of a backward cannot be a " + word);
 }
 
-// The twin of runtime/gradient_plan.py's GradientPlan.
+// The element types that casts are about; nothing for the names of others.
+std::optional<c10::ScalarType> floating_type_of(const std::string& word) {
+  static const std::map<std::string, c10::ScalarType> types = {
+      {"float16", at::kHalf}, {"bfloat16", at::kBFloat16}, {"float32", at::kFloat}, {"float64", at::kDouble}};
+  const auto found = types.find(word);
+  return found != types.end() ? std::optional(found->second) : std::nullopt;
+}
+
+// Reads spec/casts.py's CastPlan.
+void install_casts(const std::string& operator_name, const py::object& plan) {
+  static const std::map<std::string, Casts::Rule> rules = {
+      {"promote", Casts::Rule::promote}, {"low", Casts::Rule::low}, {"float32", Casts::Rule::float32}};
+  Casts casts{rules.at(plan.attr("rule").cast<std::string>()), {}, {}};
+  for (const py::handle& item : plan.attr("groups")) {
+    Casts::Group group{item.attr("arguments").cast<std::vector<int64_t>>(), {}};
+    for (const py::handle& word : item.attr("allowed")) {
+      if (const auto type = floating_type_of(word.cast<std::string>())) group.allowed.push_back(*type);
+    }
+    casts.groups.push_back(std::move(group));
+  }
+  for (const py::handle& item : plan.attr("pinned")) {
+    const auto [index, word] = item.cast<std::pair<int64_t, std::string>>();
+    casts.pinned.emplace_back(index, floating_type_of(word).value());
+  }
+  install(operator_name, casts);
+}
+
+// Reads runtime/gradient_plan.py's GradientPlan.
 void install_plan(const py::object& plan, const py::object& body) {
   auto gradient = std::make_unique<Gradient>();
   gradient->operator_name = plan.attr("operator_name").cast<std::string>();
@@ -77,7 +106,7 @@ void install_plan(const py::object& plan, const py::object& body) {
   }
   gradient->results = plan.attr("results").cast<std::vector<int64_t>>();
   gradient->passed = plan.attr("passed").cast<std::vector<std::pair<int64_t, int64_t>>>();
-  gradient->body_serves_second = plan.attr("body_serves_second").cast<bool>();
+  gradient->body_outputs = plan.attr("body_outputs").cast<std::vector<int64_t>>();
   gradient->saved_inputs = plan.attr("saved_inputs").cast<std::vector<int64_t>>();
   gradient->saved_outputs = plan.attr("saved_outputs").cast<std::vector<int64_t>>();
   gradient->refusal = plan.attr("refusal").cast<std::string>();
@@ -125,8 +154,9 @@ void raise_gradient_error(const std::string& message) {
 }  // namespace opsmith::bridge
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-  module.doc() = "opsmith's bridge into PyTorch's C++: gradients of operators, and their fast entry.";
+  module.doc() = "opsmith's bridge into PyTorch's C++: gradients and casts of operators, and their fast entry.";
   module.def("install", &opsmith::bridge::install_plan, py::arg("plan"), py::arg("body"));
+  module.def("install_casts", &opsmith::bridge::install_casts, py::arg("operator_name"), py::arg("plan"));
   module.def("make_entry", &opsmith::bridge::make_entry, py::arg("description"));
   module.def("accelerate", &opsmith::bridge::accelerate, py::arg("type"), py::arg("slot"));
 }

@@ -1,7 +1,8 @@
 """What an operator does inside a torch.autocast region: the casts that its definition asks for, then the operator itself.
 
 PyTorch calls these kernels only there, and only for tensors of the region's device type. The casts are ordinary
-operators above autograd, so gradients flow through them.
+operators above autograd, so gradients flow through them. The bridge has the same in C++ (bridge/autocast.h), where a
+weight's cast is kept until the region ends; Python cannot reach that cache.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.differentiate import map_tensors, tensors_of
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import DTYPES
@@ -29,6 +31,10 @@ _KEYS: dict[Device, str] = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 def register_autocast(definition: Definition, lib: torch.library.Library) -> None:
     """Give an operator its behaviour under torch.autocast; what to cast is worked out when that is first asked for."""
     if definition.autocast is not None and any(p.tensor_type.is_floating for p in definition.signature.tensors):
+        if (bridge := find_bridge()) is not None:
+            if (plan := _plan_of(definition)) is not None:
+                bridge.install_casts(definition.qualified_name, plan)
+            return
         for device, key in _KEYS.items():
             lib.impl(definition.name, _kernel(definition, device), key, with_keyset=True)
 

@@ -20,9 +20,10 @@ class GradientPlan:
     empty, and so is `backward_name`, where the body is differentiated instead. `passed` holds pairs of an argument and the
     output whose gradient is its own.
 
-    `body_serves_second` is for a backward that reads a saved output: a second gradient would have to flow back through
-    that output, but the graph ends at it; the body knows the way. `refusal` and `refusal_of_second` are the words of a
-    GradientError where there is no gradient, or no second one. bridge/gradient.h is this in C++.
+    `body_outputs` are the saved outputs that the backward reads and that carry values of the inputs. To autograd they are
+    outputs like others: a second gradient flows back through them, and then it is the body's. `refusal` and
+    `refusal_of_second` are the words of a GradientError where there is no gradient, or no second one. bridge/gradient.h
+    is this in C++.
     """
 
     operator_name: str
@@ -33,7 +34,7 @@ class GradientPlan:
     arguments: tuple[tuple[str, int, bool], ...] = ()
     results: tuple[int, ...] = ()
     passed: tuple[tuple[int, int], ...] = ()
-    body_serves_second: bool = False
+    body_outputs: tuple[int, ...] = ()
     saved_inputs: tuple[int, ...] = ()
     saved_outputs: tuple[int, ...] = ()
     refusal: str = ""
@@ -60,24 +61,27 @@ def plan_gradient(definition: Definition) -> GradientPlan:
         computed = [p for p in signature.parameters if p.differentiable and p.passes_gradient is None]
         return base if computed else replace(base, saved_inputs=())
     wiring = definition.wiring
-    opaque = _saved_outputs_read(signature, wiring)
+    hidden = _hidden_outputs(signature, wiring)
     saved = {argument.index for argument in wiring.arguments if argument.source == "input"}
-    if opaque:
+    if hidden:
         # The body takes all arguments, and numbers cost nothing to keep.
         saved |= {index for index in everything if signature.parameters[index].tensor is None}
     kinds = [parameter.kind for parameter in definition.backward.signature.parameters]
     return replace(
         base,
+        differentiable_outputs=tuple(
+            output.differentiable or index in hidden for index, output in enumerate(signature.outputs)
+        ),
         backward_name=definition.backward.qualified_name,
         arguments=tuple(
             (argument.source, argument.index, kind is Kind.OPTIONAL_TENSOR)
             for argument, kind in zip(wiring.arguments, kinds, strict=True)
         ),
         results=wiring.inputs,
-        body_serves_second=bool(opaque),
+        body_outputs=hidden,
         saved_inputs=tuple(sorted(saved)),
         saved_outputs=tuple(sorted({item.index for item in wiring.arguments if item.source == "output"})),
-        refusal_of_second=_refuse_second(definition, opaque, saved) if opaque else "",
+        refusal_of_second=_refuse_second(definition, hidden, saved) if hidden else "",
     )
 
 
@@ -106,20 +110,20 @@ def _refused(definition: Definition, base: GradientPlan) -> GradientPlan:
     )
 
 
-def _saved_outputs_read(signature: Signature, wiring: Wiring) -> tuple[str, ...]:
+def _hidden_outputs(signature: Signature, wiring: Wiring) -> tuple[int, ...]:
     """Return the saved outputs that the backward reads and that carry values of the inputs."""
-    used = {argument.index for argument in wiring.arguments if argument.source == "output"}
-    outputs = [signature.outputs[index] for index in sorted(used)]
-    return tuple(output.name for output in outputs if output.saved and output.is_floating)
+    used = sorted({argument.index for argument in wiring.arguments if argument.source == "output"})
+    return tuple(index for index in used if signature.outputs[index].saved and signature.outputs[index].is_floating)
 
 
-def _refuse_second(definition: Definition, opaque: tuple[str, ...], saved: set[int]) -> str:
+def _refuse_second(definition: Definition, hidden: tuple[int, ...], saved: set[int]) -> str:
     """Return why a second gradient cannot go through the body; empty where it can."""
     absent = [item.name for index, item in enumerate(definition.signature.parameters) if index not in saved]
     if not absent:
         return ""
+    name = definition.signature.outputs[hidden[0]].name
     return (
-        f"{definition.name}() cannot be differentiated twice: its backward reads the saved output {opaque[0]}, so the "
+        f"{definition.name}() cannot be differentiated twice: its backward reads the saved output {name}, so the "
         f"second gradient goes through the body, and that needs {', '.join(absent)}, which the backward does not take. "
         f"Add {'it' if len(absent) == 1 else 'them'} to the parameters of the backward"
     )

@@ -14,9 +14,12 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from opsmith.errors import GradientError
+from opsmith.runtime.arguments import check_call
+from opsmith.runtime.bind import bind_arguments
 from opsmith.runtime.differentiate import Body, Place, map_tensors, tensors_of
 from opsmith.runtime.gradient_plan import GradientPlan
 from opsmith.spec.signature import Signature
+from opsmith.spec.sizes import plan_sizes
 
 __all__ = ["overload_of", "register_python_gradient"]
 
@@ -54,6 +57,7 @@ def _arrange(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any
 
 def _autograd_kernel(plan: GradientPlan, signature: Signature, body: Body, overload: Any) -> Any:
     function = _make_function(plan, body, overload, signature.name)
+    sizes = plan_sizes(signature)
     differentiable = [index for index, flag in enumerate(plan.differentiable_inputs) if flag]
 
     def autograd(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
@@ -67,6 +71,7 @@ def _autograd_kernel(plan: GradientPlan, signature: Signature, body: Body, overl
             raise GradientError(plan.refusal)
         if tangents or torch._C._are_functorch_transforms_active():
             # An autograd function in Python can do neither. The body is made of operators that can.
+            check_call(signature, sizes, bind_arguments(signature, args, kwargs))
             results = body.results(values)
             return tuple(results) if len(results) > 1 else results[0]
         return function.apply(_Call(keys, args, kwargs, values), *tensors)
@@ -132,31 +137,42 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
             return bool(ctx.opsmith_counts[index] > 0 and needed[places[first[index]]])
 
         answer: list[Tensor | None] = [None] * len(needed)
+        saved = ctx.saved_tensors
+        inputs = {index: _restore(value, saved) for index, value in ctx.opsmith_inputs.items()}
+
+        def through_body(given: Sequence[Tensor | None], wanted: Sequence[int]) -> None:
+            arguments = [inputs.get(index) for index in range(len(plan.differentiable_inputs))]
+            for tensor, found in zip(wanted, body.backward(arguments, given, wanted), strict=True):
+                if found is not None:
+                    before = answer[places[tensor]]
+                    answer[places[tensor]] = found if before is None else before + found
+
         passed = {places[first[index]]: gradients[output] for index, output in plan.passed if needs(index)}
         for place, gradient in passed.items():
             answer[place] = gradient
-        wanted = [tensor for tensor, place in places.items() if needed[place] and place not in passed]
-        if not wanted:
+        wanted = [tensor for tensor, place in places.items() if needed[place]]
+        to_compute = [tensor for tensor in wanted if places[tensor] not in passed]
+        if backward_overload is None:
+            if to_compute:
+                through_body(gradients, to_compute)
             return (None, *answer)
-        saved = ctx.saved_tensors
-        inputs = {index: _restore(value, saved) for index, value in ctx.opsmith_inputs.items()}
-        if backward_overload is None or (plan.body_serves_second and torch.is_grad_enabled()):
-            arguments = [inputs.get(index) for index in range(len(plan.differentiable_inputs))]
-            for tensor, found in zip(wanted, body.backward(arguments, gradients, wanted), strict=True):
-                answer[places[tensor]] = found
-            return (None, *answer)
-        outputs = {index: _restore(value, saved) for index, value in ctx.opsmith_outputs.items()}
-        sources = {"input": inputs.__getitem__, "output": outputs.__getitem__, "needs": needs}
-        arguments = [
-            sources[source](index)
-            if source in sources
-            else _gradient(gradients[index], ctx.opsmith_forms[index], optional)
-            for source, index, optional in plan.arguments
-        ]
-        results = backward_overload(*arguments)
-        for index, gradient in zip(plan.results, results if isinstance(results, tuple) else (results,), strict=True):
-            if needs(index):
-                answer[places[first[index]]] = gradient
+        # A gradient of an output that only the backward sees arrives where a gradient is itself differentiated.
+        hidden = [gradient if index in plan.body_outputs else None for index, gradient in enumerate(gradients)]
+        if to_compute and any(g is not None for i, g in enumerate(gradients) if i not in plan.body_outputs):
+            outputs = {index: _restore(value, saved) for index, value in ctx.opsmith_outputs.items()}
+            sources = {"input": inputs.__getitem__, "output": outputs.__getitem__, "needs": needs}
+            arguments = [
+                sources[source](index)
+                if source in sources
+                else _gradient(gradients[index], ctx.opsmith_forms[index], optional)
+                for source, index, optional in plan.arguments
+            ]
+            found = backward_overload(*arguments)
+            for index, gradient in zip(plan.results, found if isinstance(found, tuple) else (found,), strict=True):
+                if needs(index):
+                    answer[places[first[index]]] = gradient
+        if any(gradient is not None for gradient in hidden):
+            through_body(hidden, wanted)
         return (None, *answer)
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}

@@ -1,0 +1,308 @@
+// The node that stands for an operator's call in the graph of autograd.
+//
+// A header, although it is included once: PyTorch's headers are most of what the bridge's build takes, and each file
+// more would read them again.
+#pragma once
+
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gradient.h"
+
+namespace opsmith::bridge {
+namespace {
+
+using at::Tensor;
+using c10::IValue;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+using torch::jit::Stack;
+
+// How autograd holds its nodes: std::shared_ptr up to torch 2.11, c10::intrusive_ptr later.
+using NodePointer = decltype(torch::autograd::Edge::function);
+
+template <class T, class Pointer = NodePointer, class... Arguments>
+auto make_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>) {
+    // Autograd's deleteNode frees a deep graph without recursion. Newer versions have none, so it is named where T is
+    // known: it is found there through T's base.
+    return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), [](T* node) { deleteNode(node); });
+  } else {
+    return c10::make_intrusive<T>(std::forward<Arguments>(arguments)...);
+  }
+}
+
+// Calls `visit(tensor)` for each tensor of an argument: one, those of a list, or none.
+template <class Visit>
+void for_each_tensor(const IValue& value, Visit&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const Tensor& tensor : value.toTensorList()) visit(tensor);
+  } else if (value.isList()) {  // an empty list of tensors, or one of numbers
+    for (const IValue& item : value.toListRef()) {
+      if (item.isTensor()) visit(item.toTensor());
+    }
+  }
+}
+
+bool any_defined(const variable_list& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) { return tensor.defined(); });
+}
+
+bool has_tangent(const Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
+
+// What a node keeps of one argument: tensors as autograd keeps them, anything else as it is.
+class SavedArgument {
+ public:
+  explicit SavedArgument(const IValue& given) {
+    if (given.isTensor()) {
+      kind_ = Kind::tensor;
+      tensor_ = SavedVariable(given.toTensor(), /*is_output=*/false);
+    } else if (given.isTensorList()) {
+      kind_ = Kind::list;
+      for (const Tensor& tensor : given.toTensorList()) list_.emplace_back(tensor, /*is_output=*/false);
+    } else {
+      value_ = given;
+    }
+  }
+
+  // Raises autograd's own error where the graph was freed, or where the tensor was written to since.
+  IValue unpack() const {
+    if (kind_ == Kind::tensor) return tensor_.unpack();
+    if (kind_ == Kind::value) return value_;
+    c10::List<Tensor> list;
+    list.reserve(list_.size());
+    for (const SavedVariable& tensor : list_) list.push_back(tensor.unpack());
+    return list;
+  }
+
+  void release() {
+    tensor_.reset_data();
+    for (SavedVariable& tensor : list_) tensor.reset_data();
+  }
+
+  // Calls `visit` with whatever is kept: a number, or each tensor.
+  template <class Visit>
+  void visit(Visit&& visit) {
+    if (kind_ == Kind::value) visit(value_);
+    if (kind_ == Kind::tensor) visit(tensor_);
+    for (SavedVariable& tensor : list_) visit(tensor);
+  }
+
+  void collect(torch::dynamo::autograd::CompiledNodeArgs& args) const {
+    if (kind_ == Kind::value) args.collect(value_);
+    if (kind_ == Kind::tensor) args.collect(tensor_, /*is_output=*/false);
+    for (const SavedVariable& tensor : list_) args.collect(tensor, /*is_output=*/false);
+  }
+
+ private:
+  enum class Kind : uint8_t { value, tensor, list };
+  Kind kind_ = Kind::value;
+  IValue value_;
+  SavedVariable tensor_;
+  std::vector<SavedVariable> list_;
+};
+
+class OperatorNode : public Node {
+ public:
+  explicit OperatorNode(const Gradient& gradient) : gradient_(gradient) {}
+
+  std::string name() const override { return gradient_.node_name; }
+
+  // Notes which tensors there are and which of them lead on in the graph; keeps what the backward asks for.
+  void record_inputs(c10::ArrayRef<IValue> arguments) {
+    torch::autograd::edge_list edges;
+    first_tensor_.reserve(arguments.size());
+    for (size_t index = 0; index < arguments.size(); ++index) {
+      first_tensor_.push_back(static_cast<int32_t>(edge_of_tensor_.size()));
+      for_each_tensor(arguments[index], [&](const Tensor& tensor) {
+        const bool leads_on = gradient_.differentiable_inputs[index] && tensor.requires_grad();
+        edge_of_tensor_.push_back(leads_on ? static_cast<int32_t>(edges.size()) : -1);
+        if (leads_on) edges.push_back(torch::autograd::impl::gradient_edge(tensor));
+      });
+    }
+    set_next_edges(std::move(edges));
+    inputs_.reserve(gradient_.saved_inputs.size());
+    for (const int64_t index : gradient_.saved_inputs) inputs_.emplace_back(arguments[index]);
+  }
+
+  void set_history(const NodePointer& self, c10::ArrayRef<IValue> results) {
+    for (size_t index = 0; index < results.size(); ++index) {
+      const Tensor& result = results[index].toTensor();
+      if (gradient_.differentiable_outputs[index] && torch::autograd::isDifferentiableType(result.scalar_type())) {
+        torch::autograd::set_history(result, self);
+      } else {
+        add_input_metadata(Node::undefined_input());
+      }
+    }
+  }
+
+  // Comes last: what is kept of an output includes its history and its tangent.
+  void save_outputs(c10::ArrayRef<IValue> results) {
+    outputs_.reserve(gradient_.saved_outputs.size());
+    for (const int64_t index : gradient_.saved_outputs) {
+      outputs_.emplace_back(results[index].toTensor(), /*is_output=*/true);
+    }
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    variable_list answer(num_outputs());
+    if (!any_defined(gradients)) return answer;
+    for (const auto& [input, output] : gradient_.passed) {
+      if (needs(input)) answer_for(input, answer) = gradients[output];
+    }
+    if (gradient_.backward_name.empty()) {
+      through_body(gradients, tensors_to_compute(), answer);
+      return answer;
+    }
+    // A gradient of an output that only the backward sees arrives where a gradient is itself differentiated.
+    variable_list hidden(gradients.size());
+    for (const int64_t output : gradient_.body_outputs) std::swap(hidden[output], gradients[output]);
+    if (any_defined(gradients) && !tensors_to_compute().empty()) through_backward(gradients, answer);
+    if (any_defined(hidden)) through_body(hidden, tensors_wanted(), answer);
+    return answer;
+  }
+
+  // What compiled autograd asks of a node: everything that its backward depends on, and to run it with stand-ins.
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
+    args.collect(gradient_.operator_name);
+    for (const int32_t edge : edge_of_tensor_) args.collect(edge);
+    for (const SavedArgument& input : inputs_) input.collect(args);
+    for (const SavedVariable& output : outputs_) args.collect(output, /*is_output=*/true);
+  }
+
+  variable_list apply_with_saved(const variable_list& gradients,
+                                 torch::dynamo::autograd::SwapSavedVariables& stand_ins) override {
+    for (SavedArgument& input : inputs_) input.visit([&](auto& kept) { stand_ins.before(kept); });
+    for (SavedVariable& output : outputs_) stand_ins.before(output);
+    variable_list answer = apply(variable_list(gradients));
+    for (SavedArgument& input : inputs_) input.visit([&](auto& kept) { stand_ins.after(kept); });
+    for (SavedVariable& output : outputs_) stand_ins.after(output);
+    return answer;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (SavedArgument& argument : inputs_) argument.release();
+    for (SavedVariable& tensor : outputs_) tensor.reset_data();
+  }
+
+ private:
+  bool is_wanted(int64_t tensor) const {
+    const int32_t edge = edge_of_tensor_[tensor];
+    return edge >= 0 && task_should_compute_output(edge);
+  }
+
+  // The number of an argument's first tensor, or -1 where none was given.
+  int64_t tensor_of(int64_t input) const {
+    const int64_t first = first_tensor_[input];
+    const auto next = static_cast<size_t>(input) + 1;
+    const int64_t behind =
+        next < first_tensor_.size() ? first_tensor_[next] : static_cast<int64_t>(edge_of_tensor_.size());
+    return first < behind ? first : -1;
+  }
+
+  // Whether the gradient of an argument that is one tensor is wanted.
+  bool needs(int64_t input) const {
+    const int64_t tensor = tensor_of(input);
+    return tensor >= 0 && is_wanted(tensor);
+  }
+
+  Tensor& answer_for(int64_t input, variable_list& answer) const { return answer[edge_of_tensor_[tensor_of(input)]]; }
+
+  c10::SmallVector<int64_t, 8> tensors_wanted() const {
+    c10::SmallVector<int64_t, 8> wanted;
+    for (int64_t tensor = 0; tensor < static_cast<int64_t>(edge_of_tensor_.size()); ++tensor) {
+      if (is_wanted(tensor)) wanted.push_back(tensor);
+    }
+    return wanted;
+  }
+
+  // Those of them whose gradients are not simply passed on.
+  c10::SmallVector<int64_t, 8> tensors_to_compute() const {
+    c10::SmallVector<int64_t, 8> wanted = tensors_wanted();
+    for (const auto& pair : gradient_.passed) {
+      wanted.erase(std::remove(wanted.begin(), wanted.end(), tensor_of(pair.first)), wanted.end());
+    }
+    return wanted;
+  }
+
+  void through_backward(const variable_list& gradients, variable_list& answer) {
+    Stack stack;
+    stack.reserve(std::max(gradient_.arguments.size(), gradient_.results.size()));
+    for (const Argument& argument : gradient_.arguments) stack.push_back(argument_of(argument, gradients));
+    gradient_.backward().callBoxed(stack);
+    for (size_t index = 0; index < gradient_.results.size(); ++index) {
+      const int64_t input = gradient_.results[index];
+      if (needs(input)) answer_for(input, answer) = std::move(stack[index]).toTensor();
+    }
+  }
+
+  IValue argument_of(const Argument& argument, const variable_list& gradients) {
+    switch (argument.source) {
+      case Source::gradient: {
+        const Tensor& given = gradients[argument.index];
+        if (given.defined()) return given;
+        return argument.optional ? IValue() : IValue(input_metadata(argument.index).zeros_like());
+      }
+      case Source::input:
+        return saved_input(argument.index);
+      case Source::output:
+        return saved_output(argument.index);
+      case Source::needs:
+        return needs(argument.index);
+    }
+    return {};
+  }
+
+  IValue saved_input(int64_t index) const {
+    for (size_t place = 0; place < inputs_.size(); ++place) {
+      if (gradient_.saved_inputs[place] == index) return inputs_[place].unpack();
+    }
+    return {};
+  }
+
+  IValue saved_output(int64_t index) {
+    for (size_t place = 0; place < outputs_.size(); ++place) {
+      if (gradient_.saved_outputs[place] == index) return outputs_[place].unpack(getptr());
+    }
+    return {};
+  }
+
+  // Adds the gradients of the body to the answer.
+  void through_body(const variable_list& gradients, c10::ArrayRef<int64_t> wanted, variable_list& answer) {
+    if (wanted.empty()) return;
+    std::vector<IValue> arguments(gradient_.differentiable_inputs.size());
+    for (size_t place = 0; place < inputs_.size(); ++place) {
+      arguments[gradient_.saved_inputs[place]] = inputs_[place].unpack();
+    }
+    const std::vector<Tensor> found = differentiate_body(gradient_, arguments, gradients, wanted.vec());
+    for (size_t place = 0; place < wanted.size(); ++place) {
+      Tensor& sum = answer[edge_of_tensor_[wanted[place]]];
+      if (found[place].defined()) sum = sum.defined() ? sum + found[place] : found[place];
+    }
+  }
+
+  const Gradient& gradient_;
+  c10::SmallVector<int32_t, 8> first_tensor_;    // for each argument, the number of its first tensor
+  c10::SmallVector<int32_t, 8> edge_of_tensor_;  // for each tensor of the arguments, its edge, or -1
+  std::vector<SavedArgument> inputs_;            // as gradient_.saved_inputs
+  std::vector<SavedVariable> outputs_;           // as gradient_.saved_outputs
+};
+
+}  // namespace
+}  // namespace opsmith::bridge
