@@ -10,19 +10,17 @@
 #include <c10/util/SmallVector.h>
 #include <structmember.h>
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
+#include "reading.h"
+
 namespace opsmith::bridge {
 namespace {
 
-namespace py = pybind11;
-using c10::IValue;
 using torch::jit::Stack;
 
 constexpr const char* kCapsule = "opsmith.entry";
@@ -37,27 +35,32 @@ struct Type {
 };
 
 Type type_of(std::string word) {
-  static const std::map<std::string, Element> elements = {{"Tensor", Element::tensor},
-                                                          {"int", Element::integer},
-                                                          {"float", Element::number},
-                                                          {"bool", Element::boolean},
-                                                          {"str", Element::text}};
   Type type{};
   type.is_optional = word.back() == '?';
   if (type.is_optional) word.pop_back();
   type.is_list = word.size() > 2 && word.compare(word.size() - 2, 2, "[]") == 0;
   if (type.is_list) word.resize(word.size() - 2);
-  const auto found = elements.find(word);
-  if (found == elements.end()) throw std::invalid_argument("no argument has the type " + word);
-  type.element = found->second;
+  if (word == "Tensor") {
+    type.element = Element::tensor;
+  } else if (word == "int") {
+    type.element = Element::integer;
+  } else if (word == "float") {
+    type.element = Element::number;
+  } else if (word == "bool") {
+    type.element = Element::boolean;
+  } else if (word == "str") {
+    type.element = Element::text;
+  } else {
+    throw std::invalid_argument("no argument has the type " + word);
+  }
   return type;
 }
 
 // Each of these takes a Python object of exactly the expected type and refuses any other. Subclasses of numbers and of
 // tensors, SymInts, and whatever else there is, are left to torch.ops.
 bool take(PyObject* value, at::Tensor& result) {
-  if (!THPVariable_CheckExact(value)) return false;
-  result = THPVariable_Unpack(value);
+  if (!is_plain_tensor(value)) return false;
+  result = tensor_of(value);
   return true;
 }
 
@@ -143,7 +146,6 @@ bool push(PyObject* value, const Type& type, Stack& stack) {
 struct Parameter {
   PyObject* name;  // interned, so that a call's keywords are mostly the very same object
   Type type;
-  bool keyword_only;
   PyObject* fallback;  // the default, or null
 };
 
@@ -151,15 +153,14 @@ struct Parameter {
 class Entry {
  public:
   explicit Entry(const py::object& description)
-      : operator_(c10::Dispatcher::singleton().findSchemaOrThrow(
-            description.attr("operator_name").cast<std::string>().c_str(), "")),
-        visible_(description.attr("visible").cast<std::vector<size_t>>()) {
+      : operator_(
+            c10::Dispatcher::singleton().findSchemaOrThrow(text_of(description.attr("operator_name")).c_str(), "")),
+        visible_(integers_of(description.attr("visible"))) {
     for (const py::handle& item : description.attr("parameters")) {
-      const auto [name, kind, keyword_only, has_default, fallback] =
-          item.cast<std::tuple<std::string, std::string, bool, bool, py::object>>();
-      Parameter parameter{PyUnicode_InternFromString(name.c_str()), type_of(kind), keyword_only, nullptr};
-      if (has_default) parameter.fallback = py::object(fallback).release().ptr();
-      positional_ += keyword_only ? 0 : 1;
+      Parameter parameter{PyUnicode_InternFromString(text_of(item.attr("name")).c_str()),
+                          type_of(text_of(item.attr("type"))), nullptr};
+      if (is_true(item.attr("has_default"))) parameter.fallback = py::object(item.attr("default")).release().ptr();
+      positional_ += is_true(item.attr("keyword_only")) ? 0 : 1;
       parameters_.push_back(parameter);
     }
   }
@@ -201,11 +202,11 @@ class Entry {
       py::gil_scoped_release no_gil;
       operator_.callBoxed(stack);
     }
-    if (visible_.size() == 1) return THPVariable_Wrap(std::move(stack[visible_[0]]).toTensor());
+    if (visible_.size() == 1) return to_object(stack[visible_[0]].toTensor());
     if (visible_.empty()) Py_RETURN_NONE;
     auto results = py::tuple(visible_.size());
     for (size_t index = 0; index < visible_.size(); ++index) {
-      PyTuple_SET_ITEM(results.ptr(), index, THPVariable_Wrap(std::move(stack[visible_[index]]).toTensor()));
+      PyTuple_SET_ITEM(results.ptr(), index, to_object(stack[visible_[index]].toTensor()));
     }
     return results.release().ptr();
     END_HANDLE_TH_ERRORS
@@ -223,7 +224,7 @@ class Entry {
   }
 
   c10::OperatorHandle operator_;
-  std::vector<size_t> visible_;  // the outputs that the caller gets
+  std::vector<int64_t> visible_;  // the outputs that the caller gets
   std::vector<Parameter> parameters_;
   size_t positional_ = 0;
 };
@@ -285,10 +286,11 @@ py::object make_entry(const py::object& description) {
 //
 // The slot of the type that calls its instances is replaced, not `__call__` itself: torch.compile, subclasses and
 // debuggers see the function in Python, which does the same.
-void accelerate(const py::object& type, const std::string& slot) {
+void accelerate(const py::object& type, const py::object& slot) {
   auto* operator_type = reinterpret_cast<PyTypeObject*>(type.ptr());
-  const py::object member = type.attr(slot.c_str());
-  if (Py_TYPE(member.ptr()) != &PyMemberDescr_Type) throw std::invalid_argument(slot + " is no slot of the type");
+  const py::object member = type.attr(slot);
+  if (Py_TYPE(member.ptr()) != &PyMemberDescr_Type)
+    throw std::invalid_argument(text_of(slot) + " is no slot of the type");
   if (operator_type->tp_call == &call) return;
   accelerated.offset = reinterpret_cast<PyMemberDescrObject*>(member.ptr())->d_member->offset;
   accelerated.python_call = operator_type->tp_call;

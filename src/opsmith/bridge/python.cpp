@@ -1,20 +1,18 @@
 // What only Python can do for a gradient, and the module that Python sees.
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 
 #include "entry.h"
 #include "gradient.h"
+#include "reading.h"
 
 namespace opsmith::bridge {
 namespace {
 
-namespace py = pybind11;
 using at::Tensor;
 using c10::IValue;
 
@@ -28,7 +26,7 @@ using c10::IValue;
 
 py::object to_python(const IValue& value) {
   if (value.isNone()) return py::none();
-  if (value.isTensor()) return py::reinterpret_steal<py::object>(THPVariable_Wrap(value.toTensor()));
+  if (value.isTensor()) return py::reinterpret_steal<py::object>(to_object(value.toTensor()));
   if (value.isBool()) return py::bool_(value.toBool());
   if (value.isSymInt()) return py::cast(value.toSymInt());
   if (value.isInt()) return py::int_(value.toInt());
@@ -49,7 +47,7 @@ py::list to_python(const std::vector<IValue>& values) {
   return list;
 }
 
-Tensor tensor_or_none(const py::handle& value) { return value.is_none() ? Tensor() : THPVariable_Unpack(value.ptr()); }
+Tensor tensor_or_none(const py::handle& value) { return value.is_none() ? Tensor() : tensor_of(value); }
 
 std::vector<Tensor> tensors_of(const py::object& values) {
   std::vector<Tensor> tensors;
@@ -67,52 +65,59 @@ Source source_of(const std::string& word) {
 
 // The element types that casts are about; nothing for the names of others.
 std::optional<c10::ScalarType> floating_type_of(const std::string& word) {
-  static const std::map<std::string, c10::ScalarType> types = {
-      {"float16", at::kHalf}, {"bfloat16", at::kBFloat16}, {"float32", at::kFloat}, {"float64", at::kDouble}};
-  const auto found = types.find(word);
-  return found != types.end() ? std::optional(found->second) : std::nullopt;
+  if (word == "float16") return at::kHalf;
+  if (word == "bfloat16") return at::kBFloat16;
+  if (word == "float32") return at::kFloat;
+  if (word == "float64") return at::kDouble;
+  return std::nullopt;
 }
 
-// Reads spec/casts.py's CastPlan.
-void install_casts(const std::string& operator_name, const py::object& plan) {
-  static const std::map<std::string, Casts::Rule> rules = {
-      {"promote", Casts::Rule::promote}, {"low", Casts::Rule::low}, {"float32", Casts::Rule::float32}};
-  Casts casts{rules.at(plan.attr("rule").cast<std::string>()), {}, {}};
-  for (const py::handle& item : plan.attr("groups")) {
-    Casts::Group group{item.attr("arguments").cast<std::vector<int64_t>>(), {}};
-    for (const py::handle& word : item.attr("allowed")) {
-      if (const auto type = floating_type_of(word.cast<std::string>())) group.allowed.push_back(*type);
-    }
-    casts.groups.push_back(std::move(group));
-  }
-  for (const py::handle& item : plan.attr("pinned")) {
-    const auto [index, word] = item.cast<std::pair<int64_t, std::string>>();
-    casts.pinned.emplace_back(index, floating_type_of(word).value());
-  }
-  install(operator_name, casts);
+Casts::Rule rule_of(const std::string& word) {
+  if (word == "promote") return Casts::Rule::promote;
+  if (word == "low") return Casts::Rule::low;
+  if (word == "float32") return Casts::Rule::float32;
+  throw std::invalid_argument("autocast has no rule " + word);
 }
 
 // Reads runtime/gradient_plan.py's GradientPlan.
 void install_plan(const py::object& plan, const py::object& body) {
   auto gradient = std::make_unique<Gradient>();
-  gradient->operator_name = plan.attr("operator_name").cast<std::string>();
-  gradient->node_name = plan.attr("node_name").cast<std::string>();
-  gradient->differentiable_inputs = plan.attr("differentiable_inputs").cast<std::vector<bool>>();
-  gradient->differentiable_outputs = plan.attr("differentiable_outputs").cast<std::vector<bool>>();
-  gradient->backward_name = plan.attr("backward_name").cast<std::string>();
+  gradient->operator_name = text_of(plan.attr("operator_name"));
+  gradient->node_name = text_of(plan.attr("node_name"));
+  gradient->differentiable_inputs = flags_of(plan.attr("differentiable_inputs"));
+  gradient->differentiable_outputs = flags_of(plan.attr("differentiable_outputs"));
+  gradient->backward_name = text_of(plan.attr("backward_name"));
   for (const py::handle& item : plan.attr("arguments")) {
-    const auto [word, index, optional] = item.cast<std::tuple<std::string, int64_t, bool>>();
-    gradient->arguments.push_back({source_of(word), index, optional});
+    gradient->arguments.push_back(
+        {source_of(text_of(item_of(item, 0))), integer_of(item_of(item, 1)), is_true(item_of(item, 2))});
   }
-  gradient->results = plan.attr("results").cast<std::vector<int64_t>>();
-  gradient->passed = plan.attr("passed").cast<std::vector<std::pair<int64_t, int64_t>>>();
-  gradient->body_outputs = plan.attr("body_outputs").cast<std::vector<int64_t>>();
-  gradient->saved_inputs = plan.attr("saved_inputs").cast<std::vector<int64_t>>();
-  gradient->saved_outputs = plan.attr("saved_outputs").cast<std::vector<int64_t>>();
-  gradient->refusal = plan.attr("refusal").cast<std::string>();
-  gradient->mutated = plan.attr("mutated").cast<std::vector<int64_t>>();
+  gradient->results = integers_of(plan.attr("results"));
+  for (const py::handle& pair : plan.attr("passed")) {
+    gradient->passed.emplace_back(integer_of(item_of(pair, 0)), integer_of(item_of(pair, 1)));
+  }
+  gradient->body_outputs = integers_of(plan.attr("body_outputs"));
+  gradient->saved_inputs = integers_of(plan.attr("saved_inputs"));
+  gradient->saved_outputs = integers_of(plan.attr("saved_outputs"));
+  gradient->refusal = text_of(plan.attr("refusal"));
+  gradient->mutated = integers_of(plan.attr("mutated"));
   gradient->body = py::object(body).release().ptr();
   install(std::move(gradient));
+}
+
+// Reads spec/casts.py's CastPlan.
+void install_casts(const py::object& operator_name, const py::object& plan) {
+  Casts casts{rule_of(text_of(plan.attr("rule"))), {}, {}};
+  for (const py::handle& item : plan.attr("groups")) {
+    Casts::Group group{integers_of(item.attr("arguments")), {}};
+    for (const py::handle& word : item.attr("allowed")) {
+      if (const auto type = floating_type_of(text_of(word))) group.allowed.push_back(*type);
+    }
+    casts.groups.push_back(std::move(group));
+  }
+  for (const py::handle& item : plan.attr("pinned")) {
+    casts.pinned.emplace_back(integer_of(item_of(item, 0)), floating_type_of(text_of(item_of(item, 1))).value());
+  }
+  install(text_of(operator_name), casts);
 }
 
 }  // namespace
@@ -125,8 +130,10 @@ std::vector<Tensor> differentiate_body(const Gradient& gradient, const std::vect
     for (const Tensor& tensor : gradients) {
       given.append(tensor.defined() ? to_python(IValue(tensor)) : py::object(py::none()));
     }
+    py::list numbers;
+    for (const int64_t tensor : wanted) numbers.append(py::int_(tensor));
     const py::handle body(gradient.body);
-    return tensors_of(body.attr("backward")(to_python(arguments), given, py::cast(wanted)));
+    return tensors_of(body.attr("backward")(to_python(arguments), given, numbers));
   } catch (py::error_already_set& error) {
     rethrow(error);
   }

@@ -60,13 +60,15 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
     """
     from opsmith.build.artifact import obtain_artifact
     from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
-    from opsmith.toolchain import find_python_headers
+    from opsmith.toolchain import find_host_compiler, find_python_headers
 
     store = Store(default_root())
     suffix = find_python_headers().extension_suffix
     sources = file_sources(sorted(_FOLDER.glob("*.cpp")))
-    # -O1 builds in three quarters of the time, and calls are as fast.
-    extension = assemble_sources(_NAME, sources, library=f"{_NAME}{suffix}", cxx_flags=["-O1"])
+    # What takes the time is PyTorch's headers: -O1 gives calls that are as fast, and gcc need not tidy up its memory,
+    # which stays below a gigabyte for each of the two files.
+    flags = ["-O1", *(["--param", "ggc-min-heapsize=1000000"] if find_host_compiler().kind == "gcc" else [])]
+    extension = assemble_sources(_NAME, sources, library=f"{_NAME}{suffix}", cxx_flags=flags)
     prepared = prepare_existing(extension)
     try:
         artifact = obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, store, watcher=watcher)

@@ -7,16 +7,26 @@ from typing import Any
 
 from opsmith.spec.definition import Definition
 
-__all__ = ["EntryPlan", "plan_entry"]
+__all__ = ["EntryParameter", "EntryPlan", "plan_entry"]
+
+
+@dataclass(frozen=True)
+class EntryParameter:
+    """One parameter; `type` is its type in the schema."""
+
+    name: str
+    type: str
+    keyword_only: bool
+    has_default: bool
+    default: Any
 
 
 @dataclass(frozen=True)
 class EntryPlan:
-    """An operator's name, its parameters as (name, type in the schema, keyword-only, has a default, default), and the
-    positions of the outputs that the caller gets. bridge/entry.cpp reads it."""
+    """An operator's name and parameters, and the positions of the outputs that the caller gets. bridge/entry.h reads it."""
 
     operator_name: str
-    parameters: tuple[tuple[str, str, bool, bool, Any], ...]
+    parameters: tuple[EntryParameter, ...]
     visible: tuple[int, ...]
 
 
@@ -25,6 +35,9 @@ def plan_entry(definition: Definition) -> EntryPlan:
     signature = definition.signature
     return EntryPlan(
         definition.qualified_name,
-        tuple((p.name, p.kind.value, p.keyword_only, p.has_default, p.default) for p in signature.parameters),
+        tuple(
+            EntryParameter(item.name, item.kind.value, item.keyword_only, item.has_default, item.default)
+            for item in signature.parameters
+        ),
         tuple(index for index, output in enumerate(signature.outputs) if not output.saved),
     )
