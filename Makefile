@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint gpu-test gpu-demo gpu-bench clean
+.PHONY: help venv demo test test-without-bridge lint gpu-test gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -39,6 +39,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto $(PYTEST_FLAGS)
 
+test-without-bridge: $(READY)
+	OPSMITH_BRIDGE=off $(BIN)/python -m pytest -n auto -m "not slow" tests/compose tests/runtime/test_gradients.py \
+	  tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py tests/runtime/test_opcheck.py
+
 lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -55,6 +59,7 @@ gpu-demo:
 
 gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
 clean:

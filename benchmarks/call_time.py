@@ -18,7 +18,9 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
+import tempfile
 import timeit
 from collections.abc import Callable
 from dataclasses import asdict
@@ -42,14 +44,25 @@ ROUND_SECONDS = 0.005
 # A GPU's queue holds about a thousand launches; a call here makes at most three.
 MOST_QUEUED_CALLS = 200
 
-# Row -> what ours is held to, and the most that ours may take of it. Of several baselines the fastest counts.
-TARGETS: dict[str, tuple[tuple[str, ...], float]] = {
-    "no gradient": (("torch.add",), 1.25),
-    "gradient, forward": (("torch.add",), 1.25),
-    "gradient, forward and backward": (("torch.add",), 1.1),
-    "eight arguments": (("torch.native_group_norm", "torch.native_batch_norm"), 1.25),
+# Row -> the most that ours may take of each baseline; by device where that differs. Of several baselines in one entry the
+# fastest counts.
+Targets = tuple[tuple[tuple[str, ...], float], ...]
+TARGETS: dict[str, dict[str, Targets]] = {
+    "cpu": {
+        "no gradient": ((("torch.add",), 1.25), (("torch.library.custom_op",), 1 / 5)),
+        "gradient, forward": ((("torch.add",), 1.2), (("torch.library.custom_op",), 1 / 5)),
+        "gradient, forward and backward": ((("torch.add",), 1.1), (("torch.library.custom_op",), 1 / 1.5)),
+        "eight arguments": ((("torch.native_group_norm", "torch.native_batch_norm"), 1.5),),
+    },
+    "cuda": {
+        "no gradient": ((("torch.add",), 1.2), (("torch.library.custom_op",), 1 / 4)),
+        "gradient, forward": ((("torch.add",), 1.2), (("torch.library.custom_op",), 1 / 4)),
+        "gradient, forward and backward": ((("torch.add",), 1.2),),
+        "eight arguments": ((("torch.native_group_norm", "torch.native_batch_norm"), 1.5),),
+    },
 }
 MEMORY_TARGET = 1.0
+BUILD_TARGET_S, LOAD_TARGET_S = 10.0, 0.005
 
 
 def make_loop(contender: Contender, device: str) -> Callable[[int], float]:
@@ -96,10 +109,12 @@ def time_row(row: str, device: str, rounds: int) -> dict[str, object]:
         "rounds": rounds,
         "calls_per_round": counts,
     }
-    baselines, most = TARGETS[row]
-    baseline = min(baselines, key=lambda name: statistics.median(seconds[name]))
-    ratio = statistics.median(mine / other for mine, other in zip(ours, seconds[baseline], strict=True))
-    return {**result, "target": {"baseline": baseline, "most": most, "found": ratio, "met": ratio <= most}}
+    targets = []
+    for baselines, most in TARGETS[device][row]:
+        baseline = min(baselines, key=lambda name: statistics.median(seconds[name]))
+        ratio = statistics.median(mine / other for mine, other in zip(ours, seconds[baseline], strict=True))
+        targets.append({"baseline": baseline, "most": most, "found": ratio, "met": ratio <= most})
+    return {**result, "targets": targets}
 
 
 def time_memory(device: str) -> list[dict[str, object]]:
@@ -115,6 +130,51 @@ def time_memory(device: str) -> list[dict[str, object]]:
             }
         )
     return rows
+
+
+def time_bridge(rounds: int = 5) -> dict[str, object]:
+    """Return what it takes to build the bridge into an empty store, and to load it in a fresh process."""
+    builds, loads = [], []
+    with tempfile.TemporaryDirectory() as store:
+        environment = {**os.environ, "OPSMITH_BRIDGE": "wait", "PYTHONPATH": os.pathsep.join(sys.path)}
+        for index in range(rounds):
+            here = {**environment, "OPSMITH_CACHE_DIR": f"{store}/{min(index, 1)}"}
+            # Built twice, because it takes so long; loaded in every round.
+            for program, seconds in ((BUILD, builds), (LOAD, loads)):
+                if program is BUILD and index > 1:
+                    continue
+                done = subprocess.run(
+                    [sys.executable, "-c", program], env=here, capture_output=True, text=True, check=True
+                )
+                seconds.append(float(done.stdout))
+    found = {"build_s": span(builds), "load_s": span(loads)}
+    targets = {"build_s": BUILD_TARGET_S, "load_s": LOAD_TARGET_S}
+    met = {
+        name: statistics.median(values) <= targets[name] for name, values in (("build_s", builds), ("load_s", loads))
+    }
+    return {**found, "targets": targets, "met": met}
+
+
+# What torch and the toolchain's own imports take is not the bridge's.
+BUILD = """
+import time, torch
+from opsmith.runtime.bridge import build_bridge
+started = time.perf_counter()
+build_bridge()
+print(time.perf_counter() - started)
+"""
+LOAD = """
+import time, torch
+import opsmith.runtime.existing
+from opsmith.runtime.bridge import find_bridge
+started = time.perf_counter()
+assert find_bridge() is not None
+print(time.perf_counter() - started)
+"""
+
+
+def span(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "count": len(values)}
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -139,11 +199,12 @@ def show(row: str, result: dict[str, object]) -> None:
         line = f"  {name:26} {taken['median'] * 1e6:8.3f} us [{taken['low'] * 1e6:.3f}, {taken['high'] * 1e6:.3f}]"
         of = result["of_baseline"].get(name)
         print(line + (f"   opsmith takes {of['median']:.3f} [{of['low']:.3f}, {of['high']:.3f}] of it" if of else ""))
-    target = result["target"]
-    print(
-        f"  target: at most {target['most']} of {target['baseline']}: {'met' if target['met'] else 'NOT met'}",
-        flush=True,
-    )
+    for target in result["targets"]:
+        verdict = "met" if target["met"] else "NOT met"
+        print(
+            f"  target: at most {target['most']:.2f} of {target['baseline']}: {verdict} ({target['found']:.3f})",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -177,6 +238,9 @@ def main() -> None:
             f"peak {ours['peak_bytes']:,} B, by hand {theirs['peak_bytes']:,} B; "
             f"saved {ours['saved_bytes']:,} B, by hand {theirs['saved_bytes']:,} B"
         )
+    report["bridge"] = time_bridge()
+    built, loaded = report["bridge"]["build_s"]["median"], report["bridge"]["load_s"]["median"]
+    print(f"the bridge: built in {built:.1f} s, loaded in {loaded * 1e3:.1f} ms")
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

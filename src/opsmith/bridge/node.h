@@ -9,7 +9,6 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/csrc/dynamo/compiled_autograd.h>
 
 #include <algorithm>
 #include <memory>
@@ -94,20 +93,6 @@ class SavedArgument {
     for (SavedVariable& tensor : list_) tensor.reset_data();
   }
 
-  // Calls `visit` with whatever is kept: a number, or each tensor.
-  template <class Visit>
-  void visit(Visit&& visit) {
-    if (kind_ == Kind::value) visit(value_);
-    if (kind_ == Kind::tensor) visit(tensor_);
-    for (SavedVariable& tensor : list_) visit(tensor);
-  }
-
-  void collect(torch::dynamo::autograd::CompiledNodeArgs& args) const {
-    if (kind_ == Kind::value) args.collect(value_);
-    if (kind_ == Kind::tensor) args.collect(tensor_, /*is_output=*/false);
-    for (const SavedVariable& tensor : list_) args.collect(tensor, /*is_output=*/false);
-  }
-
  private:
   enum class Kind : uint8_t { value, tensor, list };
   Kind kind_ = Kind::value;
@@ -174,24 +159,6 @@ class OperatorNode : public Node {
     for (const int64_t output : gradient_.body_outputs) std::swap(hidden[output], gradients[output]);
     if (any_defined(gradients) && !tensors_to_compute().empty()) through_backward(gradients, answer);
     if (any_defined(hidden)) through_body(hidden, tensors_wanted(), answer);
-    return answer;
-  }
-
-  // What compiled autograd asks of a node: everything that its backward depends on, and to run it with stand-ins.
-  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
-    args.collect(gradient_.operator_name);
-    for (const int32_t edge : edge_of_tensor_) args.collect(edge);
-    for (const SavedArgument& input : inputs_) input.collect(args);
-    for (const SavedVariable& output : outputs_) args.collect(output, /*is_output=*/true);
-  }
-
-  variable_list apply_with_saved(const variable_list& gradients,
-                                 torch::dynamo::autograd::SwapSavedVariables& stand_ins) override {
-    for (SavedArgument& input : inputs_) input.visit([&](auto& kept) { stand_ins.before(kept); });
-    for (SavedVariable& output : outputs_) stand_ins.before(output);
-    variable_list answer = apply(variable_list(gradients));
-    for (SavedArgument& input : inputs_) input.visit([&](auto& kept) { stand_ins.after(kept); });
-    for (SavedVariable& output : outputs_) stand_ins.after(output);
     return answer;
   }
 

@@ -14,6 +14,7 @@ from opsmith.build.prebuilt import Prebuilt, find_prebuilt
 from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import BuildError, LoadError
 from opsmith.runtime import registry
+from opsmith.runtime.compile_cache import tag_compile_cache
 from opsmith.runtime.operator import Operator
 from opsmith.runtime.python_gradient import overload_of
 from opsmith.runtime.register import register_kernels, register_rules
@@ -69,6 +70,7 @@ def _load(module: str, operators: Sequence[Operator]) -> None:
         register_kernels(definition, is_defined=is_defined, missing=missing)
     for definition in definitions:
         register_rules(definition)
+    tag_compile_cache(definitions[0])
     for operator in operators:
         operator.attach(overload_of(operator.definition.qualified_name))
 

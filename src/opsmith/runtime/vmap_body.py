@@ -23,13 +23,17 @@ from opsmith.spec.sizes import SizeProgram
 
 __all__ = ["call_body", "call_each", "sample_forms"]
 
-# What a kernel for FuncTorchBatched finds excluded, and code outside of it does not.
+# What a kernel for FuncTorchBatched finds excluded, and code outside of it does not. ZeroTensor is among it: forward-mode
+# AD makes tensors without memory, and without that key an operator would read from them.
 _HIDDEN = (
     "FuncTorchDynamicLayerFrontMode",
     "FuncTorchDynamicLayerBackMode",
     "FuncTorchBatched",
     "FuncTorchGradWrapper",
     "Functionalize",
+    "Conjugate",
+    "Negative",
+    "ZeroTensor",
     "PythonTLSSnapshot",
     "AutogradFunctionality",
     "AutogradOther",
