@@ -92,7 +92,7 @@ def test_a_store_that_cannot_be_written_starts_nothing(tmp_path: Path, monkeypat
     blocked = tmp_path / "blocked"
     blocked.write_text("")
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(blocked / "store"))
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("a process was started"))
     assert bridge._find("auto") is None
 
 

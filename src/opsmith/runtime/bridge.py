@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -117,15 +116,11 @@ def _build_in_background(store: Store) -> None:
     except (Timeout, OSError):
         return
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_IMPORTED_FROM, os.environ.get("PYTHONPATH", "")])}
+    silence = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
+    command = [sys.executable, "-m", "opsmith.runtime.bridge"]
     try:
-        _known["process"] = subprocess.Popen(  # kept, or Python would warn that nobody waits for it
-            [sys.executable, "-m", "opsmith.runtime.bridge"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=environment,
-        )
+        # Not subprocess.Popen, which warns where nobody waits for the process, and nobody shall.
+        os.posix_spawn(sys.executable, command, environment, file_actions=silence, setsid=True)
     except OSError:
         return
 
