@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,17 +83,20 @@ def call_time(results: dict[str, Any]) -> Iterator[str]:
     where = machine["gpu"] or f"{machine['cores']} cores, {machine['cpu']}"
     kind = "the host's time, nothing waits for the GPU" if machine["gpu"] else "float32"
     yield (
-        f"**A call** ({where}, torch {results['torch']}, {results['date'][:10]}; 8 elements, {kind}; median and quartiles "
-        "of interleaved rounds)"
+        f"**A call** ({where}, torch {results['torch']}, {results['date'][:10]}; 8 elements, {kind}; medians of "
+        "interleaved rounds, ratios with their quartiles)"
     )
     yield ""
-    yield "| | opsmith | against | takes | opsmith takes of it |"
-    yield "|---|---|---|---|---|"
-    for row in results["rows"].values():
-        ours = microseconds(row["seconds"]["opsmith"])
-        for name, ratio_of in row["of_baseline"].items():
-            cells = [f"`{name}`" if name.startswith("torch.") else name, microseconds(row["seconds"][name])]
-            yield f"| {row['what']} | {ours} | {' | '.join(cells)} | {share(ratio_of)} |"
+    for rows in _with_equal_baselines(results["rows"].values()):
+        names = [f"`{name}`" if name.startswith("torch.") else name for name in rows[0]["of_baseline"]]
+        yield f"| | opsmith | {' | '.join(names)} |"
+        yield "|---" * (2 + len(names)) + "|"
+        for row in rows:
+            of = row["of_baseline"]
+            cells = [f"{microseconds(row['seconds'][name])}: {share(of[name])}" for name in of]
+            yield f"| {row['what']} | {microseconds(row['seconds']['opsmith'])} | {' | '.join(cells)} |"
+        yield ""
+    yield "Behind the colon stands what opsmith takes of it."
     yield ""
     yield "| an LLTM training step: steps, batch, input, state | peak memory | by hand | saved | by hand |"
     yield "|---|---|---|---|---|"
@@ -104,9 +108,14 @@ def call_time(results: dict[str, Any]) -> Iterator[str]:
         bridge = results["bridge"]
         yield ""
         yield (
-            f"The gradient path in C++ is built once for each torch, in {seconds(bridge['build_s'])}, in the background; "
+            f"The bridge, which does this, is built in the background once for each torch, in {seconds(bridge['build_s'])}; "
             f"loading it takes {milliseconds(bridge['load_s'])}."
         )
+
+
+def _with_equal_baselines(rows: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Rows that are measured against the same baselines share a table."""
+    return [list(group) for _, group in itertools.groupby(rows, key=lambda row: list(row["of_baseline"]))]
 
 
 # The classic size first, and how it goes on from there.
@@ -131,8 +140,7 @@ def milliseconds(spread: dict[str, float]) -> str:
 
 
 def microseconds(spread: dict[str, float]) -> str:
-    """The median with its quartiles."""
-    return f"{spread['median'] * 1e6:.2f} us [{spread['low'] * 1e6:.2f}, {spread['high'] * 1e6:.2f}]"
+    return f"{spread['median'] * 1e6:.2f} us"
 
 
 def share(spread: dict[str, float]) -> str:
