@@ -39,13 +39,12 @@ class AutocastKernel : public c10::OperatorKernel {
     std::optional<c10::ScalarType> widest;
     bool all_low = true;
     const auto look = [&](const at::Tensor& tensor) {
-      if (!tensor.defined()) return;
       const c10::ScalarType type = tensor.scalar_type();
       all_low = all_low && is_low(type);
       // float16 and bfloat16 hold numbers that the other does not.
       widest = !widest || *widest == type ? type : at::kFloat;
     };
-    for (const int64_t index : group.arguments) visit(arguments[index], look);
+    for (const int64_t index : group.arguments) for_each_tensor(arguments[index], look);
     if (!widest || !all_low) return std::nullopt;
     c10::ScalarType wanted = *widest;
     if (casts_.rule == Casts::Rule::float32) wanted = at::kFloat;
@@ -54,14 +53,6 @@ class AutocastKernel : public c10::OperatorKernel {
       if (std::find(group.allowed.begin(), group.allowed.end(), type) != group.allowed.end()) return type;
     }
     return std::nullopt;
-  }
-
-  template <class Visit>
-  static void visit(const c10::IValue& value, Visit&& visit) {
-    if (value.isTensor()) visit(value.toTensor());
-    if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorList()) visit(tensor);
-    }
   }
 
   void cast(c10::IValue& value, c10::ScalarType type) const {

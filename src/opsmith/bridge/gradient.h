@@ -70,6 +70,20 @@ struct Gradient {
   mutable std::optional<c10::OperatorHandle> backward_;
 };
 
+// Calls `visit(tensor)` for each tensor of an argument: one, those of a list, or none.
+template <class Visit>
+void for_each_tensor(const c10::IValue& value, Visit&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorList()) visit(tensor);
+  } else if (value.isList()) {  // an empty list of tensors, or one of numbers
+    for (const c10::IValue& item : value.toListRef()) {
+      if (item.isTensor()) visit(item.toTensor());
+    }
+  }
+}
+
 // Registers the kernels that `gradient` calls for; takes it over.
 void install(std::unique_ptr<Gradient> gradient);
 

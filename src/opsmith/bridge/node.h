@@ -43,20 +43,6 @@ auto make_node(Arguments&&... arguments) {
   }
 }
 
-// Calls `visit(tensor)` for each tensor of an argument: one, those of a list, or none.
-template <class Visit>
-void for_each_tensor(const IValue& value, Visit&& visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const Tensor& tensor : value.toTensorList()) visit(tensor);
-  } else if (value.isList()) {  // an empty list of tensors, or one of numbers
-    for (const IValue& item : value.toListRef()) {
-      if (item.isTensor()) visit(item.toTensor());
-    }
-  }
-}
-
 bool any_defined(const variable_list& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) { return tensor.defined(); });
 }

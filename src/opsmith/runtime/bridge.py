@@ -141,7 +141,14 @@ def _build_quietly() -> None:
 def _note_file(store: Store) -> Path:
     """Return the file that says where the bridge of this torch, this Python and these sources is."""
     sources = [digest_file(file) for file in sorted(_FOLDER.iterdir()) if file.suffix in (".cpp", ".h")]
-    name = digest(torch.__file__, str(torch.__version__), str(torch.version.git_version), sys.version, *sources)
+    built_for = (
+        torch.__file__,
+        str(torch.__version__),
+        str(torch.version.git_version),
+        sys.version,
+        os.uname().machine,
+    )
+    name = digest(*built_for, *sources)
     return store.layout.base / "bridge" / f"{name}.json"
 
 
