@@ -83,6 +83,8 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
         assert "no such luck" in str(note["failure"])
         assert bridge._find("auto") is None
         assert len(started) == 1
+        with pytest.warns(RuntimeWarning, match=r"(?s)works without its bridge, more slowly: .*no such luck"):
+            assert bridge._find("wait") is None
     # Another compiler is another chance.
     assert bridge._find("auto") is None
     assert len(started) == 2

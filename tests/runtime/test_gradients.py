@@ -57,6 +57,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "passed on, absent": (lambda x, w: gradients.residual(x, None, w), (leaf(2, 3), leaf(3))),
     "passed on alone": (lambda skip: gradients.residual(fixed(2, 3), skip, fixed(3)), (leaf(2, 3),)),
     "passed on, the same tensor twice": (lambda x: gradients.residual(x, x), (leaf(2, 3),)),
+    "a backward of the backward": (gradients.cube, (leaf(2, 3),)),
     "outputs that are one tensor": (gradients.same_twice, (leaf(3),)),
     "an output that is the input": (gradients.identity, (leaf(3),)),
 }
@@ -190,3 +191,11 @@ def test_a_gradient_that_is_passed_on_is_neither_computed_nor_copied() -> None:
         (found,) = torch.autograd.grad(y, skip, gradient)
     assert found.data_ptr() == gradient.data_ptr()
     assert calls == []
+
+
+def test_third_gradients_go_through_the_backward_of_the_backward() -> None:
+    x = leaf(2, 3)
+    found = gradients.cube(x).sum()
+    for expected in (3 * x**2, 6 * x, torch.full_like(x, 6)):
+        (found,) = torch.autograd.grad(found.sum(), x, create_graph=True)
+        torch.testing.assert_close(found, expected)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opsmith import _env
-from opsmith.errors import ArgumentError, OpsmithError
+from opsmith.errors import ArgumentError, LoadError, OpsmithError
 from opsmith.store import Store, default_root, digest, digest_file
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def find_bridge() -> Any | None:
     """Return the bridge's module, or None where Python must do its work.
 
     OPSMITH_BRIDGE says what happens where it is not in the store: `auto` builds it in the background for the next
-    process, `wait` builds it now, `off` leaves it alone even where it is there. Raises ArgumentError for another value.
+    process, `wait` builds it now, `off` leaves it alone even where it is there. Raises ArgumentError for another value;
+    warns where it cannot be built now, or not be loaded.
     """
     mode = _env.read("OPSMITH_BRIDGE") or "auto"
     if mode not in ("auto", "wait", "off"):
@@ -82,27 +83,33 @@ def _find(mode: str) -> Any | None:
     store = Store(default_root())
     note = _read_note(store)
     library = Path(note.get("library", ""))
-    if not library.is_file():
-        if mode == "wait":
-            library = build_bridge()
-        else:
-            if note.get("compilers") != _compilers():
-                _build_in_background(store)
+    if library.is_file():
+        return _load(library)
+    if mode == "wait":
+        try:
+            return _load(build_bridge())
+        except OpsmithError as error:
+            _warn(error)
             return None
-    return _load(library)
+    if note.get("compilers") != _compilers():
+        _build_in_background(store)
+    return None
 
 
 def _load(library: Path) -> Any | None:
-    from opsmith.errors import LoadError
     from opsmith.runtime.existing import import_library
 
     try:
         return import_library(_NAME, library)
     except LoadError as error:
-        import warnings
-
-        warnings.warn(f"opsmith works without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
+        _warn(error)
         return None
+
+
+def _warn(error: OpsmithError) -> None:
+    import warnings
+
+    warnings.warn(f"opsmith works without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
 
 
 def _build_in_background(store: Store) -> None:

@@ -123,3 +123,23 @@ def residual_backward(grad_out: Matrix, x: Matrix, weight: Row | None) -> tuple[
     """The gradients of x and weight."""
     grad = 2 * x * grad_out
     return grad if weight is None else grad * weight, (x**2 * grad_out).sum(0)
+
+
+@opsmith.op(outputs="y")
+def cube(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """x^3."""
+    return x**3
+
+
+@cube.backward()
+def cube_backward(grad_y: Float[Tensor, "*n"], x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """3 x^2 grad, by a body that cannot be differentiated: only its own backward can do that."""
+    return 3 * x.detach() ** 2 * grad_y.detach()
+
+
+@cube_backward.backward()
+def cube_backward_backward(
+    grad_grad_x: Float[Tensor, "*n"], grad_y: Float[Tensor, "*n"], x: Float[Tensor, "*n"]
+) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
+    """The gradients of grad_y and x."""
+    return 3 * x**2 * grad_grad_x, 6 * x * grad_y * grad_grad_x
