@@ -106,9 +106,8 @@ class _Rule:
                 try:
                     return call_once(call, samples)
                 except Exception:
-                    sample_forms(
-                        call, self.sizes
-                    )  # the error, in terms of one sample, where the arguments are to blame
+                    # Where the arguments are to blame this raises, in terms of one sample.
+                    sample_forms(call, self.sizes)
                     raise
         forms = sample_forms(call, self.sizes)
         if self.definition.signature.mutated or call.size == 0:
