@@ -9,8 +9,9 @@ from opsmith._lazy import lazy_names
 from opsmith._version import __version__
 
 if TYPE_CHECKING:
-    from opsmith.runtime.declare import native, op, view
+    from opsmith.runtime.declare import op
     from opsmith.runtime.existing import load, load_inline
+    from opsmith.runtime.kernel_file import native, view
     from opsmith.runtime.operator import Operator
 
 __all__ = ["Operator", "__version__", "errors", "load", "load_inline", "native", "op", "view"]
@@ -21,8 +22,8 @@ __getattr__ = lazy_names(
         "Operator": "runtime.operator",
         "load": "runtime.existing",
         "load_inline": "runtime.existing",
-        "native": "runtime.declare",
+        "native": "runtime.kernel_file",
         "op": "runtime.declare",
-        "view": "runtime.declare",
+        "view": "runtime.kernel_file",
     },
 )

@@ -1,4 +1,4 @@
-"""How an operator is declared: `@opsmith.op`, `opsmith.view` and `opsmith.native`."""
+"""How an operator is declared: `@opsmith.op`, and the backward and the rules that are declared with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -15,9 +15,10 @@ import torch
 from opsmith.errors import DefinitionError
 from opsmith.runtime import registry
 from opsmith.runtime.derived import derived_body, is_empty
+from opsmith.runtime.kernel_file import KernelFile, read_kernel
 from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.definition import Definition, Device, Kernel
+from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.gradient import default_gradient_names, mark_skippable, wire_backward
 from opsmith.spec.signature import Signature
@@ -27,31 +28,7 @@ if TYPE_CHECKING:
     from opsmith.spec.casts import Autocast
     from opsmith.spec.samples import Batch
 
-__all__ = ["KernelFile", "declare_backward", "declare_rule", "native", "op", "view"]
-
-
-@dataclass(frozen=True)
-class KernelFile:
-    """A kernel's files, as `opsmith.view` or `opsmith.native` say them; paths are relative to the definition's file."""
-
-    style: Literal["view", "native"]
-    sources: tuple[str, ...]
-    entry: str | None
-    flags: tuple[str, ...]
-
-
-def view(source: str, *beside: str, entry: str | None = None, flags: Sequence[str] = ()) -> KernelFile:
-    """Say where a view kernel is, in more words than a file name: its function's name, more files, compiler flags."""
-    return KernelFile("view", (source, *beside), entry, tuple(flags))
-
-
-def native(source: str, *beside: str, entry: str | None = None, flags: Sequence[str] = ()) -> KernelFile:
-    """Say that a kernel is native: a function over `torch::stable::Tensor` that allocates its outputs itself.
-
-    It is for outputs whose size depends on data and for kernels that call PyTorch's own operators. `beside` are more
-    files to compile and link, such as a `.cu` that the `.cpp` launches kernels of.
-    """
-    return KernelFile("native", (source, *beside), entry, tuple(flags))
+__all__ = ["declare_backward", "declare_rule", "op"]
 
 
 _File = str | KernelFile | None
@@ -206,7 +183,7 @@ def _define(
     _check_torch_limits(signature)
     file = Path(inspect.getsourcefile(function) or function.__code__.co_filename)
     files: dict[Device, _File] = {"cpu": cpu, "cuda": cuda}
-    kernels = {device: _kernel(signature, given, file) for device, given in files.items() if given is not None}
+    kernels = {device: read_kernel(signature, given, file) for device, given in files.items() if given is not None}
     return Definition(
         namespace or _namespace_of(function),
         signature,
@@ -263,22 +240,6 @@ def _dtypes(name: str, dtypes: Any) -> dict[str, tuple[str, ...]]:
             raise DefinitionError(f"{name}: dtypes= holds {list(values)!r}; give torch.float32, torch.bfloat16, ...")
         chosen[letter] = tuple(dtype.name for dtype in found if dtype is not None)
     return chosen
-
-
-def _kernel(signature: Signature, given: _File, file: Path) -> Kernel:
-    if isinstance(given, str):
-        given = view(given)
-    if not isinstance(given, KernelFile):
-        raise DefinitionError(f"{signature.name}: a kernel is a file name, opsmith.view(...) or opsmith.native(...)")
-    if signature.data_dependent and given.style == "view":
-        name = sorted(signature.data_dependent)[0]
-        raise DefinitionError(
-            f"{signature.name}: no input gives the size {name} of the output, so it cannot be allocated beforehand. Write "
-            "a native kernel (opsmith.native), or give the size by an argument"
-        )
-    folder = file.parent if file.exists() else Path.cwd()
-    sources = tuple((folder / source).resolve() for source in given.sources)
-    return Kernel(given.style, sources, given.entry or signature.name, given.flags)
 
 
 def _check_torch_limits(signature: Signature) -> None:
