@@ -17,6 +17,7 @@ from torch import Tensor
 
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.differentiate import map_tensors, tensors_of
+from opsmith.runtime.registry import overload_of
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import DTYPES
 
@@ -62,13 +63,11 @@ def _plan_of(definition: Definition) -> CastPlan | None:
 
 
 def _kernel(definition: Definition, device: Device) -> Callable[..., Any]:
-    name, namespace = definition.name, definition.namespace
-
     def autocast(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         plan = _plan_of(definition)
         with without_autocast():
             given = args if plan is None else _cast(plan, args, device)
-            return getattr(getattr(torch.ops, namespace), name).default(*given, **kwargs)
+            return overload_of(definition.qualified_name)(*given, **kwargs)
 
     return autocast
 

@@ -29,10 +29,8 @@ class Body:
 
     def results(self, arguments: Sequence[Any]) -> list[Tensor]:
         """Return the body's results for all arguments in order, recording gradients as PyTorch's operators do."""
-        names = [parameter.name for parameter in self._signature.parameters]
         with _autograd_reachable():
-            results = self._function(**dict(zip(names, arguments, strict=True)))
-        return list(results) if isinstance(results, (tuple, list)) else [results]
+            return list(_run(self._function, self._signature, arguments))
 
     def backward(
         self, arguments: Sequence[Any], gradients: Sequence[Tensor | None], wanted: Sequence[int]
@@ -75,9 +73,10 @@ def differentiate_body(
             leaves.append(alias)
             return alias
 
+        copies = [map_tensors(fresh, value) for value in arguments]
         pairs = [
             (result, gradient)
-            for result, gradient in _pair(_run(body, signature, arguments, fresh), gradients)
+            for result, gradient in _pair(_run(body, signature, copies), gradients)
             if result.requires_grad
         ]
         if not pairs:
@@ -109,19 +108,17 @@ def _differentiate_by_transform(
         def fresh(tensor: Tensor) -> Tensor:
             return by_number.get(next(numbers), tensor)
 
-        return tuple(result for result, _ in _pair(_run(body, signature, arguments, fresh), gradients))
+        results = _run(body, signature, [map_tensors(fresh, value) for value in arguments])
+        return tuple(result for result, _ in _pair(results, gradients))
 
     pull = torch.func.vjp(function, *[given[index] for index in wanted])[1]
     return list(pull(tuple(gradient for gradient in gradients if gradient is not None)))
 
 
-def _run(
-    body: Callable[..., Any], signature: Signature, arguments: Sequence[Any], replace: Callable[[Tensor], Tensor]
-) -> Sequence[Tensor]:
-    """Return the body's results for arguments in which each tensor is replaced."""
+def _run(body: Callable[..., Any], signature: Signature, arguments: Sequence[Any]) -> Sequence[Tensor]:
+    """Return the body's results for all arguments in order."""
     names = [parameter.name for parameter in signature.parameters]
-    copies = [map_tensors(replace, value) for value in arguments]
-    results = body(**dict(zip(names, copies, strict=True)))
+    results = body(**dict(zip(names, arguments, strict=True)))
     return results if isinstance(results, (tuple, list)) else (results,)
 
 

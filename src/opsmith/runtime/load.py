@@ -16,7 +16,6 @@ from opsmith.errors import BuildError, LoadError
 from opsmith.runtime import registry
 from opsmith.runtime.compile_cache import tag_compile_cache
 from opsmith.runtime.operator import Operator
-from opsmith.runtime.python_gradient import overload_of
 from opsmith.runtime.register import register_kernels, register_rules
 from opsmith.spec.definition import Definition, Device, Group
 from opsmith.store import Store, default_root
@@ -72,7 +71,7 @@ def _load(module: str, operators: Sequence[Operator]) -> None:
         register_rules(definition)
     tag_compile_cache(definitions[0])
     for operator in operators:
-        operator.attach(overload_of(operator.definition.qualified_name))
+        operator.attach(registry.overload_of(operator.definition.qualified_name))
 
 
 def _load_compiled(

@@ -18,10 +18,11 @@ from opsmith.runtime.arguments import check_call
 from opsmith.runtime.bind import bind_arguments
 from opsmith.runtime.differentiate import Body, Place, map_tensors, tensors_of
 from opsmith.runtime.gradient_plan import GradientPlan
+from opsmith.runtime.registry import overload_of
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
 
-__all__ = ["overload_of", "register_python_gradient"]
+__all__ = ["register_python_gradient"]
 
 
 def register_python_gradient(plan: GradientPlan, signature: Signature, body: Body, lib: torch.library.Library) -> None:
@@ -31,12 +32,6 @@ def register_python_gradient(plan: GradientPlan, signature: Signature, body: Bod
     lib.impl(name, _autograd_kernel(plan, signature, body, overload), "Autograd", with_keyset=True)
     if plan.mutated:
         lib.impl(name, _counting_kernel(plan, signature, overload), "ADInplaceOrView", with_keyset=True)
-
-
-def overload_of(qualified_name: str) -> Any:
-    """Return an operator of `torch.ops` by its qualified name."""
-    namespace, name = qualified_name.split("::")
-    return getattr(getattr(torch.ops, namespace), name).default
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,21 @@
-"""Which operators this process has declared: by module, because a module's operators are built into one library."""
+"""Which operators this process has declared, by module, and where PyTorch has those that are loaded.
+
+By module, because a module's operators are built into one library.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from opsmith.errors import DefinitionError
 
 if TYPE_CHECKING:
     from opsmith.runtime.operator import Operator
 
-__all__ = ["declare", "operators_of", "pending"]
+__all__ = ["declare", "operators_of", "overload_of", "pending"]
 
 _lock = threading.Lock()
 _by_module: dict[str, dict[str, Operator]] = {}
@@ -51,3 +56,9 @@ def operators_of(module: str) -> tuple[Operator, ...]:
 def pending(module: str) -> tuple[Operator, ...]:
     """Return those of them that are not loaded yet."""
     return tuple(operator for operator in operators_of(module) if not operator.is_loaded)
+
+
+def overload_of(qualified_name: str) -> Any:
+    """Return an operator of `torch.ops` by its qualified name."""
+    namespace, name = qualified_name.split("::")
+    return getattr(getattr(torch.ops, namespace), name).default

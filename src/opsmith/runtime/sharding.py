@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from opsmith.runtime.registry import overload_of
 from opsmith.spec.definition import Definition
 from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Parameter
@@ -55,7 +54,7 @@ def ensure_sharding_rules() -> None:
     with _lock:
         while _pending:
             definition = _pending.pop()
-            overload = getattr(getattr(torch.ops, definition.namespace), definition.name).default
+            overload = overload_of(definition.qualified_name)
             register_sharding(overload)(definition.rules.sharding or _derived_rule(definition))
 
 

@@ -23,6 +23,7 @@ from torch._functorch.vmap import _add_batch_dim  # type: ignore[attr-defined]
 from opsmith.errors import ArgumentError, OpsmithError
 from opsmith.runtime.autocast import cast_arguments
 from opsmith.runtime.bind import bind_arguments
+from opsmith.runtime.registry import overload_of
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
 
@@ -51,8 +52,7 @@ class _Rule:
 
     @cached_property
     def overload(self) -> Any:
-        namespace = getattr(torch.ops, self.definition.namespace)
-        return getattr(namespace, self.definition.name).default
+        return overload_of(self.definition.qualified_name)
 
     @cached_property
     def sizes(self) -> SizeProgram:
