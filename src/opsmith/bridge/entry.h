@@ -152,13 +152,12 @@ struct Parameter {
 // One operator's entry. It lives as long as the capsule that holds it.
 class Entry {
  public:
-  explicit Entry(const py::object& description)
-      : operator_(
-            c10::Dispatcher::singleton().findSchemaOrThrow(text_of(description.attr("operator_name")).c_str(), "")),
-        visible_(integers_of(description.attr("visible"))) {
-    for (const py::handle& item : description.attr("parameters")) {
+  Entry(const py::object& operator_name, const py::object& parameters, const py::object& visible)
+      : operator_(c10::Dispatcher::singleton().findSchemaOrThrow(text_of(operator_name).c_str(), "")),
+        visible_(integers_of(visible)) {
+    for (const py::handle& item : parameters) {
       Parameter parameter{PyUnicode_InternFromString(text_of(item.attr("name")).c_str()),
-                          type_of(text_of(item.attr("type"))), nullptr};
+                          type_of(text_of(item.attr("kind").attr("value"))), nullptr};
       if (is_true(item.attr("has_default"))) parameter.fallback = py::object(item.attr("default")).release().ptr();
       positional_ += is_true(item.attr("keyword_only")) ? 0 : 1;
       parameters_.push_back(parameter);
@@ -275,9 +274,10 @@ PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 }  // namespace
 
-// Returns what parses calls of one operator; `description` is runtime/entry.py's EntryPlan.
-py::object make_entry(const py::object& description) {
-  auto entry = std::make_unique<Entry>(description);
+// Returns what parses calls of one operator. `parameters` are spec/signature.py's, and `visible` are the positions of
+// the outputs that the caller gets.
+py::object make_entry(const py::object& operator_name, const py::object& parameters, const py::object& visible) {
+  auto entry = std::make_unique<Entry>(operator_name, parameters, visible);
   return py::capsule(entry.release(), kCapsule,
                      [](PyObject* capsule) { delete static_cast<Entry*>(PyCapsule_GetPointer(capsule, kCapsule)); });
 }

@@ -164,6 +164,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.doc() = "opsmith's bridge into PyTorch's C++: gradients and casts of operators, and their fast entry.";
   module.def("install", &opsmith::bridge::install_plan, py::arg("plan"), py::arg("body"));
   module.def("install_casts", &opsmith::bridge::install_casts, py::arg("operator_name"), py::arg("plan"));
-  module.def("make_entry", &opsmith::bridge::make_entry, py::arg("description"));
+  module.def("make_entry", &opsmith::bridge::make_entry, py::arg("operator_name"), py::arg("parameters"),
+             py::arg("visible"));
   module.def("accelerate", &opsmith::bridge::accelerate, py::arg("type"), py::arg("slot"));
 }

@@ -11,7 +11,6 @@ import torch
 from opsmith.errors import GradientError, OpsmithError
 from opsmith.runtime import registry
 from opsmith.runtime.bridge import find_bridge
-from opsmith.runtime.entry import plan_entry
 from opsmith.runtime.sharding import ensure_sharding_rules
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
@@ -157,7 +156,8 @@ class Operator:
         self._overload = overload
         self._entry = entry
         if (bridge := find_bridge()) is not None:
-            self._fast = bridge.make_entry(plan_entry(self.definition))
+            definition = self.definition
+            self._fast = bridge.make_entry(definition.qualified_name, definition.signature.parameters, self._visible)
             bridge.accelerate(Operator, "_fast")
 
     def _declare_rule(
