@@ -29,6 +29,11 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("OPSMITH_JOBS", "how many compilers run at once; default: the number of cores"),
     Variable("OPSMITH_VERBOSE", "1: show every command of a build"),
     Variable("OPSMITH_QUIET", "1: no message while an operator is built on its first call"),
+    Variable(
+        "OPSMITH_RUN_REPORT",
+        "under `opsmith run`: 1 tells on stderr which processes were redirected; else a file for it",
+    ),
+    Variable("OPSMITH_RUN_PATH", "set by `opsmith run`: where processes without opsmith find it; not for people"),
     Variable("CXX", "host C++ compiler, with a launcher or arguments if need be; default: c++, g++ or clang++"),
     Variable("CUDA_HOME", "root of the CUDA toolkit; CUDA_PATH is read too"),
     Variable("CUDA_PATH", "root of the CUDA toolkit, after CUDA_HOME"),

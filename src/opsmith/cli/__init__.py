@@ -17,6 +17,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "build": ("opsmith.cli.build", "Build operators by JIT, setuptools or CMake."),
     "stub": ("opsmith.cli.stub", "Print or write the kernels that definitions need."),
+    "run": ("opsmith.cli.run", "Run a command with opsmith under its torch.utils.cpp_extension."),
     "bridge": ("opsmith.cli.bridge", "Build the fast path for calls and gradients now."),
     "demo": ("opsmith.cli.demo", "Build, check, time and train an LLTM, and write a report."),
     "plan": ("opsmith.cli.plan", "Write a build of operators for CMake (what find_package(opsmith) calls)."),

@@ -1,0 +1,43 @@
+"""`opsmith run`: run a command whose Python code gets opsmith wherever it imports torch.utils.cpp_extension."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+
+import click
+
+from opsmith import _env
+from opsmith.run.environment import redirected
+
+__all__ = ["command"]
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-v", "--verbose", is_flag=True, help="Tell on stderr of each process that gets opsmith's module.")
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED, required=True)
+def command(verbose: bool, words: tuple[str, ...]) -> None:
+    """Run COMMAND with opsmith.cpp_extension in the place of torch.utils.cpp_extension.
+
+    It holds for every Python process that the command starts, pip's builds among them, and ends with the command:
+    nothing is written anywhere. The command takes the place of this process, so its signals and exit code are its own.
+
+    \b
+      opsmith run -- python train.py
+      opsmith run -- pip install .
+      opsmith run -- torchrun --nproc-per-node 4 train.py
+    """
+    program = shutil.which(words[0])
+    if program is None:
+        raise click.UsageError(f"there is no program {words[0]}")
+    if sys.stderr.isatty() and _env.read("OPSMITH_QUIET") is None:
+        click.echo(f"opsmith  torch.utils.cpp_extension is opsmith's in: {shlex.join(words)}", err=True)
+    environment = redirected(os.environ, report="1" if verbose else None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(program, words, environment)
+    except OSError as error:
+        raise click.UsageError(f"{program} cannot be run: {error.strerror}") from None
