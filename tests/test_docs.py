@@ -14,7 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 _TEST = re.compile(r"`(tests/[\w/]+\.py::\w+)`")
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+_CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+# A page of commands alone has no code to run.
+each_page_with_code = pytest.mark.parametrize(
+    "page", [page for page in PAGES if _CODE.search(page.read_text(encoding="utf-8"))], ids=lambda page: page.name
+)
 
 
 def collected() -> set[str]:
@@ -43,10 +48,9 @@ def test_every_line_of_what_you_get_names_its_test():
 
 
 @pytest.mark.compile
-@each_page
+@each_page_with_code
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path):
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert blocks
+    blocks = _CODE.findall(page.read_text(encoding="utf-8"))
     env = {"OPSMITH_BRIDGE": "wait", **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)], env=env, capture_output=True, text=True, check=False
