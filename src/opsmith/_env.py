@@ -20,6 +20,14 @@ class Variable:
 
 VARIABLES: tuple[Variable, ...] = (
     Variable("OPSMITH_CACHE_DIR", "folder of the store; default: opsmith in the user's cache folder"),
+    Variable("OPSMITH_CACHE_SIZE", "how large the store may grow before the least recently used goes; default: 5 GB"),
+    Variable(
+        "OPSMITH_CACHE_TRUST",
+        "who may write to the store besides you and root: user:NAME, group:NAME, everyone; default: nobody",
+    ),
+    Variable("OPSMITH_STORE", "folder or URL (s3://...) of a shared store; only what a trusted key signed is loaded"),
+    Variable("OPSMITH_SIGNING_KEY", "file of the key that signs what goes to the shared store"),
+    Variable("OPSMITH_CONFIG_DIR", "folder of the keys; default: opsmith in the user's configuration folder"),
     Variable("OPSMITH_CUDA_ARCHS", "CUDA architectures to build for, such as '9.0' or '8.0;9.0+PTX'"),
     Variable("OPSMITH_ROCM_ARCHS", "ROCm architectures to build for, such as 'gfx90a;gfx942'"),
     Variable(

@@ -38,5 +38,7 @@ def test_an_artefact_that_is_damaged_or_gone_is_lost(store, publish, inputs):
     published = publish()
     published.library.write_bytes(b"")
     assert explain_miss(store, "scale", inputs) == Miss("lost")
-    store.remove(published)
+    store.move_aside(published.folder)
     assert explain_miss(store, "scale", inputs) == Miss("lost")
+    store.remove(published)
+    assert explain_miss(store, "scale", inputs) == Miss("new")

@@ -60,10 +60,27 @@ def test_damaged_text_is_none(text):
 
 
 def test_a_missing_field_is_none():
-    for name in vars(MANIFEST):
+    for name in vars(MANIFEST).keys() - {"kind", "files"}:
         fields = json.loads(MANIFEST.to_json())
         del fields[name]
         assert Manifest.from_json(json.dumps(fields)) is None, name
+
+
+def test_the_first_manifests_had_no_kind_and_no_further_files():
+    fields = json.loads(MANIFEST.to_json())
+    del fields["kind"], fields["files"]
+    assert Manifest.from_json(json.dumps(fields)) == MANIFEST
+
+
+@pytest.mark.parametrize("change", [{"kind": "program"}, {"kind": []}, {"files": []}, {"files": {"a": 1}}])
+def test_a_kind_or_a_list_of_files_that_is_none_makes_no_manifest(change):
+    assert Manifest.from_json(json.dumps({**json.loads(MANIFEST.to_json()), **change})) is None
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "", "a\0b", "manifest.json"])
+def test_a_manifest_leads_to_no_file_outside_its_folder(name):
+    fields = {**json.loads(MANIFEST.to_json()), "files": {name: "0"}}
+    assert Manifest.from_json(json.dumps(fields)) is None
 
 
 def test_a_binary_is_described_by_its_bytes(tmp_path: Path):

@@ -34,6 +34,7 @@ _PROGRAMS = ("c++", "g++", "clang++", "nvcc", "hipcc", "ccache", "sccache")
 # Variables that decide where and how a build is made, but not what.
 _HARMLESS = frozenset(
     {"OPSMITH_CACHE_DIR", "OPSMITH_BRIDGE", "OPSMITH_JOBS", "MAX_JOBS", "OPSMITH_QUIET", "OPSMITH_VERBOSE", "NO_COLOR"}
+    | {"OPSMITH_CACHE_SIZE", "OPSMITH_CACHE_TRUST", "OPSMITH_CONFIG_DIR", "OPSMITH_STORE", "OPSMITH_SIGNING_KEY"}
     | {"OPSMITH_RUN_REPORT", "OPSMITH_RUN_PATH"}
 )
 

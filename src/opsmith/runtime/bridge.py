@@ -116,9 +116,11 @@ def _build_in_background(store: Store) -> None:
     """Start a process that builds the bridge, unless one is at it. Whatever goes wrong there is no error here."""
     from filelock import FileLock, Timeout
 
+    from opsmith.store.safety import make_folder
+
     try:
         place = _note_file(store).with_suffix(".lock")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(place.parent)
         FileLock(place).acquire(timeout=0).lock.release()
     except (Timeout, OSError):
         return
@@ -172,7 +174,6 @@ def _write_note(store: Store, note: dict[str, Any]) -> None:
 
     file = _note_file(store)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, json.dumps(note).encode(), scratch=store.layout.staging, durable=False)
     except OSError:
         return

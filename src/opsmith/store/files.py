@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opsmith.errors import StoreError
+from opsmith.store.safety import make_folder
 from opsmith.store.staging import reserve_name
 
-__all__ = ["explain_os_errors", "sync_folder", "sync_tree", "write_atomic"]
+__all__ = ["explain_os_errors", "list_files", "list_folder", "sync_folder", "sync_tree", "write_atomic"]
 
 _MOVE = "Set OPSMITH_CACHE_DIR to a folder that can be written."
 _FREE = "Free some space there, or set OPSMITH_CACHE_DIR to a folder on another disk."
@@ -26,6 +27,11 @@ _REMEDIES = {
     errno.ENOTDIR: ("a file stands where a folder is needed", _MOVE),
     errno.EEXIST: ("a file stands where a folder is needed", _MOVE),
 }
+
+_REPLACE_ATTEMPTS = 3
+
+# Nobody but the owner writes, whatever the umask.
+_FILE_MODE = 0o644
 
 
 @contextmanager
@@ -45,21 +51,47 @@ def write_atomic(path: Path, data: bytes, *, scratch: Path, durable: bool = True
     The bytes are collected in the folder `scratch` of the same file system, because what a killed process leaves there
     is swept. `durable` waits until the disk has them.
     """
-    scratch.mkdir(parents=True, exist_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(scratch)
     part = reserve_name(scratch)
     try:
-        with part.open("xb") as file:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:
             file.write(data)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        part.replace(path)
+        _replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
     if durable:
         sync_folder(path.parent)
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """Return what is in a folder, by name; nothing where it is not there, or goes meanwhile."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def list_files(folder: Path, suffix: str, *, depth: int = 0) -> list[Path]:
+    """Return the files of a suffix so many folders below a folder, by name; what goes meanwhile is left out."""
+    if depth == 0:
+        return [path for path in list_folder(folder) if path.name.endswith(suffix)]
+    return [path for child in list_folder(folder) for path in list_files(child, suffix, depth=depth - 1)]
+
+
+def _replace(part: Path, path: Path) -> None:
+    for _ in range(_REPLACE_ATTEMPTS):
+        make_folder(path.parent)
+        try:
+            part.replace(path)
+        except FileNotFoundError:
+            # Somebody has just swept the empty folder away.
+            continue
+        return
+    part.replace(path)
 
 
 def sync_folder(folder: Path) -> None:

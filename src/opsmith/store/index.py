@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.store.files import write_atomic
+from opsmith.store.files import list_files, write_atomic
 from opsmith.store.headers import HeaderDigests
 
 __all__ = ["Record", "changed_headers", "is_current", "read_records", "write_record"]
@@ -34,7 +34,7 @@ def read_records(folder: Path) -> tuple[Record, ...]:
     Where a header appeared that a source asks for with `__has_include`, the record from before it still holds; the
     longer record is then the truer one.
     """
-    records = [_read(path) for path in sorted(folder.glob("*.json"))]
+    records = [_read(path) for path in list_files(folder, ".json")]
     return tuple(sorted((record for record in records if record), key=lambda record: -len(record.headers)))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith import _env
 
-__all__ = ["Layout", "default_root"]
+__all__ = ["Layout", "default_root", "stands_in_for", "wanted_root"]
 
 # Part of every path: raise it when the layout changes. Older and newer opsmiths then share a root without a word.
 _LAYOUT_VERSION = "v1"
@@ -15,14 +16,47 @@ _LAYOUT_VERSION = "v1"
 # Two hex digits of the key make 256 folders, so that none of them grows too long to list.
 _SHARD_DIGITS = 2
 
+# Roots that stand in for another that cannot be written, as `default_root` has found.
+_stand_ins: dict[Path, Path] = {}
+
 
 def default_root() -> Path:
-    """Return OPSMITH_CACHE_DIR, or opsmith's folder in the user's cache folder. Nothing is created."""
+    """Return the root of this user's store. Nothing is created.
+
+    Where the wanted root can be read only, or not even be made (a home that is read-only or does not exist), that is a
+    private folder beside the system's temporary files. What the wanted root has is still found from there.
+    """
+    wanted = wanted_root()
+    if _can_write(wanted):
+        return wanted
+    import tempfile
+
+    user = os.geteuid() if hasattr(os, "geteuid") else "user"
+    stand_in = Path(tempfile.gettempdir(), f"opsmith-{user}")
+    _stand_ins[stand_in] = wanted
+    return stand_in
+
+
+def wanted_root() -> Path:
+    """Return OPSMITH_CACHE_DIR, or opsmith's folder in the user's cache folder, whether it can be written or not."""
     if chosen := _env.read("OPSMITH_CACHE_DIR"):
         return Path(chosen).expanduser().absolute()
     from platformdirs import user_cache_path
 
     return user_cache_path("opsmith", appauthor=False)
+
+
+def stands_in_for(root: Path) -> Path | None:
+    """Return the root that this one is used instead of, or None where it is no makeshift."""
+    return _stand_ins.get(root)
+
+
+def _can_write(root: Path) -> bool:
+    """Tell whether the store's folder, or the nearest that there is above it, can be written."""
+    place = root / _LAYOUT_VERSION
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
 @dataclass(frozen=True)
@@ -42,6 +76,16 @@ class Layout:
         return self.base / "artifacts"
 
     @property
+    def records(self) -> Path:
+        """Folder of the index records of all source keys."""
+        return self.base / "index"
+
+    @property
+    def locks(self) -> Path:
+        """Folder of the lock files."""
+        return self.base / "locks"
+
+    @property
     def staging(self) -> Path:
         """Folder of what is being made. Nothing in it is ever read by another process."""
         return self.base / "staging"
@@ -51,14 +95,24 @@ class Layout:
         """File of what the compilers said about themselves."""
         return self.base / "probes.json"
 
+    @property
+    def usage(self) -> Path:
+        """File of how much was published since somebody last looked how much there is."""
+        return self.base / "usage"
+
+    @property
+    def guarded(self) -> tuple[Path, ...]:
+        """The folders, outermost first, in which nobody else may write."""
+        return (self.root, self.base, self.artifacts, self.records)
+
     def artifact(self, artifact_key: str) -> Path:
         """Folder of one artefact."""
         return self.artifacts / artifact_key[:_SHARD_DIGITS] / artifact_key
 
     def index(self, source_key: str) -> Path:
         """Folder of the index records of one source key."""
-        return self.base / "index" / source_key[:_SHARD_DIGITS] / source_key
+        return self.records / source_key[:_SHARD_DIGITS] / source_key
 
     def lock(self, source_key: str) -> Path:
         """Lock file of one source key."""
-        return self.base / "locks" / f"{source_key}.lock"
+        return self.locks / f"{source_key}.lock"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsmith.store.files import explain_os_errors
+from opsmith.store.safety import make_folder
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -37,8 +38,8 @@ def hold_lock(path: Path, *, root: Path, on_wait: Callable[[float], None] | None
     from filelock import FileLock
 
     with explain_os_errors(root):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
+        make_folder(path.parent)
+    lock = FileLock(path, mode=0o644)
     is_held = _acquire(lock, root, on_wait)
     try:
         yield

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path, PurePath
-from typing import Any
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any, Literal, get_args
 
 from opsmith.store.keys import digest_file
 
-__all__ = ["FORMAT_VERSION", "MANIFEST_NAME", "Manifest"]
+__all__ = ["FORMAT_VERSION", "KINDS", "MANIFEST_NAME", "Kind", "Manifest"]
 
 MANIFEST_NAME = "manifest.json"
 
 # Raise it when a field changes its meaning. A manifest of another format counts as none.
 FORMAT_VERSION = 1
 
+# What an artefact is for: a library that a process loads, a precompiled header, or one object file of a library.
+Kind = Literal["library", "header", "object"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description that lies beside every stored binary."""
+    """The description that lies beside every stored binary.
+
+    `library` is the binary whatever its kind. `files` are the digests of all that lies beside it; `Store.publish` fills
+    them in.
+    """
 
     name: str
     library: str  # file name of the binary, beside the manifest
@@ -34,6 +42,8 @@ class Manifest:
     torch_version: str | None  # None: the binary depends on no version
     created: str  # ISO 8601, UTC
     opsmith_version: str
+    kind: Kind = "library"
+    files: Mapping[str, str] = field(default_factory=dict)  # path below the artefact's folder -> SHA-256
     format: int = FORMAT_VERSION
 
     @classmethod
@@ -48,6 +58,7 @@ class Manifest:
         toolchain: Mapping[str, str],
         torch_version: str | None,
         opsmith_version: str,
+        kind: Kind = "library",
     ) -> Manifest:
         """Return the manifest of a binary that was built just now. Raises OSError where it cannot be read."""
         return cls(
@@ -62,6 +73,7 @@ class Manifest:
             torch_version=torch_version,
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             opsmith_version=opsmith_version,
+            kind=kind,
         )
 
     def to_json(self) -> str:
@@ -75,7 +87,9 @@ class Manifest:
             fields = json.loads(text)
             if fields["format"] != FORMAT_VERSION:
                 return None
-            return cls(**{name: read(fields[name]) for name, read in _READERS.items()})
+            return cls(
+                **{name: read(fields[name]) for name, read in _READERS.items() if name not in _LATER or name in fields}
+            )
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -111,6 +125,25 @@ def _table(value: Any) -> dict[str, str]:
     return {_text(name): _text(item) for name, item in value.items()}
 
 
+def _kind(value: Any) -> Kind:
+    if value not in KINDS:
+        raise ValueError(value)
+    return value  # type: ignore[no-any-return]
+
+
+def _files(value: Any) -> dict[str, str]:
+    table = _table(value)
+    for name in table:
+        path = PurePosixPath(name)
+        # As for the library: nothing outside its own folder, and no second manifest.
+        if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name or name == MANIFEST_NAME:
+            raise ValueError(name)
+    return table
+
+
+# Fields that the first manifests did not have.
+_LATER = frozenset({"kind", "files"})
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "name": _text,
     "library": _file_name,
@@ -123,5 +156,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "torch_version": lambda value: None if value is None else _text(value),
     "created": _text,
     "opsmith_version": _text,
+    "kind": _kind,
+    "files": _files,
     "format": _number,
 }

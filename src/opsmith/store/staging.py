@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from opsmith.store.keys import digest
+from opsmith.store.safety import make_folder
 
 __all__ = ["make_staging", "remove", "reserve_name", "sweep"]
 
@@ -21,11 +22,11 @@ _STALE_AFTER_S = 24 * 60 * 60
 
 def make_staging(parent: Path) -> Path:
     """Make a private folder below `parent`, and sweep what dead processes left there. Raises OSError."""
-    parent.mkdir(parents=True, exist_ok=True)
+    make_folder(parent)
     sweep(parent)
     folder = reserve_name(parent)
-    # Not tempfile.mkdtemp: its mode 0700 would follow the folder into a store that users share.
-    folder.mkdir()
+    # Nobody may reach what a compiler writes with a lax umask; `publish` gives the folder its later mode.
+    folder.mkdir(mode=0o700)
     return folder
 
 

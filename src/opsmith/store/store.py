@@ -7,21 +7,35 @@ all, and a process may be killed at any point. Artefacts never change afterwards
 from __future__ import annotations
 
 import errno
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from opsmith.errors import StoreError
 from opsmith.store import keys
-from opsmith.store.files import explain_os_errors, sync_folder, sync_tree
+from opsmith.store.files import explain_os_errors, list_files, sync_folder, sync_tree
 from opsmith.store.headers import HeaderDigests, portable_name
 from opsmith.store.index import Record, is_current, read_records, write_record
-from opsmith.store.locate import Layout
+from opsmith.store.intact import (
+    Artifact,
+    await_artifact,
+    digest_beside,
+    find_damage,
+    look_again,
+    read_artifact,
+    read_manifest,
+    retry_stale,
+)
+from opsmith.store.locate import Layout, stands_in_for
 from opsmith.store.lock import hold_lock
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
+from opsmith.store.safety import make_folder, refuse_unsafe, seal_tree
 from opsmith.store.staging import make_staging, remove, reserve_name
+from opsmith.store.usage import note_use
 
 __all__ = ["NO_ROOTS", "Artifact", "Store"]
 
@@ -34,19 +48,11 @@ _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
 # few rounds something else is wrong.
 _PUBLISH_ATTEMPTS = 5
 
+# A record that is younger may be visible on NFS before its artefact is.
+_FRESH_S = 60.0
 
-@dataclass(frozen=True)
-class Artifact:
-    """One stored artefact: its key, its folder, and its manifest."""
-
-    key: str
-    folder: Path
-    manifest: Manifest
-
-    @property
-    def library(self) -> Path:
-        """Path of the binary."""
-        return self.folder / self.manifest.library
+# The roots that this process was told are no more than makeshifts.
+_warned: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -64,21 +70,32 @@ class Store:
         """Return the artefact of a source key and of the headers as they are now, or None.
 
         `roots` names folders, such as the checkout or torch's own, below which headers were recorded by relative path.
-        A binary that is not, byte for byte, what its manifest says counts as none. Raises nothing.
+        A binary that is not, byte for byte, what its manifest says counts as none. Raises StoreError where others than
+        this user and root could have written to the store.
         """
+        refuse_unsafe(*self.layout.guarded)
         digests = HeaderDigests(roots)
-        for record in read_records(self.layout.index(source_key)):
-            if is_current(record, digests) and (artifact := _read_intact(self.layout.artifact(record.artifact))):
+        folder = self.layout.index(source_key)
+        for record in read_records(folder):
+            if is_current(record, digests) and (artifact := self._read(record, folder)):
                 return artifact
-        return None
+        behind = stands_in_for(self.root)
+        return None if behind is None else Store(behind).find(source_key, roots=roots)
+
+    def get(self, artifact_key: str) -> Artifact | None:
+        """Return the artefact of this key where it is there and whole, or None; raises StoreError as `find`."""
+        refuse_unsafe(*self.layout.guarded)
+        return self._use(self.layout.artifact(artifact_key))
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
         """Give a private, empty folder on the store's file system; it is removed at the end if it is still there.
 
         `publish` takes this folder or one below it, so what must not be published (objects, logs) goes beside that.
-        Raises StoreError where it cannot be made.
+        Raises StoreError where it cannot be made or others could write to it.
         """
+        refuse_unsafe(*self.layout.guarded)
+        self._warn_of_makeshift()
         with explain_os_errors(self.root):
             folder = make_staging(self.layout.staging)
         try:
@@ -86,13 +103,27 @@ class Store:
         finally:
             remove(folder)
 
-    def lock(self, source_key: str, on_wait: Callable[[float], None] | None = None) -> AbstractContextManager[None]:
+    @contextmanager
+    def lock(self, source_key: str, on_wait: Callable[[float], None] | None = None) -> Iterator[None]:
         """Hold the lock of a source key during a `with` block.
 
         It only saves double work: look with `find` again once it is held. `on_wait` is told, at once and then every
         half second, how many seconds this has waited. Raises StoreError where the lock file cannot be made.
         """
-        return hold_lock(self.layout.lock(source_key), root=self.root, on_wait=on_wait)
+        waited = False
+
+        def wait(seconds: float) -> None:
+            nonlocal waited
+            waited = True
+            if on_wait is not None:
+                on_wait(seconds)
+
+        with hold_lock(self.layout.lock(source_key), root=self.root, on_wait=wait):
+            if waited:
+                index = self.layout.index(source_key)
+                look_again(index.parent)
+                look_again(index)
+            yield
 
     def publish(
         self,
@@ -118,65 +149,101 @@ class Store:
         names = {portable_name(path, roots): digest for path, digest in kept.items()}
         key = keys.artifact_key(source_key, names)
         with explain_os_errors(self.root):
+            manifest = replace(manifest, files=digest_beside(staging, manifest.library))
             (staging / MANIFEST_NAME).write_text(manifest.to_json(), encoding="utf-8")
-            if not _is_intact(staging, manifest):
-                raise StoreError(f"{staging / manifest.library} changed between its description and its publication")
-            sync_tree(staging)
-            artifact = self._install(staging, self.layout.artifact(key))
-            write_record(self.layout.index(source_key), Record(names, key), scratch=self.layout.staging)
+            artifact = self.admit(source_key, staging, Record(names, key))
+        from opsmith.store.bound import keep_bounded  # never on the way of a load
+
+        keep_bounded(self, artifact)
+        return artifact
+
+    def admit(self, source_key: str, folder: Path, record: Record) -> Artifact:
+        """Move a folder of the staging area that is a whole artefact, manifest included, into the store.
+
+        What is there already and whole stays, and is returned. Raises StoreError where the folder is not what its
+        manifest says, and OSError or StoreError where the store cannot be written.
+        """
+        make_folder(self.layout.artifacts)
+        seal_tree(folder, self.layout.artifacts.stat().st_mode)
+        manifest = read_manifest(folder)
+        damage = "its manifest cannot be read" if manifest is None else find_damage(folder, manifest)
+        if damage is not None:
+            raise StoreError(f"{folder} changed between its description and its publication: {damage}")
+        sync_tree(folder)
+        artifact = self._install(folder, self.layout.artifact(record.artifact))
+        write_record(self.layout.index(source_key), record, scratch=self.layout.staging)
         return artifact
 
     def artifacts(self) -> Iterator[Artifact]:
         """Yield every artefact with a readable manifest; the binaries are not looked at."""
-        for folder in sorted(self.layout.artifacts.glob("*/*")):
-            if manifest := _read_manifest(folder):
+        for folder in list_files(self.layout.artifacts, "", depth=1):
+            if manifest := read_manifest(folder):
                 yield Artifact(folder.name, folder, manifest)
 
     def remove(self, artifact: Artifact) -> None:
-        """Remove an artefact; one that is gone already is no error. Raises StoreError where it cannot be removed."""
+        """Remove an artefact and its record; what is gone already is no error. Raises StoreError where it cannot be."""
+        record = self.layout.index(keys.source_key(artifact.manifest.inputs)) / f"{artifact.key}.json"
         with explain_os_errors(self.root):
-            self._move_aside(artifact.folder)
+            # The record first: who finds it expects the artefact.
+            record.unlink(missing_ok=True)
+            self.move_aside(artifact.folder)
 
-    def _install(self, staging: Path, target: Path) -> Artifact:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for _ in range(_PUBLISH_ATTEMPTS):
-            try:
-                staging.rename(target)
-            except OSError as error:
-                if error.errno not in _TAKEN:
-                    raise
-            else:
-                sync_folder(target.parent)
-            if artifact := _read_intact(target):
-                remove(staging)
-                return artifact
-            self._move_aside(target)
-        raise StoreError(f"{target} is damaged again as soon as it is published; look at the disk")
-
-    def _move_aside(self, folder: Path) -> None:
-        # A rename first: readers must not meet a folder that is half removed.
-        self.layout.staging.mkdir(parents=True, exist_ok=True)
+    def move_aside(self, folder: Path) -> None:
+        """Remove a folder of the store at one stroke: readers must not meet one that is half removed. Raises OSError."""
+        make_folder(self.layout.staging)
         aside = reserve_name(self.layout.staging)
         with suppress(FileNotFoundError):
             folder.rename(aside)
             remove(aside)
 
+    def _read(self, record: Record, index: Path) -> Artifact | None:
+        folder = self.layout.artifact(record.artifact)
+        if (artifact := self._use(folder)) is None and not folder.exists() and _is_fresh(index, record):
+            artifact = await_artifact(folder)
+        return artifact
 
-def _read_manifest(folder: Path) -> Manifest | None:
+    def _use(self, folder: Path) -> Artifact | None:
+        # Noted before it is read: whoever removes old artefacts then either sees the note, or is so early that the
+        # reading fails.
+        note_use(folder)
+        return read_artifact(folder)
+
+    def _install(self, staging: Path, target: Path) -> Artifact:
+        make_folder(target.parent)
+        for _ in range(_PUBLISH_ATTEMPTS):
+            try:
+                retry_stale(lambda: staging.rename(target))
+            except FileNotFoundError:
+                # An NFS server that has renamed may be asked again, where its answer was lost.
+                if not target.exists():
+                    raise
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+            else:
+                sync_folder(target.parent)
+            if artifact := read_artifact(target):
+                remove(staging)
+                return artifact
+            self.move_aside(target)
+        raise StoreError(f"{target} is damaged again as soon as it is published; look at the disk")
+
+    def _warn_of_makeshift(self) -> None:
+        wanted = stands_in_for(self.root)
+        if wanted is None or self.root in _warned:
+            return
+        _warned.add(self.root)
+        warnings.warn(
+            f"opsmith cannot write to its store {wanted}; what it builds is kept in {self.root}, which may not last. "
+            "Set OPSMITH_CACHE_DIR to a folder that can be written",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def _is_fresh(index: Path, record: Record) -> bool:
     try:
-        return Manifest.from_json((folder / MANIFEST_NAME).read_bytes())
-    except OSError:
-        return None
-
-
-def _is_intact(folder: Path, manifest: Manifest) -> bool:
-    library = folder / manifest.library
-    try:
-        return library.stat().st_size == manifest.size_bytes and keys.digest_file(library) == manifest.sha256
+        written_s = (index / f"{record.artifact}.json").stat().st_mtime
     except OSError:
         return False
-
-
-def _read_intact(folder: Path) -> Artifact | None:
-    manifest = _read_manifest(folder)
-    return Artifact(folder.name, folder, manifest) if manifest and _is_intact(folder, manifest) else None
+    return abs(time.time() - written_s) < _FRESH_S

@@ -1,0 +1,116 @@
+"""Is a stored artefact, byte for byte, what its manifest says, and nobody else's to change?"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from opsmith.store import keys
+from opsmith.store.manifest import MANIFEST_NAME, Manifest
+from opsmith.store.safety import is_private
+
+__all__ = [
+    "Artifact",
+    "await_artifact",
+    "digest_beside",
+    "find_damage",
+    "read_artifact",
+    "read_manifest",
+    "retry_stale",
+]
+
+_T = TypeVar("_T")
+
+# NFS answers ESTALE where a file was replaced under an open handle; opening it by name again finds the new one.
+_STALE_ATTEMPTS = 3
+
+# An NFS client may go on saying for a while that a folder is not there which it has asked for before. Reading the folder
+# above makes it look again; where that is not enough, waiting is.
+_AWAIT_S = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One stored artefact: its key, its folder, and its manifest."""
+
+    key: str
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def library(self) -> Path:
+        """Path of the binary."""
+        return self.folder / self.manifest.library
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return an artefact's manifest, or None where it cannot be read."""
+    try:
+        return Manifest.from_json(retry_stale((folder / MANIFEST_NAME).read_bytes))
+    except OSError:
+        return None
+
+
+def read_artifact(folder: Path) -> Artifact | None:
+    """Return the artefact of a folder, or None where anything about it is not as it should be."""
+    manifest = read_manifest(folder)
+    if manifest is None or find_damage(folder, manifest) is not None:
+        return None
+    return Artifact(folder.name, folder, manifest)
+
+
+def await_artifact(folder: Path) -> Artifact | None:
+    """Return the artefact of a folder that another machine has published a moment ago, and that may not be seen yet."""
+    for wait_s in _AWAIT_S:
+        time.sleep(wait_s)
+        look_again(folder.parent)
+        if folder.is_dir():
+            return read_artifact(folder)
+    return None
+
+
+def find_damage(folder: Path, manifest: Manifest) -> str | None:
+    """Return what is wrong with an artefact's files, or None where all are as the manifest says."""
+    library = folder / manifest.library
+    try:
+        size = library.stat().st_size
+        if size != manifest.size_bytes:
+            return f"{manifest.library} has {size} bytes instead of {manifest.size_bytes}"
+        for name, promised in {manifest.library: manifest.sha256, **manifest.files}.items():
+            if retry_stale(lambda path=folder / name: keys.digest_file(path)) != promised:  # type: ignore[misc]
+                return f"{name} has been altered"
+    except OSError as error:
+        return f"{error.filename or library} cannot be read: {error.strerror or error}"
+    if not all(map(is_private, (folder.parent, folder, library))):
+        return f"others can write to {library}"
+    return None
+
+
+def digest_beside(folder: Path, library: str) -> dict[str, str]:
+    """Return the digests of what lies beside a binary and its manifest. Raises OSError."""
+    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {name: keys.digest_file(path) for name, path in paths.items() if name not in (library, MANIFEST_NAME)}
+
+
+def look_again(folder: Path) -> None:
+    """Read a folder and the one above it, so that an NFS client sees what other machines have put there."""
+    for place in (folder.parent, folder):
+        with suppress(OSError), os.scandir(place) as entries:
+            next(entries, None)
+
+
+def retry_stale(action: Callable[[], _T]) -> _T:
+    """Do something with a file by its name, again where NFS says that the handle is stale. Raises OSError."""
+    for _ in range(_STALE_ATTEMPTS - 1):
+        try:
+            return action()
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    return action()

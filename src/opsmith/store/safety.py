@@ -1,0 +1,166 @@
+"""Who else could write to a folder, and so run code as whoever loads a library from it?
+
+A folder is safe where it, and every folder above it, belongs to this user or to root and nobody else may write to it. A
+group counts as nobody where it is root's, or the user's private one (the group of his own name with no other member,
+which is why a umask of 002 does no harm). A sticky folder above (/tmp) is safe, since what is in it stays its owner's.
+Access control lists that grant a write show in the mode of the file, but those of NFSv4 do not.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from opsmith import _env
+from opsmith.errors import StoreError
+
+__all__ = ["find_danger", "is_private", "make_folder", "refuse_unsafe", "seal_tree"]
+
+_FOLDER_MODE = 0o755
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_ROOT = 0
+
+# What OPSMITH_CACHE_TRUST says for a store that everybody may write to.
+_EVERYONE = "everyone"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; only the owner can write to them, whatever the umask. Raises OSError."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+
+
+def seal_tree(folder: Path, mode: int) -> None:
+    """Take the right to write away from everybody else in a tree, and give its folders `mode`. Raises OSError."""
+    for place, _, names in os.walk(folder):
+        Path(place).chmod(mode & _FOLDER_MODE)
+        for name in names:
+            path = Path(place, name)
+            if not path.is_symlink() and (before := path.stat().st_mode) & _OTHERS_WRITE:
+                path.chmod(stat.S_IMODE(before) & ~_OTHERS_WRITE)
+
+
+def refuse_unsafe(*folders: Path) -> None:
+    """Raise StoreError where others could write to one of the folders or, in a folder above, put another in its place.
+
+    The first folder is named in the message, as the store's or whatever it is. Those that do not exist are no danger.
+    """
+    if (danger := find_danger(*folders)) is not None:
+        raise StoreError(
+            f"opsmith loads nothing from {folders[0]}: {danger}. Whoever can write there can run code as you. "
+            "Set OPSMITH_CACHE_DIR to a folder of your own (to share builds with others, see OPSMITH_STORE)"
+        )
+
+
+def find_danger(*folders: Path) -> str | None:
+    """Return who could write to one of the folders, and the remedy, or None where only this user and root can."""
+    if not hasattr(os, "geteuid"):  # Windows has other rules, and each user's own cache folder by default
+        return None
+    for folder in folders:
+        if (danger := _danger(folder, is_parent=False)) is not None:
+            return danger
+    for parent in _parents(folders[0]):
+        if (danger := _danger(parent, is_parent=True)) is not None:
+            return danger
+    return None
+
+
+def is_private(path: Path) -> bool:
+    """Tell whether a file or folder is there and only this user and root can write to it."""
+    return not hasattr(os, "geteuid") or (path.exists() and _danger(path, is_parent=False) is None)
+
+
+def _parents(folder: Path) -> Iterator[Path]:
+    """Yield the folders above, by the name that is used and, where there are links, by the real one."""
+    yield from folder.parents
+    if (real := Path(os.path.realpath(folder))) != folder:
+        yield from real.parents
+
+
+def _danger(path: Path, *, is_parent: bool) -> str | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    if _EVERYONE in _trusted():
+        return None
+    return _danger_of_owner(path, status.st_uid, is_parent=is_parent) or (
+        None if is_parent and status.st_mode & stat.S_ISVTX else _danger_of_mode(path, status)
+    )
+
+
+def _danger_of_owner(path: Path, uid: int, *, is_parent: bool) -> str | None:
+    if uid in (_ROOT, os.geteuid()) or f"user:{_user(uid)}" in _trusted() or (is_parent and _is_outside(uid)):
+        return None
+    return (
+        f"{path} belongs to {_user(uid)} (chown it, or trust that account with OPSMITH_CACHE_TRUST=user:{_user(uid)})"
+    )
+
+
+def _danger_of_mode(path: Path, status: os.stat_result) -> str | None:
+    if status.st_mode & stat.S_IWOTH:
+        return f"everybody can write to {path} (mend it with `chmod go-w {path}`)"
+    if status.st_mode & stat.S_IWGRP and not _is_harmless_group(status.st_gid):
+        group = _group(status.st_gid)
+        return (
+            f"the group {group} can write to {path} (mend it with `chmod g-w {path}`, or trust all its members with "
+            f"OPSMITH_CACHE_TRUST=group:{group})"
+        )
+    return None
+
+
+def _trusted() -> frozenset[str]:
+    return frozenset((_env.read("OPSMITH_CACHE_TRUST") or "").replace(",", " ").split())
+
+
+@cache
+def _is_outside(uid: int) -> bool:
+    """Tell whether a user id stands for those that a container does not know: its host's root owns its folders above."""
+    try:
+        maps = Path("/proc/self/uid_map").read_text(encoding="ascii").split()
+        overflow = int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return False
+    return maps != ["0", "0", "4294967295"] and uid == overflow
+
+
+def _is_harmless_group(gid: int) -> bool:
+    return gid == _ROOT or f"group:{_group(gid)}" in _trusted() or _is_private_group(gid)
+
+
+@cache
+def _is_private_group(gid: int) -> bool:
+    """Tell whether a group is that which many systems give to each user alone."""
+    import grp
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and gid == user.pw_gid and set(group.gr_mem) <= {user.pw_name}
+
+
+@cache
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+@cache
+def _group(gid: int) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
