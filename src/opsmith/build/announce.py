@@ -2,87 +2,103 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-import threading
-import time
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from opsmith import _env
 from opsmith.build.artifact import Watcher
+from opsmith.build.progress import State
+from opsmith.build.screens import Screen, choose_screen
 
 if TYPE_CHECKING:
     from opsmith.build.ninja import Progress
     from opsmith.build.plan import Plan
+    from opsmith.store import Artifact
 
-__all__ = ["announcer"]
-
-_TICK_S = 0.1
+__all__ = ["announcer", "step_lines"]
 
 
-def announcer(title: str, stream: TextIO | None = None, *, verbose: bool = False) -> Watcher:
-    """Return a watcher that writes `opsmith  building <title>  [2/3] 0.9s` to stderr, on one line that it renews.
+def announcer(title: str, stream: TextIO | None = None, *, verbose: bool = False, jobs: int | None = None) -> Watcher:
+    """Return a watcher that shows `opsmith  building <title>  [1/3]  lltm.cpp, binding.cpp  0.9s` while a build runs.
 
-    It is silent where stderr is no terminal or OPSMITH_QUIET is set. `verbose`, as OPSMITH_VERBOSE, shows every command
-    and its output.
+    On a terminal that is one line which renews itself, and in a notebook one output. Elsewhere only the logger "opsmith"
+    is told, at level INFO, and a wait for another process that becomes long is a warning. What is found in the store is
+    not mentioned. OPSMITH_QUIET silences all of it; `verbose`, as OPSMITH_VERBOSE, shows every command, its output, each
+    finished step, and whether the store had the library. `jobs` is how many compilers run at once.
     """
-    stream = stream or sys.stderr
-    verbose = verbose or _env.read("OPSMITH_VERBOSE") is not None
-    if _env.read("OPSMITH_QUIET") is not None and not verbose:
+    if verbose or _env.read("OPSMITH_VERBOSE") is not None:
+        return step_lines(title, stream or sys.stderr, commands=True)
+    if _env.read("OPSMITH_QUIET") is not None:
         return Watcher()
-    line = _Line(title, stream, live=stream.isatty() and not verbose)
-    if verbose:
-        return Watcher(line.show_commands, None, line.show_output, line.wait, None)
-    if not stream.isatty():
-        return Watcher()
-    return Watcher(line.start, line.progress, None, line.wait, line.end)
+    return _Announcer(title, choose_screen(stream), jobs).watcher
 
 
-class _Line:
-    """The one line: a thread renews its clock, because a compiler is silent until it is done."""
+def step_lines(title: str, stream: TextIO, *, commands: bool = False) -> Watcher:
+    """Return a watcher that writes a line for each finished step and for the end, as logs and `pip install -v` have it.
 
-    def __init__(self, title: str, stream: TextIO, *, live: bool) -> None:
-        self._title, self._stream, self._live = title, stream, live
-        self._done, self._total, self._started = 0, 0, 0.0
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+    With `commands` every command line and all that compilers print go before it.
+    """
 
-    def start(self, plan: Plan) -> None:
-        self._total = len(plan.steps)
-        self._started = time.perf_counter()
-        self._thread = threading.Thread(target=self._tick, daemon=True)
-        self._thread.start()
+    def write(text: str) -> None:
+        stream.write(f"{text}\n")
+        stream.flush()
 
-    def progress(self, progress: Progress) -> None:
-        self._done = progress.done
+    def start(plan: Plan) -> None:
+        for step in plan.steps if commands else ():
+            write(shlex.join(step.argv))
 
-    def end(self, plan: Plan, seconds: float) -> None:
-        self._finish()
-        self._write(f"opsmith  built {self._title} in {seconds:.1f}s\n")
+    def progress(progress: Progress) -> None:
+        write(f"opsmith  {title}  [{progress.done}/{progress.total}]  {progress.step}  {progress.seconds:.1f}s")
 
-    def wait(self, seconds: float) -> None:
-        if self._live or seconds == 0.0:
-            self._write(f"opsmith  {self._title}: another process is building it, waiting  {seconds:.0f}s ")
+    return Watcher(
+        start,
+        progress,
+        write if commands else None,
+        lambda seconds: write(f"opsmith  waiting for {title}: another process builds it") if seconds == 0 else None,
+        lambda plan, seconds: write(f"opsmith  built {title} in {seconds:.1f}s"),
+        lambda plan, seconds: write(f"opsmith  {title} failed after {seconds:.1f}s"),
+        lambda artifact: write(f"opsmith  {title} comes from the store: {artifact.library}"),
+    )
 
-    def show_commands(self, plan: Plan) -> None:
-        import shlex
 
-        for step in plan.steps:
-            self._stream.write(f"{shlex.join(step.argv)}\n")
+class _Announcer:
+    """Keeps the state of one build and has a screen show it."""
 
-    def show_output(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
+    def __init__(self, title: str, screen: Screen, jobs: int | None) -> None:
+        self._state = State(title, jobs or 0)
+        self._screen = screen
+        self.watcher = Watcher(
+            self._start, self._progress, None, self._wait, self._end, self._fail, self._found, self._lock
+        )
 
-    def _finish(self) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+    def _start(self, plan: Plan) -> None:
+        if not self._state.jobs:
+            from opsmith.build.ninja import usable_jobs
 
-    def _tick(self) -> None:
-        while not self._stop.wait(_TICK_S):
-            seconds = time.perf_counter() - self._started
-            self._write(f"opsmith  building {self._title}  [{self._done}/{self._total}]  {seconds:.1f}s ")
+            self._state.jobs = usable_jobs()
+        self._state.start(plan)
+        self._screen.show(self._state.line)
 
-    def _write(self, text: str) -> None:
-        # \r and "erase to the end of the line": the terminal shows one line whatever was there before.
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
+    def _progress(self, progress: Progress) -> None:
+        self._state.finished.append(progress.step)
+        self._screen.show(self._state.line)
+
+    def _lock(self, lock: Path) -> None:
+        self._state.lock = lock
+
+    def _wait(self, seconds: float) -> None:
+        self._state.wait(seconds)
+        self._screen.show(self._state.line, waited_s=seconds)
+
+    def _end(self, plan: Plan, seconds: float) -> None:
+        self._screen.say(f"built {self._state.title} in {seconds:.1f}s")
+
+    def _fail(self, plan: Plan, seconds: float) -> None:
+        self._screen.say(f"{self._state.title} failed after {seconds:.1f}s")
+
+    def _found(self, artifact: Artifact) -> None:
+        # Only who has waited is told; a library that is simply there is what one expects.
+        if self._state.waited_s is not None:
+            self._screen.say(f"{self._state.title} was built by {self._state.other}, after {self._state.seconds:.1f}s")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from opsmith.build.ninja import Progress
     from opsmith.toolchain import Toolchain
 
-__all__ = ["Watcher", "build_into", "describe_build", "key_inputs", "obtain_artifact"]
+__all__ = ["Watcher", "build_into", "describe_build", "key_inputs", "obtain_artifact", "watched"]
 
 # A source that is saved while it compiles is compiled again; after so many times somebody else must decide.
 _ATTEMPTS = 3
@@ -35,13 +36,16 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Watcher:
-    """Who wants to know how a build goes; each may be None."""
+    """Who wants to know how a build goes; each may be None. A build that starts ends, or fails."""
 
     on_start: Callable[[Plan], None] | None = None
     on_progress: Callable[[Progress], None] | None = None
     on_output: Callable[[str], None] | None = None
     on_wait: Callable[[float], None] | None = None
     on_end: Callable[[Plan, float], None] | None = None
+    on_fail: Callable[[Plan, float], None] | None = None
+    on_found: Callable[[Artifact], None] | None = None  # in the store; after waiting, another process has built it
+    on_lock: Callable[[Path], None] | None = None  # the file whose holder builds, where this process has to wait
 
 
 def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
@@ -83,11 +87,13 @@ def obtain_artifact(
     key = source_key(inputs)
     roots = plan.roots
     if (found := store.find(key, roots=roots)) is not None:
-        return found
+        return _found(found, watcher)
+    if watcher.on_lock is not None:
+        watcher.on_lock(store.layout.lock(key))
     with store.lock(key, watcher.on_wait):
         # Another process may have built it while this one waited.
         if (found := store.find(key, roots=roots)) is not None:
-            return found
+            return _found(found, watcher)
         for _ in range(_ATTEMPTS):
             with store.staging() as scratch:
                 started_ns = time.time_ns()
@@ -113,13 +119,30 @@ def build_into(plan: Plan, folder: Path, *, jobs: int | None = None, watcher: Wa
     from opsmith.build.ninja import run_plan  # not needed where an artefact is found
 
     watcher = watcher or Watcher()
+    with watched(plan, watcher):
+        return run_plan(plan, folder, jobs=jobs, on_progress=watcher.on_progress, on_output=watcher.on_output)
+
+
+@contextmanager
+def watched(plan: Plan, watcher: Watcher) -> Iterator[None]:
+    """Tell a watcher of the start and of the end of what is done in the block; an exception, Ctrl-C too, is a failure."""
     if watcher.on_start is not None:
         watcher.on_start(plan)
     started = time.perf_counter()
-    library = run_plan(plan, folder, jobs=jobs, on_progress=watcher.on_progress, on_output=watcher.on_output)
+    try:
+        yield
+    except BaseException:
+        if watcher.on_fail is not None:
+            watcher.on_fail(plan, time.perf_counter() - started)
+        raise
     if watcher.on_end is not None:
         watcher.on_end(plan, time.perf_counter() - started)
-    return library
+
+
+def _found(artifact: Artifact, watcher: Watcher) -> Artifact:
+    if watcher.on_found is not None:
+        watcher.on_found(artifact)
+    return artifact
 
 
 def describe_build(

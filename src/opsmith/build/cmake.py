@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from opsmith import _subprocess
-from opsmith.build.artifact import Watcher
+from opsmith.build.artifact import Watcher, watched
 from opsmith.build.diagnose import explain_failure
 from opsmith.build.ninja import usable_jobs, write_files
 from opsmith.build.plan import Plan
@@ -82,17 +82,16 @@ def run_cmake(prepared: Prepared, folder: Path, jobs: int | None, watcher: Watch
         "add_subdirectory(operators operators)\n",
         encoding="utf-8",
     )
-    if watcher.on_start is not None:
-        watcher.on_start(plan)
     ninja = f"-DCMAKE_MAKE_PROGRAM={find_ninja()}"
-    configured = _subprocess.run([cmake, "-G", "Ninja", ninja, "-S", folder, "-B", binary])
-    if configured.status != 0:
-        raise ToolchainError(f"CMake cannot configure a build in {folder}:\n\n{configured.output.strip()}")
-    built = _subprocess.run([cmake, "--build", binary, "--parallel", str(jobs or usable_jobs())])
-    if watcher.on_output is not None:
-        watcher.on_output(built.output)
-    if built.status != 0:
-        raise explain_failure(plan, _without_folder(built.output))
+    with watched(plan, watcher):
+        configured = _subprocess.run([cmake, "-G", "Ninja", ninja, "-S", folder, "-B", binary])
+        if configured.status != 0:
+            raise ToolchainError(f"CMake cannot configure a build in {folder}:\n\n{configured.output.strip()}")
+        built = _subprocess.run([cmake, "--build", binary, "--parallel", str(jobs or usable_jobs())])
+        if watcher.on_output is not None:
+            watcher.on_output(built.output)
+        if built.status != 0:
+            raise explain_failure(plan, _without_folder(built.output))
     return operators / plan.library
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,13 @@ __all__ = ["Progress", "ninja_file", "run_plan", "usable_jobs", "write_files"]
 # What ninja prints in front of each finished step; the mark tells its lines from a compiler's.
 _STATUS = "@opsmith %f %t %e@ "
 _STATUS_LINE = re.compile(r"^@opsmith (?P<done>\d+) (?P<total>\d+) (?P<seconds>[\d.]+)@ (?P<step>.*)$")
+
+
+# What ninja says last when a signal ended it. Its exit code does not tell: that is a failed command's own.
+_INTERRUPTED = "ninja: build stopped: interrupted by user."
+
+# A compiler that is told to end does so at once; it only has its temporary files to remove.
+_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -89,21 +97,37 @@ def run_plan(
         errors="replace",
     ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            text = line.rstrip("\n")
-            if (match := _STATUS_LINE.match(text)) is not None:
-                if on_progress is not None:
-                    progress = Progress(match["step"], int(match["done"]), int(match["total"]), float(match["seconds"]))
-                    on_progress(progress)
-            else:
-                output.append(text)
-                if on_output is not None:
-                    on_output(text)
+        try:
+            for line in process.stdout:
+                text = line.rstrip("\n")
+                if (match := _STATUS_LINE.match(text)) is not None:
+                    if on_progress is not None:
+                        counts = int(match["done"]), int(match["total"]), float(match["seconds"])
+                        on_progress(Progress(match["step"], *counts))
+                else:
+                    output.append(text)
+                    if on_output is not None:
+                        on_output(text)
+        except BaseException:
+            _stop(process)
+            raise
+    if process.returncode == -signal.SIGINT or _INTERRUPTED in output[-1:]:
+        # Ctrl-C reaches every process of a terminal, and ninja's end may be seen before Python has its own exception.
+        raise KeyboardInterrupt
     if process.returncode != 0:
         from opsmith.build.diagnose import explain_failure
 
         raise explain_failure(plan, "\n".join(output))
     return folder / plan.library
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """End ninja and with it every compiler: it passes a signal on to what it runs, but kill -9 it could not."""
+    process.terminate()
+    try:
+        process.wait(_PATIENCE_S)
+    finally:
+        process.kill()
 
 
 def _escape(text: str) -> str:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 
 import click
 
 from opsmith.build.announce import announcer
-from opsmith.build.artifact import Watcher
 from opsmith.build.builders import BUILDERS, Built, Request, build_group
 from opsmith.build.devices import wanted_devices
 from opsmith.build.discover import discover
-from opsmith.build.ninja import Progress
-from opsmith.build.plan import TORCH_TARGET, Plan
+from opsmith.build.plan import TORCH_TARGET
 from opsmith.build.project import parse_devices, parse_torch_target
 from opsmith.spec.definition import Definition, Device
 
@@ -57,7 +53,7 @@ def command(
     for group in discover(path):
         chosen = _devices(devices, archs, group.definitions)
         request = Request(chosen, output, archs, target, jobs)
-        watcher = _verbose() if verbose else announcer(group.module)
+        watcher = announcer(group.module, verbose=verbose, jobs=jobs)
         built.append(build_group(group, builder, request, watcher))
     if as_json:
         click.echo(json.dumps([_describe(item) for item in built], indent=2))
@@ -103,14 +99,3 @@ def _show(built: Built) -> None:
     oldest = ".".join(map(str, target.torch_target))
     where = " and ".join(built.prepared.plan.extension.devices)
     click.echo(f"  {built.library}    {size:.0f} KB, {where}, torch >= {oldest}, any Python")
-
-
-def _verbose() -> Watcher:
-    def start(plan: Plan) -> None:
-        for step in plan.steps:
-            click.echo(shlex.join(step.argv), err=True)
-
-    def progress(progress: Progress) -> None:
-        click.echo(f"  [{progress.done}/{progress.total}] {progress.step}  {progress.seconds:.1f}s", err=True)
-
-    return Watcher(start, progress, lambda text: click.echo(text, err=True), None, lambda plan, s: sys.stderr.flush())
