@@ -9,8 +9,8 @@ from opsmith._lazy import lazy_names
 from opsmith._version import __version__
 
 if TYPE_CHECKING:
+    from opsmith.cpp_extension.jit import load, load_inline
     from opsmith.runtime.declare import op
-    from opsmith.runtime.existing import load, load_inline
     from opsmith.runtime.kernel_file import native, view
     from opsmith.runtime.operator import Operator
 
@@ -20,8 +20,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "Operator": "runtime.operator",
-        "load": "runtime.existing",
-        "load_inline": "runtime.existing",
+        "load": "cpp_extension.jit",
+        "load_inline": "cpp_extension.jit",
         "native": "runtime.kernel_file",
         "op": "runtime.declare",
         "view": "runtime.kernel_file",

@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
+    "ArgumentValueError",
     "BuildError",
     "CompileError",
     "DefinitionError",
@@ -38,6 +39,10 @@ class ArgumentError(OpsmithError):
 
 class ArgumentTypeError(ArgumentError, TypeError):
     """An argument is missing, unknown, or of the wrong Python type."""
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument has a value, or two have values together, that mean nothing."""
 
 
 class ShapeError(ArgumentError, ValueError):

@@ -1,4 +1,4 @@
-"""`pip install` of a project with operators, and setup.py with existing sources."""
+"""`pip install` of a project with operators."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from setuptools.errors import SetupError
 
 from opsmith.build import hook
 from opsmith.build.setuptools import OperatorExtension
-from opsmith.cpp_extension import BuildExtension, CppExtension, CUDAExtension
-from opsmith.errors import ArgumentError
 
 _USE = """
 import torch, user_scale
@@ -106,73 +104,3 @@ def test_project_with_the_table_gets_an_extension(project: Path, monkeypatch: py
     distribution.ext_modules = None
     hook.finalize_distribution_options(distribution)
     assert [type(extension) for extension in distribution.ext_modules] == [OperatorExtension]
-
-
-_SETUP = """
-from setuptools import setup
-from opsmith.cpp_extension import BuildExtension, CppExtension
-setup(
-    name="existing",
-    packages=["inner"],
-    ext_modules=[
-        CppExtension(
-            "inner.fast", ["src/fast.cpp"], include_dirs=["include"], define_macros=[("B", "2"), ("QUIET", None)],
-            extra_compile_args={"cxx": ["-DC=4"], "nvcc": []},
-        )
-    ],
-    cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False, no_python_abi_suffix=True)},
-)
-"""
-
-_FAST = """
-#include <Python.h>
-#include "a.h"
-#ifndef QUIET
-#error QUIET is not defined
-#endif
-static PyObject* sum(PyObject*, PyObject*) { return PyLong_FromLong(A + B + C); }
-static PyMethodDef methods[] = {{"sum", sum, METH_NOARGS, ""}, {nullptr, nullptr, 0, nullptr}};
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "fast", "", -1, methods};
-PyMODINIT_FUNC PyInit_fast() { return PyModule_Create(&definition); }
-"""
-
-
-@pytest.mark.compile
-def test_setup_py_builds_existing_sources(user_python: Any, tmp_path: Path) -> None:
-    for folder in ("src", "include", "inner"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "setup.py").write_text(_SETUP)
-    (tmp_path / "src" / "fast.cpp").write_text(_FAST)
-    (tmp_path / "include" / "a.h").write_text("#define A 1\n")
-    (tmp_path / "inner" / "__init__.py").touch()
-    user_python.run("setup.py", "build_ext", "--inplace", cwd=tmp_path)
-    assert (tmp_path / "inner" / "fast.so").is_file()
-    done = user_python.run("-c", "import torch, inner.fast; print(inner.fast.sum())", cwd=tmp_path, has_compilers=False)
-    assert done.stdout == "7\n"
-
-
-def test_extensions_take_setuptools_arguments_and_change_none() -> None:
-    folders, args = ["include"], {"cxx": ["-g"], "nvcc": ["-lineinfo"]}
-    extension = CUDAExtension("a.b", [Path("x.cpp"), "x.cu"], include_dirs=folders, extra_compile_args=args)
-    assert (extension.cxx_args, extension.nvcc_args, extension.with_gpu) == (("-g",), ("-lineinfo",), True)
-    assert extension.sources == ["x.cpp", "x.cu"]
-    assert (folders, args) == (["include"], {"cxx": ["-g"], "nvcc": ["-lineinfo"]})
-    assert CppExtension("a", ["x.cpp"], extra_compile_args=["-g"]).cxx_args == ("-g",)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"py_limited_api": True}, "py_limited_api is not served yet"),
-        ({"dlink": True}, "dlink is not served yet"),
-        ({"extra_compile_args": {"sycl": []}}, "'sycl'"),
-    ],
-)
-def test_what_is_to_come_is_refused(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(ArgumentError, match=words):
-        CppExtension("a", ["x.cpp"], **arguments)
-
-
-def test_suffix_option_belongs_to_its_own_class() -> None:
-    assert BuildExtension.with_options(no_python_abi_suffix=True).no_python_abi_suffix
-    assert not BuildExtension.no_python_abi_suffix

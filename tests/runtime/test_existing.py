@@ -222,9 +222,9 @@ def test_build_directory_is_a_store_of_its_own(sources: Path, tmp_path: Path) ->
         ({"sources": []}, ArgumentError, "no sources"),
         ({"sources": 5}, ArgumentTypeError, "sources must be"),
         ({"sources": [__file__]}, ArgumentError, "no source file that opsmith knows"),
-        ({"sources": [], "is_standalone": True}, ArgumentError, "programs are not built yet"),
-        ({"sources": [], "with_sycl": True}, ArgumentError, "SYCL"),
-        ({"sources": [], "extra_cuda_flags": []}, ArgumentTypeError, "no argument extra_cuda_flags"),
+        ({"sources": [], "is_standalone": True}, ValueError, "is_python_module=False"),
+        ({"sources": [], "extra_cflags": [1]}, ArgumentTypeError, "extra_cflags must be a list of texts"),
+        ({"sources": [], "extra_cflags": ["-D'"]}, ArgumentError, "no shell would split"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict, error: type[Exception], words: str) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from opsmith.build.plan import TORCH_TARGET, plan_extension
+from opsmith import _env
+from opsmith.build.plan import TORCH_TARGET, Target
+from opsmith.build.plan_existing import names_cuda_archs, plan_existing
+from opsmith.build.sycl import find_sycl_compiler
 from opsmith.build.target import Prepared, choose_target, choose_toolchain
-from opsmith.errors import ArgumentError, ToolchainError
-from opsmith.spec.extension import Extension, Language, Source
+from opsmith.errors import ArgumentError
+from opsmith.spec.extension import ExistingSources, Language, Source
+from opsmith.store import digest_file
 from opsmith.toolchain import find_python_headers, find_torch
+from opsmith.toolchain.search import resolve_program
 
 __all__ = ["assemble_sources", "check_name", "file_sources", "language_of", "prepare_existing"]
 
@@ -22,9 +30,25 @@ _LANGUAGES: dict[str, Language] = {
     ".cpp": "cxx",
     ".cxx": "cxx",
     ".c++": "cxx",
+    ".s": "cxx",
     ".cu": "gpu",
+    ".cuh": "gpu",
     ".hip": "gpu",
+    ".sycl": "sycl",
 }
+
+# What compilers read from the environment by themselves.
+_COMPILER_VARIABLES = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "HIPCC_COMPILE_FLAGS_APPEND",
+)
 
 
 def check_name(name: str) -> str:
@@ -72,52 +96,101 @@ def assemble_sources(
     cxx_flags: Iterable[str] = (),
     gpu_flags: Iterable[str] = (),
     link_flags: Iterable[str] = (),
-) -> Extension:
-    """Return the extension of existing sources; `library` is what its file is called."""
+    **more: Any,
+) -> ExistingSources:
+    """Return the extension of existing sources; `library` is what its file is called.
+
+    `more` are further fields of ExistingSources. Raises ArgumentError.
+    """
     if not sources:
         raise ArgumentError(f"{name} has no sources")
-    devices = ("cpu", "cuda") if any(source.language == "gpu" for source in sources) else ("cpu",)
-    return Extension(
+    languages = {source.language for source in sources}
+    if {"gpu", "sycl"} <= languages:
+        raise ArgumentError(f"{name} has CUDA and SYCL sources; no torch has both, so build two extensions")
+    return ExistingSources(
         check_name(name),
         _root(sources),
         tuple(sources),
-        devices,
+        ("cpu", "cuda") if "gpu" in languages else ("cpu",),
         library=library,
         include_dirs=tuple(Path(folder).absolute() for folder in include_dirs),
         cxx_flags=tuple(cxx_flags),
         gpu_flags=tuple(gpu_flags),
         link_flags=tuple(link_flags),
+        **more,
     )
 
 
-def prepare_existing(extension: Extension, *, with_gpu: bool | None = None, archs: str | None = None) -> Prepared:
+def prepare_existing(
+    extension: ExistingSources, *, with_gpu: bool | None = None, archs: str | None = None, check_cuda: bool = True
+) -> Prepared:
     """Return the plan of an extension of existing sources.
 
     `with_gpu` finds the GPU toolkit for C++ files that call it, where no source is a kernel; by default the sources
-    decide. Raises ToolchainError where a compiler, the headers of Python, or torch is missing.
+    decide. `check_cuda` refuses an nvcc of another CUDA major version than torch's. Raises ToolchainError where a
+    compiler, the headers of Python, or torch is missing or unfit.
     """
     gpu = extension.needs_gpu_compiler if with_gpu is None else with_gpu
-    if extension.needs_gpu_compiler:
-        _check_gpu_sources(extension, gpu)
+    if extension.needs_gpu_compiler and not gpu:
+        kernels = ", ".join(source.name for source in extension.sources if source.language == "gpu")
+        raise ArgumentError(f"{extension.name} is to be built without CUDA, but {kernels} can only be compiled with it")
+    if gpu and find_torch().hip is not None:
+        from opsmith.build.hipify import hipify
+
+        extension = hipify(extension)
     if gpu and "cuda" not in extension.devices:
         extension = replace(extension, devices=("cpu", "cuda"))
-    toolchain = choose_toolchain(gpu=gpu)
-    target = choose_target(toolchain, archs, TORCH_TARGET)
-    plan = plan_extension(extension, toolchain, target, python=find_python_headers())
+    needs_sycl = extension.with_sycl or any(source.language == "sycl" for source in extension.sources)
+    sycl = find_sycl_compiler() if needs_sycl else None
+    with _host_of_nvcc(gpu):
+        toolchain = choose_toolchain(gpu=gpu, check_cuda=check_cuda)
+    own_archs = gpu and names_cuda_archs(extension.gpu_flags)
+    target = Target() if own_archs else choose_target(toolchain, archs, TORCH_TARGET)
+    plan = plan_existing(
+        replace(extension, include_dirs=(*extension.include_dirs, *(_environment_includes() if gpu else ()))),
+        toolchain,
+        target,
+        python=find_python_headers(),
+        sycl=sycl,
+        nvcc=shlex.split(_env.read("PYTORCH_NVCC") or "") if gpu else (),
+        files=_surroundings(extension),
+    )
     return Prepared(plan, toolchain, target)
 
 
-def _check_gpu_sources(extension: Extension, gpu: bool) -> None:
-    kernels = ", ".join(source.name for source in extension.sources if source.language == "gpu")
-    if not gpu:
-        raise ArgumentError(f"{extension.name} is to be built without CUDA, but {kernels} can only be compiled with it")
-    torch = find_torch()
-    cuda_files = [s.name for s in extension.sources if s.language == "gpu" and not s.name.endswith(".hip")]
-    if torch.hip is not None and cuda_files:
-        raise ToolchainError(
-            f"torch {torch.version} is built for ROCm, and opsmith does not translate CUDA sources yet: "
-            f"{cuda_files[0]} would have to be a .hip file (hipify-perl makes one)"
-        )
+@contextmanager
+def _host_of_nvcc(gpu: bool) -> Iterator[None]:
+    """Let CC name the host compiler of nvcc, as it does for torch.utils.cpp_extension, where NVCC_CCBIN does not."""
+    chosen = _env.read("CC")
+    if not gpu or not chosen or _env.read("NVCC_CCBIN") or resolve_program(chosen) is None:
+        yield
+        return
+    with _env.overridden("NVCC_CCBIN", chosen):
+        yield
+
+
+def _environment_includes() -> list[Path]:
+    folders = [Path(text) for text in (_env.read("CUDA_INC_PATH"),) if text]
+    cudnn = _env.read("CUDNN_HOME") or _env.read("CUDNN_PATH")
+    folders += [Path(cudnn) / "include"] if cudnn else []
+    return [folder for folder in folders if folder.is_dir() and folder != Path("/usr/include")]
+
+
+def _surroundings(extension: ExistingSources) -> dict[str, str]:
+    """Return what decides the binary beside sources, commands and compilers, as a file that counts for the key.
+
+    Compilers read these variables themselves, and no dependency file names the libraries that were linked.
+    """
+    lines = [f"{name}={value}" for name in _COMPILER_VARIABLES if (value := _env.read(name))]
+    folders = [Path(flag[2:]) for flag in extension.link_flags if flag.startswith("-L")]
+    names = [flag[2:] for flag in extension.link_flags if flag.startswith("-l")]
+    for name in (*(extension.libraries or ()), *names):
+        places = (f / f"lib{name}{end}" for f in (*extension.library_dirs, *folders) for end in (".so", ".a"))
+        if (file := next((place for place in places if place.is_file()), None)) is None:
+            continue
+        if not file.resolve().is_relative_to(find_torch().root):
+            lines.append(f"{file.name} {digest_file(file)}")
+    return {"surroundings.txt": "\n".join([*lines, ""])} if lines else {}
 
 
 def _root(sources: Sequence[Source]) -> Path:

@@ -12,6 +12,7 @@ __all__ = ["inline_sources", "string_literal"]
 
 _CXX_HEADERS = ("torch/extension.h",)
 _CUDA_HEADERS = ("torch/types.h", "cuda.h", "cuda_runtime.h")
+_SYCL_HEADERS = ("torch/types.h", "sycl/sycl.hpp")
 
 _QUALIFIED = re.compile(r"(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
 
@@ -21,13 +22,14 @@ def inline_sources(
     cuda_sources: Sequence[str],
     functions: Mapping[str, str],
     *,
+    sycl_sources: Sequence[str] = (),
     translate_errors: bool = True,
     implicit_headers: bool = True,
 ) -> tuple[Source, ...]:
-    """Return main.cpp and, where there are CUDA texts, cuda.cu; `functions` maps what Python shall see to its doc text.
+    """Return main.cpp and, where there are such texts, cuda.cu and sycl.sycl.
 
-    `translate_errors` lets C++ exceptions arrive as torch's Python exceptions. Raises ArgumentError for a name that is
-    no C++ function's.
+    `functions` maps what Python shall see to its doc text. `translate_errors` lets C++ exceptions arrive as torch's
+    Python exceptions. Raises ArgumentError for a name that is no C++ function's.
     """
     sources = []
     if cpp_sources or functions:
@@ -38,6 +40,9 @@ def inline_sources(
     if cuda_sources:
         text = _file("cuda_sources", cuda_sources, _CUDA_HEADERS if implicit_headers else ())
         sources.append(Source("cuda.cu", "gpu", "full", text=text))
+    if sycl_sources:
+        text = _file("sycl_sources", sycl_sources, _SYCL_HEADERS if implicit_headers else ())
+        sources.append(Source("sycl.sycl", "sycl", "full", text=text))
     return tuple(sources)
 
 

@@ -6,7 +6,7 @@ can only ever produce the same library. Paths inside the build folder are relati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from opsmith.errors import ToolchainError
 from opsmith.spec.extension import Api, Extension, Source
 
 if TYPE_CHECKING:
-    from opsmith.toolchain import CudaArch, CudaCompiler, PythonHeaders, RocmArch, Toolchain
+    from opsmith.toolchain import CudaArch, CudaCompiler, RocmArch, Toolchain
 
 __all__ = ["INCLUDE_DIR", "TORCH_TARGET", "Plan", "Step", "Target", "plan_extension"]
 
@@ -29,24 +29,8 @@ TORCH_TARGET = (2, 10)
 _HOST_MATH = ("-fno-math-errno", "-fno-trapping-math")
 _HOST_FLAGS = ("-std=c++20", "-fPIC", "-DNDEBUG")
 
-# A generated binding says what it exports. Existing sources were written for a compiler that exports everything, and
-# may be called through ctypes or from another library.
-_VISIBILITY: dict[Api, tuple[str, ...]] = {
-    "none": ("-fvisibility=hidden",),
-    "stable": ("-fvisibility=hidden",),
-    "full": (),
-}
-
-# What torch compiles its own CUDA sources with, and therefore existing ones are written for: c10::Half brings the
-# operators and conversions that these take away from __half.
-_FULL_NVCC_FLAGS = (
-    "-O3",
-    "-D__CUDA_NO_HALF_OPERATORS__",
-    "-D__CUDA_NO_HALF_CONVERSIONS__",
-    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
-    "-D__CUDA_NO_HALF2_OPERATORS__",
-    "--expt-relaxed-constexpr",
-)
+# A generated binding says what it exports.
+_VISIBILITY = ("-fvisibility=hidden",)
 
 
 @dataclass(frozen=True)
@@ -87,33 +71,28 @@ class Plan:
     python_abi: str | None = None  # what the binary depends on where it uses Python's C API
 
 
-def plan_extension(
-    extension: Extension, toolchain: Toolchain, target: Target, *, python: PythonHeaders | None = None
-) -> Plan:
-    """Return the plan. `python` is needed by sources of the full API alone."""
-    compiles = [_compile(source, extension, toolchain, target, python) for source in extension.sources]
+def plan_extension(extension: Extension, toolchain: Toolchain, target: Target) -> Plan:
+    """Return the plan of generated sources and kernels; `plan_existing` has that of sources of the full API."""
+    compiles = [_compile(source, extension, toolchain, target) for source in extension.sources]
     return Plan(
         extension,
         {source.name: source.text for source in extension.sources if source.text is not None},
-        (*compiles, _link(extension, toolchain, [step.output for step in compiles], target)),
+        (*compiles, _link(extension, toolchain, [step.output for step in compiles])),
         extension.library,
         {"opsmith": INCLUDE_DIR, "project": extension.root, "torch": toolchain.torch.root},
-        python.abi if python is not None and extension.api == "full" else None,
     )
 
 
-def _compile(
-    source: Source, extension: Extension, toolchain: Toolchain, target: Target, python: PythonHeaders | None
-) -> Step:
+def _compile(source: Source, extension: Extension, toolchain: Toolchain, target: Target) -> Step:
     name = source.name if source.text is not None else str(source.path)
     output = f"{source.name}.o"
     depfile = f"{source.name}.d"
-    includes = [f"-I{folder}" for folder in (*extension.include_dirs, *_opsmith_include(source.api))]
-    for folder in _framework_includes(source.api, toolchain, python):
+    includes = [f"-I{folder}" for folder in (*extension.include_dirs, INCLUDE_DIR)]
+    for folder in toolchain.torch.include_dirs if source.api == "stable" else ():
         includes += ["-isystem", str(folder)]
-    defines = _defines(source.api, extension, target)
+    defines = _defines(source.api, target)
     if source.language == "cxx":
-        head = _host_command(extension, toolchain, source.api)
+        head = _host_command(extension, toolchain)
         flags = [*extension.cxx_flags, *source.flags]
     else:
         head = _gpu_command(extension, toolchain, target, source.api)
@@ -123,33 +102,17 @@ def _compile(
     return Step(shown, tuple(argv), (name,), output, depfile, source.users)
 
 
-def _opsmith_include(api: Api) -> tuple[Path, ...]:
-    return () if api == "full" else (INCLUDE_DIR,)
-
-
-def _framework_includes(api: Api, toolchain: Toolchain, python: PythonHeaders | None) -> Iterable[Path]:
-    if api == "none":
-        return ()
-    if api == "stable":
-        return toolchain.torch.include_dirs
-    # A C++ file beside CUDA sources calls the CUDA runtime.
-    cuda = toolchain.cuda.include_dirs if toolchain.cuda is not None else ()
-    return (*toolchain.torch.include_dirs, *(python.include_dirs if python is not None else ()), *cuda)
-
-
-def _defines(api: Api, extension: Extension, target: Target) -> tuple[str, ...]:
+def _defines(api: Api, target: Target) -> tuple[str, ...]:
     if api == "stable":
         major, minor = target.torch_target
         return (f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000",)
-    if api == "full":
-        return (f"-DTORCH_EXTENSION_NAME={extension.name}", "-DTORCH_API_INCLUDE_EXTENSION_H")
     return ()
 
 
-def _host_command(extension: Extension, toolchain: Toolchain, api: Api) -> tuple[str, ...]:
+def _host_command(extension: Extension, toolchain: Toolchain) -> tuple[str, ...]:
     # Without the prefix map the user's absolute path would end up in the binary, and with it in the cache of others.
     prefix = f"-ffile-prefix-map={extension.root}=."
-    return (*toolchain.host.command, "-O3", *_HOST_FLAGS, *_VISIBILITY[api], *_HOST_MATH, prefix)
+    return (*toolchain.host.command, "-O3", *_HOST_FLAGS, *_VISIBILITY, *_HOST_MATH, prefix)
 
 
 def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api: Api) -> tuple[str, ...]:
@@ -159,34 +122,27 @@ def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api
     archs = [flag for arch in target.rocm_archs for flag in arch.flags]
     prefix = f"-ffile-prefix-map={extension.root}=."
     standard = "-std=c++17" if api == "none" else "-std=c++20"
-    flags = (standard, *_HOST_FLAGS[1:], *_VISIBILITY[api])
+    flags = (standard, *_HOST_FLAGS[1:], *_VISIBILITY)
     return (str(toolchain.rocm.hipcc), "-x", "hip", "-O3", *flags, prefix, *archs)
 
 
 def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api) -> tuple[str, ...]:
     # nvcc of CUDA 11 knows no C++20, and torch's headers need it from 2.13 on.
     standard = "-std=c++20" if api != "none" or int(cuda.version.split(".")[0]) >= 12 else "-std=c++17"
-    host = ",".join((_HOST_FLAGS[1], *_VISIBILITY[api], *_HOST_MATH))
+    host = ",".join((_HOST_FLAGS[1], *_VISIBILITY, *_HOST_MATH))
     gencode = [flag for arch in target.cuda_archs for flag in arch.gencode]
     # No -O: nvcc optimises device code anyway, and for the host code of a view kernel's .cu, which only launches, -O3
     # triples the time.
-    more = _FULL_NVCC_FLAGS if api == "full" else ()
-    return (str(cuda.nvcc), standard, "-DNDEBUG", *more, f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
+    return (str(cuda.nvcc), standard, "-DNDEBUG", f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
 
 
-def _link(extension: Extension, toolchain: Toolchain, objects: list[str], target: Target) -> Step:
+def _link(extension: Extension, toolchain: Toolchain, objects: list[str]) -> Step:
     torch = toolchain.torch.lib_dir
     libraries = [f"-L{torch}", "-ltorch_cpu", "-lc10"]
-    if extension.api == "full":
-        libraries += ["-ltorch", "-ltorch_python"]
-        if toolchain.cuda is not None and toolchain.torch.cuda is not None:
-            libraries += ["-lc10_cuda", "-ltorch_cuda"]
     # An undefined symbol is an error here, where the file that lacks it can be named, and not when the library is loaded.
-    guards = ["-Wl,--no-undefined"] if extension.api == "stable" else []
     # The static CUDA runtime is ours alone: nobody else in the process shall find its symbols in this library.
-    guards.append("-Wl,--exclude-libs,ALL")
-    has_gpu = toolchain.cuda is not None or toolchain.rocm is not None
-    if extension.needs_gpu_compiler or (extension.api == "full" and has_gpu):
+    guards = ("-Wl,--no-undefined", "-Wl,--exclude-libs,ALL")
+    if extension.needs_gpu_compiler:
         libraries += _gpu_libraries(toolchain)
     argv = [*toolchain.host.command, "-shared", "-fPIC", *objects, *guards, *libraries, *extension.link_flags, "-ldl"]
     return Step("link", (*argv, "-o", extension.library), tuple(objects), extension.library)

@@ -1,4 +1,4 @@
-"""How setuptools builds: a `build_ext` that runs plans, for declared operators and for existing sources.
+"""How setuptools builds declared operators: a `build_ext` that runs plans.
 
 Nothing here is imported unless setuptools is running already.
 """
@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from os import fspath
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,14 @@ from setuptools.errors import CompileError as SetuptoolsCompileError
 from opsmith.build.artifact import Watcher, build_into
 from opsmith.build.diagnose import explain_signature
 from opsmith.build.discover import discover
-from opsmith.build.existing import assemble_sources, check_name, file_sources, prepare_existing
 from opsmith.build.export import export_library, write_description
 from opsmith.build.prebuilt import manifest_path
 from opsmith.build.prepare import Prepared, prepare
 from opsmith.build.project import Project
-from opsmith.errors import ArgumentError, BuildError, DefinitionError, OpsmithError
+from opsmith.errors import BuildError, DefinitionError, OpsmithError
 from opsmith.spec.definition import Definition
 
-__all__ = ["BuildOperators", "ExistingExtension", "OperatorExtension", "add_operators", "run_build_ext"]
+__all__ = ["BuildOperators", "OperatorExtension", "add_operators", "run_build_ext"]
 
 # What kernels are written in: it goes into the wheel, so that an operator can be built on the machine it is installed on,
 # for a device that the wheel's library does not serve.
@@ -55,47 +53,6 @@ class OperatorExtension(setuptools.Extension):
         self.jobs = jobs
 
 
-class ExistingExtension(setuptools.Extension):
-    """A Python extension module of existing sources, built by opsmith's plan.
-
-    It takes what setuptools.Extension takes; `extra_compile_args` may be {"cxx": [...], "nvcc": [...]}. `with_gpu` links
-    the GPU toolkit where no source is a kernel.
-    """
-
-    def __init__(self, name: str, sources: Any, *args: Any, with_gpu: bool | None = None, **kwargs: Any) -> None:
-        check_name(name)
-        for refused in ("py_limited_api", "dlink", "dlink_libraries"):
-            if kwargs.pop(refused, None):
-                raise ArgumentError(f"{name}: {refused} is not served yet; use torch.utils.cpp_extension for that")
-        compile_args = kwargs.pop("extra_compile_args", None) or []
-        by_compiler = compile_args if isinstance(compile_args, dict) else {"cxx": compile_args, "nvcc": []}
-        if unknown := by_compiler.keys() - {"cxx", "nvcc"}:
-            raise ArgumentError(f"{name}: extra_compile_args has {sorted(unknown)[0]!r}; there is 'cxx' and 'nvcc'")
-        super().__init__(name, [fspath(source) for source in sources], *args, **kwargs)
-        self.cxx_args = tuple(by_compiler.get("cxx", ()))
-        self.nvcc_args = tuple(by_compiler.get("nvcc", ()))
-        self.with_gpu = with_gpu
-
-    def prepare(self, library: str) -> Prepared:
-        """Return the plan; relative paths are taken from the current folder, as setuptools does."""
-        macros = [f"-D{name}" if value is None else f"-D{name}={value}" for name, value in self.define_macros]
-        macros += [f"-U{name}" for name in self.undef_macros]
-        link = [str(Path(item).absolute()) for item in self.extra_objects]
-        link += [f"-L{Path(folder).absolute()}" for folder in self.library_dirs]
-        link += [f"-Wl,-rpath,{folder}" for folder in self.runtime_library_dirs]
-        link += [f"-l{name}" for name in self.libraries]
-        extension = assemble_sources(
-            self.name,
-            file_sources(map(Path, self.sources)),
-            library=library,
-            include_dirs=self.include_dirs,
-            cxx_flags=(*macros, *self.cxx_args),
-            gpu_flags=(*macros, *self.nvcc_args),
-            link_flags=(*link, *self.extra_link_args),
-        )
-        return prepare_existing(extension, with_gpu=self.with_gpu)
-
-
 class BuildOperators(build_ext):
     """setuptools' build_ext, which builds by plan what opsmith knows, and everything else as ever."""
 
@@ -114,8 +71,6 @@ class BuildOperators(build_ext):
             if isinstance(ext, OperatorExtension):
                 for job in ext.jobs(self.distribution):
                     self._build_operators(job)
-            elif isinstance(ext, ExistingExtension):
-                self._build_existing(ext)
             else:
                 super().build_extension(ext)
         except OpsmithError as error:
@@ -131,14 +86,6 @@ class BuildOperators(build_ext):
         exported = export_library(library, Path(self.build_lib) / job.folder, manifest)
         for file in (exported, manifest_path(exported)):
             self.written[str(file)] = str(prepared.plan.extension.root / file.name)
-
-    def _build_existing(self, ext: ExistingExtension) -> None:
-        place = Path(self.get_ext_fullpath(ext.name))
-        _, library = self._run(ext.prepare(place.name), ext.name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        # Not over the old file: a process that has it loaded would see it change.
-        place.unlink(missing_ok=True)
-        shutil.copy2(library, place)
 
     def _run(self, prepared: Prepared, name: str) -> tuple[Path, Path]:
         scratch = Path(self.build_temp).absolute() / name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ from opsmith.toolchain import Toolchain, find_toolchain
 
 if TYPE_CHECKING:  # existing sources have no definition, and are loaded sooner without it
     from opsmith.spec.definition import Device
+    from opsmith.toolchain import CudaArch, RocmArch
 
-__all__ = ["Prepared", "choose_target", "choose_toolchain"]
+__all__ = ["Prepared", "choose_cuda_archs", "choose_rocm_archs", "choose_target", "choose_toolchain"]
 
 # What a build for no particular GPU covers: everything from Volta's successor on that torch's own wheels do, with PTX
 # for what comes after. A build on the machine itself takes that machine's GPU alone.
@@ -32,10 +33,10 @@ class Prepared:
     missing: Mapping[Device, str] = field(default_factory=dict)
 
 
-def choose_toolchain(*, gpu: bool) -> Toolchain:
+def choose_toolchain(*, gpu: bool, check_cuda: bool = True) -> Toolchain:
     """Return the toolchain, with the GPU compiler that torch is built for where one is asked for.
 
-    Raises ToolchainError where something is missing, or nvcc and torch belong to different CUDAs.
+    Raises ToolchainError where something is missing, or nvcc and torch belong to different CUDAs and `check_cuda` is set.
     """
     if not gpu:
         return find_toolchain(cuda=False, rocm=False)
@@ -43,7 +44,7 @@ def choose_toolchain(*, gpu: bool) -> Toolchain:
 
     rocm = find_torch().hip is not None
     toolchain = find_toolchain(cuda=not rocm, rocm=rocm)
-    if toolchain.cuda_mismatch:
+    if check_cuda and toolchain.cuda_mismatch and _env.read("OPSMITH_SKIP_CUDA_CHECK") is None:
         raise ToolchainError(toolchain.cuda_mismatch)
     return toolchain
 
@@ -51,20 +52,45 @@ def choose_toolchain(*, gpu: bool) -> Toolchain:
 def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[int, int]) -> Target:
     """Return what to build for: the architectures asked for, or of the environment, or of this machine's GPU."""
     if toolchain.cuda is not None:
-        from opsmith.toolchain import parse_cuda_archs
-
-        text = archs or _env.read("OPSMITH_CUDA_ARCHS") or _env.read("TORCH_CUDA_ARCH_LIST")
-        native = _native_cuda()
-        text = text or ("native" if native else _NO_GPU_CUDA_ARCHS)
-        return Target(parse_cuda_archs(text, native=native, supported=toolchain.cuda.archs), torch_target=torch_target)
+        return Target(choose_cuda_archs(archs, supported=toolchain.cuda.archs), torch_target=torch_target)
     if toolchain.rocm is not None:
-        from opsmith.toolchain import parse_rocm_archs
-
-        text = archs or _env.read("OPSMITH_ROCM_ARCHS") or _env.read("PYTORCH_ROCM_ARCH")
-        names = _native_rocm()
-        text = text or ("native" if names else _NO_GPU_ROCM_ARCHS)
-        return Target(rocm_archs=parse_rocm_archs(text, native=names), torch_target=torch_target)
+        return Target(rocm_archs=choose_rocm_archs(archs), torch_target=torch_target)
     return Target(torch_target=torch_target)
+
+
+def choose_cuda_archs(archs: str | None, *, supported: Sequence[str]) -> tuple[CudaArch, ...]:
+    """Return the CUDA architectures asked for, or of the environment, or of this machine's GPUs.
+
+    Without a GPU, "native" and no wish at all mean what most machines have. A GPU that is newer than nvcc gets PTX of
+    the newest architecture that nvcc knows. `supported` is what nvcc compiles for; () where that is unknown.
+    """
+    from opsmith.toolchain import parse_cuda_archs
+
+    text = archs or _env.read("OPSMITH_CUDA_ARCHS") or _env.read("TORCH_CUDA_ARCH_LIST") or "native"
+    native = _native_cuda()
+    if text.strip().lower() == "native":
+        text = ";".join(_within(name, supported) for name in native) if native else _NO_GPU_CUDA_ARCHS
+    return parse_cuda_archs(text, native=native, supported=supported)
+
+
+def choose_rocm_archs(archs: str | None) -> tuple[RocmArch, ...]:
+    """Return the ROCm architectures asked for, or of the environment, or of this machine's GPUs, else a usual one."""
+    from opsmith.toolchain import parse_rocm_archs
+
+    text = archs or _env.read("OPSMITH_ROCM_ARCHS") or _env.read("PYTORCH_ROCM_ARCH") or "native"
+    native = _native_rocm()
+    if not native and text.strip().lower() == "native":
+        text = _NO_GPU_ROCM_ARCHS
+    return parse_rocm_archs(text, native=native)
+
+
+def _within(capability: str, supported: Sequence[str]) -> str:
+    newest = supported[-1] if supported else capability
+    return f"{newest}+PTX" if _numbers(capability) > _numbers(newest) else capability
+
+
+def _numbers(capability: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in capability.split("."))
 
 
 def _native_cuda() -> tuple[str, ...]:

@@ -6,19 +6,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["TEXT_MARK", "Api", "Extension", "Language", "Source"]
+__all__ = ["NVCC_FLAGS", "TEXT_MARK", "Api", "ExistingSources", "Extension", "Kind", "Language", "Source"]
 
 # A generated text starts what the user gave as text with `#line 1 "opsmith-text:<argument>[<index>]"`, so that
 # compilers count the user's lines.
 TEXT_MARK = "opsmith-text:"
 
-Language = Literal["cxx", "gpu"]
+Language = Literal["cxx", "gpu", "sycl"]
 
 # Which of torch's headers a source includes, and so what it is compiled and linked with:
 #   none     no framework header (view kernels)
 #   stable   torch's stable C++ ABI: one binary serves every torch since TORCH_TARGET
 #   full     the whole C++ API, with Python: the binary fits one torch and one Python
 Api = Literal["none", "stable", "full"]
+
+
+# What comes out: a module that Python imports, a library that is loaded for what it registers, or a program.
+Kind = Literal["module", "library", "program"]
+
+# What torch compiles its own CUDA sources with, and therefore existing ones are written for: c10::Half brings the
+# operators and conversions that these take away from __half.
+NVCC_FLAGS = (
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+)
 
 
 @dataclass(frozen=True)
@@ -61,3 +75,20 @@ class Extension:
     def api(self) -> Api:
         """The widest of the APIs that the sources use: it decides what the binary depends on."""
         return "full" if any(source.api == "full" for source in self.sources) else "stable"
+
+
+@dataclass(frozen=True)
+class ExistingSources(Extension):
+    """Sources that were written for torch.utils.cpp_extension, and what its arguments say about them."""
+
+    kind: Kind = "module"
+    # Names for -l, in the linker's order; None: those of torch that the sources' languages ask for.
+    libraries: tuple[str, ...] | None = None
+    library_dirs: tuple[Path, ...] = ()
+    nvcc_flags: tuple[str, ...] = NVCC_FLAGS
+    sycl_flags: tuple[str, ...] = ()
+    # What nvcc links device code with, where that is a step of its own (relocatable device code); None: it is not.
+    dlink_flags: tuple[str, ...] | None = None
+    # The oldest Python that the module shall load in, as Py_LIMITED_API is written.
+    limited_api: str | None = None
+    with_sycl: bool = False

@@ -1,0 +1,302 @@
+"""Build and load at once: `load` and `load_inline`, with the arguments of torch.utils.cpp_extension in its order.
+
+What differs: a build is optimised (-O3), is found again by its content and never by a time stamp, and is kept in opsmith's
+store, so that an edited header, another torch or another flag gives a new binary and nothing else does.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from opsmith.cpp_extension.arguments import (
+    Flags,
+    Functions,
+    Paths,
+    Texts,
+    as_documented,
+    as_flags,
+    as_link_flags,
+    as_paths,
+    as_texts,
+)
+from opsmith.cpp_extension.paths import assigned_homes, store_root
+from opsmith.errors import ArgumentValueError, ToolchainError
+from opsmith.spec.extension import ExistingSources, Kind, Source
+
+__all__ = ["load", "load_inline", "remove_extension_h_precompiler_headers"]
+
+
+def load(
+    name: str,
+    sources: Paths,
+    extra_cflags: Flags = None,
+    extra_cuda_cflags: Flags = None,
+    extra_sycl_cflags: Flags = None,
+    extra_ldflags: Flags = None,
+    extra_include_paths: Paths | None = None,
+    build_directory: str | PathLike[str] | None = None,
+    verbose: bool = False,
+    with_cuda: bool | None = None,
+    with_sycl: bool | None = None,
+    is_python_module: bool = True,
+    is_standalone: bool = False,
+    keep_intermediates: bool = True,
+) -> Any:
+    """Build C++ and CUDA files into a library and load it, or only load it where it was built before.
+
+    A pybind11 module (`PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)`) is returned. With `is_python_module=False` the
+    library is loaded for what it registers (`TORCH_LIBRARY`), and its path is returned. The same call again gives the
+    same module; an edited source, header or flag gives a new one, in the same process too. No argument is ever changed.
+
+    name                 the module's name; TORCH_EXTENSION_NAME in C++
+    sources              .cpp, .cc, .cxx, .c++, .c, .cu, .sycl files; .hip files for ROCm
+    extra_cflags         for the C++ compiler; -O3 comes first, so -O0 here wins. One text may hold several flags and is
+                         split as a shell does; so are the next three
+    extra_cuda_cflags    for nvcc; it also has torch's own flags for CUDA sources
+    extra_sycl_cflags    for icpx
+    extra_ldflags        for the linker; $ORIGIN stays as it is
+    extra_include_paths  folders for #include
+    build_directory      a store of its own for what is built, made where it is missing; `<name>.so` in it is the newest
+                         library. Default: opsmith's store
+    verbose              show every command on stderr
+    with_cuda            True: CUDA's headers and libraries for C++ files that use them; default: where there is a .cu
+    with_sycl            the same for SYCL
+    is_standalone        build a program instead, with `is_python_module=False`, and return its path
+    keep_intermediates   decides nothing: what lies between sources and library is never kept
+
+    Raises ArgumentError, CompileError, ToolchainError or StoreError; LoadError where the library needs a symbol that
+    nothing has, or would define operators that PyTorch has already (which would end the process).
+    """
+    return _jit_compile(
+        name,
+        sources,
+        extra_cflags,
+        extra_cuda_cflags,
+        extra_sycl_cflags,
+        extra_ldflags,
+        extra_include_paths,
+        build_directory,
+        verbose,
+        with_cuda,
+        with_sycl,
+        is_python_module,
+        is_standalone,
+        keep_intermediates,
+    )
+
+
+def load_inline(
+    name: str,
+    cpp_sources: Texts,
+    cuda_sources: Texts | None = None,
+    sycl_sources: Texts | None = None,
+    functions: Functions = None,
+    extra_cflags: Flags = None,
+    extra_cuda_cflags: Flags = None,
+    extra_sycl_cflags: Flags = None,
+    extra_ldflags: Flags = None,
+    extra_include_paths: Paths | None = None,
+    build_directory: str | PathLike[str] | None = None,
+    verbose: bool = False,
+    with_cuda: bool | None = None,
+    with_sycl: bool | None = None,
+    is_python_module: bool = True,
+    with_pytorch_error_handling: bool = True,
+    keep_intermediates: bool = True,
+    use_pch: bool = False,
+    no_implicit_headers: bool = False,
+) -> Any:
+    """Build C++, CUDA and SYCL texts as `load` builds files.
+
+    The C++ texts become one file behind `#include <torch/extension.h>`, the CUDA texts another behind torch/types.h and
+    the CUDA runtime; `no_implicit_headers` leaves those out. `functions` names the C++ functions that Python shall see
+    (or maps each to its doc text) and writes the PYBIND11_MODULE for them; without it the texts bring their own, or a
+    TORCH_LIBRARY. `with_pytorch_error_handling` turns C++ exceptions into torch's Python ones. A compiler's message
+    names the argument and the line in it, such as `cpp_sources[0]:3`.
+
+    `use_pch` decides nothing: whether a precompiled header serves is opsmith's to find out, and it never lies in torch's
+    folder. All else is as for `load`.
+    """
+    from opsmith.build.inline import inline_sources
+
+    inline = inline_sources(
+        as_texts(cpp_sources, "cpp_sources"),
+        as_texts(cuda_sources, "cuda_sources"),
+        as_documented(functions),
+        sycl_sources=as_texts(sycl_sources, "sycl_sources"),
+        translate_errors=with_pytorch_error_handling,
+        implicit_headers=not no_implicit_headers,
+    )
+    extension = _assemble(
+        name,
+        inline,
+        "module" if is_python_module else "library",
+        (extra_cflags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags),
+        extra_include_paths,
+        with_sycl,
+    )
+    return _build_and_load(extension, build_directory, verbose=verbose, with_cuda=with_cuda)
+
+
+def remove_extension_h_precompiler_headers() -> None:
+    """Remove the precompiled header that PyTorch's `use_pch` leaves in torch's folder, where there is one.
+
+    opsmith neither writes nor reads it. Raises OSError where the folder cannot be written.
+    """
+    from opsmith.toolchain import find_torch
+
+    for suffix in ("gch", "sign"):
+        (find_torch().root / "include" / "torch" / f"extension.h.{suffix}").unlink(missing_ok=True)
+
+
+def _jit_compile(
+    name: str,
+    sources: Paths,
+    extra_cflags: Flags,
+    extra_cuda_cflags: Flags,
+    extra_sycl_cflags: Flags,
+    extra_ldflags: Flags,
+    extra_include_paths: Paths | None,
+    build_directory: str | PathLike[str] | None,
+    verbose: bool,
+    with_cuda: bool | None,
+    with_sycl: bool | None,
+    is_python_module: bool,
+    is_standalone: bool,
+    keep_intermediates: bool = True,
+) -> Any:
+    """Do what `load` does; some projects call it by this name."""
+    from opsmith.build.existing import file_sources
+
+    if is_python_module and is_standalone:
+        raise ArgumentValueError(
+            f"{name}: is_standalone makes a program, which is no Python module; say is_python_module=False with it"
+        )
+    kind: Kind = "module" if is_python_module else "program" if is_standalone else "library"
+    extension = _assemble(
+        name,
+        file_sources(Path(file) for file in as_paths(sources, "sources")),
+        kind,
+        (extra_cflags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags),
+        extra_include_paths,
+        with_sycl,
+    )
+    return _build_and_load(extension, build_directory, verbose=verbose, with_cuda=with_cuda)
+
+
+def _import_module_from_library(
+    module_name: str, path: str | PathLike[str], is_python_module: bool
+) -> ModuleType | str:
+    """Load `<path>/<module_name>.so`: import it as a module and return that, or return its path."""
+    from opsmith.runtime.existing import bring_in
+
+    library = Path(path, f"{module_name}.so").absolute()
+    loaded: ModuleType | str = bring_in(module_name, library, (), is_python_module=is_python_module)
+    return loaded
+
+
+def _assemble(
+    name: str,
+    sources: tuple[Source, ...],
+    kind: Kind,
+    flags: tuple[Flags, Flags, Flags, Flags],
+    include_paths: Paths | None,
+    with_sycl: bool | None,
+) -> ExistingSources:
+    from opsmith import cpp_extension
+    from opsmith.build.existing import assemble_sources
+    from opsmith.toolchain import find_python_headers
+
+    suffix = {"module": find_python_headers().extension_suffix, "library": ".so", "program": ""}[kind]
+    cxx, nvcc, sycl, link = flags
+    return assemble_sources(
+        name,
+        sources,
+        library=f"{name.rpartition('.')[2]}{suffix}",
+        include_dirs=as_paths(include_paths, "extra_include_paths"),
+        cxx_flags=as_flags(cxx, "extra_cflags"),
+        gpu_flags=as_flags(nvcc, "extra_cuda_cflags"),
+        sycl_flags=tuple(as_flags(sycl, "extra_sycl_cflags")),
+        link_flags=as_link_flags(link),
+        kind=kind,
+        nvcc_flags=tuple(cpp_extension.COMMON_NVCC_FLAGS),
+        with_sycl=bool(with_sycl),
+    )
+
+
+def _build_and_load(
+    extension: ExistingSources,
+    build_directory: str | PathLike[str] | None,
+    *,
+    verbose: bool,
+    with_cuda: bool | None,
+) -> Any:
+    from opsmith.build.announce import announcer
+    from opsmith.build.artifact import obtain_artifact
+    from opsmith.build.existing import prepare_existing
+    from opsmith.runtime.existing import bring_in
+    from opsmith.store import Store
+
+    folder = None if build_directory is None else Path(build_directory).expanduser().absolute()
+    gpu = extension.needs_gpu_compiler if with_cuda is None else with_cuda
+    with assigned_homes():
+        if gpu:
+            _check_gpu(extension)
+        prepared = prepare_existing(extension, with_gpu=with_cuda, check_cuda=False)
+    artifact = obtain_artifact(
+        prepared.plan,
+        prepared.toolchain,
+        prepared.target,
+        Store(folder or store_root()),
+        watcher=announcer(extension.name, verbose=verbose),
+    )
+    library = artifact.library
+    shown = _place(library, folder, extension) if folder is not None else library
+    if extension.kind == "program":
+        return str(shown)
+    return bring_in(extension.name, library, extension.sources, is_python_module=extension.kind == "module")
+
+
+def _check_gpu(extension: ExistingSources) -> None:
+    from opsmith import cpp_extension
+    from opsmith.toolchain import find_torch
+
+    torch = find_torch()
+    if torch.cuda is None and torch.hip is None:
+        raise ToolchainError(
+            f"{extension.name} has CUDA sources, but torch {torch.version} is built without CUDA: it can neither run them "
+            "nor has all the headers they may include. Install a CUDA build as https://pytorch.org/get-started/locally "
+            "says"
+        )
+    if torch.cuda is not None:
+        compiler = cpp_extension.get_cxx_compiler()
+        _, version = cpp_extension.get_compiler_abi_compatibility_and_version(compiler)
+        cpp_extension._check_cuda_version(compiler, version)
+
+
+def _place(library: Path, folder: Path, extension: ExistingSources) -> Path:
+    """Put a library where a build of PyTorch's would have left it in its build directory, for those who look there."""
+    import os
+    import shutil
+    import tempfile
+
+    place = folder / (extension.name + ("" if extension.kind == "program" else ".so"))
+    if (
+        place.is_file()
+        and place.stat().st_size == library.stat().st_size
+        and place.read_bytes() == library.read_bytes()
+    ):
+        return place
+    # Whole or not at all, and never into a file that another process has loaded.
+    descriptor, part = tempfile.mkstemp(prefix=f".{place.name}.", dir=folder)
+    os.close(descriptor)
+    try:
+        shutil.copyfile(library, part)
+        Path(part).chmod(0o755)
+        Path(part).replace(place)
+    finally:
+        Path(part).unlink(missing_ok=True)
+    return place

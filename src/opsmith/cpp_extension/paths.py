@@ -1,0 +1,268 @@
+"""Where are torch, the toolkits and the build folders, in the words of torch.utils.cpp_extension?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from opsmith import _env
+from opsmith.errors import ToolchainError
+from opsmith.toolchain import find_torch
+
+__all__ = [
+    "assigned_homes",
+    "cuda_home",
+    "cudnn_home",
+    "get_default_build_root",
+    "hip_home",
+    "include_paths",
+    "is_hip_extension",
+    "jit_extension_versioner",
+    "library_paths",
+    "rocm_home",
+    "rocm_version",
+    "store_root",
+    "torch_lib_path",
+    "torch_path",
+    "windows_cuda_home",
+]
+
+# What can be assigned to the drop-in, and the variable that says it to opsmith's toolchain.
+_ASSIGNABLE = {"CUDA_HOME": "CUDA_HOME", "CUDNN_HOME": "CUDNN_HOME", "ROCM_HOME": "ROCM_PATH"}
+
+
+@contextmanager
+def assigned_homes() -> Iterator[None]:
+    """Let what was assigned to the drop-in, such as `cpp_extension.CUDA_HOME = "/opt/cuda"`, decide for a while."""
+    from opsmith import cpp_extension
+
+    with ExitStack() as stack:
+        for name, variable in _ASSIGNABLE.items():
+            if value := vars(cpp_extension).get(name):
+                stack.enter_context(_env.overridden(variable, os.fspath(value)))
+        yield
+
+
+def torch_path() -> str:
+    """Return torch's folder."""
+    return str(find_torch().root)
+
+
+def torch_lib_path() -> str:
+    """Return the folder of torch's libraries."""
+    return str(find_torch().lib_dir)
+
+
+def cuda_home() -> str | None:
+    """Return the root of the CUDA toolkit, or None where there is none or torch is built for ROCm.
+
+    A torch without CUDA has one too: sources can be built here for another machine.
+    """
+    return None if find_torch().hip is not None else _find_cuda_home()
+
+
+def cudnn_home() -> str | None:
+    """Return the root of cuDNN as the environment names it."""
+    return _env.read("CUDNN_HOME") or _env.read("CUDNN_PATH")
+
+
+def rocm_home() -> str | None:
+    """Return the root of ROCm, or None where torch is not built for it."""
+    return _find_rocm_home() if find_torch().hip is not None else None
+
+
+def hip_home() -> str | None:
+    """Return ROCm's folder of HIP."""
+    home = rocm_home()
+    return str(Path(home, "hip")) if home else None
+
+
+def is_hip_extension() -> bool:
+    """Tell whether extensions are built for ROCm."""
+    return rocm_home() is not None
+
+
+def rocm_version() -> tuple[int, ...] | None:
+    """Return major and minor version of the ROCm that torch is built for."""
+    hip = find_torch().hip
+    return tuple(int(part) for part in hip.split(".")[:2]) if hip else None
+
+
+def windows_cuda_home() -> str | None:
+    """Return the root of a CUDA toolkit for Windows."""
+    return _env.read("WINDOWS_CUDA_HOME")
+
+
+@cache
+def jit_extension_versioner() -> Any:
+    """Return an object of PyTorch's class for the projects that clear it. No build of opsmith asks it."""
+    from torch.utils._cpp_extension_versioner import ExtensionVersioner
+
+    return ExtensionVersioner()
+
+
+def get_default_build_root() -> str:
+    """Return where PyTorch keeps its builds, in the user's cache folder.
+
+    opsmith keeps its own in its store (OPSMITH_CACHE_DIR). Some projects remove this folder; that does no harm.
+    """
+    from platformdirs import user_cache_dir
+
+    return os.path.realpath(user_cache_dir("torch_extensions"))
+
+
+def store_root() -> Path:
+    """Return the folder of the store: OPSMITH_CACHE_DIR, else within TORCH_EXTENSIONS_DIR, else opsmith's own."""
+    from opsmith.store import default_root
+
+    chosen = _env.read("TORCH_EXTENSIONS_DIR")
+    if chosen is None or _env.read("OPSMITH_CACHE_DIR") is not None:
+        return default_root()
+    return Path(chosen).expanduser().absolute() / "opsmith"
+
+
+def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
+    """Return the folders of headers for extensions on "cpu", "cuda" (ROCm too) or "xpu".
+
+    Raises OSError where the toolkit of the device is not found.
+    """
+    torch = find_torch()
+    paths = [str(folder) for folder in torch.include_dirs] if torch_include_dirs else []
+    if device_type == "cuda" and is_hip_extension():
+        paths += [str(torch.root / "include" / "THH"), _join_rocm_home("include")]
+    elif device_type == "cuda":
+        found = [*_cuda_includes(), _env.read("CUDA_INC_PATH") or ""]
+        paths += [path for path in found if path not in ("", "/usr/include")]
+        if (cudnn := _chosen("CUDNN_HOME")) is not None:
+            paths.append(str(Path(cudnn, "include")))
+    elif device_type == "xpu":
+        paths += [_join_sycl_home("include"), _join_sycl_home("include", "sycl")]
+    return paths
+
+
+def library_paths(
+    device_type: str = "cpu", torch_include_dirs: bool = True, cross_target_platform: str | None = None
+) -> list[str]:
+    """Return the folders of libraries for extensions on "cpu", "cuda" (ROCm too) or "xpu".
+
+    Raises OSError where the toolkit of the device is not found.
+    """
+    paths = [torch_lib_path()] if torch_include_dirs else []
+    if device_type == "cuda" and is_hip_extension():
+        paths += [_join_rocm_home("lib"), _join_rocm_home("hip", "lib")]
+    elif device_type == "cuda" and cross_target_platform == "windows":
+        if (home := _chosen("WINDOWS_CUDA_HOME")) is None:
+            raise RuntimeError("WINDOWS_CUDA_HOME is not set: it names the CUDA toolkit to link for Windows with")
+        paths.append(str(Path(home, "lib", "x64")))
+    elif device_type == "cuda":
+        folder = _lib_folder(Path(_join_cuda_home()))
+        paths.append(_join_cuda_home(folder))
+        if (cudnn := _chosen("CUDNN_HOME")) is not None:
+            paths.append(str(Path(cudnn, folder)))
+    elif device_type == "xpu":
+        paths.append(_join_sycl_home(_lib_folder(Path(_join_sycl_home()))))
+    return paths
+
+
+def _lib_folder(home: Path) -> str:
+    return "lib" if (home / "lib").is_dir() and not (home / "lib64").is_dir() else "lib64"
+
+
+def _cuda_includes() -> list[str]:
+    """Return the toolkit's folders of headers; those of Debian lie elsewhere than below the root."""
+    from opsmith.toolchain import find_cuda_compiler
+
+    home = _join_cuda_home()
+    if Path(home, "include", "cuda_runtime.h").is_file():
+        return [str(Path(home, "include"))]
+    try:
+        with assigned_homes():
+            compiler = find_cuda_compiler()
+    except ToolchainError:
+        return [str(Path(home, "include"))]
+    return [str(folder) for folder in compiler.include_dirs]
+
+
+def _find_cuda_home() -> str | None:
+    if chosen := _env.read("CUDA_HOME") or _env.read("CUDA_PATH"):
+        return chosen
+    from opsmith.toolchain import find_cuda_compiler
+
+    try:
+        return str(find_cuda_compiler().root)
+    except ToolchainError:
+        return None
+
+
+def _find_rocm_home() -> str | None:
+    if chosen := _env.read("ROCM_HOME") or _env.read("ROCM_PATH"):
+        return chosen
+    from opsmith.toolchain import find_rocm_compiler
+
+    try:
+        return str(find_rocm_compiler().root)
+    except ToolchainError:
+        return None
+
+
+def _find_sycl_home() -> str | None:
+    from opsmith.build.sycl import find_sycl_root
+
+    root = find_sycl_root()
+    return str(root) if root else None
+
+
+def _chosen(name: str) -> str | None:
+    """Return a home as the drop-in has it: what was assigned to it, else what is found."""
+    from opsmith import cpp_extension
+
+    value = getattr(cpp_extension, name)
+    return None if value is None else os.fspath(value)
+
+
+def _join_cuda_home(*paths: str) -> str:
+    if (home := _chosen("CUDA_HOME")) is None:
+        raise OSError(
+            "No CUDA toolkit was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in /usr/local/cuda nor among "
+            "this Python's packages. Set CUDA_HOME to the folder that has bin/nvcc, or `pip install 'opsmith[cuda]'`"
+        )
+    return str(Path(home, *paths))
+
+
+def _join_rocm_home(*paths: str) -> str:
+    if (home := _chosen("ROCM_HOME")) is None:
+        raise OSError("ROCm was not found: set ROCM_HOME to the folder that has bin/hipcc")
+    return str(Path(home, *paths))
+
+
+def _join_sycl_home(*paths: str) -> str:
+    if (home := _chosen("SYCL_HOME")) is None:
+        raise OSError(
+            "SYCL was not found: no icpx is on PATH, and the package intel-sycl-rt is not installed. Install Intel's "
+            "oneAPI DPC++ compiler and source its setvars.sh"
+        )
+    return str(Path(home, *paths))
+
+
+def _get_build_directory(name: str, verbose: bool = False) -> str:
+    """Return the folder that PyTorch would build an extension in, and make it; opsmith builds in its store."""
+    root = _env.read("TORCH_EXTENSIONS_DIR")
+    if root is None:
+        torch = find_torch()
+        gpu = (
+            f"rocm{torch.hip.replace('.', '')}"
+            if torch.hip
+            else f"cu{torch.cuda.replace('.', '')}"
+            if torch.cuda
+            else ""
+        )
+        version = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+        root = str(Path(get_default_build_root(), f"{version}_{gpu or 'cpu'}"))
+    folder = Path(root, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder)
