@@ -106,18 +106,25 @@ class BuildExtension(BuildOperators):
     def _obtain(self, prepared: Prepared, name: str) -> Path:
         """Return the library, from the store where it is there; a store that cannot be written to is left alone."""
 
+        built = False
+
         def tell(plan: Plan) -> None:
+            nonlocal built
+            built = True
             print(f"opsmith: building {name} with {prepared.toolchain.torch.identity}", flush=True)
 
         jobs = getattr(self, "_jobs", None) or (None if self.parallel in (None, 0, True) else int(self.parallel))
         arguments = (prepared.plan, prepared.toolchain, prepared.target)
         watcher = Watcher(on_start=tell)
         try:
-            return obtain_artifact(*arguments, Store(store_root()), jobs=jobs, watcher=watcher).library
+            library = obtain_artifact(*arguments, Store(store_root()), jobs=jobs, watcher=watcher).library
         except StoreError as error:
             own = Store(Path(self.build_temp).absolute() / "opsmith")
             print(f"opsmith: {error}; building in {own.root}", flush=True)
-            return obtain_artifact(*arguments, own, jobs=jobs, watcher=watcher).library
+            library = obtain_artifact(*arguments, own, jobs=jobs, watcher=watcher).library
+        if not built:
+            print(f"opsmith: {name} comes from the store", flush=True)
+        return library
 
     def _plain_sources(self, ext: Any) -> list[str]:
         """Return an extension's sources with SWIG's and Cython's translated."""
