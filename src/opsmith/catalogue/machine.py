@@ -1,0 +1,92 @@
+"""Which failures mean that the machine has no memory, disk or compiler left to give?"""
+
+from __future__ import annotations
+
+from opsmith.catalogue.entry import Entry
+
+__all__ = ["ENTRIES"]
+
+_FEWER = (
+    "Run fewer compilers at once: `export OPSMITH_JOBS=1` (opsmith) or `export MAX_JOBS=1` (torch), and build again.",
+    "For a .cu file, fewer architectures also help: `export TORCH_CUDA_ARCH_LIST=9.0`.",
+)
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "compiler-killed",
+        "A compiler was killed for its memory",
+        r"Killed signal terminated program (?P<program>\w+)"
+        r"|'(?P<tool>\w+)' died due to signal 9"
+        r"|(?:compilation|assembler|linker) terminated by signal 9"
+        r"|clang.*error: unable to execute command: Killed"
+        r"|^(?:.*: )?(?:line \d+: +\d+ )?Killed\b.*(?:cc1plus|g\+\+|c\+\+|cicc|nvcc|ptxas)",
+        (
+            "The machine, or the memory limit of this container or batch job, had no memory left, and the kernel "
+            "killed "
+            "the compiler.",
+            "A file that includes torch/extension.h takes 1.5 GB, and one with CUDA kernels more.",
+        ),
+        _FEWER,
+        "g++: fatal error: Killed signal terminated program cc1plus",
+    ),
+    Entry(
+        "out-of-memory",
+        "A compiler got no more memory",
+        r"^(?:cc1plus|.*ld|.*nvcc|.*cicc)?.*(?:virtual memory exhausted|out of memory allocating \d+ bytes|"
+        r"LLVM ERROR: out of memory|std::bad_alloc)",
+        ("The compiler asked for memory, and neither the machine nor its limit (`ulimit -v`) had any.",),
+        _FEWER,
+        "cc1plus: out of memory allocating 65536 bytes after a total of 12345678 bytes",
+    ),
+    Entry(
+        "disk-full",
+        "No space left on the disk",
+        r"No space left on device|Disk quota exceeded|final link failed: No space",
+        ("The disk, or your share of it, is full: of the cache, of the temporary folder, or where the library goes.",),
+        (
+            'Compare `df -h "${{TMPDIR:-/tmp}}" ~/.cache .`; then make room, or put the cache elsewhere with '
+            "`export OPSMITH_CACHE_DIR=/path/on/another/disk` and the temporary files with `export TMPDIR=...`.",
+        ),
+        "/usr/bin/ld: final link failed: No space left on device",
+    ),
+    Entry(
+        "no-compiler",
+        "There is no compiler",
+        r"(?:error: command ['\"](?P<program>[^'\"]*?(?:gcc|g\+\+|cc|c\+\+|clang(?:\+\+)?|nvcc|hipcc)(?:-\d+)?)['\"] "
+        r"failed"
+        r": No such file or directory"
+        r"|(?:sh: \d+: |: )(?P<missing>[\w./+-]*(?:g\+\+|c\+\+|clang\+\+|gcc|nvcc|hipcc)(?:-\d+)?): (?:command )?not "
+        r"found)",
+        ("The build starts a compiler that is not installed, or not on PATH.",),
+        (
+            "Install one with `apt-get install g++`, `dnf install gcc-c++` or `conda install -c conda-forge gxx`, or "
+            "name "
+            "another with `export CXX=clang++`; `opsmith doctor` says what is here.",
+        ),
+        "/bin/sh: 1: g++: not found",
+    ),
+    Entry(
+        "text-file-busy",
+        "A program or library is written while it runs",
+        r"Text file busy",
+        ("A file that some process executes was opened for writing; Linux refuses that.",),
+        (
+            "Stop the process (`fuser -v FILE` names it), and replace a library by renaming a new file over it, never "
+            "by "
+            "writing into it.",
+        ),
+        "cp: cannot create regular file 'prog': Text file busy",
+    ),
+    Entry(
+        "cannot-write",
+        "The build may not write there",
+        r"(?:Permission denied|Read-only file system)(?=: '(?P<place>[^'\n]*(?:torch_extensions|opsmith"
+        r"|\.cache)[^'\n]*)')",
+        ("The cache lies in {place}, where this user may not write.",),
+        (
+            "Put it where you may: `export OPSMITH_CACHE_DIR=/path` (opsmith) or `export TORCH_EXTENSIONS_DIR=/path` "
+            "(torch).",
+        ),
+        "PermissionError: [Errno 13] Permission denied: '/root/.cache/torch_extensions/py311_cpu/demo/lock'",
+    ),
+)

@@ -1,0 +1,21 @@
+"""All entries of the catalogue, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from opsmith.catalogue import compiler, cuda, gpu, linker, loader, machine, registration, torch_build
+from opsmith.catalogue.entry import Entry, Group
+
+__all__ = ["ENTRIES", "GROUPS"]
+
+GROUPS: tuple[Group, ...] = (
+    Group("The machine gives out", machine.ENTRIES),
+    Group("A library does not load", loader.ENTRIES),
+    Group("A header is missing, or the compiler refuses", compiler.ENTRIES),
+    Group("nvcc refuses", cuda.ENTRIES),
+    Group("The linker refuses", linker.ENTRIES),
+    Group("Operators and classes are registered twice", registration.ENTRIES),
+    Group("A kernel does not run", gpu.ENTRIES),
+    Group("torch.utils.cpp_extension and pip give up", torch_build.ENTRIES),
+)
+
+ENTRIES: tuple[Entry, ...] = tuple(entry for group in GROUPS for entry in group.entries)

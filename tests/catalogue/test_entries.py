@@ -1,0 +1,62 @@
+"""Every entry of the catalogue explains a real output, and says something where nothing more is known."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cases import CASES, Case, is_possible, produce
+
+from opsmith.catalogue import ENTRIES, Entry, Facts, explain
+
+RECORDED = Path(__file__).parent / "recorded"
+
+each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+
+
+@each_entry
+def test_the_example_is_explained_without_any_facts(entry: Entry):
+    found = explain(entry.example)
+    assert [explanation.id for explanation in found] == [entry.id]
+    assert found[0].cause and found[0].remedy
+    assert "None" not in found[0].text
+
+
+@each_entry
+def test_the_recorded_output_is_explained(entry: Entry):
+    """The first line says which command made the output, or that it is written from public reports."""
+    origin, _, output = (RECORDED / f"{entry.id}.txt").read_text(encoding="utf-8").partition("\n")
+    assert re.match(r"# (?:made by|written from public reports): \S", origin)
+    assert explain(output)[0].id == entry.id
+
+
+@each_entry
+def test_every_remedy_has_something_to_type(entry: Entry):
+    """A flag, a command or a name in backticks, or an assignment: not only advice."""
+    assert re.search(r"`[^`]+`|https://|-\w+", "".join(entry.remedy))
+
+
+@each_entry
+def test_every_sentence_can_be_filled(entry: Entry):
+    groups = set(re.compile(entry.pattern).groupindex)
+    derived = {"symbol", "package"}
+    names = {name for text in (*entry.cause, *entry.remedy) for name in re.findall(r"(?<!\{)\{(\w+)\}", text)}
+    assert names <= groups | derived | set(Facts.__dataclass_fields__)
+
+
+def test_no_two_entries_have_one_name():
+    assert len({entry.id for entry in ENTRIES}) == len(ENTRIES)
+    assert {file.stem for file in RECORDED.glob("*.txt")} == {entry.id for entry in ENTRIES}
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("case", [case for case in CASES if not case.is_slow], ids=lambda case: case.id)
+def test_what_a_program_prints_here_is_explained(case: Case, tmp_path: Path):
+    if not is_possible(case):
+        pytest.skip(f"needs {', '.join(case.needs)}")
+    if case.id == "cuda-header" and Path("/usr/include/cusparse.h").exists():
+        pytest.skip("this machine has cuSPARSE among its system headers")
+    output = produce(case, tmp_path)
+    assert explain(output), output
+    assert explain(output)[0].id == case.id, output
