@@ -49,6 +49,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	git ls-files '*.cpp' '*.cu' '*.h' ':!tests/codegen/expected' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/python benchmarks/tables.py --check
+	$(BIN)/python docs/generate.py --check
 
 # A GPU machine may be offline and have its own torch: nothing is installed there.
 gpu-test:

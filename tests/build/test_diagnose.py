@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,7 @@ def test_error_behind_an_include_is_told_at_that_include(plan: Plan) -> None:
     assert f"{plan.extension.root}/k.cu:2: " in text
     assert "(in /t/other.h:9, which this leads to)" in text
     assert "has no CUDA" in text
+    assert "Build against a CUDA build of torch" in text
 
 
 def test_missing_header_advises_an_include_folder(plan: Plan) -> None:
@@ -80,6 +82,19 @@ def test_undefined_symbols_of_the_linker_are_named_once(plan: Plan) -> None:
     where = "k.cu:(.text+0x1): undefined reference to `g()'"
     output = f"k.o: in function `f':\n{where}\n{where}"
     assert "nothing defines g()." in said(plan, output, "mine.so")
+
+
+def test_a_header_of_a_package_of_its_own_names_the_package(plan: Plan) -> None:
+    text = said(plan, f"{plan.extension.root}/k.cu:1:10: fatal error: cusparse.h: No such file or directory")
+    assert f"{plan.extension.root}/k.cu:1:10: cusparse.h: No such file or directory" in text
+    assert re.search(r"`pip install 'cuda-toolkit\[cusparse\]", text)
+    assert "include folders of mine" not in text
+
+
+def test_a_killed_compiler_is_told_to_run_alone(plan: Plan) -> None:
+    text = said(plan, "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.")
+    assert "had no memory left" in text
+    assert "export OPSMITH_JOBS=1" in text
 
 
 def test_what_cannot_be_read_is_shown_as_it_is(plan: Plan) -> None:

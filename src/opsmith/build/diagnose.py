@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsmith.build.plan import Plan, Step
+from opsmith.catalogue import Facts, explain
 from opsmith.codegen.instantiate import SIGNATURE_MARK
 from opsmith.codegen.prototype import find_prototype, prototype
 from opsmith.errors import BuildError, CompileError, SignatureError
@@ -36,6 +37,7 @@ _NO_HEADER = re.compile(
 )
 _UNDEFINED = re.compile(r"undefined reference to [`'\"](?P<symbol>.+)'")
 _SHOWN_MESSAGES = 3
+_SHOWN_EXPLANATIONS = 2
 _CONTEXT_LINES = 1
 
 
@@ -80,14 +82,14 @@ def explain_failure(plan: Plan, output: str) -> BuildError:
         rest = (
             f"\n\n({more} more error{'s' if more > 1 else ''}; OPSMITH_VERBOSE=1 shows everything)" if more > 0 else ""
         )
-        return CompileError(f"{plan.extension.name} does not compile\n\n{shown}{rest}{_advice(messages, plan)}")
+        return CompileError(f"{plan.extension.name} does not compile\n\n{shown}{rest}{_advice(body, messages, plan)}")
     symbols = list(dict.fromkeys(match["symbol"] for match in _UNDEFINED.finditer(body)))
     if symbols:
         return CompileError(
             f"{plan.extension.name} does not link: nothing defines {', '.join(symbols[:_SHOWN_MESSAGES])}. "
-            "Add the source that defines it, or the library with its link flag"
+            f"Add the source that defines it, or the library with its link flag{_advice(body, messages, plan)}"
         )
-    advice = _advice(messages, plan)
+    advice = _advice(body, messages, plan)
     return CompileError(f"{plan.extension.name} does not build. What the compiler printed:\n\n{body.strip()}{advice}")
 
 
@@ -155,20 +157,25 @@ def _causes(body: str, error: Message, plan: Plan, failed: list[Step]) -> list[M
     return []
 
 
-def _advice(messages: tuple[Message, ...], plan: Plan) -> str:
-    """Return what to do about a header that is not there, where that can be said."""
+def _advice(body: str, messages: tuple[Message, ...], plan: Plan) -> str:
+    """Return what the catalogue says about the output, or what to do about a header that is not there."""
+    if explanations := explain(body, _facts(plan)):
+        return "".join(f"\n\n{explanation.text}" for explanation in explanations[:_SHOWN_EXPLANATIONS])
     for message in messages:
         if (match := _NO_HEADER.search(message.text)) is None:
             continue
         header = match["clang"] or match["gcc"] or match["nvcc"]
-        if header.endswith("cuda_cmake_macros.h"):
-            return (
-                f"\n\nThe torch of this build has no CUDA, and comes without {header}. Build against a CUDA build of "
-                "torch, or include nothing of c10/cuda and ATen/cuda"
-            )
         folders = ", ".join(map(str, plan.extension.include_dirs)) or "none"
         return f"\n\nAdd the folder that has {header} to the include folders of {plan.extension.name} (now: {folders})"
     return ""
+
+
+def _facts(plan: Plan) -> Facts:
+    from opsmith.toolchain.facts import gather_facts
+
+    folders = ", ".join(map(str, plan.extension.include_dirs)) or None
+    facts = gather_facts(with_cuda="cuda" in plan.extension.devices)
+    return replace(facts, name=plan.extension.name, include_dirs=folders)
 
 
 def _user_text(name: str, plan: Plan, failed: list[Step]) -> tuple[str, list[str]] | None:

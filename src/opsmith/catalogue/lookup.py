@@ -46,23 +46,30 @@ def explain(
             line = text.count("\n", 0, max(match.end() - 1, 0))
             if line not in taken:
                 taken.add(line)
-                found.append((line, _explanation(entry, match, known, demangle)))
+                found.append((line, _explanation(entry, match, _line(text, match), known, demangle)))
                 break
     return tuple(explanation for _, explanation in sorted(found, key=lambda item: item[0]))
 
 
 def _explanation(
-    entry: Entry, match: re.Match[str], known: Mapping[str, str], demangle: Callable[[str], str]
+    entry: Entry, match: re.Match[str], line: str, known: Mapping[str, str], demangle: Callable[[str], str]
 ) -> Explanation:
     groups = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
     values = {**known, **groups, **_derived(groups, known, demangle)}
     return Explanation(
         entry.id,
         _fill((entry.title,), values) or entry.title,
-        match[0].strip().splitlines()[-1].strip(),
+        line,
         _fill(entry.cause, values),
         _fill(entry.remedy, values),
     )
+
+
+def _line(text: str, match: re.Match[str]) -> str:
+    """Return the line of a text that a match ends in."""
+    last = max(match.end() - 1, 0)
+    end = text.find("\n", last)
+    return text[text.rfind("\n", 0, last) + 1 : end if end >= 0 else len(text)].strip()
 
 
 def _derived(groups: Mapping[str, str], known: Mapping[str, str], demangle: Callable[[str], str]) -> dict[str, str]:

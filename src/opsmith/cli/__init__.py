@@ -18,6 +18,7 @@ _COMMANDS = {
     "build": ("opsmith.cli.build", "Build operators by JIT, setuptools or CMake."),
     "stub": ("opsmith.cli.stub", "Print or write the kernels that definitions need."),
     "run": ("opsmith.cli.run", "Run a command with opsmith under its torch.utils.cpp_extension."),
+    "explain-error": ("opsmith.cli.explain_error", "Say what a log's errors mean, and what mends them."),
     "bridge": ("opsmith.cli.bridge", "Build the fast path for calls and gradients now."),
     "demo": ("opsmith.cli.demo", "Build, check, time and train an LLTM, and write a report."),
     "plan": ("opsmith.cli.plan", "Write a build of operators for CMake (what find_package(opsmith) calls)."),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-import re
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -72,15 +71,6 @@ def _refuse_clash(name: str, sources: tuple[Source, ...]) -> None:
 
 
 def _explain_load(name: str, library: Path, message: str) -> str:
-    if (undefined := re.search(r"undefined symbol: (\w+)", message)) is not None:
-        symbol = torch._C._demangle(undefined[1])
-        return (
-            f"{name} cannot be loaded: nothing defines {symbol}. Add the source that defines it, or the library with "
-            f"its flag in extra_ldflags ({library})"
-        )
-    if "is already registered" in message:
-        return (
-            f"{name} cannot be loaded: {message}. An earlier version of it has given Python the same C++ class; "
-            "declare it with py::module_local(), or start a new process"
-        )
-    return f"{name} cannot be loaded: {message}"
+    from opsmith.runtime.load_failure import explain_load_failure
+
+    return explain_load_failure(name, library, message)

@@ -54,7 +54,10 @@ def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
     try:
         torch.ops.load_library(str(library))
     except OSError as error:
-        raise LoadError(f"{library} cannot be loaded: {error}") from error
+        from opsmith.runtime.load_failure import explain_load_failure
+
+        # torch's own exception names the file only; the loader's words are in its cause.
+        raise LoadError(explain_load_failure(library.name, library, str(error.__cause__ or error))) from error
 
 
 def _load(module: str, operators: Sequence[Operator]) -> None:

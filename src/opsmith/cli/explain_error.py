@@ -1,0 +1,38 @@
+"""`opsmith explain-error`: what a log of any build or load means, and what mends it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TextIO
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("explain-error")
+@click.argument("file", type=click.File("r", errors="replace"), default="-")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(file: TextIO, as_json: bool) -> None:
+    """Read a log from FILE, or from the standard input, and print the causes and remedies of its errors.
+
+    The log may be of any program: pip, ninja, a compiler, Python. Exit code 1 where nothing in it is known.
+    """
+    from opsmith.catalogue import explain
+    from opsmith.toolchain.facts import demangle, gather_facts
+
+    if file.isatty():
+        click.echo("paste the log, then press Ctrl-D", err=True)
+    found = explain(file.read(), gather_facts(with_cuda=True), demangle=demangle)
+    if as_json:
+        click.echo(json.dumps([asdict(explanation) for explanation in found], indent=2))
+    for explanation in () if as_json else found:
+        click.echo(f"{click.style(explanation.title, bold=True)}  [{explanation.id}]")
+        click.echo(f"    {explanation.line}")
+        click.echo(f"  cause   {explanation.cause}")
+        click.echo(f"  remedy  {explanation.remedy}\n")
+    if not found:
+        click.echo("nothing in this log is known to the catalogue; docs/errors.md lists what is", err=True)
+        sys.exit(1)

@@ -1,0 +1,49 @@
+"""Why does a finished library not load, and what mends it?
+
+The loader says only which symbol or file is missing. The catalogue says what that means, and the manifest beside the
+library what it was built against.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from opsmith.catalogue import Facts, explain
+from opsmith.toolchain.facts import gather_facts
+
+__all__ = ["explain_load_failure"]
+
+
+def explain_load_failure(name: str, library: Path, message: str) -> str:
+    """Return the text of a LoadError from what the loader or Python said about a library."""
+    facts = _built(replace(gather_facts(), library=str(library), name=name), library)
+    head = f"{name} cannot be loaded: {message}"
+    if (undefined := re.search(r"undefined symbol: (\w+)", message)) is not None:
+        head = f"{name} cannot be loaded: nothing defines {_demangle(undefined[1])} ({library})"
+    found = explain(message, facts, demangle=_demangle)
+    return f"{head}\n\n{found[0].text}" if found else head
+
+
+def _demangle(symbol: str) -> str:
+    return str(torch._C._demangle(symbol))
+
+
+def _built(facts: Facts, library: Path) -> Facts:
+    """Add what the manifest tells: it lies beside a library of the store, and under the library's name elsewhere."""
+    for manifest in (library.with_name("manifest.json"), library.with_suffix(".json")):
+        try:
+            content = json.loads(manifest.read_bytes())
+            version, tools = content["torch_version"], content["toolchain"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(version, str):
+            facts = replace(facts, built_torch=version)
+        if isinstance(tools, dict) and tools:
+            facts = replace(facts, built_with=", ".join(map(str, tools.values())))
+        return facts
+    return facts

@@ -1,0 +1,70 @@
+"""A library that does not load says why, what it was built against, and what to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from opsmith.errors import LoadError
+from opsmith.runtime.existing import import_library
+from opsmith.runtime.load import load_library
+
+CHANGED = 'namespace c10 { void vanished(); }\nextern "C" void f() { c10::vanished(); }\n'
+# The loader looks for every symbol at once only where it is told to.
+NOW = "-Wl,-z,now"
+
+
+@pytest.fixture
+def build(tmp_path: Path):
+    """Compile a text into a library whose symbols nobody checks at link time."""
+
+    def do(text: str) -> Path:
+        source, library = tmp_path / "k.cpp", tmp_path / "k.so"
+        source.write_text(text)
+        subprocess.run(["g++", "-shared", "-fPIC", NOW, source, "-o", library], check=True)
+        return library
+
+    return do
+
+
+@pytest.mark.compile
+def test_a_symbol_of_another_torch_names_both(build, tmp_path):
+    library = build(CHANGED)
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"torch_version": "2.11.0", "toolchain": {"host": "gcc version 14.2.0"}})
+    )
+    with pytest.raises(LoadError) as raised:
+        load_library(library)
+    text = str(raised.value)
+    assert "k.so cannot be loaded: nothing defines c10::vanished()" in text
+    assert "built against torch 2.11.0" in text
+    assert f"The torch that is here is {torch.__version__}" in text
+    assert "gcc version 14.2.0" in text
+    assert "pip install --no-build-isolation" in text
+
+
+@pytest.mark.compile
+def test_without_a_manifest_nothing_is_invented(build, tmp_path):
+    library = build(CHANGED)
+    (tmp_path / "k.json").write_text("{damaged")
+    with pytest.raises(LoadError) as raised:
+        load_library(library)
+    assert "built against torch" not in str(raised.value).replace("built against, or", "")
+    assert "None" not in str(raised.value)
+
+
+@pytest.mark.compile
+def test_a_library_that_is_no_module_of_that_name(build):
+    with pytest.raises(LoadError, match=r"no PYBIND11_MODULE.*\n.*is_python_module=False"):
+        import_library("k", build("int a;\n"))
+
+
+def test_a_truncated_library(tmp_path):
+    library = tmp_path / "k.so"
+    library.write_bytes(b"\x7fELF")
+    with pytest.raises(LoadError, match="truncated"):
+        load_library(library)
