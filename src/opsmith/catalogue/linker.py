@@ -68,7 +68,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "wrong-format",
         "An object or library is for another processor",
-        r"(?<!\S)(?P<file>\S+): file (?:in wrong format|format not recognized)|skipping incompatible (?P<skipped>\S+) when "
+        r"(?<!\S)(?P<file>\S+): file (?:in wrong format|format not recognized)|skipping incompatible (?P<skipped>\S+) "
+        r"when "
         r"searching"
         r"|(?<!\S)(?P<other>\S+) is incompatible with \S+ output|Relocations in generic ELF",
         (
