@@ -25,6 +25,8 @@ def session_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPSMITH_CACHE_DIR", str(root))
         patch.setenv("OPSMITH_QUIET", "1")
+        # Nothing shall run in the background of a test; those of precompiled headers say so themselves.
+        patch.setenv("OPSMITH_PCH", "off")
         if os.environ.get("OPSMITH_BRIDGE") != "off":
             # All tests run with the bridge, which is built here where the session has none yet. With OPSMITH_BRIDGE=off
             # they run on the path in Python. Tests with stores of their own set `off`: nobody would use what they build.

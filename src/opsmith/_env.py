@@ -34,7 +34,12 @@ VARIABLES: tuple[Variable, ...] = (
         "OPSMITH_BRIDGE",
         "auto: build the bridge in the background where the store has none; wait: build it now; off: do without it",
     ),
-    Variable("OPSMITH_JOBS", "how many compilers run at once; default: the number of cores"),
+    Variable(
+        "OPSMITH_PCH",
+        "auto: precompile torch's headers in the background for the next build; wait: do it now; off: do without",
+    ),
+    Variable("OPSMITH_SLIM_HEADERS", "off: compile sources that include torch/extension.h with the whole of it"),
+    Variable("OPSMITH_JOBS", "how many compilers run at once; default: as many as cores and free memory allow"),
     Variable("OPSMITH_VERBOSE", "1: show every command of a build"),
     Variable("OPSMITH_QUIET", "1: no message while an operator is built on its first call"),
     Variable(
@@ -45,7 +50,6 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("CXX", "host C++ compiler, with a launcher or arguments if need be; default: c++, g++ or clang++"),
     Variable("CUDA_HOME", "root of the CUDA toolkit; CUDA_PATH is read too"),
     Variable("CUDA_PATH", "root of the CUDA toolkit, after CUDA_HOME"),
-    Variable("CONDA_PREFIX", "the active conda environment; an nvcc in it is found without PATH"),
     Variable("NVCC_CCBIN", "host compiler that nvcc shall use; default: the C++ compiler above"),
     Variable("ROCM_PATH", "root of the ROCm toolkit; ROCM_HOME is read too"),
     Variable("ROCM_HOME", "root of the ROCm toolkit, after ROCM_PATH"),

@@ -32,10 +32,13 @@ import sys, time
 from pathlib import Path
 from test_announce_kit import PLAN
 from opsmith.build.announce import announcer
-from opsmith.build.artifact import build_into
+from opsmith.build.artifact import watched
+from opsmith.build.ninja import run_plan
 from opsmith.errors import CompileError
+watcher = announcer("demo")
 try:
-    build_into(PLAN, Path(sys.argv[1]), watcher=announcer("demo"))
+    with watched(PLAN, watcher):
+        run_plan(PLAN, Path(sys.argv[1]), on_progress=watcher.on_progress, on_output=watcher.on_output)
 except CompileError as error:
     time.sleep(0.5)
     print("CompileError")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from opsmith._background import do_quietly
 from opsmith.errors import ArgumentError
 from opsmith.runtime import bridge
 
@@ -69,7 +70,7 @@ def test_the_first_process_does_not_wait_and_a_later_one_has_the_bridge(tmp_path
 def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(bridge, "_build_in_background", started.append)
+    monkeypatch.setattr(bridge, "start_in_background", lambda module, lock: started.append((module, lock)))
     assert bridge._find("auto") is None
     assert len(started) == 1
     # What the process in the background would do, with a compiler that fails.
@@ -78,7 +79,7 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
     compiler.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("CXX", str(compiler))
-        bridge._build_quietly()
+        do_quietly(bridge.build_bridge, lock=tmp_path / "lock")
         (note,) = notes(tmp_path)
         assert "no such luck" in str(note["failure"])
         assert bridge._find("auto") is None
@@ -90,35 +91,20 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
     assert len(started) == 2
 
 
-def test_a_store_that_cannot_be_written_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocked = tmp_path / "blocked"
-    blocked.write_text("")
-    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(blocked / "store"))
-    # Otherwise a folder beside the temporary files would stand in for it.
-    monkeypatch.setattr("opsmith.store.locate._can_write", lambda root: True)
-    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("a process was started"))
-    assert bridge._find("auto") is None
-
-
 def test_a_damaged_note_or_library_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opsmith.store import Manifest, Store, source_key
+    from opsmith.store import Store
 
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(bridge, "_build_in_background", lambda store: None)
+    monkeypatch.setattr(bridge, "start_in_background", lambda module, *, lock: None)
     store = Store(tmp_path)
     note = bridge._note_file(store)
     note.parent.mkdir(parents=True)
-    for text in ("{", "[]", '{"artifact": 1}', '{"artifact": "../x"}', json.dumps({"artifact": "0" * 64})):
+    for text in ("{", "[]", '{"library": "/nonexistent/opsmith_bridge.so"}'):
         note.write_text(text)
         assert bridge._find("auto") is None
-    with store.staging() as staging:
-        garbage = staging / "opsmith_bridge.so"
-        garbage.write_bytes(b"no library")
-        manifest = Manifest.describe(
-            garbage, name="b", inputs={}, devices=(), archs=(), toolchain={}, torch_version=None, opsmith_version="0"
-        )
-        artifact = store.publish(source_key({}), staging, manifest=manifest, headers={})
-    note.write_text(json.dumps({"artifact": artifact.key}))
+    garbage = tmp_path / "opsmith_bridge.so"
+    garbage.write_bytes(b"no library")
+    note.write_text(json.dumps({"library": str(garbage)}))
     with pytest.warns(RuntimeWarning, match="works without its bridge"):
         assert bridge._find("auto") is None
 

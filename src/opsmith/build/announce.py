@@ -75,7 +75,7 @@ class _Announcer:
 
     def _start(self, plan: Plan) -> None:
         if not self._state.jobs:
-            from opsmith.build.ninja import usable_jobs
+            from opsmith.build.jobs import usable_jobs
 
             self._state.jobs = usable_jobs()
         self._state.start(plan)

@@ -14,8 +14,10 @@ from opsmith.build.plan import Plan, Target
 from opsmith.errors import BuildError
 from opsmith.store import (
     Artifact,
+    Layout,
     Manifest,
     Store,
+    default_root,
     digest,
     digest_file,
     digest_headers,
@@ -26,9 +28,10 @@ from opsmith.store import (
 
 if TYPE_CHECKING:
     from opsmith.build.ninja import Progress
+    from opsmith.store import Kind
     from opsmith.toolchain import Toolchain
 
-__all__ = ["Watcher", "build_into", "describe_build", "key_inputs", "obtain_artifact", "watched"]
+__all__ = ["Watcher", "build_into", "describe_build", "key_inputs", "obtain_artifact", "read_headers", "watched"]
 
 # A source that is saved while it compiles is compiled again; after so many times somebody else must decide.
 _ATTEMPTS = 3
@@ -77,8 +80,11 @@ def obtain_artifact(
     *,
     jobs: int | None = None,
     watcher: Watcher | None = None,
+    is_lasting: bool = True,
 ) -> Artifact:
     """Return the artefact of a plan: from the store where it is there, else built and published.
+
+    `is_lasting` as for `build_into`.
 
     Raises CompileError, SignatureError, ToolchainError or StoreError.
     """
@@ -94,18 +100,15 @@ def obtain_artifact(
         # Another process may have built it while this one waited.
         if (found := store.find(key, roots=roots)) is not None:
             return _found(found, watcher)
-        from opsmith.store.shared import fetch_shared, share  # not needed where an artefact is found
-
-        if (fetched := fetch_shared(store, key, roots)) is not None:
-            return _found(fetched, watcher)
         for _ in range(_ATTEMPTS):
             with store.staging() as scratch:
                 started_ns = time.time_ns()
-                library = build_into(plan, scratch, jobs=jobs, watcher=watcher)
+                library = build_into(
+                    plan, toolchain, target, scratch, jobs=jobs, watcher=watcher, is_lasting=is_lasting
+                )
                 headers = read_headers(plan, toolchain, scratch)
                 sources = [user for step in plan.steps for user in step.users]
-                # The second question is for what was saved while this process waited for the lock.
-                if edited_since([*headers, *sources], started_ns) or key_inputs(plan, toolchain, target) != inputs:
+                if edited_since([*headers, *sources], started_ns):
                     inputs = key_inputs(plan, toolchain, target)
                     key = source_key(inputs)
                     continue
@@ -113,22 +116,34 @@ def obtain_artifact(
                 published.mkdir()
                 library = library.rename(published / plan.library)
                 manifest = describe_build(plan, toolchain, target, library, inputs)
-                digests = digest_headers(headers)
-                artifact = store.publish(key, published, manifest=manifest, headers=digests, roots=roots)
-                share(store, artifact)
-                return artifact
+                return store.publish(key, published, manifest=manifest, headers=digest_headers(headers), roots=roots)
     raise BuildError(
         f"{plan.extension.name}: a source or header changed during each of {_ATTEMPTS} builds; save it once and try again"
     )
 
 
-def build_into(plan: Plan, folder: Path, *, jobs: int | None = None, watcher: Watcher | None = None) -> Path:
-    """Run a plan in a folder and return the library."""
-    from opsmith.build.ninja import run_plan  # not needed where an artefact is found
+def build_into(
+    plan: Plan,
+    toolchain: Toolchain,
+    target: Target,
+    folder: Path,
+    *,
+    jobs: int | None = None,
+    watcher: Watcher | None = None,
+    is_lasting: bool = True,
+) -> Path:
+    """Run a plan in a folder and return the library; the machine's store gives and takes what makes it faster.
+
+    `is_lasting` says that more builds with this torch and this compiler are to be expected, so that headers are
+    precompiled for them.
+    """
+    from opsmith.build.fast.run import run_fast  # not needed where an artefact is found
 
     watcher = watcher or Watcher()
     with watched(plan, watcher):
-        return run_plan(plan, folder, jobs=jobs, on_progress=watcher.on_progress, on_output=watcher.on_output)
+        return run_fast(
+            plan, toolchain, target, Store(default_root()), folder, jobs=jobs, watcher=watcher, is_lasting=is_lasting
+        )
 
 
 @contextmanager
@@ -154,7 +169,13 @@ def _found(artifact: Artifact, watcher: Watcher) -> Artifact:
 
 
 def describe_build(
-    plan: Plan, toolchain: Toolchain, target: Target, library: Path, inputs: Mapping[str, str]
+    plan: Plan,
+    toolchain: Toolchain,
+    target: Target,
+    library: Path,
+    inputs: Mapping[str, str],
+    *,
+    kind: Kind = "library",
 ) -> Manifest:
     """Return the manifest of a library that was just built."""
     return Manifest.describe(
@@ -166,18 +187,19 @@ def describe_build(
         toolchain=toolchain.compilers,
         torch_version=toolchain.torch.version if plan.extension.api == "full" else None,
         opsmith_version=__version__,
+        kind=kind,
     )
 
 
 def read_headers(plan: Plan, toolchain: Toolchain, folder: Path) -> tuple[Path, ...]:
-    """Return the headers that the compilers read, but for those that come with a compiler or with torch.
+    """Return the headers that the compilers read, but for those that come with a compiler, with torch, or of the store.
 
     Those are covered by the compiler's identity and by torch's version, and there are thousands of them.
     """
     covered = [toolchain.torch.root, Path("/usr/include"), Path("/usr/lib"), Path("/usr/lib64")]
     covered += [toolchain.cuda.root] if toolchain.cuda else []
     covered += [toolchain.rocm.root] if toolchain.rocm and toolchain.rocm.root != Path("/usr") else []
-    covered.append(folder)
+    covered += [folder, Layout(default_root()).artifacts]
     # As the compiler names them, and as they really are: most headers are dropped by name, without a look at the disk.
     skip = tuple(f"{place}/" for place in covered)
     really = tuple(place.resolve() for place in covered)

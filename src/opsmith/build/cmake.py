@@ -10,7 +10,8 @@ from pathlib import Path
 from opsmith import _subprocess
 from opsmith.build.artifact import Watcher, watched
 from opsmith.build.diagnose import explain_failure
-from opsmith.build.ninja import usable_jobs, write_files
+from opsmith.build.jobs import usable_jobs
+from opsmith.build.ninja import write_files
 from opsmith.build.plan import Plan
 from opsmith.build.prepare import Prepared
 from opsmith.errors import ToolchainError

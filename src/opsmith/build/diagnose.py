@@ -14,7 +14,7 @@ from opsmith.errors import BuildError, CompileError, SignatureError
 from opsmith.spec.definition import Definition
 from opsmith.spec.extension import TEXT_MARK
 
-__all__ = ["Message", "explain_failure", "explain_signature", "find_messages"]
+__all__ = ["Message", "compiler_output", "explain_failure", "explain_signature", "failed_steps", "find_messages"]
 
 # gcc and clang: file:line:column: error: text. nvcc: file(line): error: text.
 _FILE = rf"(?P<file>{SIGNATURE_MARK}\w+|{TEXT_MARK}\w+(?:\[\d+\])?|[^\s:(][^:(\n]*?)"
@@ -67,8 +67,8 @@ def explain_failure(plan: Plan, output: str) -> BuildError:
     A kernel that does not fit its definition gives a SignatureError whose `operator` and `device` say which one;
     `explain_signature` turns it into the full story where the definitions are at hand.
     """
-    failed = _failed_steps(plan, output)
-    body = _compiler_output(output)
+    failed = failed_steps(plan, output)
+    body = compiler_output(output)
     messages = find_messages(body)
     for message in messages:
         if message.file.startswith(SIGNATURE_MARK):
@@ -128,13 +128,14 @@ def explain_signature(error: BuildError, definitions: list[Definition]) -> Build
     )
 
 
-def _failed_steps(plan: Plan, output: str) -> list[Step]:
+def failed_steps(plan: Plan, output: str) -> list[Step]:
+    """Return the steps of a plan that ninja reports as failed."""
     outputs = {word for line in output.splitlines() if line.startswith("FAILED: ") for word in line.split()}
     return [step for step in plan.steps if step.output in outputs]
 
 
-def _compiler_output(output: str) -> str:
-    """Drop what ninja adds: its FAILED lines, the command below each, and its last word."""
+def compiler_output(output: str) -> str:
+    """Return the output without what ninja adds: its FAILED lines, the command below each, and its last word."""
     kept: list[str] = []
     skip_command = False
     for line in output.splitlines():

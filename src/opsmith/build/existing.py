@@ -22,7 +22,7 @@ from opsmith.store import digest_file
 from opsmith.toolchain import find_python_headers, find_torch
 from opsmith.toolchain.search import resolve_program
 
-__all__ = ["assemble_sources", "check_name", "file_sources", "language_of", "prepare_existing"]
+__all__ = ["COMPILER_VARIABLES", "assemble_sources", "check_name", "file_sources", "language_of", "prepare_existing"]
 
 _LANGUAGES: dict[str, Language] = {
     ".c": "cxx",
@@ -38,7 +38,7 @@ _LANGUAGES: dict[str, Language] = {
 }
 
 # What compilers read from the environment by themselves.
-_COMPILER_VARIABLES = (
+COMPILER_VARIABLES = (
     "CPATH",
     "C_INCLUDE_PATH",
     "CPLUS_INCLUDE_PATH",
@@ -181,7 +181,7 @@ def _surroundings(extension: ExistingSources) -> dict[str, str]:
 
     Compilers read these variables themselves, and no dependency file names the libraries that were linked.
     """
-    lines = [f"{name}={value}" for name in _COMPILER_VARIABLES if (value := _env.read(name))]
+    lines = [f"{name}={value}" for name in COMPILER_VARIABLES if (value := _env.read(name))]
     folders = [Path(flag[2:]) for flag in extension.link_flags if flag.startswith("-L")]
     names = [flag[2:] for flag in extension.link_flags if flag.startswith("-l")]
     for name in (*(extension.libraries or ()), *names):

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith import _env
+from opsmith.build.jobs import choose_jobs
 from opsmith.build.plan import Plan
 from opsmith.toolchain import find_ninja
 
-__all__ = ["Progress", "ninja_file", "run_plan", "usable_jobs", "write_files"]
+__all__ = ["Progress", "ninja_file", "run_plan", "run_steps", "write_files"]
 
 # What ninja prints in front of each finished step; the mark tells its lines from a compiler's.
 _STATUS = "@opsmith %f %t %e@ "
@@ -37,15 +37,6 @@ class Progress:
     done: int
     total: int
     seconds: float
-
-
-def usable_jobs() -> int:
-    """Return how many compilers may run at once: OPSMITH_JOBS, MAX_JOBS, or the cores that this process may use."""
-    for name in ("OPSMITH_JOBS", "MAX_JOBS"):
-        value = _env.read(name)
-        if value is not None and value.isdigit() and int(value) > 0:
-            return int(value)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def write_files(plan: Plan, folder: Path) -> None:
@@ -82,9 +73,30 @@ def run_plan(
     `on_progress` is told of each finished step, `on_output` of each line that is not ninja's own. Raises CompileError or
     SignatureError where a step fails, and ToolchainError where there is no ninja.
     """
+    output = run_steps(plan, folder, jobs=choose_jobs(plan, jobs), on_progress=on_progress, on_output=on_output)
+    if output is not None:
+        from opsmith.build.diagnose import explain_failure
+
+        raise explain_failure(plan, output)
+    return folder / plan.library
+
+
+def run_steps(
+    plan: Plan,
+    folder: Path,
+    *,
+    jobs: int,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_output: Callable[[str], None] | None = None,
+) -> str | None:
+    """Run a plan's steps in a folder and return None, or, where one fails, what ninja and the compilers printed.
+
+    What another round has made in the folder already, by the same commands, is not made again. Raises ToolchainError
+    where there is no ninja.
+    """
     write_files(plan, folder)
     (folder / "build.ninja").write_text(ninja_file(plan), encoding="utf-8")
-    argv = [str(find_ninja()), "-j", str(jobs or usable_jobs()), "-d", "keepdepfile"]
+    argv = [str(find_ninja()), "-j", str(jobs), "-d", "keepdepfile"]
     output: list[str] = []
     with subprocess.Popen(
         argv,
@@ -114,11 +126,7 @@ def run_plan(
     if process.returncode == -signal.SIGINT or _INTERRUPTED in output[-1:]:
         # Ctrl-C reaches every process of a terminal, and ninja's end may be seen before Python has its own exception.
         raise KeyboardInterrupt
-    if process.returncode != 0:
-        from opsmith.build.diagnose import explain_failure
-
-        raise explain_failure(plan, "\n".join(output))
-    return folder / plan.library
+    return "\n".join(output) if process.returncode != 0 else None
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -94,7 +94,15 @@ class BuildOperators(build_ext):
         scratch.mkdir(parents=True)
         if not self.quiet_start:
             print(f"opsmith: building {name} with {prepared.toolchain.torch.identity}", flush=True)
-        return scratch, build_into(prepared.plan, scratch, jobs=self.parallel or None, watcher=self.watcher)
+        return scratch, build_into(
+            prepared.plan,
+            prepared.toolchain,
+            prepared.target,
+            scratch,
+            jobs=self.parallel or None,
+            watcher=self.watcher,
+            is_lasting=False,
+        )
 
     def get_outputs(self) -> list[str]:
         """Return what is built; for operators that is known only after the build."""

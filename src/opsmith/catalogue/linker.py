@@ -68,10 +68,9 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "wrong-format",
         "An object or library is for another processor",
-        r"(?<!\S)(?P<file>\S+): file (?:in wrong format|format not recognized)|skipping incompatible (?P<skipped>\S+) "
-        r"when "
+        r"(?P<file>\S+): file (?:in wrong format|format not recognized)|skipping incompatible (?P<skipped>\S+) when "
         r"searching"
-        r"|(?<!\S)(?P<other>\S+) is incompatible with \S+ output|Relocations in generic ELF",
+        r"|(?P<other>\S+) is incompatible with \S+ output|Relocations in generic ELF",
         (
             "{file} was made for another processor, by another compiler (LTO), or is damaged.",
             "{skipped} was made for another processor.",

@@ -13,7 +13,7 @@ from setuptools.errors import CompileError as SetuptoolsCompileError
 from opsmith import cpp_extension
 from opsmith.build.artifact import Watcher, obtain_artifact
 from opsmith.build.existing import check_name, prepare_existing
-from opsmith.build.ninja import usable_jobs
+from opsmith.build.jobs import usable_jobs
 from opsmith.build.plan import Plan
 from opsmith.build.setuptools import BuildOperators, OperatorExtension
 from opsmith.build.target import Prepared
@@ -115,13 +115,13 @@ class BuildExtension(BuildOperators):
 
         jobs = getattr(self, "_jobs", None) or (None if self.parallel in (None, 0, True) else int(self.parallel))
         arguments = (prepared.plan, prepared.toolchain, prepared.target)
-        watcher = Watcher(on_start=tell)
+        more: dict[str, Any] = {"jobs": jobs, "watcher": Watcher(on_start=tell), "is_lasting": False}
         try:
-            library = obtain_artifact(*arguments, Store(store_root()), jobs=jobs, watcher=watcher).library
+            library = obtain_artifact(*arguments, Store(store_root()), **more).library
         except StoreError as error:
             own = Store(Path(self.build_temp).absolute() / "opsmith")
             print(f"opsmith: {error}; building in {own.root}", flush=True)
-            library = obtain_artifact(*arguments, own, jobs=jobs, watcher=watcher).library
+            library = obtain_artifact(*arguments, own, **more).library
         if not built:
             print(f"opsmith: {name} comes from the store", flush=True)
         return library

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opsmith import _env
-from opsmith.errors import ArgumentError, LoadError, OpsmithError, StoreError
+from opsmith._background import do_quietly, start_in_background
+from opsmith.errors import ArgumentError, LoadError, OpsmithError
 from opsmith.store import Store, default_root, digest, digest_file
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ __all__ = ["build_bridge", "find_bridge"]
 
 _NAME = "opsmith_bridge"
 _FOLDER = Path(__file__).resolve().parent.parent / "bridge"
-# The processes that are started in the background look here for opsmith.
-_IMPORTED_FROM = str(_FOLDER.parent.parent)
 
 _lock = threading.Lock()
 _known: dict[str, Any] = {}
@@ -75,20 +74,16 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
     except OpsmithError as error:
         _write_note(store, {"failure": str(error), "compilers": _compilers()})
         raise
-    _write_note(store, {"artifact": artifact.key})
+    _write_note(store, {"library": str(artifact.library)})
     return artifact.library
 
 
 def _find(mode: str) -> Any | None:
     store = Store(default_root())
     note = _read_note(store)
-    try:
-        artifact = store.get(str(note.get("artifact", "")))
-    except StoreError as error:
-        _warn(error)
-        return None
-    if artifact is not None:
-        return _load(artifact.library)
+    library = Path(note.get("library", ""))
+    if library.is_file():
+        return _load(library)
     if mode == "wait":
         try:
             return _load(build_bridge())
@@ -96,7 +91,7 @@ def _find(mode: str) -> Any | None:
             _warn(error)
             return None
     if note.get("compilers") != _compilers():
-        _build_in_background(store)
+        start_in_background("opsmith.runtime.bridge", lock=_lock_file(store))
     return None
 
 
@@ -116,41 +111,6 @@ def _warn(error: OpsmithError) -> None:
     warnings.warn(f"opsmith works without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
 
 
-def _build_in_background(store: Store) -> None:
-    """Start a process that builds the bridge, unless one is at it. Whatever goes wrong there is no error here."""
-    from filelock import FileLock, Timeout
-
-    from opsmith.store.safety import make_folder
-
-    try:
-        place = _note_file(store).with_suffix(".lock")
-        make_folder(place.parent)
-        FileLock(place).acquire(timeout=0).lock.release()
-    except (Timeout, OSError):
-        return
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_IMPORTED_FROM, os.environ.get("PYTHONPATH", "")])}
-    silence = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
-    command = [sys.executable, "-m", "opsmith.runtime.bridge"]
-    try:
-        # Not subprocess.Popen, which warns where nobody waits for the process, and nobody shall.
-        os.posix_spawn(sys.executable, command, environment, file_actions=silence, setsid=True)
-    except OSError:
-        return
-
-
-def _build_quietly() -> None:
-    """What the process in the background does."""
-    from filelock import FileLock, Timeout
-
-    os.nice(10)
-    try:
-        with FileLock(_note_file(Store(default_root())).with_suffix(".lock"), timeout=0):
-            build_bridge()
-    except (Timeout, OSError, OpsmithError):
-        # A failure of the build stands in the note, and `opsmith bridge` shows it.
-        return
-
-
 def _note_file(store: Store) -> Path:
     """Return the file that says where the bridge of this torch, this Python and these sources is."""
     sources = [digest_file(file) for file in sorted(_FOLDER.iterdir()) if file.suffix in (".cpp", ".h")]
@@ -163,6 +123,10 @@ def _note_file(store: Store) -> Path:
     )
     name = digest(*built_for, *sources)
     return store.layout.base / "bridge" / f"{name}.json"
+
+
+def _lock_file(store: Store) -> Path:
+    return _note_file(store).with_suffix(".lock")
 
 
 def _read_note(store: Store) -> dict[str, Any]:
@@ -189,4 +153,4 @@ def _compilers() -> list[str | None]:
 
 
 if __name__ == "__main__":
-    _build_quietly()
+    do_quietly(build_bridge, lock=_lock_file(Store(default_root())))

@@ -8,22 +8,22 @@ from opsmith._lazy import lazy_names
 
 if TYPE_CHECKING:
     from opsmith.store.depfile import parse_depfile, read_depfile
-    from opsmith.store.explain import Change, Miss, compare_inputs, explain_miss
+    from opsmith.store.explain import Change, Miss, explain_miss
     from opsmith.store.headers import digest_headers, edited_since
     from opsmith.store.keys import artifact_key, digest, digest_file, source_key
     from opsmith.store.locate import Layout, default_root
-    from opsmith.store.manifest import Manifest
+    from opsmith.store.manifest import Kind, Manifest
     from opsmith.store.store import Artifact, Store
 
 __all__ = [
     "Artifact",
     "Change",
+    "Kind",
     "Layout",
     "Manifest",
     "Miss",
     "Store",
     "artifact_key",
-    "compare_inputs",
     "default_root",
     "digest",
     "digest_file",
@@ -40,12 +40,12 @@ __getattr__ = lazy_names(
     {
         "Artifact": "store",
         "Change": "explain",
+        "Kind": "manifest",
         "Layout": "locate",
         "Manifest": "manifest",
         "Miss": "explain",
         "Store": "store",
         "artifact_key": "keys",
-        "compare_inputs": "explain",
         "default_root": "locate",
         "digest": "keys",
         "digest_file": "keys",

@@ -1,0 +1,100 @@
+"""Which object files of a plan are there already, from another build of the same sources?
+
+An edit of one file of twenty compiles one file, and a build that failed at the last goes on there. Objects lie in the
+store as artefacts of their own: found by the same key as a library's, checked by digest, and evicted like the rest.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from opsmith.build.artifact import describe_build, key_inputs, read_headers
+from opsmith.build.plan import Plan, Step, Target
+from opsmith.errors import StoreError
+from opsmith.store import Store, digest_headers, edited_since, source_key
+from opsmith.toolchain import Toolchain
+
+__all__ = ["fetch_objects", "keep_objects"]
+
+
+def fetch_objects(plan: Plan, toolchain: Toolchain, target: Target, store: Store, folder: Path) -> frozenset[str]:
+    """Put the known objects of a plan, with their dependency files, into the build folder; return their names."""
+    return frozenset(
+        step.output for step in _worth_keeping(plan) if _fetch(_only(plan, step), toolchain, target, store, folder)
+    )
+
+
+def keep_objects(
+    plan: Plan,
+    toolchain: Toolchain,
+    target: Target,
+    store: Store,
+    folder: Path,
+    *,
+    known: frozenset[str],
+    since_ns: int,
+) -> None:
+    """Put the objects that a build has made since `since_ns` into the store, but for the known ones.
+
+    After a failed build too: what compiled need not be compiled again. A store that cannot be written is no error here.
+    """
+    for step in _worth_keeping(plan):
+        if step.output in known or not (folder / step.output).is_file():
+            continue
+        try:
+            _keep(_only(plan, step), toolchain, target, store, folder, since_ns)
+        except (OSError, StoreError):
+            return
+
+
+def _worth_keeping(plan: Plan) -> list[Step]:
+    """Return the steps that take long, where there are several: a single object is as good as its library."""
+    names = {f"{source.name}.o" for source in plan.extension.sources if source.api == "full"}
+    steps = [step for step in plan.steps if step.output in names]
+    return steps if len(steps) > 1 else []
+
+
+def _only(plan: Plan, step: Step) -> Plan:
+    """Return the part of a plan that makes one object; its key is the object's."""
+    files = {name: text for name, text in plan.files.items() if name in step.inputs}
+    return replace(
+        plan, steps=(step,), files=files, library=step.output, extension=replace(plan.extension, link_flags=())
+    )
+
+
+def _fetch(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder: Path) -> bool:
+    found = store.find(source_key(key_inputs(part, toolchain, target)), roots=part.roots)
+    if found is None:
+        return False
+    try:
+        for name in _files(part.steps[0]):
+            shutil.copyfile(found.folder / Path(name).name, folder / name)
+    except OSError:
+        (folder / part.library).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _keep(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder: Path, since_ns: int) -> None:
+    step = part.steps[0]
+    headers = read_headers(part, toolchain, folder)
+    if edited_since([*headers, *step.users], since_ns):
+        return
+    inputs = key_inputs(part, toolchain, target)
+    with store.staging() as scratch:
+        published = scratch / "artifact"
+        published.mkdir()
+        # The dependency file goes along: it says later which headers to look at.
+        for name in _files(step):
+            shutil.copyfile(folder / name, published / Path(name).name)
+        kept = published / Path(step.output).name
+        manifest = describe_build(part, toolchain, target, kept, inputs, kind="object")
+        store.publish(
+            source_key(inputs), published, manifest=manifest, headers=digest_headers(headers), roots=part.roots
+        )
+
+
+def _files(step: Step) -> tuple[str, ...]:
+    return (step.output,) if step.depfile is None else (step.output, step.depfile)
