@@ -50,6 +50,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("CXX", "host C++ compiler, with a launcher or arguments if need be; default: c++, g++ or clang++"),
     Variable("CUDA_HOME", "root of the CUDA toolkit; CUDA_PATH is read too"),
     Variable("CUDA_PATH", "root of the CUDA toolkit, after CUDA_HOME"),
+    Variable("CONDA_PREFIX", "the active conda environment; an nvcc in it is found without PATH"),
     Variable("NVCC_CCBIN", "host compiler that nvcc shall use; default: the C++ compiler above"),
     Variable("ROCM_PATH", "root of the ROCm toolkit; ROCM_HOME is read too"),
     Variable("ROCM_HOME", "root of the ROCm toolkit, after ROCM_PATH"),

@@ -40,7 +40,7 @@ def test_every_remedy_has_something_to_type(entry: Entry):
 @each_entry
 def test_every_sentence_can_be_filled(entry: Entry):
     groups = set(re.compile(entry.pattern).groupindex)
-    derived = {"symbol", "package"}
+    derived = {"symbol", "package", "toolkit_command"}
     names = {name for text in (*entry.cause, *entry.remedy) for name in re.findall(r"(?<!\{)\{(\w+)\}", text)}
     assert names <= groups | derived | set(Facts.__dataclass_fields__)
 

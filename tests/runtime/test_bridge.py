@@ -91,20 +91,35 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
     assert len(started) == 2
 
 
+def test_a_store_that_cannot_be_written_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(blocked / "store"))
+    # Otherwise a folder beside the temporary files would stand in for it.
+    monkeypatch.setattr("opsmith.store.locate._can_write", lambda root: True)
+    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("a process was started"))
+    assert bridge._find("auto") is None
+
+
 def test_a_damaged_note_or_library_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opsmith.store import Store
+    from opsmith.store import Manifest, Store, source_key
 
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(bridge, "start_in_background", lambda module, *, lock: None)
     store = Store(tmp_path)
     note = bridge._note_file(store)
     note.parent.mkdir(parents=True)
-    for text in ("{", "[]", '{"library": "/nonexistent/opsmith_bridge.so"}'):
+    for text in ("{", "[]", '{"artifact": 1}', '{"artifact": "../x"}', json.dumps({"artifact": "0" * 64})):
         note.write_text(text)
         assert bridge._find("auto") is None
-    garbage = tmp_path / "opsmith_bridge.so"
-    garbage.write_bytes(b"no library")
-    note.write_text(json.dumps({"library": str(garbage)}))
+    with store.staging() as staging:
+        garbage = staging / "opsmith_bridge.so"
+        garbage.write_bytes(b"no library")
+        manifest = Manifest.describe(
+            garbage, name="b", inputs={}, devices=(), archs=(), toolchain={}, torch_version=None, opsmith_version="0"
+        )
+        artifact = store.publish(source_key({}), staging, manifest=manifest, headers={})
+    note.write_text(json.dumps({"artifact": artifact.key}))
     with pytest.warns(RuntimeWarning, match="works without its bridge"):
         assert bridge._find("auto") is None
 

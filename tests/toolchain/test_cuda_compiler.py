@@ -23,7 +23,8 @@ HOST_CONFIG = """
 def no_real_toolkit(machine, monkeypatch):
     """Keep the toolkit and the wheels of the machine that runs the tests out of sight."""
     monkeypatch.setattr(sys, "path", [])
-    find = "opsmith.toolchain.cuda.is_executable"
+    monkeypatch.setattr(sys, "prefix", str(machine.bin))
+    find = "opsmith.toolchain.cuda_places.is_executable"
     is_executable = sys.modules["opsmith.toolchain.search"].is_executable
     monkeypatch.setattr(find, lambda path: not path.is_relative_to("/usr/local/cuda") and is_executable(path))
 
@@ -114,6 +115,42 @@ def test_the_wheels_are_found_without_path(machine, probes, put_toolkit, monkeyp
     newest = put_toolkit(tmp_path / "site-packages/nvidia/cu14", release="14.1")
     monkeypatch.setattr(sys, "path", ["", str(tmp_path / "site-packages")])
     assert find_cuda_compiler(probes=probes).nvcc == newest
+
+
+def test_a_wheel_of_cuda_12_has_no_nvcc(machine, probes, monkeypatch, tmp_path):
+    """What it has, ptxas and headers, is not taken for a toolkit."""
+    machine.put(tmp_path / "site-packages/nvidia/cuda_nvcc/bin/ptxas")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    with pytest.raises(ToolchainError, match="No CUDA compiler was found"):
+        find_cuda_compiler(probes=probes)
+
+
+@pytest.mark.parametrize("how", ["activated", "by path"])
+def test_a_conda_environment_is_found(machine, probes, put_toolkit, monkeypatch, tmp_path, how):
+    machine.put_gcc()
+    target = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}[platform.machine()]
+    nvcc = put_toolkit(tmp_path / "conda", include=f"targets/{target}/include")
+    if how == "activated":
+        monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
+    else:
+        (tmp_path / "conda/conda-meta").mkdir()
+        monkeypatch.setattr(sys, "prefix", str(tmp_path / "conda"))
+    cuda = find_cuda_compiler(probes=probes)
+    assert (cuda.nvcc, cuda.include) == (nvcc, tmp_path / f"conda/targets/{target}/include")
+
+
+def test_of_several_the_one_that_fits_torch_is_taken(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    machine.put_gcc()
+    put_toolkit(tmp_path / "old", release="12.4")
+    fitting = put_toolkit(tmp_path / "site-packages/nvidia/cu13")
+    (machine.bin / "nvcc").symlink_to(tmp_path / "old/bin/nvcc")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    assert find_cuda_compiler(probes=probes).version == "12.4.88"
+    assert find_cuda_compiler(probes=probes, fit="12.8").version == "12.4.88"
+    assert find_cuda_compiler(probes=probes, fit="13.0").nvcc == fitting
+    assert find_cuda_compiler(probes=probes, fit="14.0").version == "12.4.88"
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "old"))
+    assert find_cuda_compiler(probes=probes, fit="13.0").version == "12.4.88"
 
 
 def test_the_users_choice_comes_first(machine, probes, put_toolkit, monkeypatch, tmp_path):

@@ -98,8 +98,8 @@ def test_one_that_is_too_old_is_passed_over(machine, probes):
     ("output", "message"),
     [
         (
-            "gcc version 8.3.1 (Red Hat)\n",
-            r"g\+\+ \(from PATH\) is gcc 8\.3\.1; opsmith needs gcc 9 or newer\. Install",
+            "gcc version 9.3.1 (Red Hat)\n",
+            r"g\+\+ \(from PATH\) is gcc 9\.3\.1; opsmith needs gcc 10 or newer\. Install",
         ),
         ("clang version 9.0.1\n", r"is clang 9\.0\.1; opsmith needs clang 10 or newer"),
         ("icpc version 2021.1\n", "is neither gcc nor clang"),

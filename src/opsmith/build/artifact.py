@@ -100,6 +100,10 @@ def obtain_artifact(
         # Another process may have built it while this one waited.
         if (found := store.find(key, roots=roots)) is not None:
             return _found(found, watcher)
+        from opsmith.store.shared import fetch_shared, share  # not needed where an artefact is found
+
+        if (fetched := fetch_shared(store, key, roots)) is not None:
+            return _found(fetched, watcher)
         for _ in range(_ATTEMPTS):
             with store.staging() as scratch:
                 started_ns = time.time_ns()
@@ -108,7 +112,8 @@ def obtain_artifact(
                 )
                 headers = read_headers(plan, toolchain, scratch)
                 sources = [user for step in plan.steps for user in step.users]
-                if edited_since([*headers, *sources], started_ns):
+                # The second question is for what was saved while this process waited for the lock.
+                if edited_since([*headers, *sources], started_ns) or key_inputs(plan, toolchain, target) != inputs:
                     inputs = key_inputs(plan, toolchain, target)
                     key = source_key(inputs)
                     continue
@@ -116,7 +121,10 @@ def obtain_artifact(
                 published.mkdir()
                 library = library.rename(published / plan.library)
                 manifest = describe_build(plan, toolchain, target, library, inputs)
-                return store.publish(key, published, manifest=manifest, headers=digest_headers(headers), roots=roots)
+                digests = digest_headers(headers)
+                artifact = store.publish(key, published, manifest=manifest, headers=digests, roots=roots)
+                share(store, artifact)
+                return artifact
     raise BuildError(
         f"{plan.extension.name}: a source or header changed during each of {_ATTEMPTS} builds; save it once and try again"
     )

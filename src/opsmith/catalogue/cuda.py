@@ -7,11 +7,10 @@ from opsmith.catalogue.entry import Entry
 __all__ = ["ENTRIES"]
 
 _OTHER_CUDA = (
-    "`export CUDA_HOME=/usr/local/cuda-{torch_cuda}` if that toolkit is installed, or `pip install 'opsmith[cuda]' "
-    "'cuda-toolkit=={torch_cuda}.*'` for one from PyPI; or install a torch for the CUDA that is here "
-    "(https://pytorch.org/get-started/locally).",
-    "Build again with a toolkit of torch's major version of CUDA, or OPSMITH_CUDA_MISMATCH=allow to build all the "
-    "same.",
+    "`export CUDA_HOME=/usr/local/cuda-{torch_cuda}` if that toolkit is installed, or `{toolkit_command}` for one of "
+    "your own; or install a torch for the CUDA that is here (https://pytorch.org/get-started/locally).",
+    "Build again with a toolkit of torch's major version of CUDA, or `export OPSMITH_SKIP_CUDA_CHECK=1` to build all "
+    "the same.",
 )
 
 ENTRIES: tuple[Entry, ...] = (
@@ -78,8 +77,7 @@ ENTRIES: tuple[Entry, ...] = (
             "upgraded alone.",
         ),
         (
-            "Bring all parts to the version of torch's CUDA: `pip install 'opsmith[cuda]' "
-            "'cuda-toolkit=={torch_cuda}.*'`.",
+            "Bring all parts to the version of torch's CUDA: `{toolkit_command}`.",
             "`pip install --upgrade 'cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]'` brings all parts to one version; where "
             "torch brings CUDA too, add its version, such as `'cuda-toolkit==13.0.*'`.",
         ),

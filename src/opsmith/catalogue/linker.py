@@ -68,9 +68,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "wrong-format",
         "An object or library is for another processor",
-        r"(?P<file>\S+): file (?:in wrong format|format not recognized)|skipping incompatible (?P<skipped>\S+) when "
+        r"(?<!\S)(?P<file>\S+): file (?:in wrong format|format not recognized)|skipping incompatible (?P<skipped>\S+) "
+        r"when "
         r"searching"
-        r"|(?P<other>\S+) is incompatible with \S+ output|Relocations in generic ELF",
+        r"|(?<!\S)(?P<other>\S+) is incompatible with \S+ output|Relocations in generic ELF",
         (
             "{file} was made for another processor, by another compiler (LTO), or is damaged.",
             "{skipped} was made for another processor.",

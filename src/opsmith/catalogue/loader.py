@@ -247,7 +247,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "libstdcxx-old",
         "libstdc++ is older than the compiler",
-        r"(?P<found>\S*libstdc\+\+\S*): version `(?P<version>(?:GLIBCXX|CXXABI)_[\d.]+)' not found"
+        r"(?<!\S)(?P<found>\S*libstdc\+\+\S*): version `(?P<version>(?:GLIBCXX|CXXABI)_[\d.]+)' not found"
         r"(?: \(required by (?P<needed_by>[^)]+)\))?",
         (
             "The library was built by a newer gcc than the libstdc++ that this process loads: {found} does not have "
@@ -360,7 +360,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "static-tls",
         "No room in the static TLS block",
-        r"(?:(?P<library_file>\S+): )?cannot allocate memory in static TLS block",
+        r"(?:(?<!\S)(?P<library_file>\S+): )?cannot allocate memory in static TLS block",
         ("Libraries that were loaded before (often libgomp) took all of a small table for thread-local variables.",),
         (
             "Import this library before the others, or start with `LD_PRELOAD={library_file} python ...`.",

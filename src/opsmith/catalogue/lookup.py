@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from opsmith.catalogue.entry import Entry, Facts
-from opsmith.catalogue.packages import package_of_header, package_of_library
+from opsmith.catalogue.packages import package_of_header, package_of_library, toolkit_command
 
 __all__ = ["Explanation", "explain"]
 
@@ -73,7 +73,8 @@ def _line(text: str, match: re.Match[str]) -> str:
 
 
 def _derived(groups: Mapping[str, str], known: Mapping[str, str], demangle: Callable[[str], str]) -> dict[str, str]:
-    """Return what follows from a pattern's groups: a readable symbol, and the package of a header or a library."""
+    """Return what follows from a pattern's groups: a readable symbol, the package of a header or a library, a "
+    "toolkit."""
     cuda = known.get("nvcc") or known.get("torch_cuda")
     derived = {}
     if "symbol" in groups:
@@ -82,6 +83,8 @@ def _derived(groups: Mapping[str, str], known: Mapping[str, str], demangle: Call
         derived["package"] = package
     if "library_file" in groups and (package := package_of_library(groups["library_file"], cuda)):
         derived["package"] = package
+    if "torch_cuda" in known:
+        derived["toolkit_command"] = toolkit_command(known["torch_cuda"])
     return derived
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["package_of_header", "package_of_library"]
+__all__ = ["package_of_header", "package_of_library", "toolkit_command"]
 
 # The beginning of a header's name -> the extra of cuda-toolkit that has it.
 _HEADERS: dict[str, str] = {
@@ -77,6 +77,9 @@ _OWN_LIBRARIES: dict[str, str] = {
 # Parts of their own from CUDA 13 on; before, nvcc's package had them.
 _PARTS_OF_13 = {"crt": "nvcc", "nvvm": "nvcc"}
 
+# The wheels of CUDA 12 have ptxas and headers, but no nvcc.
+_FIRST_WITH_NVCC = 13
+
 # These libraries count with CUDA itself: libcudart.so.12 is CUDA 12's.
 _COUNTED_WITH_CUDA = frozenset({"cudart", "cublas", "cublasLt"})
 
@@ -104,6 +107,15 @@ def package_of_library(library: str, cuda: str | None) -> str | None:
     if name not in _LIBRARIES:
         return None
     return _part(_LIBRARIES[name], (found["major"] if name in _COUNTED_WITH_CUDA else None) or cuda)
+
+
+def toolkit_command(cuda: str) -> str:
+    """Return the command that installs an nvcc of a CUDA version such as "12.8" without touching the system."""
+    version = ".".join(cuda.split(".")[:2])
+    if int(cuda.split(".", maxsplit=1)[0]) >= _FIRST_WITH_NVCC:
+        return f"pip install 'opsmith[cuda]' 'cuda-toolkit=={version}.*'"
+    parts = " ".join(f"{part}={version}" for part in ("cuda-nvcc", "cuda-cudart-dev", "cuda-cccl"))
+    return f"conda install -c nvidia {parts}"
 
 
 def _part(extra: str, cuda: str | None) -> str:

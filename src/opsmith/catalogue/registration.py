@@ -78,7 +78,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "no-fake-kernel",
         "An operator says nothing about its output's shape",
-        r"(?P<operator>[\w:]+): attempted to run this operator with Meta tensors, but there was no fake impl",
+        r"(?<![\w:])(?P<operator>[\w:]+): attempted to run this operator with Meta tensors, but there was no fake impl",
         (
             "{operator} has no fake kernel, which torch.compile and torch.export run to learn the shapes of its "
             "outputs.",

@@ -19,6 +19,7 @@ _COMMANDS = {
     "stub": ("opsmith.cli.stub", "Print or write the kernels that definitions need."),
     "run": ("opsmith.cli.run", "Run a command with opsmith under its torch.utils.cpp_extension."),
     "explain-error": ("opsmith.cli.explain_error", "Say what a log's errors mean, and what mends them."),
+    "cache": ("opsmith.cli.cache", "What is stored, why something is built again, and how it is kept and shared."),
     "bridge": ("opsmith.cli.bridge", "Build the fast path for calls and gradients now."),
     "demo": ("opsmith.cli.demo", "Build, check, time and train an LLTM, and write a report."),
     "plan": ("opsmith.cli.plan", "Write a build of operators for CMake (what find_package(opsmith) calls)."),

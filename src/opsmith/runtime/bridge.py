@@ -19,7 +19,7 @@ import torch
 
 from opsmith import _env
 from opsmith._background import do_quietly, start_in_background
-from opsmith.errors import ArgumentError, LoadError, OpsmithError
+from opsmith.errors import ArgumentError, LoadError, OpsmithError, StoreError
 from opsmith.store import Store, default_root, digest, digest_file
 
 if TYPE_CHECKING:
@@ -74,16 +74,20 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
     except OpsmithError as error:
         _write_note(store, {"failure": str(error), "compilers": _compilers()})
         raise
-    _write_note(store, {"library": str(artifact.library)})
+    _write_note(store, {"artifact": artifact.key})
     return artifact.library
 
 
 def _find(mode: str) -> Any | None:
     store = Store(default_root())
     note = _read_note(store)
-    library = Path(note.get("library", ""))
-    if library.is_file():
-        return _load(library)
+    try:
+        artifact = store.get(str(note.get("artifact", "")))
+    except StoreError as error:
+        _warn(error)
+        return None
+    if artifact is not None:
+        return _load(artifact.library)
     if mode == "wait":
         try:
             return _load(build_bridge())

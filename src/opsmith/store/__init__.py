@@ -8,7 +8,7 @@ from opsmith._lazy import lazy_names
 
 if TYPE_CHECKING:
     from opsmith.store.depfile import parse_depfile, read_depfile
-    from opsmith.store.explain import Change, Miss, explain_miss
+    from opsmith.store.explain import Change, Miss, compare_inputs, explain_miss
     from opsmith.store.headers import digest_headers, edited_since
     from opsmith.store.keys import artifact_key, digest, digest_file, source_key
     from opsmith.store.locate import Layout, default_root
@@ -24,6 +24,7 @@ __all__ = [
     "Miss",
     "Store",
     "artifact_key",
+    "compare_inputs",
     "default_root",
     "digest",
     "digest_file",
@@ -46,6 +47,7 @@ __getattr__ = lazy_names(
         "Miss": "explain",
         "Store": "store",
         "artifact_key": "keys",
+        "compare_inputs": "explain",
         "default_root": "locate",
         "digest": "keys",
         "digest_file": "keys",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from opsmith.store import keys
 from opsmith.store.headers import HeaderDigests
 from opsmith.store.index import changed_headers, read_records
-from opsmith.store.store import NO_ROOTS, Artifact, Store
+from opsmith.store.intact import Artifact, read_manifest
+from opsmith.store.lines import first_changed_line
+from opsmith.store.store import NO_ROOTS, Store
 
-__all__ = ["Change", "Miss", "explain_miss"]
+__all__ = ["Change", "Miss", "compare_inputs", "explain_miss"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Change:
 
     name: str
     kind: Literal["changed", "added", "removed"]
+    line: int | None = None  # the first line that differs, of a file where that is known
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,23 @@ def explain_miss(
     source_key = keys.source_key(inputs)
     if store.find(source_key, roots=roots):
         return None
-    return _explain_headers(store, source_key, roots) or _explain_inputs(store, name, inputs)
+    miss = _explain_headers(store, source_key, roots) or _explain_inputs(store, name, inputs)
+    return replace(miss, changes=_with_lines(miss, roots))
 
 
 def _explain_headers(store: Store, source_key: str, roots: Mapping[str, Path]) -> Miss | None:
     digests = HeaderDigests(roots)
-    changed = [changed_headers(record, digests) for record in read_records(store.layout.index(source_key))]
-    if not changed:
+    records = read_records(store.layout.index(source_key))
+    if not records:
         return None
-    fewest = min(changed, key=len)
-    return Miss("headers" if fewest else "lost", tuple(Change(header, "changed") for header in fewest))
+    changed = {record.artifact: changed_headers(record, digests) for record in records}
+    nearest = min(changed, key=lambda artifact: len(changed[artifact]))
+    if not changed[nearest]:
+        return Miss("lost")
+    changes = tuple(Change(header, "changed") for header in changed[nearest])
+    folder = store.layout.artifact(nearest)
+    manifest = read_manifest(folder)
+    return Miss("headers", changes, Artifact(nearest, folder, manifest) if manifest else None)
 
 
 def _explain_inputs(store: Store, name: str, inputs: Mapping[str, str]) -> Miss:
@@ -60,14 +70,25 @@ def _explain_inputs(store: Store, name: str, inputs: Mapping[str, str]) -> Miss:
     if not others:
         return Miss("new")
     others.sort(key=lambda artifact: artifact.manifest.created, reverse=True)
-    changes = {artifact.key: _compare(artifact.manifest.inputs, inputs) for artifact in others}
+    changes = {artifact.key: compare_inputs(artifact.manifest.inputs, inputs) for artifact in others}
     nearest = min(others, key=lambda artifact: len(changes[artifact.key]))
     # The same inputs, and no record of them: the index was lost, not the inputs changed.
     return Miss("inputs" if changes[nearest.key] else "lost", changes[nearest.key], nearest)
 
 
-def _compare(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, ...]:
+def compare_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, ...]:
+    """Return what differs between the inputs of two builds."""
     changed = [Change(name, "changed") for name in new if name in old and old[name] != new[name]]
     added = [Change(name, "added") for name in new if name not in old]
     removed = [Change(name, "removed") for name in old if name not in new]
     return (*changed, *added, *removed)
+
+
+def _with_lines(miss: Miss, roots: Mapping[str, Path]) -> tuple[Change, ...]:
+    if miss.nearest is None:
+        return miss.changes
+    folder = miss.nearest.folder
+    return tuple(
+        replace(change, line=first_changed_line(folder, change.name, roots)) if change.kind == "changed" else change
+        for change in miss.changes
+    )

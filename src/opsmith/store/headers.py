@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from opsmith.store.keys import digest_file
 
-__all__ = ["HeaderDigests", "digest_headers", "edited_since", "portable_name"]
+__all__ = ["HeaderDigests", "digest_headers", "edited_since", "is_portable_name", "portable_name", "resolve_name"]
 
 # File systems stamp with the kernel's coarse clock, which may lag behind `time.time_ns` by a tick (10 ms at 100 Hz).
 _CLOCK_TICK_NS = 10_000_000
@@ -51,6 +51,19 @@ def portable_name(path: str, roots: Mapping[str, Path]) -> str:
     return f"<{name}>/{pure.relative_to(root).as_posix()}"
 
 
+def resolve_name(name: str, roots: Mapping[str, Path]) -> Path | None:
+    """Return the path that a portable name stands for, or None where its root is not known."""
+    root, separator, rest = name[1:].partition(">/") if name.startswith("<") else ("", "", name)
+    if not separator:
+        return Path(name)
+    return roots[root] / rest if root in roots else None
+
+
+def is_portable_name(name: str) -> bool:
+    """Tell whether a name could be a header's: one that comes from elsewhere is only ever looked at, never written."""
+    return bool(name) and "\0" not in name and ".." not in PurePath(name).parts
+
+
 class HeaderDigests:
     """The digests of headers as they are now, each file read at most once."""
 
@@ -65,10 +78,8 @@ class HeaderDigests:
         return self._known[name]
 
     def _read(self, name: str) -> str | None:
-        root, separator, rest = name[1:].partition(">/") if name.startswith("<") else ("", "", name)
-        if separator and root not in self._roots:
-            return None
         try:
-            return digest_file(self._roots[root] / rest if separator else Path(name))
+            path = resolve_name(name, self._roots)
+            return None if path is None else digest_file(path)
         except (OSError, ValueError):  # ValueError: a damaged record can name what no path can be
             return None

@@ -14,8 +14,17 @@ from pathlib import Path
 
 from opsmith.store.files import list_files, write_atomic
 from opsmith.store.headers import HeaderDigests
+from opsmith.store.intact import retry_stale
 
-__all__ = ["Record", "changed_headers", "is_current", "read_records", "write_record"]
+__all__ = [
+    "Record",
+    "changed_headers",
+    "is_current",
+    "read_record",
+    "read_records",
+    "record_bytes",
+    "write_record",
+]
 
 _FORMAT_VERSION = 1
 
@@ -27,6 +36,18 @@ class Record:
     headers: Mapping[str, str]
     artifact: str
 
+    @classmethod
+    def from_json(cls, text: bytes) -> Record | None:
+        """Return the record, or None where the text is damaged or of another format."""
+        try:
+            content = json.loads(text)
+            if content["format"] != _FORMAT_VERSION or not isinstance(content["artifact"], str):
+                return None
+            headers = {str(name): str(digest) for name, digest in content["headers"].items()}
+            return cls(headers, content["artifact"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
 
 def read_records(folder: Path) -> tuple[Record, ...]:
     """Return a source key's readable records, those with the most headers first.
@@ -34,15 +55,14 @@ def read_records(folder: Path) -> tuple[Record, ...]:
     Where a header appeared that a source asks for with `__has_include`, the record from before it still holds; the
     longer record is then the truer one.
     """
-    records = [_read(path) for path in list_files(folder, ".json")]
+    records = [read_record(path) for path in list_files(folder, ".json")]
     return tuple(sorted((record for record in records if record), key=lambda record: -len(record.headers)))
 
 
 def write_record(folder: Path, record: Record, *, scratch: Path) -> None:
     """Add a record; the same record twice is one. Raises OSError."""
-    content = {"format": _FORMAT_VERSION, "artifact": record.artifact, "headers": dict(record.headers)}
     # The artefact's key covers the headers, so it names the record too.
-    write_atomic(folder / f"{record.artifact}.json", json.dumps(content).encode(), scratch=scratch)
+    write_atomic(folder / f"{record.artifact}.json", record_bytes(record), scratch=scratch)
 
 
 def is_current(record: Record, digests: HeaderDigests) -> bool:
@@ -55,11 +75,16 @@ def changed_headers(record: Record, digests: HeaderDigests) -> tuple[str, ...]:
     return tuple(name for name, digest in record.headers.items() if digests.now(name) != digest)
 
 
-def _read(path: Path) -> Record | None:
+def read_record(path: Path) -> Record | None:
+    """Return the record of a file, or None where it is damaged or another's."""
     try:
-        content = json.loads(path.read_bytes())
-        if content["format"] != _FORMAT_VERSION or content["artifact"] != path.stem:
-            return None
-        return Record({str(name): str(digest) for name, digest in content["headers"].items()}, path.stem)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        record = Record.from_json(retry_stale(path.read_bytes))
+    except OSError:
         return None
+    return record if record is not None and record.artifact == path.stem else None
+
+
+def record_bytes(record: Record) -> bytes:
+    """Return the text of a record, the same for the same record."""
+    content = {"format": _FORMAT_VERSION, "artifact": record.artifact, "headers": dict(sorted(record.headers.items()))}
+    return json.dumps(content).encode()

@@ -16,15 +16,18 @@ compiler can tell: the headers that it read.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["KEY_SCHEMA_VERSION", "artifact_key", "digest", "digest_file", "source_key"]
+__all__ = ["KEY_SCHEMA_VERSION", "artifact_key", "digest", "digest_file", "is_key", "source_key"]
 
 # Part of every key: raise it when the meaning of a key changes, and no old artefact is found any more.
 KEY_SCHEMA_VERSION = 1
 
 _CHUNK_BYTES = 1 << 20
+
+_KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def digest(*parts: str | bytes) -> str:
@@ -58,6 +61,11 @@ def source_key(inputs: Mapping[str, str]) -> str:
 def artifact_key(source: str, headers: Mapping[str, str]) -> str:
     """Return the key of an artefact: its source key, and the names and digests of the headers it was compiled from."""
     return digest("opsmith artefact key", str(KEY_SCHEMA_VERSION), source, *_flat(headers))
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a text can be a key: what comes from a file or from elsewhere becomes part of a path."""
+    return _KEY.fullmatch(text) is not None
 
 
 def _flat(table: Mapping[str, str]) -> list[str]:

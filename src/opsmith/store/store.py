@@ -30,6 +30,7 @@ from opsmith.store.intact import (
     read_manifest,
     retry_stale,
 )
+from opsmith.store.lines import write_lines
 from opsmith.store.locate import Layout, stands_in_for
 from opsmith.store.lock import hold_lock
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
@@ -85,7 +86,7 @@ class Store:
     def get(self, artifact_key: str) -> Artifact | None:
         """Return the artefact of this key where it is there and whole, or None; raises StoreError as `find`."""
         refuse_unsafe(*self.layout.guarded)
-        return self._use(self.layout.artifact(artifact_key))
+        return self._use(self.layout.artifact(artifact_key)) if keys.is_key(artifact_key) else None
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
@@ -149,6 +150,7 @@ class Store:
         names = {portable_name(path, roots): digest for path, digest in kept.items()}
         key = keys.artifact_key(source_key, names)
         with explain_os_errors(self.root):
+            write_lines(staging, manifest.inputs, names, roots)
             manifest = replace(manifest, files=digest_beside(staging, manifest.library))
             (staging / MANIFEST_NAME).write_text(manifest.to_json(), encoding="utf-8")
             artifact = self.admit(source_key, staging, Record(names, key))

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith import _env
 from opsmith.errors import ToolchainError
+from opsmith.toolchain.cuda_places import INSTALL_CUDA, chosen_nvcc, found_nvccs
 from opsmith.toolchain.host import HostCompiler, find_host_compiler
 from opsmith.toolchain.nvcc_host import find_nvcc_host
 from opsmith.toolchain.probe import ProbeCache, default_probes
-from opsmith.toolchain.search import executables, is_executable
+from opsmith.toolchain.search import is_executable
 
 __all__ = ["CudaCompiler", "find_cuda_compiler"]
-
-_INSTALL = (
-    "Install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads), or its wheels with "
-    "`pip install 'opsmith[cuda]'`, or set CUDA_HOME to the folder that has bin/nvcc."
-)
 
 # torch 2.10, the oldest that opsmith serves, is built with CUDA 12.6 or newer; 12.0 is the first nvcc with C++20.
 _MINIMUM_MAJOR = 12
@@ -70,14 +64,15 @@ class CudaCompiler:
         return f"nvcc V{self.version} ({self.build}) with {self.host.identity}"
 
 
-def find_cuda_compiler(*, probes: ProbeCache | None = None) -> CudaCompiler:
-    """Return the nvcc of CUDA_HOME or CUDA_PATH, else of PATH, of /usr/local/cuda, or of NVIDIA's PyPI wheels.
+def find_cuda_compiler(*, fit: str | None = None, probes: ProbeCache | None = None) -> CudaCompiler:
+    """Return the nvcc of CUDA_HOME or CUDA_PATH, else of PATH, of conda, /usr/local/cuda, or NVIDIA's PyPI wheels.
 
-    Links and scripts before the real nvcc are seen through. Raises ToolchainError where there is none, it is older than
+    `fit` is the CUDA that torch is built for: where several are found, the first of its major version is taken. Links
+    and scripts before the real nvcc are seen through. Raises ToolchainError where there is none, it is older than
     CUDA 12, cannot start, lacks its headers, or accepts no host compiler of this machine.
     """
     probes = probes or default_probes()
-    nvcc = _see_through(_first_nvcc(), probes)
+    nvcc = _see_through(_choose_nvcc(fit, probes), probes)
     root = nvcc.parent.parent
     release, build = _ask_version(nvcc, probes)
     include = _find_include(root)
@@ -93,29 +88,23 @@ def find_cuda_compiler(*, probes: ProbeCache | None = None) -> CudaCompiler:
     )
 
 
-def _first_nvcc() -> Path:
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if chosen := _env.read(variable):
-            nvcc = Path(chosen).expanduser().absolute() / "bin" / "nvcc"
-            if is_executable(nvcc):
-                return nvcc
-            raise ToolchainError(f"{variable} is {chosen}, but {nvcc} is no program. {_INSTALL}")
-    for nvcc in _usual_places():
-        if is_executable(nvcc):
-            return nvcc
-    raise ToolchainError(
-        "No CUDA compiler was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in /usr/local/cuda nor in "
-        f"this Python's site-packages. {_INSTALL}"
-    )
-
-
-def _usual_places() -> Iterator[Path]:
-    yield from executables("nvcc")
-    yield Path("/usr/local/cuda/bin/nvcc")
-    for folder in dict.fromkeys(sys.path):
-        wheels = Path(folder or ".").absolute() / "nvidia"
-        # nvidia/cu13, in time nvidia/cu14: the newest first.
-        yield from sorted(wheels.glob("cu[0-9]*/bin/nvcc"), key=lambda nvcc: nvcc.parts[-3], reverse=True)
+def _choose_nvcc(fit: str | None, probes: ProbeCache) -> Path:
+    """Return the user's nvcc; else the first found that is of the major version of CUDA that is wanted, or the first."""
+    if (chosen := chosen_nvcc()) is not None:
+        return chosen.path
+    places = list(found_nvccs())
+    if not places:
+        raise ToolchainError(
+            "No CUDA compiler was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in a conda environment, "
+            f"/usr/local/cuda or this Python's site-packages. {INSTALL_CUDA}"
+        )
+    if fit is not None and len(places) > 1:
+        for place in places:
+            with suppress(ToolchainError):  # a broken one is told where there is no better one
+                version, _ = _ask_version(_see_through(place.path, probes), probes)
+                if version.split(".")[0] == fit.split(".")[0]:
+                    return place.path
+    return places[0].path
 
 
 def _see_through(nvcc: Path, probes: ProbeCache) -> Path:
@@ -144,7 +133,7 @@ def _ask_version(nvcc: Path, probes: ProbeCache) -> tuple[str, str]:
         raise ToolchainError(f"{nvcc} does not tell its version. Its answer to --version is:\n{answer.strip()}")
     if int(found["release"].split(".")[0]) < _MINIMUM_MAJOR:
         raise ToolchainError(
-            f"{nvcc} is CUDA {found['release']}; opsmith needs {_MINIMUM_MAJOR}.0 or newer. {_INSTALL}"
+            f"{nvcc} is CUDA {found['release']}; opsmith needs {_MINIMUM_MAJOR}.0 or newer. {INSTALL_CUDA}"
         )
     return found["version"], build[1] if build else ""
 

@@ -62,9 +62,9 @@ class _Dialect:
     minimum_major: int
 
 
-# The first releases whose C++17 is whole and bears PyTorch's headers.
+# The first releases that know -std=c++20, which PyTorch's headers need.
 _DIALECTS = (
-    _Dialect("gcc", re.compile(r"^gcc version (?P<version>[\d.]+).*$", re.MULTILINE), 9),
+    _Dialect("gcc", re.compile(r"^gcc version (?P<version>[\d.]+).*$", re.MULTILINE), 10),
     _Dialect("clang", re.compile(r"^.*\bclang version (?P<version>[\d.]+).*$", re.MULTILINE), 10),
 )
 _TARGET = re.compile(r"^Target: (\S+)", re.MULTILINE)
@@ -74,7 +74,7 @@ def find_host_compiler(*, probes: ProbeCache | None = None) -> HostCompiler:
     """Return the compiler that CXX names, else the first fit one of c++, g++ and clang++ on PATH.
 
     CXX may hold arguments and a launcher, such as `ccache g++ -m64`. Raises ToolchainError where there is none, it is
-    older than gcc 9 or clang 10, or it cannot start.
+    older than gcc 10 or clang 10, or it cannot start.
     """
     probes = probes or default_probes()
     if command := _env.read("CXX"):

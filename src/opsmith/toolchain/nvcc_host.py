@@ -18,7 +18,7 @@ from opsmith.toolchain.search import resolve_program
 
 __all__ = ["HostLimits", "find_nvcc_host", "read_host_limits"]
 
-_OLDEST_GCC = 9
+_OLDEST_GCC = 10
 
 _GCC_LIMIT = re.compile(r"gcc versions later than (\d+) are not supported")
 _CLANG_LIMIT = re.compile(r"unsupported clang version! clang version must be less than (\d+)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from opsmith.catalogue.packages import toolkit_command
 from opsmith.toolchain.host import HostCompiler, find_host_compiler
 from opsmith.toolchain.probe import ProbeCache, default_probes
 from opsmith.toolchain.torch_install import TorchInstall, find_torch
@@ -44,8 +45,9 @@ class Toolchain:
             return None
         return (
             f"torch {self.torch.version} is built for CUDA {self.torch.cuda}, but nvcc is {self.cuda.version} "
-            f"({self.cuda.nvcc}). Set CUDA_HOME to a toolkit of CUDA {self.torch.cuda.split('.')[0]}, or install a "
-            f"torch for CUDA {self.cuda.version.split('.')[0]}."
+            f"({self.cuda.nvcc}). Install a toolkit that fits with `{toolkit_command(self.torch.cuda)}`, set CUDA_HOME to "
+            f"one of CUDA {self.torch.cuda.split('.')[0]}, or install a torch for CUDA {self.cuda.version.split('.')[0]}. "
+            "OPSMITH_SKIP_CUDA_CHECK=1 builds all the same."
         )
 
 
@@ -56,14 +58,15 @@ def find_toolchain(*, cuda: bool, rocm: bool, probes: ProbeCache | None = None) 
     something asked for is missing, too old, or broken.
     """
     probes = probes or default_probes()
+    torch = find_torch()
     found_cuda, found_rocm = None, None
     # Imported where they are needed: a machine without a GPU loads an operator without them.
     if cuda:
         from opsmith.toolchain.cuda import find_cuda_compiler
 
-        found_cuda = find_cuda_compiler(probes=probes)
+        found_cuda = find_cuda_compiler(fit=torch.cuda, probes=probes)
     if rocm:
         from opsmith.toolchain.rocm import find_rocm_compiler
 
         found_rocm = find_rocm_compiler(probes=probes)
-    return Toolchain(find_host_compiler(probes=probes), find_torch(), found_cuda, found_rocm)
+    return Toolchain(find_host_compiler(probes=probes), torch, found_cuda, found_rocm)

@@ -1,0 +1,96 @@
+"""`opsmith cache key|push|pull`: the shared store of OPSMITH_STORE, and whose signatures count there."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+
+import click
+
+from opsmith.store import Store, default_root
+
+__all__ = ["key_group", "pull_command", "push_command"]
+
+
+@click.group("key")
+def key_group() -> None:
+    """Keep the keys that sign what goes to the shared store, and those whose signatures are trusted."""
+
+
+@key_group.command("new")
+@click.option("--name", help="A comment for people.  [default: user@host]")
+def new(name: str | None) -> None:
+    """Make this user's signing key, trust it, and print its public part for others."""
+    from opsmith.store.keyring import fingerprint, new_signing_key
+
+    key = new_signing_key(name or f"{getpass.getuser()}@{platform.node()}")
+    click.echo(f"fingerprint  {fingerprint(key)}\nothers trust it with:  opsmith cache key trust {key}")
+
+
+@key_group.command("trust")
+@click.argument("key")
+@click.option("--name", default="", help="A comment for people.")
+def trust(key: str, name: str) -> None:
+    """Trust KEY (ed25519:...): what it has signed is loaded from the shared store, and that is code."""
+    from opsmith.store.keyring import fingerprint, trust_key
+
+    trust_key(key, name)
+    click.echo(f"trusted: {fingerprint(key)} {name}".rstrip())
+
+
+@key_group.command("forget")
+@click.argument("key")
+def forget(key: str) -> None:
+    """Trust KEY no longer. What was fetched before stays in the local store."""
+    from opsmith.store.keyring import fingerprint, forget_key
+
+    forget_key(key)
+    click.echo(f"no longer trusted: {fingerprint(key)}")
+
+
+@key_group.command("list")
+def list_keys() -> None:
+    """List the keys that are trusted, and which of them is this user's own."""
+    from opsmith.store.keyring import fingerprint, has_signing_key, public_key, trusted_keys
+
+    own = public_key() if has_signing_key() else None
+    known = trusted_keys()
+    for key, comment in known.items():
+        click.echo(f"{fingerprint(key)}  {comment or '-'}{'  (signs here)' if key == own else ''}\n  {key}")
+    if own is not None and own not in known:
+        click.echo(f"{fingerprint(own)}  signs here, and is not trusted\n  {own}")
+    if not known and own is None:
+        click.echo("no key is trusted; `opsmith cache key new` makes one of your own")
+
+
+@click.command("push")
+@click.argument("names", nargs=-1)
+def push_command(names: tuple[str, ...]) -> None:
+    """Sign artefacts and put them into the shared store: all, or those that have one of NAMES.
+
+    Your signature says that you would run them. After each build that happens by itself where there is a signing key.
+    """
+    from opsmith.store.select import select_artifacts
+    from opsmith.store.shared import push
+
+    store = Store(default_root())
+    artifacts = select_artifacts(store, names)
+    pushed = push(store, artifacts)
+    click.echo(f"{pushed} pushed, {len(artifacts) - pushed} were there already")
+
+
+@click.command("pull")
+@click.argument("names", nargs=-1)
+def pull_command(names: tuple[str, ...]) -> None:
+    """Fetch what trusted keys have signed for this kind of machine: all, or the artefacts named NAMES."""
+    from opsmith.store.keyring import fingerprint
+    from opsmith.store.shared import pull
+
+    pulled = pull(Store(default_root()), names)
+    click.echo(f"{len(pulled.added)} fetched, {pulled.present} were here already")
+    for key, count in pulled.refused.items():
+        click.echo(
+            f"{count} refused: signed by {fingerprint(key)}, which you do not trust. If its owner tells you the same "
+            f"fingerprint: opsmith cache key trust {key}",
+            err=True,
+        )

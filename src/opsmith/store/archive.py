@@ -1,0 +1,193 @@
+"""How do artefacts go to another machine in one file?
+
+An archive is a zip file:
+
+    opsmith-archive.json                    {"format": 1, "platform": "linux-x86_64-glibc2.36"}
+    <artefact key>/record.json              the headers of the build, by portable name, with their digests
+    <artefact key>/artifact/manifest.json
+    <artefact key>/artifact/<library>, and whatever else the manifest lists
+
+Nothing is unpacked by the names in the archive: only what a manifest lists is read, under names that were checked, and
+only after the keys were computed anew. An artefact is code. Whoever imports an archive trusts who made it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsmith.errors import StoreError
+from opsmith.store import keys
+from opsmith.store.files import explain_os_errors
+from opsmith.store.headers import is_portable_name
+from opsmith.store.index import Record, read_record, record_bytes
+from opsmith.store.intact import Artifact, find_damage
+from opsmith.store.machine import check_platform, platform_name
+from opsmith.store.manifest import MANIFEST_NAME, Manifest
+from opsmith.store.safety import seal_tree
+from opsmith.store.store import Store
+
+__all__ = ["Imported", "check_identity", "export_archive", "find_record", "import_archive"]
+
+_HEAD = "opsmith-archive.json"
+_FORMAT_VERSION = 1
+
+# A head, a record or a manifest is a few KB. Who sends more wants to fill the memory.
+_MAX_TEXT_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did: the artefacts that are new here, and those that were here already."""
+
+    added: tuple[Artifact, ...]
+    present: tuple[Artifact, ...]
+
+
+def export_archive(store: Store, file: Path, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+    """Write artefacts into an archive, and return them. What lay there is replaced once the archive is whole.
+
+    Raises StoreError where an artefact is damaged or has no record, or the file cannot be written.
+    """
+    chosen = tuple(artifacts)
+    part = file.with_name(f".{file.name}.part")
+    try:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            archive.writestr(_HEAD, json.dumps({"format": _FORMAT_VERSION, "platform": platform_name()}))
+            for artifact in chosen:
+                _write(archive, store, artifact)
+        part.replace(file)
+    except OSError as error:
+        raise StoreError(f"the archive {file} cannot be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return chosen
+
+
+def import_archive(store: Store, file: Path) -> Imported:
+    """Put the artefacts of an archive into the store: all of them, or where one is not as it should be, none.
+
+    What is in the store already stays as it is. Raises StoreError where the archive is damaged, was made for another
+    kind of machine, or holds anything that is not what its key and its manifest say.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive, ExitStack() as stack:
+            check_platform(str(_json(archive, _HEAD, _FORMAT_VERSION).get("platform")), str(file))
+            names = sorted({name.partition("/")[0] for name in archive.namelist() if "/" in name})
+            staged = []
+            for key in names:
+                folder = stack.enter_context(store.staging()) / "artifact"
+                staged.append((*_stage(archive, key, folder), folder))
+            return _admit_all(store, staged)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{file} is no archive of opsmith's, or is damaged: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+def find_record(store: Store, artifact: Artifact) -> Record:
+    """Return the record of an artefact; raises StoreError where it is lost."""
+    index = store.layout.index(keys.source_key(artifact.manifest.inputs))
+    record = read_record(index / f"{artifact.key}.json")
+    if record is None:
+        raise StoreError(f"the record of {artifact.manifest.name} ({artifact.key[:12]}) is lost; build it again")
+    return record
+
+
+def check_identity(key: str, manifest: Manifest, record: Record, where: str) -> str:
+    """Return the source key of an artefact whose key really is that of its inputs and headers.
+
+    Raises StoreError, that names `where` it comes from, otherwise.
+    """
+    source = keys.source_key(manifest.inputs)
+    if record.artifact != key or keys.artifact_key(source, record.headers) != key:
+        raise StoreError(f"{where}: the artefact {key[:12]} is not what its key says; nothing of it is used")
+    if not all(map(is_portable_name, record.headers)):
+        raise StoreError(f"{where}: the artefact {key[:12]} names headers that cannot be")
+    return source
+
+
+def _write(archive: zipfile.ZipFile, store: Store, artifact: Artifact) -> None:
+    manifest = artifact.manifest
+    if (damage := find_damage(artifact.folder, manifest)) is not None:
+        raise StoreError(
+            f"{manifest.name} ({artifact.key[:12]}) is damaged: {damage}. `opsmith cache verify --fix` removes it"
+        )
+    archive.writestr(f"{artifact.key}/record.json", record_bytes(find_record(store, artifact)))
+    for name in (MANIFEST_NAME, manifest.library, *manifest.files):
+        archive.write(artifact.folder / name, f"{artifact.key}/artifact/{name}")
+
+
+def _stage(archive: zipfile.ZipFile, key: str, folder: Path) -> tuple[str, Record]:
+    """Write an artefact's files into a folder of the staging area, checked; return its source key and its record."""
+    where = str(archive.filename)
+    record = Record.from_json(_read(archive, f"{key}/record.json"))
+    text = _read(archive, f"{key}/artifact/{MANIFEST_NAME}")
+    manifest = Manifest.from_json(text)
+    if record is None or manifest is None:
+        raise StoreError(f"{where}: the record or the manifest of {key[:12]} is missing or damaged")
+    source = check_identity(key, manifest, record, where)
+    folder.mkdir()
+    (folder / MANIFEST_NAME).write_bytes(text)
+    for name in (manifest.library, *manifest.files):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _unpack(archive, f"{key}/artifact/{name}", folder / name)
+    seal_tree(folder, folder.parent.stat().st_mode)
+    if (damage := find_damage(folder, manifest)) is not None:
+        raise StoreError(f"{where}: {manifest.name} ({key[:12]}) is damaged: {damage}")
+    return source, record
+
+
+def _admit_all(store: Store, staged: list[tuple[str, Record, Path]]) -> Imported:
+    added: list[Artifact] = []
+    present: list[Artifact] = []
+    with explain_os_errors(store.root):
+        for source, record, folder in staged:
+            known = store.get(record.artifact)
+            artifact = store.admit(source, folder, record)
+            (present if known else added).append(artifact)
+    return Imported(tuple(added), tuple(present))
+
+
+def _unpack(archive: zipfile.ZipFile, name: str, target: Path) -> None:
+    # Not ZipFile.extract, which takes the path from the archive. A member that grows beyond all measure fails on the disk,
+    # as any other build would.
+    with _member(archive, name) as member, target.open("xb") as file:
+        shutil.copyfileobj(member, file, _CHUNK_BYTES)
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> bytes:
+    with _member(archive, name) as member:
+        data: bytes = member.read(_MAX_TEXT_BYTES + 1)
+    if len(data) > _MAX_TEXT_BYTES:
+        raise StoreError(f"{archive.filename}: {name} is larger than any such file is")
+    return data
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> Any:
+    try:
+        return archive.open(name)
+    except KeyError:
+        raise StoreError(f"{archive.filename} has no {name}: it is no archive of opsmith's, or is damaged") from None
+
+
+def _json(archive: zipfile.ZipFile, name: str, version: int) -> dict[str, Any]:
+    try:
+        content = json.loads(_read(archive, name))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or content.get("format") != version:
+        raise StoreError(
+            f"{archive.filename} is no archive that this opsmith can read; export it with the same version"
+        )
+    return content

@@ -1,0 +1,255 @@
+"""How does one machine build and the others fetch? (The shared store of OPSMITH_STORE.)
+
+    v1/<platform>/<2 digits>/<source key>/<artefact key>.<signer>.json    a bundle, put there last
+    v1/<platform>/<2 digits>/<source key>/<artefact key>/<sha256>         the binary and what lies beside it
+
+What is fetched is verified, put into the local store and loaded from there. A build never fails for the shared store, and
+never waits for long: what goes wrong with it is one warning, and this process asks it no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from opsmith import _env
+from opsmith.errors import OpsmithError, StoreError
+from opsmith.store.archive import find_record
+from opsmith.store.bundle import Bundle, read_bundle, write_bundle
+from opsmith.store.files import explain_os_errors
+from opsmith.store.headers import HeaderDigests
+from opsmith.store.index import is_current
+from opsmith.store.intact import Artifact, find_damage
+from opsmith.store.keyring import fingerprint, has_signing_key, public_key, trusted_keys
+from opsmith.store.machine import platform_name
+from opsmith.store.manifest import MANIFEST_NAME
+from opsmith.store.safety import seal_tree
+from opsmith.store.store import NO_ROOTS, Store
+from opsmith.store.transport import Transport, open_transport
+
+__all__ = ["Pulled", "fetch_shared", "pull", "push", "share"]
+
+_T = TypeVar("_T")
+
+# Asking for a few KB, and moving a binary. A build takes as long, so waiting longer would be a loss.
+_ASK_TIMEOUT_S = 10.0
+_MOVE_TIMEOUT_S = 120.0
+
+# Nobody has so many variants of the headers of one source; a place that anyone can fill may.
+_MAX_BUNDLES = 64
+
+_given_up: set[str] = set()
+_refused: set[tuple[str, str]] = set()
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What `pull` did: what is new here, what was here, and the keys of those who signed what was refused."""
+
+    added: tuple[Artifact, ...]
+    present: int
+    refused: Mapping[str, int]
+
+
+def fetch_shared(store: Store, source_key: str, roots: Mapping[str, Path] = NO_ROOTS) -> Artifact | None:
+    """Return an artefact from the shared store, that is now in the local one, or None. Raises nothing: it warns."""
+    url = _env.read("OPSMITH_STORE")
+    if url is None or url in _given_up:
+        return None
+
+    def fetch() -> Artifact | None:
+        transport = _within(_ASK_TIMEOUT_S, lambda: open_transport(url))
+        folder = _folder(source_key)
+        names = _within(_ASK_TIMEOUT_S, lambda: transport.list(folder))
+        trusted, digests = trusted_keys(), HeaderDigests(roots)
+        for name in _bundles(names)[:_MAX_BUNDLES]:
+            bundle = _examine(transport, url, name)
+            if bundle is None or bundle.source_key != source_key or not is_current(bundle.record, digests):
+                continue
+            if bundle.signer not in trusted:
+                _refuse(url, bundle)
+                continue
+            return _bring(store, transport, bundle, f"{url}/{name}")
+        return None
+
+    return _guarded(url, fetch)
+
+
+def share(store: Store, artifact: Artifact) -> None:
+    """Push what was just built, where there are a shared store and a signing key. Raises nothing: it warns."""
+    url = _env.read("OPSMITH_STORE")
+    if url is None or url in _given_up or not has_signing_key():
+        return
+    _guarded(url, lambda: _push_one(store, _within(_ASK_TIMEOUT_S, lambda: open_transport(url)), artifact))
+
+
+def push(store: Store, artifacts: Sequence[Artifact]) -> int:
+    """Sign artefacts and put them into the shared store; return how many it did not have from this key.
+
+    Raises StoreError where there is no shared store, no signing key, or something goes wrong with either.
+    """
+    url = _shared_url()
+    public_key()
+    return _explained(url, lambda: sum(_push_one(store, open_transport(url), artifact) for artifact in artifacts))
+
+
+def pull(store: Store, names: Sequence[str] = ()) -> Pulled:
+    """Fetch what trusted keys have signed for this kind of machine: all, or the artefacts of these names.
+
+    Raises StoreError where there is no shared store, or something goes wrong with it.
+    """
+    url = _shared_url()
+    return _explained(url, lambda: _pull(store, open_transport(url), url, names))
+
+
+def _pull(store: Store, transport: Transport, url: str, names: Sequence[str]) -> Pulled:
+    trusted = trusted_keys()
+    added: list[Artifact] = []
+    present = 0
+    refused: dict[str, int] = {}
+    for name in _bundles(transport.list(f"v1/{platform_name()}", deep=True)):
+        bundle = _examine(transport, url, name)
+        if bundle is None or (names and bundle.manifest.name not in names):
+            continue
+        if bundle.signer not in trusted:
+            refused[bundle.signer] = refused.get(bundle.signer, 0) + 1
+        elif store.get(bundle.record.artifact) is not None:
+            present += 1
+        else:
+            added.append(_bring(store, transport, bundle, f"{url}/{name}"))
+    return Pulled(tuple(added), present, refused)
+
+
+def _push_one(store: Store, transport: Transport, artifact: Artifact) -> bool:
+    record = find_record(store, artifact)
+    manifest_bytes = (artifact.folder / MANIFEST_NAME).read_bytes()
+    if (damage := find_damage(artifact.folder, artifact.manifest)) is not None:
+        raise StoreError(f"{artifact.manifest.name} is damaged and not shared: {damage}")
+    base = f"{_folder(_source_of(artifact))}/{artifact.key}"
+    name = f"{base}.{hashlib.sha256(public_key().encode()).hexdigest()[:16]}.json"
+    if _within(_ASK_TIMEOUT_S, lambda: transport.exists(name)):
+        return False
+    for file, sha256 in _files(artifact.manifest.library, artifact.manifest.sha256, artifact.manifest.files).items():
+        _within(_MOVE_TIMEOUT_S, lambda file=file, sha=sha256: transport.put(artifact.folder / file, f"{base}/{sha}"))  # type: ignore[misc]
+    bundle = write_bundle(manifest_bytes, record, platform_name())
+    _within(_ASK_TIMEOUT_S, lambda: transport.write(name, bundle))
+    return True
+
+
+def _bring(store: Store, transport: Transport, bundle: Bundle, where: str) -> Artifact:
+    """Put the files of a bundle that is trusted into the local store, verified."""
+    manifest, key = bundle.manifest, bundle.record.artifact
+    base = f"{_folder(bundle.source_key)}/{key}"
+    with store.staging() as staging, explain_os_errors(store.root):
+        folder = staging / "artifact"
+        folder.mkdir()
+        (folder / MANIFEST_NAME).write_bytes(bundle.manifest_bytes)
+        for name, sha256 in _files(manifest.library, manifest.sha256, manifest.files).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            _within(_MOVE_TIMEOUT_S, lambda name=name, sha=sha256: transport.fetch(f"{base}/{sha}", folder / name))  # type: ignore[misc]
+        seal_tree(folder, staging.stat().st_mode)
+        if (damage := find_damage(folder, manifest)) is not None:
+            raise StoreError(f"{where}: {damage}; nothing of it is used")
+        return store.admit(bundle.source_key, folder, bundle.record)
+
+
+def _examine(transport: Transport, url: str, name: str) -> Bundle | None:
+    data = _within(_ASK_TIMEOUT_S, lambda: transport.read(name))
+    try:
+        return read_bundle(data, f"{url}/{name}", platform_name())
+    except StoreError as error:
+        _warn(f"{error}")
+        return None
+
+
+def _refuse(url: str, bundle: Bundle) -> None:
+    if (url, bundle.signer) in _refused:
+        return
+    _refused.add((url, bundle.signer))
+    _warn(
+        f"the shared store {url} has {bundle.manifest.name}, but it is signed by a key that you do not trust and is NOT "
+        f"loaded; it is built here instead.\n  fingerprint of the key: {fingerprint(bundle.signer)}\n"
+        f"  If its owner tells you the same: opsmith cache key trust {bundle.signer}"
+    )
+
+
+def _guarded(url: str, action: Callable[[], _T]) -> _T | None:
+    """Do something with the shared store; what goes wrong is one warning, and the end of asking it."""
+    try:
+        return action()
+    except Exception as error:  # every kind of place has exceptions of its own
+        _given_up.add(url)
+        _warn(f"the shared store {url} is not used in this process: {_tell(error)}")
+        return None
+
+
+def _explained(url: str, action: Callable[[], _T]) -> _T:
+    try:
+        return action()
+    except OpsmithError:
+        raise
+    except Exception as error:  # as above
+        raise StoreError(f"the shared store {url} cannot be used: {_tell(error)}") from error
+
+
+def _within(seconds: float, action: Callable[[], _T]) -> _T:
+    """Return what an action returns, or raise TimeoutError; what hangs in a network is left behind in its thread."""
+    answers: list[_T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answers.append(action())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    start_s = time.monotonic()
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not answers:
+        raise TimeoutError(f"no answer within {time.monotonic() - start_s:.0f} s")
+    return answers[0]
+
+
+def _bundles(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name.endswith(".json")]
+
+
+def _files(library: str, sha256: str, files: Mapping[str, str]) -> dict[str, str]:
+    return {library: sha256, **files}
+
+
+def _source_of(artifact: Artifact) -> str:
+    from opsmith.store import keys
+
+    return keys.source_key(artifact.manifest.inputs)
+
+
+def _folder(source_key: str) -> str:
+    return f"v1/{platform_name()}/{source_key[:2]}/{source_key}"
+
+
+def _shared_url() -> str:
+    url = _env.read("OPSMITH_STORE")
+    if url is None:
+        raise StoreError(
+            "there is no shared store: set OPSMITH_STORE to a folder or an URL such as s3://bucket/opsmith"
+        )
+    return url
+
+
+def _tell(error: BaseException) -> str:
+    return f"{error}" if isinstance(error, OpsmithError) else f"{type(error).__name__}: {error}"
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=2)

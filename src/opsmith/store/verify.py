@@ -1,0 +1,41 @@
+"""Is everything in the store what it says it is?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.store.bound import list_entries
+from opsmith.store.files import explain_os_errors
+from opsmith.store.intact import find_damage, read_manifest
+from opsmith.store.store import Store
+
+__all__ = ["Checked", "remove_damaged", "verify_store"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One artefact that was looked at; `damage` is None where every byte is as its manifest says."""
+
+    key: str
+    folder: Path
+    name: str | None  # None where the manifest cannot be read
+    damage: str | None
+
+
+def verify_store(store: Store) -> Iterator[Checked]:
+    """Yield every artefact with what is wrong with it. Reads every byte of the store."""
+    for entry in list_entries(store):
+        manifest = read_manifest(entry.folder)
+        if manifest is None:
+            yield Checked(entry.folder.name, entry.folder, None, "its manifest is missing or damaged")
+        else:
+            damage = find_damage(entry.folder, manifest)
+            yield Checked(entry.folder.name, entry.folder, manifest.name, damage)
+
+
+def remove_damaged(store: Store, checked: Checked) -> None:
+    """Remove a damaged artefact; the next build makes it anew. Raises StoreError where it cannot be removed."""
+    with explain_os_errors(store.root):
+        store.move_aside(checked.folder)

@@ -1,0 +1,69 @@
+"""Where may an nvcc be, and which place comes first?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith import _env
+from opsmith.errors import ToolchainError
+from opsmith.toolchain.search import executables, is_executable
+
+__all__ = ["INSTALL_CUDA", "NvccPlace", "chosen_nvcc", "found_nvccs"]
+
+INSTALL_CUDA = (
+    "Install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads), or its wheels with "
+    "`pip install 'opsmith[cuda]'`, or set CUDA_HOME to the folder that has bin/nvcc."
+)
+
+
+@dataclass(frozen=True)
+class NvccPlace:
+    """An nvcc, as it was found: perhaps a link or a script, with the variable or the kind of place that led to it."""
+
+    path: Path
+    origin: str  # CUDA_HOME, PATH, conda, /usr/local/cuda, PyPI
+
+
+def chosen_nvcc() -> NvccPlace | None:
+    """Return the nvcc that CUDA_HOME or CUDA_PATH names, or None where neither is set.
+
+    Raises ToolchainError where the folder has none: a wrong choice is not replaced by another.
+    """
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if chosen := _env.read(variable):
+            nvcc = Path(chosen).expanduser().absolute() / "bin" / "nvcc"
+            if is_executable(nvcc):
+                return NvccPlace(nvcc, variable)
+            raise ToolchainError(f"{variable} is {chosen}, but {nvcc} is no program. {INSTALL_CUDA}")
+    return None
+
+
+def found_nvccs() -> Iterator[NvccPlace]:
+    """Yield every nvcc of the usual places, the first to use first."""
+    for place in _places():
+        if is_executable(place.path):
+            yield place
+
+
+def _places() -> Iterator[NvccPlace]:
+    yield from (NvccPlace(path, "PATH") for path in executables("nvcc"))
+    # An environment whose Python was started by its path, without `conda activate`, is not on PATH.
+    activated = _env.read("CONDA_PREFIX")
+    here = sys.prefix if Path(sys.prefix, "conda-meta").is_dir() else None
+    for prefix in dict.fromkeys(filter(None, (activated, here))):
+        yield NvccPlace(Path(prefix, "bin", "nvcc"), "conda")
+    yield NvccPlace(Path("/usr/local/cuda/bin/nvcc"), "/usr/local/cuda")
+    for folder in dict.fromkeys(sys.path):
+        wheels = Path(folder or ".").absolute() / "nvidia"
+        # nvidia/cu13, in time nvidia/cu14: the newest first. The wheels of CUDA 12 (nvidia/cuda_nvcc) have ptxas and
+        # headers, and no nvcc.
+        found = wheels.glob("cu[0-9]*/bin/nvcc")
+        yield from (NvccPlace(nvcc, "PyPI") for nvcc in sorted(found, key=_wheel_major, reverse=True))
+
+
+def _wheel_major(nvcc: Path) -> int:
+    digits = nvcc.parts[-3].removeprefix("cu")
+    return int(digits) if digits.isdigit() else 0
