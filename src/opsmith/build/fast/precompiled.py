@@ -31,7 +31,9 @@ __all__ = [
     "build_precompiled",
     "describe_precompiled",
     "find_precompiled",
+    "main",
     "precompile",
+    "precompile_mode",
     "use_precompiled",
 ]
 
@@ -165,7 +167,8 @@ def _that_matter(words: Sequence[str]) -> Iterator[str]:
             yield from value
 
 
-def _main(root: str, text: str) -> None:
+def main(root: str, text: str) -> None:
+    """What the process in the background does, with the arguments that `precompile` gave it."""
     inputs, argv, compiler, torch = json.loads(text)
     wanted = Precompiled(tuple((name, value) for name, value in inputs), tuple(argv), compiler, torch)
     store = Store(Path(root) if root else default_root())
@@ -173,4 +176,4 @@ def _main(root: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    main(*sys.argv[1:])
