@@ -12,7 +12,7 @@ from opsmith.errors import StoreError
 from opsmith.store.safety import make_folder
 from opsmith.store.staging import reserve_name
 
-__all__ = ["explain_os_errors", "list_files", "list_folder", "sync_folder", "sync_tree", "write_atomic"]
+__all__ = ["explain_os_errors", "list_files", "list_folder", "refuse_full", "sync_folder", "sync_tree", "write_atomic"]
 
 _MOVE = "Set OPSMITH_CACHE_DIR to a folder that can be written."
 _FREE = "Free some space there, or set OPSMITH_CACHE_DIR to a folder on another disk."
@@ -27,6 +27,9 @@ _REMEDIES = {
     errno.ENOTDIR: ("a file stands where a folder is needed", _MOVE),
     errno.EEXIST: ("a file stands where a folder is needed", _MOVE),
 }
+
+# No compiler gets by with less.
+_FULL_BELOW_BYTES = 1 << 20
 
 _REPLACE_ATTEMPTS = 3
 
@@ -43,6 +46,20 @@ def explain_os_errors(root: Path) -> Iterator[None]:
         reason, remedy = _REMEDIES.get(error.errno or 0, (error.strerror or str(error), _MOVE))
         place = f" (at {error.filename})" if error.filename else ""
         raise StoreError(f"opsmith cannot write its store {root}: {reason}{place}. {remedy}") from error
+
+
+def refuse_full(root: Path, error: Exception) -> None:
+    """Raise StoreError where something failed for want of room on the store's disk, whatever it said."""
+    try:
+        disk = os.statvfs(root)
+    except (OSError, AttributeError):
+        return
+    free_bytes = disk.f_bavail * disk.f_frsize
+    if free_bytes < _FULL_BELOW_BYTES:
+        left = f"{free_bytes // 1024} KB left"
+        raise StoreError(
+            f"a build failed, and the disk of opsmith's store {root} is full ({left}). {_FREE}\n{error}"
+        ) from error
 
 
 def write_atomic(path: Path, data: bytes, *, scratch: Path, durable: bool = True) -> None:

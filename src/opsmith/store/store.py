@@ -10,14 +10,14 @@ import errno
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from opsmith.errors import StoreError
+from opsmith.errors import BuildError, StoreError
 from opsmith.store import keys
-from opsmith.store.files import explain_os_errors, list_files, sync_folder, sync_tree
+from opsmith.store.files import explain_os_errors, list_files, refuse_full, sync_folder, sync_tree
 from opsmith.store.headers import HeaderDigests, portable_name
 from opsmith.store.index import Record, is_current, read_records, write_record
 from opsmith.store.intact import (
@@ -44,6 +44,8 @@ NO_ROOTS: Mapping[str, Path] = MappingProxyType({})
 
 # What rename answers where the target exists: a full folder, or a file.
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 # A damaged artefact is moved aside and ours put in its place. Others may do the same, so ours may lose again; after a
 # few rounds something else is wrong.
@@ -101,6 +103,14 @@ class Store:
             folder = make_staging(self.layout.staging)
         try:
             yield folder
+        except OSError as error:
+            # What the caller writes there fails as anything of the store's would.
+            with explain_os_errors(self.root) if error.errno in _DISK_FULL else nullcontext():
+                raise
+        except BuildError as error:
+            # Some tools die without a word where they cannot write.
+            refuse_full(self.root, error)
+            raise
         finally:
             remove(folder)
 
