@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-without-bridge lint gpu-test gpu-demo gpu-bench clean
+.PHONY: help venv demo test test-without-bridge upstream-test lint gpu-test gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -42,6 +42,11 @@ test: $(READY)
 test-without-bridge: $(READY)
 	OPSMITH_BRIDGE=off $(BIN)/python -m pytest -n auto -m "not slow" tests/compose tests/runtime/test_gradients.py \
 	  tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py tests/runtime/test_opcheck.py
+
+# PyTorch's own tests of torch.utils.cpp_extension, against the drop-in: make upstream-test PYTORCH=path/to/pytorch
+upstream-test: $(READY)
+	$(BIN)/python -m pip install -q expecttest hypothesis
+	$(BIN)/python tests/upstream/run.py $(PYTORCH)
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -171,20 +171,40 @@ def test_arguments_are_not_changed(sources: Path) -> None:
 
 
 @pytest.mark.compile
-def test_library_registers_operators_and_an_edited_one_is_refused_without_an_abort(tmp_path: Path) -> None:
+def test_edited_library_takes_the_place_of_its_earlier_version(tmp_path: Path) -> None:
+    """#23: with torch.utils.cpp_extension the second load ends the process."""
     file = tmp_path / "ops.cpp"
-    file.write_text(LIBRARY.replace("NAMESPACE", "existing_ops").replace("FACTOR", "3"))
-    path = opsmith.load("existing_library", [file], is_python_module=False)
+
+    def load(factor: int, **changes: str) -> str:
+        text = LIBRARY.replace("NAMESPACE", "existing_ops").replace("FACTOR", str(factor))
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        file.write_text(text)
+        return opsmith.load("existing_library", [file], is_python_module=False)
+
+    path = load(3)
     assert Path(path).is_file()
-    assert torch.ops.existing_ops.scaled(14) == 42
-    assert opsmith.load("existing_library", [file], is_python_module=False) == path
-    file.write_text(LIBRARY.replace("NAMESPACE", "existing_ops").replace("FACTOR", "4"))
-    with pytest.raises(LoadError, match="namespace existing_ops"):
-        opsmith.load("existing_library", [file], is_python_module=False)
-    assert torch.ops.existing_ops.scaled(14) == 42
-    file.write_text(LIBRARY.replace("NAMESPACE", "existing_ops_2").replace("FACTOR", "4"))
-    opsmith.load("existing_library", [file], is_python_module=False)
-    assert torch.ops.existing_ops_2.scaled(14) == 56
+    held, overload = torch.ops.existing_ops.scaled, torch.ops.existing_ops.scaled.default
+    assert held(14) == 42
+    assert load(3) == path
+    assert load(4) != path
+    assert (torch.ops.existing_ops.scaled(14), held(14), overload(14)) == (56, 56, 56)
+    # Back to the first version, whose library is in the process already.
+    assert load(3) == path
+    assert (torch.ops.existing_ops.scaled(14), held(14)) == (42, 42)
+    load(5)
+    assert (torch.ops.existing_ops.scaled(14), held(14)) == (70, 70)
+
+
+@pytest.mark.compile
+def test_namespace_of_another_library_is_refused_without_an_abort(tmp_path: Path) -> None:
+    file = tmp_path / "ops.cpp"
+    file.write_text(LIBRARY.replace("NAMESPACE", "existing_taken").replace("FACTOR", "3"))
+    opsmith.load("existing_first", [file], is_python_module=False)
+    file.write_text(LIBRARY.replace("NAMESPACE", "existing_taken").replace("FACTOR", "4"))
+    with pytest.raises(LoadError, match="namespace existing_taken"):
+        opsmith.load("existing_second", [file], is_python_module=False)
+    assert torch.ops.existing_taken.scaled(14) == 42
 
 
 @pytest.mark.compile
@@ -266,20 +286,34 @@ def test_load_inline_binds_functions_with_any_doc_text_and_torch_errors() -> Non
 
 @pytest.mark.slow
 @pytest.mark.compile
-def test_classic_torch_library_loads_and_its_fragment_is_refused_twice(tmp_path: Path) -> None:
+def test_classic_operators_are_replaced_and_a_changed_signature_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "classic.cpp"
     text = """
         #include <ATen/core/Tensor.h>
         #include <torch/library.h>
         TORCH_LIBRARY_FRAGMENT(existing_classic, m) {
-          m.def("plus(int x) -> int", [](int64_t x) { return x + STEP; });
+          m.def("plus(int x) -> int", [](TYPE x) { return x + STEP; });
         }
+        TORCH_LIBRARY(existing_whole, m) { m.def("minus", +[](int64_t x) { return x - STEP; }); }
     """
-    file.write_text(text)
-    opsmith.load("classic", file, extra_cflags=["-DSTEP=1"], is_python_module=False)
-    assert torch.ops.existing_classic.plus(1) == 2
-    with pytest.raises(LoadError, match="operator existing_classic::plus"):
-        opsmith.load("classic", file, extra_cflags=["-DSTEP=2"], is_python_module=False)
+
+    def load(step: int, kind: str = "int64_t") -> None:
+        file.write_text(text.replace("TYPE", kind).replace("STEP", str(step)))
+        opsmith.load("classic", file, is_python_module=False)
+
+    load(1)
+    held = torch.ops.existing_classic.plus
+    assert (held(1), torch.ops.existing_whole.minus(1)) == (2, 0)
+    load(2)
+    assert (held(1), torch.ops.existing_classic.plus(1), torch.ops.existing_whole.minus(1)) == (3, 3, -1)
+    file.write_text(
+        text.replace("int64_t x) { return x - STEP", "int64_t x, int64_t y) { return x - y")
+        .replace("TYPE", "int64_t")
+        .replace("STEP", "0")
+    )
+    with pytest.raises(LoadError, match=r"cannot take the earlier one's place.*signature"):
+        opsmith.load("classic", file, is_python_module=False)
+    assert (held(1), torch.ops.existing_whole.minus(1)) == (3, -1)
 
 
 @pytest.mark.gpu

@@ -42,6 +42,8 @@ _HIPCC_FLAGS = (
     "-fno-gpu-rdc",
 )
 
+_RELEASE = Path(__file__).resolve().parent / "release.cpp"
+
 _STATIC_CUDART = "libcudart_static.a"
 
 
@@ -67,13 +69,16 @@ def plan_existing(
     """
     tools = _Tools(extension, toolchain, target, python, sycl, tuple(nvcc))
     steps = [tools.compile(source) for source in extension.sources]
+    texts = {source.name: source.text for source in extension.sources if source.text is not None}
+    if extension.reloadable:
+        texts[_RELEASE.name] = _RELEASE.read_text(encoding="utf-8")
+        steps.append(tools.compile_release())
     objects = [step.output for step in steps]
     if extension.dlink_flags is not None:
         steps.append(tools.link_device_code(objects))
     if any(source.language == "sycl" for source in extension.sources):
         steps.append(tools.link_sycl(objects))
     steps.append(tools.link([*objects, *(step.output for step in steps[len(objects) :])]))
-    texts = {source.name: source.text for source in extension.sources if source.text is not None}
     roots = {"project": extension.root, "torch": toolchain.torch.root}
     return Plan(extension, {**texts, **(files or {})}, tuple(steps), extension.library, roots, _python_abi(tools))
 
@@ -111,6 +116,12 @@ class _Tools:
         shown = ", ".join(file.name for file in source.users) or source.name
         return Step(shown, tuple(argv), (name,), output, depfile, source.users)
 
+    def compile_release(self) -> Step:
+        """Return the step that compiles what gives registrations back; it includes nothing and takes no time."""
+        output = f"{_RELEASE.name}.o"
+        argv = (*self.toolchain.host.command, "-O1", "-fPIC", "-c", _RELEASE.name, "-o", output)
+        return Step(_RELEASE.name, argv, (_RELEASE.name,), output)
+
     def link_device_code(self, objects: Sequence[str]) -> Step:
         """Return the step in which nvcc links the device code of all objects."""
         assert self.extension.dlink_flags is not None
@@ -129,6 +140,7 @@ class _Tools:
         extension, torch = self.extension, self.toolchain.torch
         shared = () if extension.kind == "program" else ("-shared", "-fPIC")
         names = extension.libraries if extension.libraries is not None else self._torch_libraries()
+        wrap = ["-Wl,--wrap=__cxa_atexit"] if extension.reloadable else []
         words = [f"-L{folder}" for folder in dict.fromkeys((*extension.library_dirs, torch.lib_dir))]
         words += [word for name in names for word in self._library(name)]
         if self.toolchain.rocm is not None:
@@ -137,7 +149,7 @@ class _Tools:
             words += [f"-L{folder}" for folder in self.sycl.library_dirs]
         if extension.kind == "program":
             words.append(f"-Wl,-rpath,{torch.lib_dir}")
-        argv = [*self.toolchain.host.command, *shared, *objects, *words, *extension.link_flags, "-ldl"]
+        argv = [*self.toolchain.host.command, *shared, *objects, *wrap, *words, *extension.link_flags, "-ldl"]
         return Step("link", (*argv, "-o", extension.library), tuple(objects), extension.library)
 
     def _host(self, source: Source) -> list[str]:

@@ -67,8 +67,11 @@ def load(
     is_standalone        build a program instead, with `is_python_module=False`, and return its path
     keep_intermediates   decides nothing: what lies between sources and library is never kept
 
+    An edited library of operators takes the place of its earlier version in torch.ops, and who holds an operator from
+    before calls the new one. An operator's C++ signature cannot change in one process.
+
     Raises ArgumentError, CompileError, ToolchainError or StoreError; LoadError where the library needs a symbol that
-    nothing has, or would define operators that PyTorch has already (which would end the process).
+    nothing has, or defines operators that another library has defined (which would end the process).
     """
     return _jit_compile(
         name,
@@ -208,8 +211,11 @@ def _assemble(
 ) -> ExistingSources:
     from opsmith import cpp_extension
     from opsmith.build.existing import assemble_sources
+    from opsmith.runtime.registrations import Registrations, find_registrations, source_texts
     from opsmith.toolchain import find_python_headers
 
+    # What registers operators can make room for its next version, in a notebook for instance.
+    reloadable = kind != "program" and find_registrations(source_texts(sources), name) != Registrations()
     suffix = {"module": find_python_headers().extension_suffix, "library": ".so", "program": ""}[kind]
     cxx, nvcc, sycl, link = flags
     return assemble_sources(
@@ -224,6 +230,7 @@ def _assemble(
         kind=kind,
         nvcc_flags=tuple(cpp_extension.COMMON_NVCC_FLAGS),
         with_sycl=bool(with_sycl),
+        reloadable=reloadable,
     )
 
 

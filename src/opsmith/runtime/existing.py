@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.machinery
 import importlib.util
+import shutil
+import tempfile
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +15,8 @@ from typing import Any
 import torch
 
 from opsmith.errors import LoadError
-from opsmith.runtime.registrations import find_clash, find_registrations
+from opsmith.runtime.registrations import Registrations, find_clash, find_registrations, source_texts
+from opsmith.runtime.reload import Registered, replace_registrations
 from opsmith.spec.extension import Source
 
 __all__ = ["bring_in", "import_library"]
@@ -20,16 +24,20 @@ __all__ = ["bring_in", "import_library"]
 # One load at a time: two threads must not define operators from the same sources at once.
 _lock = threading.RLock()
 _modules: dict[Path, ModuleType] = {}
+_registered: dict[Path, Registered] = {}
 
 
-def import_library(name: str, library: Path) -> ModuleType:
-    """Import an extension module from its file; the same file always gives the same module. Raises LoadError."""
+def import_library(name: str, library: Path, *, file: Path | None = None) -> ModuleType:
+    """Import an extension module from its file; the same library always gives the same module. Raises LoadError.
+
+    `file` is a copy to load in its place.
+    """
     with _lock:
         if (module := _modules.get(library)) is not None:
             return module
         # Not into sys.modules: `name` is the caller's choice, and may be that of a module which others import.
-        loader = importlib.machinery.ExtensionFileLoader(name, str(library))
-        spec = importlib.util.spec_from_file_location(name, library, loader=loader)
+        loader = importlib.machinery.ExtensionFileLoader(name, str(file or library))
+        spec = importlib.util.spec_from_file_location(name, file or library, loader=loader)
         assert spec is not None
         try:
             module = importlib.util.module_from_spec(spec)
@@ -43,31 +51,56 @@ def import_library(name: str, library: Path) -> ModuleType:
 def bring_in(name: str, library: Path, sources: tuple[Source, ...], *, is_python_module: bool) -> Any:
     """Load a finished library into this process and return its module, or its path where it is none.
 
-    Raises LoadError where it needs a symbol that nothing has, or would define operators that PyTorch has already.
+    What an earlier library of that name registered with PyTorch is taken back first. Raises LoadError where that is
+    impossible, where a symbol is missing, or where another library has defined the operators.
     """
     with _lock:
-        if library not in _modules and str(library) not in torch.ops.loaded_libraries:
-            _refuse_clash(name, sources)
+        known = _registered.get(library)
+        if known is None or known.released:
+            registrations = find_registrations(source_texts(sources), name)
+            file = library if known is None else _copy_of(library)
+            if (library not in _modules and str(library) not in torch.ops.loaded_libraries) or known is not None:
+                _make_room(name, registrations, file)
+        else:
+            registrations, file = known.registrations, known.file
         if is_python_module:
-            return import_library(name, library)
-        try:
-            torch.ops.load_library(str(library))
-        except OSError as error:
-            # torch's own exception names the file only; the loader's words are in its cause.
-            raise LoadError(_explain_load(name, library, str(error.__cause__ or error))) from error
-        return str(library)
+            if known is not None and known.released:
+                _modules.pop(library, None)
+            loaded: Any = import_library(name, library, file=file)
+        else:
+            _load_operators(name, file)
+            loaded = str(library)
+        _registered[library] = Registered(name, file, registrations)
+        return loaded
 
 
-def _refuse_clash(name: str, sources: tuple[Source, ...]) -> None:
-    """Raise LoadError where the library would define what PyTorch has: it would abort the process."""
-    texts = [source.text or "" for source in sources]
-    texts += [user.read_text(encoding="utf-8", errors="replace") for source in sources for user in source.users]
-    if (clash := find_clash(find_registrations(texts, name))) is not None:
-        raise LoadError(
-            f"{name} would define {clash} in torch.ops, which another library, perhaps an earlier version of these "
-            "sources, has defined in this process. C++ operators cannot be replaced: start a new process, or use "
-            "another namespace"
-        )
+def _load_operators(name: str, file: Path) -> None:
+    try:
+        torch.ops.load_library(str(file))
+    except OSError as error:
+        # torch's own exception names the file only; the loader's words are in its cause.
+        raise LoadError(_explain_load(name, file, str(error.__cause__ or error))) from error
+
+
+def _copy_of(library: Path) -> Path:
+    """Return a copy of a library that has given its registrations back: the same file would not register again."""
+    folder = Path(tempfile.mkdtemp(prefix="opsmith-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(shutil.copyfile(library, folder / library.name))
+
+
+def _make_room(name: str, registrations: Registrations, file: Path) -> None:
+    """Have earlier libraries of that name give back what the new one defines; raises LoadError for anybody else's."""
+    if find_clash(registrations) is None:
+        return
+    for old in [known for known in _registered.values() if known.name == name and not known.released]:
+        replace_registrations(old, file)
+        if find_clash(registrations) is None:
+            return
+    raise LoadError(
+        f"{name} would define {find_clash(registrations)} in torch.ops, which another library has defined in this process. "
+        "C++ operators cannot be replaced by another library's: start a new process, or use another namespace"
+    )
 
 
 def _explain_load(name: str, library: Path, message: str) -> str:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Registrations", "find_clash", "find_registrations"]
+from opsmith.spec.extension import Source
+
+__all__ = ["Registrations", "find_clash", "find_registrations", "source_texts"]
 
 # A comment, or a string that may look like one: strings stay.
 _COMMENT = re.compile(
@@ -55,6 +57,13 @@ def find_registrations(texts: Iterable[str], extension_name: str) -> Registratio
             else:
                 namespaces.add(namespace)
     return Registrations(frozenset(namespaces), frozenset(operators))
+
+
+def source_texts(sources: Iterable[Source]) -> list[str]:
+    """Return the texts of sources, generated ones and the user's files."""
+    texts = [source.text for source in sources if source.text is not None]
+    files = (user for source in sources for user in source.users)
+    return [*texts, *(file.read_text(encoding="utf-8", errors="replace") for file in files)]
 
 
 def find_clash(registrations: Registrations) -> str | None:

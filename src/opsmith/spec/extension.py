@@ -92,3 +92,5 @@ class ExistingSources(Extension):
     # The oldest Python that the module shall load in, as Py_LIMITED_API is written.
     limited_api: str | None = None
     with_sycl: bool = False
+    # Whether the library can give back what it registered, so that its next version can be loaded beside it.
+    reloadable: bool = False

@@ -32,13 +32,21 @@ _FIRST_WITH_SUFFIX = {"": (5, 0), "a": (9, 0), "f": (10, 0)}
 
 # The names that PyTorch's TORCH_CUDA_ARCH_LIST knows, as it understands them.
 _GENERATIONS = {
+    "maxwell": "5.0;5.2+PTX",
+    "maxwell+tegra": "5.3",
+    "pascal": "6.0;6.1+PTX",
     "volta": "7.0+PTX",
+    "volta+tegra": "7.2",
     "turing": "7.5+PTX",
     "ampere": "8.0;8.6+PTX",
+    "ampere+tegra": "8.7",
     "ada": "8.9+PTX",
     "hopper": "9.0+PTX",
     "blackwell": "10.0;10.3;12.0;12.1+PTX",
+    "blackwell+tegra": "11.0",
 }
+# What the word "common" (CMake's, for what is in wide use) stands for, as far as nvcc compiles for it.
+_COMMON = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 _EXAMPLES = "Write them like '8.0;9.0+PTX', '9.0a', '10.0f', 'sm_90' or 'native'."
 
@@ -95,8 +103,9 @@ def parse_cuda_archs(text: str, *, native: Sequence[str] = (), supported: Sequen
     """Return the architectures of a list, each once and the oldest first, so that equal lists make equal artefacts.
 
     `native` are the capabilities of this machine's GPUs and `supported` what nvcc compiles for, both like "9.0". Where
-    `supported` is given, an architecture outside it is refused, and the words "all" and "all-major" may be used.
-    Raises ToolchainError where a word means nothing, or is "native" on a machine without a GPU.
+    `supported` is given, an architecture outside it is refused, and the words "all" and "all-major" may be used;
+    "common" stands for what is in wide use. Raises ToolchainError where a word means nothing, or is "native" on a
+    machine without a GPU.
     """
     words = [word for word in _SEPARATORS.split(text) if word]
     if not words:
@@ -141,6 +150,9 @@ def _expand_cuda(word: str, native: Sequence[str], supported: Sequence[str]) -> 
     if name == "native":
         found = _native(native, "CUDA", "TORCH_CUDA_ARCH_LIST or OPSMITH_CUDA_ARCHS, such as '8.0;9.0+PTX'")
         return tuple(_parse_cuda(capability) for capability in found)
+    if name == "common":
+        usual = [_parse_cuda(capability) for capability in _COMMON if not supported or capability in supported]
+        return (*usual, replace(usual[-1], ptx=True)) if usual else ()
     if name in {"all", "all-major"} and supported:
         archs = sorted(_parse_cuda(capability) for capability in supported)
         # As nvcc's own words of that name: with PTX for what comes after the newest.
