@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["VARIABLES", "Variable", "overridden", "read"]
+__all__ = ["VARIABLES", "Variable", "overridden", "read", "unknown_names"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ def read(name: str) -> str | None:
     if name not in _NAMES:
         raise KeyError(f"{name} is not in opsmith's table of environment variables")
     return os.environ.get(name) or None
+
+
+def unknown_names() -> tuple[str, ...]:
+    """Return the variables that are set, bear opsmith's name, and mean nothing to it: slips of the pen."""
+    return tuple(sorted(name for name in os.environ if name.startswith("OPSMITH_") and name not in _NAMES))
 
 
 @contextmanager

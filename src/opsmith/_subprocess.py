@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Completed", "run"]
+__all__ = ["Completed", "ask", "run"]
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,37 @@ def run(
         check=False,
     )
     return Completed(words, finished.returncode, finished.stdout.decode("utf-8", errors="replace"))
+
+
+def ask(
+    argv: Sequence[str | Path], *, timeout_s: float, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Completed | str:
+    """Run a program that may hang, and all that it starts, for no longer than `timeout_s`.
+
+    Return what it left behind, or in words why there is nothing. A process that the kernel does not let go of, as the
+    tools of a broken GPU driver are, is left alone after the time.
+    """
+    words = tuple(str(word) for word in argv)
+    try:
+        process = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return f"{words[0]} cannot start: {error.strerror or error}"
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        assert process.stdout is not None
+        process.stdout.close()
+        return f"{words[0]} did not come to an end within {timeout_s:.0f} s"
+    return Completed(words, process.returncode, output.decode("utf-8", errors="replace"))

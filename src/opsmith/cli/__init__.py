@@ -18,6 +18,7 @@ _COMMANDS = {
     "build": ("opsmith.cli.build", "Build operators by JIT, setuptools or CMake."),
     "stub": ("opsmith.cli.stub", "Print or write the kernels that definitions need."),
     "run": ("opsmith.cli.run", "Run a command with opsmith under its torch.utils.cpp_extension."),
+    "doctor": ("opsmith.cli.doctor", "Say what this machine has, what is broken, and what mends it."),
     "explain-error": ("opsmith.cli.explain_error", "Say what a log's errors mean, and what mends them."),
     "cache": ("opsmith.cli.cache", "What is stored, why something is built again, and how it is kept and shared."),
     "bridge": ("opsmith.cli.bridge", "Build the fast path for calls and gradients now."),

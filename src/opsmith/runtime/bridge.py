@@ -25,7 +25,7 @@ from opsmith.store import Store, default_root, digest, digest_file
 if TYPE_CHECKING:
     from opsmith.build.artifact import Watcher
 
-__all__ = ["build_bridge", "find_bridge"]
+__all__ = ["build_bridge", "describe_bridge", "find_bridge"]
 
 _NAME = "opsmith_bridge"
 _FOLDER = Path(__file__).resolve().parent.parent / "bridge"
@@ -50,6 +50,13 @@ def find_bridge() -> Any | None:
         if "module" not in _known:
             _known["module"] = _find(mode)
         return _known["module"]
+
+
+def describe_bridge() -> dict[str, str | None]:
+    """Return the bridge's `library` for this torch where it is there, and the `failure` of its last build, if it failed."""
+    note = _read_note(Store(default_root()))
+    library, failure = note.get("library"), note.get("failure")
+    return {"library": library if library and Path(library).is_file() else None, "failure": failure}
 
 
 def build_bridge(watcher: Watcher | None = None) -> Path:

@@ -15,7 +15,7 @@ from opsmith.toolchain.nvcc_host import find_nvcc_host
 from opsmith.toolchain.probe import ProbeCache, default_probes
 from opsmith.toolchain.search import is_executable
 
-__all__ = ["CudaCompiler", "find_cuda_compiler"]
+__all__ = ["CudaCompiler", "find_cuda_compiler", "real_nvcc"]
 
 # torch 2.10, the oldest that opsmith serves, is built with CUDA 12.6 or newer; 12.0 is the first nvcc with C++20.
 _MINIMUM_MAJOR = 12
@@ -72,7 +72,7 @@ def find_cuda_compiler(*, fit: str | None = None, probes: ProbeCache | None = No
     CUDA 12, cannot start, lacks its headers, or accepts no host compiler of this machine.
     """
     probes = probes or default_probes()
-    nvcc = _see_through(_choose_nvcc(fit, probes), probes)
+    nvcc = real_nvcc(_choose_nvcc(fit, probes), probes)
     root = nvcc.parent.parent
     release, build = _ask_version(nvcc, probes)
     include = _find_include(root)
@@ -101,13 +101,13 @@ def _choose_nvcc(fit: str | None, probes: ProbeCache) -> Path:
     if fit is not None and len(places) > 1:
         for place in places:
             with suppress(ToolchainError):  # a broken one is told where there is no better one
-                version, _ = _ask_version(_see_through(place.path, probes), probes)
+                version, _ = _ask_version(real_nvcc(place.path, probes), probes)
                 if version.split(".")[0] == fit.split(".")[0]:
                     return place.path
     return places[0].path
 
 
-def _see_through(nvcc: Path, probes: ProbeCache) -> Path:
+def real_nvcc(nvcc: Path, probes: ProbeCache) -> Path:
     """Return the real nvcc behind links and scripts: the one with its profile beside it."""
     real = nvcc.resolve()
     if (real.parent / "nvcc.profile").is_file():

@@ -1,0 +1,38 @@
+"""`opsmith doctor`: what this machine has, what is broken, and the command that mends it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+import click
+
+from opsmith.doctor.examine import examine
+from opsmith.doctor.finding import Status
+from opsmith.doctor.screen import show
+
+__all__ = ["command"]
+
+_COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command("doctor")
+@click.option("--try", "with_trial", is_flag=True, help="Build a small operator, and call it where it can run.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more about what works: paths, versions.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def command(with_trial: bool, verbose: bool, as_json: bool) -> None:
+    """Look at compilers, CUDA, torch, GPU, cache and environment; exit with 1 where something is broken."""
+    findings = examine(with_trial=with_trial)
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        encoding = sys.stdout.encoding or "ascii"
+        for line in show(findings, details=verbose, encoding=encoding, style=_style):
+            click.echo(line)
+    if any(finding.status == "problem" for finding in findings):
+        sys.exit(1)
+
+
+def _style(mark: str, status: Status) -> str:
+    return click.style(mark, fg=_COLOURS[status], bold=True)

@@ -1,0 +1,24 @@
+"""Is the bridge, which makes calls and gradients fast, built for this torch?"""
+
+from __future__ import annotations
+
+from opsmith import _env
+from opsmith.doctor.finding import Finding, ok, warning
+from opsmith.doctor.torch_state import TorchState
+
+__all__ = ["judge_bridge"]
+
+
+def judge_bridge(torch: TorchState) -> tuple[Finding, ...]:
+    """Return what there is to say; nothing where torch itself does not work."""
+    if torch.missing is not None or torch.broken is not None:
+        return ()
+    if _env.read("OPSMITH_BRIDGE") == "off":
+        return (warning("bridge", "bridge: switched off", "Calls and gradients take longer.", "unset OPSMITH_BRIDGE"),)
+    if torch.bridge is not None:
+        return (ok("bridge", "bridge", torch.bridge),)
+    if torch.bridge_failure is not None:
+        detail = f"Its last build failed; calls and gradients take longer.\n{torch.bridge_failure}"
+        return (warning("bridge", "bridge: cannot be built", detail, "opsmith bridge"),)
+    detail = "Calls and gradients take longer until it is; the first build of an operator starts it in the background."
+    return (warning("bridge", "bridge: not built for this torch", detail, "opsmith bridge"),)

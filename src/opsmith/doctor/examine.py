@@ -1,0 +1,48 @@
+"""What are all findings about this machine?"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+
+from opsmith.doctor.finding import Finding, warning
+
+__all__ = ["examine"]
+
+_REPORT = "python -m opsmith doctor --json   (and report it: this is a defect of opsmith)"
+
+
+def examine(*, with_trial: bool = False) -> tuple[Finding, ...]:
+    """Look at everything, in the order in which it matters; `with_trial` builds and runs operators too.
+
+    Nothing is raised: a topic that cannot be examined is a finding.
+    """
+    from opsmith.doctor import bridge, cache, compilers, cuda, environment, gpu, memory, rocm, torch_state, trial
+
+    torch = torch_state.ask_torch()
+    tools = compilers.find_build_tools()
+    nvcc = cuda.find_cuda_state(torch)
+    topics: list[tuple[str, Callable[[], tuple[Finding, ...]]]] = [
+        ("torch", lambda: torch_state.judge_torch(torch)),
+        ("compilers", lambda: compilers.judge_build_tools(tools)),
+        ("CUDA compiler", lambda: cuda.judge_cuda(nvcc, torch, has_host=not isinstance(tools.host, str))),
+        ("ROCm compiler", lambda: rocm.judge_rocm(rocm.find_rocm_state(), torch)),
+        ("GPU", lambda: gpu.judge_gpus(gpu.ask_drivers(), torch)),
+        ("bridge", lambda: bridge.judge_bridge(torch)),
+        ("cache", lambda: cache.judge_cache(cache.find_cache_state())),
+        ("memory", lambda: memory.judge_memory(memory.find_memory_state())),
+        ("environment", lambda: environment.judge_slips(environment.find_slips(has_gpu=bool(torch.gpus)))),
+    ]
+    if with_trial:
+        has_gpu = bool(torch.gpus) and torch.gpu_error is None
+        topics.append(("trial", lambda: trial.try_builds(cuda=nvcc.compiler is not None, has_gpu=has_gpu)))
+    return tuple(finding for topic, judge in topics for finding in _safely(topic, judge))
+
+
+def _safely(topic: str, judge: Callable[[], tuple[Finding, ...]]) -> tuple[Finding, ...]:
+    try:
+        return judge()
+    except Exception as error:  # a doctor who faints helps nobody
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+        return (warning(topic, f"{topic}: cannot be examined", detail, _REPORT),)
