@@ -118,7 +118,7 @@ def _check_cuda_version(compiler_name: str, compiler_version: Any) -> None:
 
     mismatch = find_toolchain(cuda=True, rocm=False).cuda_mismatch
     if mismatch and _env.read("OPSMITH_SKIP_CUDA_CHECK") is None:
-        raise ToolchainError(f"{mismatch} Where you know that they fit, OPSMITH_SKIP_CUDA_CHECK=1 builds all the same.")
+        raise ToolchainError(mismatch)
 
 
 def _get_num_workers(verbose: bool = False) -> int | None:
