@@ -23,7 +23,18 @@ from opsmith.toolchain import find_toolchain
 
 TEXT = 'extern "C" __attribute__((visibility("default"))) int answer() {{ return {number}; }}\n'
 # The same, and some seconds of the compiler's time.
-HEAVY = "#include <regex>\nstd::regex slow(const char* text) {{ return std::regex(text); }}\n" + TEXT
+HEAVY = (
+    """constexpr unsigned long work(int start) {{
+  unsigned long sum = 0;
+  for (int i = start; i < start + 5; ++i)
+    for (unsigned long j = 0; j < 200000; ++j) sum += j * i;
+  return sum;
+}}
+"""
+    # Each stays within the compiler's limit for one.
+    + "".join(f"static_assert(work({start}) + 1 != 0);\n" for start in range(6))
+    + TEXT
+)
 # What a build may take beside what it does: a machine that runs other tests is uneven.
 PATIENCE_S = 5.0
 
