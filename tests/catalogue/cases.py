@@ -132,7 +132,7 @@ CASES: tuple[Case, ...] = (
     # The linker refuses.
     Case("not-position-independent", "g++ -fno-pic -c part.cpp && g++ -shared part.o -o k.so",
          {"part.cpp": "int counter;\nint next() { return ++counter; }\n"}),
-    Case("no-cudart-library", "g++ -shared -fPIC k.cpp -lcublas", {"k.cpp": "int a;\n"}),
+    Case("no-cudart-library", "g++ -shared -fPIC k.cpp -lcudnn_no_such_part", {"k.cpp": "int a;\n"}),
     Case("no-python-library", "g++ -shared -fPIC k.cpp -lpython3.99", {"k.cpp": "int a;\n"}),
     Case("no-library", "g++ -shared -fPIC k.cpp -lno_such_library", {"k.cpp": "int a;\n"}),
     Case("wrong-format", "printf 'not an object' > part.o && g++ -shared part.o -o k.so", {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -109,13 +110,11 @@ def test_a_torch_that_is_too_old_is_a_finding(fake_torch):
 def test_without_torch_compiler_and_ninja_there_are_findings_and_no_traceback(tmp_path):
     """-S: Python alone; what the command line itself needs is given back."""
     import click
-    import platformdirs
 
     # Its own folder for each, or torch would come with them.
     packages = tmp_path / "packages"
     packages.mkdir()
-    for module in (click, platformdirs):
-        (packages / module.__name__).symlink_to(Path(module.__file__).parent)
+    (packages / "click").symlink_to(Path(click.__file__).parent)
     (packages / "opsmith").symlink_to(SOURCE / "opsmith")
     env = {
         "PATH": "/nowhere",
@@ -131,3 +130,25 @@ def test_without_torch_compiler_and_ninja_there_are_findings_and_no_traceback(tm
     assert "no torch" in done.stdout
     assert "C++ compiler: none that fits" in done.stdout
     assert "ninja: not found" in done.stdout
+    assert "pip install filelock jaxtyping packaging platformdirs rich" in done.stdout
+
+
+def test_without_a_place_for_the_cache_all_else_is_examined(tmp_path):
+    """platformdirs, which would know the place, is not there."""
+    import click
+
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "click").symlink_to(Path(click.__file__).parent)
+    (packages / "opsmith").symlink_to(SOURCE / "opsmith")
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "opsmith", "doctor", "--json"],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(packages), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    titles = {finding["title"] for finding in json.loads(done.stdout)}
+    assert "cache: cannot be examined" in titles
+    assert any("cores, " in title or "core, " in title for title in titles)

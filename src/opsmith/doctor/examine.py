@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable
 
@@ -17,25 +18,39 @@ def examine(*, with_trial: bool = False) -> tuple[Finding, ...]:
 
     Nothing is raised: a topic that cannot be examined is a finding.
     """
-    from opsmith.doctor import bridge, cache, compilers, cuda, environment, gpu, memory, rocm, torch_state, trial
+    from opsmith.doctor import (
+        bridge,
+        cache,
+        compilers,
+        cuda,
+        environment,
+        gpu,
+        memory,
+        packages,
+        rocm,
+        torch_state,
+        trial,
+    )
 
-    torch = torch_state.ask_torch()
-    tools = compilers.find_build_tools()
-    nvcc = cuda.find_cuda_state(torch)
+    # Asked when the first topic needs them, so that what fails there fails for that topic alone.
+    torch = functools.cache(torch_state.ask_torch)
+    tools = functools.cache(compilers.find_build_tools)
+    nvcc = functools.cache(lambda: cuda.find_cuda_state(torch()))
     topics: list[tuple[str, Callable[[], tuple[Finding, ...]]]] = [
-        ("torch", lambda: torch_state.judge_torch(torch)),
-        ("compilers", lambda: compilers.judge_build_tools(tools)),
-        ("CUDA compiler", lambda: cuda.judge_cuda(nvcc, torch, has_host=not isinstance(tools.host, str))),
-        ("ROCm compiler", lambda: rocm.judge_rocm(rocm.find_rocm_state(), torch)),
-        ("GPU", lambda: gpu.judge_gpus(gpu.ask_drivers(), torch)),
-        ("bridge", lambda: bridge.judge_bridge(torch)),
+        ("packages", lambda: packages.judge_packages(packages.find_missing_packages())),
+        ("torch", lambda: torch_state.judge_torch(torch())),
+        ("compilers", lambda: compilers.judge_build_tools(tools())),
+        ("CUDA compiler", lambda: cuda.judge_cuda(nvcc(), torch(), has_host=not isinstance(tools().host, str))),
+        ("ROCm compiler", lambda: rocm.judge_rocm(rocm.find_rocm_state(), torch())),
+        ("GPU", lambda: gpu.judge_gpus(gpu.ask_drivers(), torch())),
+        ("bridge", lambda: bridge.judge_bridge(torch())),
         ("cache", lambda: cache.judge_cache(cache.find_cache_state())),
         ("memory", lambda: memory.judge_memory(memory.find_memory_state())),
-        ("environment", lambda: environment.judge_slips(environment.find_slips(has_gpu=bool(torch.gpus)))),
+        ("environment", lambda: environment.judge_slips(environment.find_slips(has_gpu=bool(torch().gpus)))),
     ]
     if with_trial:
-        has_gpu = bool(torch.gpus) and torch.gpu_error is None
-        topics.append(("trial", lambda: trial.try_builds(cuda=nvcc.compiler is not None, has_gpu=has_gpu)))
+        has_gpu = torch().gpu_error is None and bool(torch().gpus)
+        topics.append(("trial", lambda: trial.try_builds(cuda=nvcc().compiler is not None, has_gpu=has_gpu)))
     return tuple(finding for topic, judge in topics for finding in _safely(topic, judge))
 
 

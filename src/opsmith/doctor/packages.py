@@ -1,0 +1,25 @@
+"""Are the packages here that opsmith itself needs?"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from opsmith.doctor.finding import Finding, problem
+
+__all__ = ["find_missing_packages", "judge_packages"]
+
+# As in pyproject.toml, but for torch, which has a topic of its own, and ninja, which may be the system's.
+_NEEDED = ("click", "filelock", "jaxtyping", "packaging", "platformdirs", "rich")
+
+
+def find_missing_packages() -> tuple[str, ...]:
+    """Return which of opsmith's requirements this Python does not have: somebody installed it without them."""
+    return tuple(name for name in _NEEDED if find_spec(name) is None)
+
+
+def judge_packages(missing: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Return a problem where something is missing, and nothing otherwise."""
+    if not missing:
+        return ()
+    detail = "opsmith needs them, and was installed without (perhaps with --no-deps)."
+    return (problem("packages", f"missing: {', '.join(missing)}", detail, f"pip install {' '.join(missing)}"),)
