@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from opsmith import cpp_extension
-from opsmith.cpp_extension import paths
+from opsmith.cpp_extension import homes
 
 TORCH = Path(torch.__file__).parent
 
@@ -49,7 +49,7 @@ def test_assigned_cuda_home_counts_before_the_environment(toolkit: Path, monkeyp
     monkeypatch.setitem(vars(cpp_extension), "CUDA_HOME", str(toolkit))
     assert cpp_extension._join_cuda_home("bin") == str(toolkit / "bin")
     assert str(toolkit / "include") in cpp_extension.include_paths("cuda")
-    with paths.assigned_homes():
+    with homes.assigned_homes():
         from opsmith import _env
 
         assert _env.read("CUDA_HOME") == str(toolkit)
@@ -102,6 +102,6 @@ def test_store_lies_in_torch_extensions_dir_unless_opsmith_has_its_own(
 ) -> None:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path / "own"))
-    assert paths.store_root() == tmp_path / "own"
+    assert homes.store_root() == tmp_path / "own"
     monkeypatch.delenv("OPSMITH_CACHE_DIR")
-    assert paths.store_root() == tmp_path / "opsmith"
+    assert homes.store_root() == tmp_path / "opsmith"

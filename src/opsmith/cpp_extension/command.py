@@ -18,7 +18,7 @@ from opsmith.build.plan import Plan
 from opsmith.build.setuptools import BuildOperators, OperatorExtension
 from opsmith.build.target import Prepared
 from opsmith.cpp_extension.compilers import get_compiler_abi_compatibility_and_version, is_ninja_available
-from opsmith.cpp_extension.paths import assigned_homes, store_root
+from opsmith.cpp_extension.homes import assigned_homes, store_root
 from opsmith.cpp_extension.translate import is_ours, needs_gpu, translate
 from opsmith.errors import OpsmithError, StoreError
 from opsmith.store import Store

@@ -33,7 +33,7 @@ def _get_cuda_arch_flags(cflags: Sequence[str] | None = None) -> list[str]:
 
 
 def _supported() -> tuple[str, ...]:
-    from opsmith.cpp_extension.paths import assigned_homes
+    from opsmith.cpp_extension.homes import assigned_homes
     from opsmith.toolchain import find_cuda_compiler
 
     try:

@@ -9,22 +9,14 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from opsmith.cpp_extension.arguments import (
-    Flags,
-    Functions,
-    Paths,
-    Texts,
-    as_documented,
-    as_flags,
-    as_link_flags,
-    as_paths,
-    as_texts,
-)
-from opsmith.cpp_extension.paths import assigned_homes, store_root
-from opsmith.errors import ArgumentValueError, ToolchainError
-from opsmith.spec.extension import ExistingSources, Kind, Source
+from opsmith.cpp_extension.answer import Asked, Call, answer
+from opsmith.cpp_extension.arguments import Flags, Functions, Paths, Texts, as_documented, as_paths, as_texts
+from opsmith.errors import ArgumentValueError
+
+if TYPE_CHECKING:
+    from opsmith.spec.extension import Source
 
 __all__ = ["load", "load_inline", "remove_extension_h_precompiler_headers"]
 
@@ -123,25 +115,41 @@ def load_inline(
     `use_pch` decides nothing: whether a precompiled header serves is opsmith's to find out, and it never lies in torch's
     folder. All else is as for `load`.
     """
-    from opsmith.build.inline import inline_sources
+    texts = {
+        "cpp_sources": as_texts(cpp_sources, "cpp_sources"),
+        "cuda_sources": as_texts(cuda_sources, "cuda_sources"),
+        "sycl_sources": as_texts(sycl_sources, "sycl_sources"),
+    }
+    documented = as_documented(functions)
 
-    inline = inline_sources(
-        as_texts(cpp_sources, "cpp_sources"),
-        as_texts(cuda_sources, "cuda_sources"),
-        as_documented(functions),
-        sycl_sources=as_texts(sycl_sources, "sycl_sources"),
-        translate_errors=with_pytorch_error_handling,
-        implicit_headers=not no_implicit_headers,
+    def sources() -> tuple[Source, ...]:
+        from opsmith.build.inline import inline_sources
+
+        return inline_sources(
+            **texts,
+            functions=documented,
+            translate_errors=with_pytorch_error_handling,
+            implicit_headers=not no_implicit_headers,
+        )
+
+    return answer(
+        Call.of(
+            name,
+            "module" if is_python_module else "library",
+            (extra_cflags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags),
+            extra_include_paths,
+            build_directory,
+            with_cuda,
+            with_sycl,
+        ),
+        Asked(
+            ("texts", repr(texts), repr(documented), str(with_pytorch_error_handling), str(no_implicit_headers)),
+            texts=lambda: (text for many in texts.values() for text in many),
+            has_gpu=bool(texts["cuda_sources"]),
+            sources=sources,
+        ),
+        verbose=verbose,
     )
-    extension = _assemble(
-        name,
-        inline,
-        "module" if is_python_module else "library",
-        (extra_cflags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags),
-        extra_include_paths,
-        with_sycl,
-    )
-    return _build_and_load(extension, build_directory, verbose=verbose, with_cuda=with_cuda)
 
 
 def remove_extension_h_precompiler_headers() -> None:
@@ -172,22 +180,36 @@ def _jit_compile(
     keep_intermediates: bool = True,
 ) -> Any:
     """Do what `load` does; some projects call it by this name."""
-    from opsmith.build.existing import file_sources
-
     if is_python_module and is_standalone:
         raise ArgumentValueError(
             f"{name}: is_standalone makes a program, which is no Python module; say is_python_module=False with it"
         )
-    kind: Kind = "module" if is_python_module else "program" if is_standalone else "library"
-    extension = _assemble(
-        name,
-        file_sources(Path(file) for file in as_paths(sources, "sources")),
-        kind,
-        (extra_cflags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags),
-        extra_include_paths,
-        with_sycl,
+    files = tuple(Path(file).absolute() for file in as_paths(sources, "sources"))
+
+    def found() -> tuple[Source, ...]:
+        from opsmith.build.existing import file_sources
+
+        return file_sources(files)
+
+    return answer(
+        Call.of(
+            name,
+            "module" if is_python_module else "program" if is_standalone else "library",
+            (extra_cflags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags),
+            extra_include_paths,
+            build_directory,
+            with_cuda,
+            with_sycl,
+        ),
+        Asked(
+            ("files", *map(str, files)),
+            files=files,
+            texts=lambda: (file.read_text(encoding="utf-8", errors="replace") for file in files),
+            has_gpu=any(file.suffix.lower() in {".cu", ".cuh", ".hip"} for file in files),
+            sources=found,
+        ),
+        verbose=verbose,
     )
-    return _build_and_load(extension, build_directory, verbose=verbose, with_cuda=with_cuda)
 
 
 def _import_module_from_library(
@@ -199,111 +221,3 @@ def _import_module_from_library(
     library = Path(path, f"{module_name}.so").absolute()
     loaded: ModuleType | str = bring_in(module_name, library, (), is_python_module=is_python_module)
     return loaded
-
-
-def _assemble(
-    name: str,
-    sources: tuple[Source, ...],
-    kind: Kind,
-    flags: tuple[Flags, Flags, Flags, Flags],
-    include_paths: Paths | None,
-    with_sycl: bool | None,
-) -> ExistingSources:
-    from opsmith import cpp_extension
-    from opsmith.build.existing import assemble_sources
-    from opsmith.runtime.registrations import Registrations, find_registrations, source_texts
-    from opsmith.toolchain import find_python_headers
-
-    # What registers operators can make room for its next version, in a notebook for instance.
-    reloadable = kind != "program" and find_registrations(source_texts(sources), name) != Registrations()
-    suffix = {"module": find_python_headers().extension_suffix, "library": ".so", "program": ""}[kind]
-    cxx, nvcc, sycl, link = flags
-    return assemble_sources(
-        name,
-        sources,
-        library=f"{name.rpartition('.')[2]}{suffix}",
-        include_dirs=as_paths(include_paths, "extra_include_paths"),
-        cxx_flags=as_flags(cxx, "extra_cflags"),
-        gpu_flags=as_flags(nvcc, "extra_cuda_cflags"),
-        sycl_flags=tuple(as_flags(sycl, "extra_sycl_cflags")),
-        link_flags=as_link_flags(link),
-        kind=kind,
-        nvcc_flags=tuple(cpp_extension.COMMON_NVCC_FLAGS),
-        with_sycl=bool(with_sycl),
-        reloadable=reloadable,
-    )
-
-
-def _build_and_load(
-    extension: ExistingSources,
-    build_directory: str | PathLike[str] | None,
-    *,
-    verbose: bool,
-    with_cuda: bool | None,
-) -> Any:
-    from opsmith.build.announce import announcer
-    from opsmith.build.artifact import obtain_artifact
-    from opsmith.build.existing import prepare_existing
-    from opsmith.runtime.existing import bring_in
-    from opsmith.store import Store
-
-    folder = None if build_directory is None else Path(build_directory).expanduser().absolute()
-    gpu = extension.needs_gpu_compiler if with_cuda is None else with_cuda
-    with assigned_homes():
-        if gpu:
-            _check_gpu(extension)
-        prepared = prepare_existing(extension, with_gpu=with_cuda, check_cuda=False)
-    artifact = obtain_artifact(
-        prepared.plan,
-        prepared.toolchain,
-        prepared.target,
-        Store(folder or store_root()),
-        watcher=announcer(extension.name, verbose=verbose),
-    )
-    library = artifact.library
-    shown = _place(library, folder, extension) if folder is not None else library
-    if extension.kind == "program":
-        return str(shown)
-    return bring_in(extension.name, library, extension.sources, is_python_module=extension.kind == "module")
-
-
-def _check_gpu(extension: ExistingSources) -> None:
-    from opsmith import cpp_extension
-    from opsmith.toolchain import find_torch
-
-    torch = find_torch()
-    if torch.cuda is None and torch.hip is None:
-        raise ToolchainError(
-            f"{extension.name} has CUDA sources, but torch {torch.version} is built without CUDA: it can neither run them "
-            "nor has all the headers they may include. Install a CUDA build as https://pytorch.org/get-started/locally "
-            "says"
-        )
-    if torch.cuda is not None:
-        compiler = cpp_extension.get_cxx_compiler()
-        _, version = cpp_extension.get_compiler_abi_compatibility_and_version(compiler)
-        cpp_extension._check_cuda_version(compiler, version)
-
-
-def _place(library: Path, folder: Path, extension: ExistingSources) -> Path:
-    """Put a library where a build of PyTorch's would have left it in its build directory, for those who look there."""
-    import os
-    import shutil
-    import tempfile
-
-    place = folder / (extension.name + ("" if extension.kind == "program" else ".so"))
-    if (
-        place.is_file()
-        and place.stat().st_size == library.stat().st_size
-        and place.read_bytes() == library.read_bytes()
-    ):
-        return place
-    # Whole or not at all, and never into a file that another process has loaded.
-    descriptor, part = tempfile.mkstemp(prefix=f".{place.name}.", dir=folder)
-    os.close(descriptor)
-    try:
-        shutil.copyfile(library, part)
-        Path(part).chmod(0o755)
-        Path(part).replace(place)
-    finally:
-        Path(part).unlink(missing_ok=True)
-    return place

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from opsmith import _env
+from opsmith.cpp_extension.homes import assigned_homes
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_torch
 
 __all__ = [
-    "assigned_homes",
     "cuda_home",
     "cudnn_home",
     "get_default_build_root",
@@ -26,26 +24,10 @@ __all__ = [
     "library_paths",
     "rocm_home",
     "rocm_version",
-    "store_root",
     "torch_lib_path",
     "torch_path",
     "windows_cuda_home",
 ]
-
-# What can be assigned to the drop-in, and the variable that says it to opsmith's toolchain.
-_ASSIGNABLE = {"CUDA_HOME": "CUDA_HOME", "CUDNN_HOME": "CUDNN_HOME", "ROCM_HOME": "ROCM_PATH"}
-
-
-@contextmanager
-def assigned_homes() -> Iterator[None]:
-    """Let what was assigned to the drop-in, such as `cpp_extension.CUDA_HOME = "/opt/cuda"`, decide for a while."""
-    from opsmith import cpp_extension
-
-    with ExitStack() as stack:
-        for name, variable in _ASSIGNABLE.items():
-            if value := vars(cpp_extension).get(name):
-                stack.enter_context(_env.overridden(variable, os.fspath(value)))
-        yield
 
 
 def torch_path() -> str:
@@ -114,16 +96,6 @@ def get_default_build_root() -> str:
     from platformdirs import user_cache_dir
 
     return os.path.realpath(user_cache_dir("torch_extensions"))
-
-
-def store_root() -> Path:
-    """Return the folder of the store: OPSMITH_CACHE_DIR, else within TORCH_EXTENSIONS_DIR, else opsmith's own."""
-    from opsmith.store import default_root
-
-    chosen = _env.read("TORCH_EXTENSIONS_DIR")
-    if chosen is None or _env.read("OPSMITH_CACHE_DIR") is not None:
-        return default_root()
-    return Path(chosen).expanduser().absolute() / "opsmith"
 
 
 def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:

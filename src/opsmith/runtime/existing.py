@@ -8,6 +8,7 @@ import importlib.util
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,9 +16,8 @@ from typing import Any
 import torch
 
 from opsmith.errors import LoadError
-from opsmith.runtime.registrations import Registrations, find_clash, find_registrations, source_texts
+from opsmith.runtime.registrations import Registrations, find_clash, find_registrations
 from opsmith.runtime.reload import Registered, replace_registrations
-from opsmith.spec.extension import Source
 
 __all__ = ["bring_in", "import_library"]
 
@@ -48,16 +48,16 @@ def import_library(name: str, library: Path, *, file: Path | None = None) -> Mod
         return module
 
 
-def bring_in(name: str, library: Path, sources: tuple[Source, ...], *, is_python_module: bool) -> Any:
+def bring_in(name: str, library: Path, texts: Iterable[str], *, is_python_module: bool) -> Any:
     """Load a finished library into this process and return its module, or its path where it is none.
 
-    What an earlier library of that name registered with PyTorch is taken back first. Raises LoadError where that is
+    `texts` are those of its sources, which say what it registers with PyTorch. What an earlier library of that name registered is taken back first. Raises LoadError where that is
     impossible, where a symbol is missing, or where another library has defined the operators.
     """
     with _lock:
         known = _registered.get(library)
         if known is None or known.released:
-            registrations = find_registrations(source_texts(sources), name)
+            registrations = find_registrations(texts, name)
             file = library if known is None else _copy_of(library)
             if (library not in _modules and str(library) not in torch.ops.loaded_libraries) or known is not None:
                 _make_room(name, registrations, file)

@@ -1,0 +1,138 @@
+"""Does the answer of an earlier process still hold: which artefact a request had, if nothing that decides it changed?
+
+A plan needs the toolchain, the code generator and the planner, and importing those takes longer than all else about
+loading a finished library. What a plan depends on is soon compared, though: the request, opsmith's own files, the
+environment, the compilers, torch, the GPUs, and the user's sources. Where all are as they were, the source key is as it
+was, and the store finds the artefact by that key and by the headers as they are now. Where anything differs, or the note
+is damaged, there is no shortcut and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opsmith import _env
+from opsmith._version import __version__
+from opsmith.store import Artifact, Store, digest, digest_file, source_key
+
+__all__ = ["find_noted", "write_note"]
+
+_FORMAT_VERSION = 2
+_PACKAGE = Path(__file__).resolve().parent.parent
+# The folders whose code decides what a plan is.
+_DECIDING = ("spec", "codegen", "build", "toolchain", "cpp_extension")
+# The programs that are looked for on PATH. Another one found there is another toolchain.
+_HOST_COMPILERS = ("c++", "g++", "clang++")
+_PROGRAMS = (*_HOST_COMPILERS, "nvcc", "hipcc", "icpx")
+# Variables that decide where and how a build is made, but not what.
+_HARMLESS = frozenset(
+    {
+        "OPSMITH_CACHE_DIR",
+        "OPSMITH_BRIDGE",
+        "OPSMITH_PCH",
+        "OPSMITH_SLIM_HEADERS",
+        "OPSMITH_JOBS",
+        "MAX_JOBS",
+        "TORCH_NO_COMPILER_WRAPPER",
+        "OPSMITH_QUIET",
+        "OPSMITH_VERBOSE",
+        "NO_COLOR",
+        "PATH",
+    }
+)
+
+
+def find_noted(
+    store: Store, request: Iterable[str], sources: Iterable[Path], *, with_gpu: bool = False
+) -> Artifact | None:
+    """Return the artefact that a plan for this request would find, or None where a plan must be made. Raises nothing.
+
+    `request` are texts that say all that is asked for, `sources` the user's files behind it. Where the machine has no
+    C++ compiler any more, there is none that could have changed, and a finished artefact is taken all the same.
+    """
+    try:
+        note = json.loads(_place(store, request).read_bytes())
+        if note["state"] != _state(sources, with_gpu=with_gpu) or not _same_compilers(note):
+            return None
+        return store.find(note["source_key"], roots={name: Path(root) for name, root in note["roots"].items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_note(
+    store: Store,
+    request: Iterable[str],
+    sources: Iterable[Path],
+    artifact: Artifact,
+    roots: Mapping[str, Path],
+    *,
+    with_gpu: bool = False,
+) -> None:
+    """Write down what a plan has just found. A store that cannot be written has no notes; that is no error."""
+    from opsmith.store.files import write_atomic
+    from opsmith.toolchain import default_probes
+
+    note = {
+        "state": _state(sources, with_gpu=with_gpu),
+        "programs": _programs(),
+        "compilers": default_probes().stamps(),
+        "source_key": source_key(artifact.manifest.inputs),
+        "roots": {name: str(root) for name, root in roots.items()},
+    }
+    try:
+        write_atomic(_place(store, request), json.dumps(note).encode(), scratch=store.layout.staging, durable=False)
+    except OSError:
+        return
+
+
+def _place(store: Store, request: Iterable[str]) -> Path:
+    """Return where the note of a request is: a name for what is asked, not for the answer."""
+    return store.layout.base / "shortcuts" / f"{digest(*request)}.json"
+
+
+def _state(sources: Iterable[Path], *, with_gpu: bool) -> dict[str, Any]:
+    """Return everything but the compilers themselves that decides the plan, as JSON has it."""
+    names = [variable.name for variable in _env.VARIABLES]
+    return {
+        "format": _FORMAT_VERSION,
+        "opsmith": [__version__, *_code()],
+        "environment": {name: _env.read(name) for name in names if name not in _HARMLESS},
+        "torch": [torch.__file__, str(torch.__version__), torch.version.git_version],
+        "gpus": _gpus() if with_gpu else [],
+        "sources": {str(source): digest_file(source) for source in sorted(sources)},
+    }
+
+
+def _code() -> list[str]:
+    """Return the version of every file of opsmith's that decides: whoever works on opsmith edits them."""
+    files = [file for folder in _DECIDING for file in sorted((_PACKAGE / folder).glob("**/*.py"))]
+    return [f"{file.name} {status.st_size} {status.st_mtime_ns}" for file in files for status in (file.stat(),)]
+
+
+def _programs() -> list[str | None]:
+    return [shutil.which(name) for name in _PROGRAMS]
+
+
+def _gpus() -> list[str]:
+    properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return [f"{item.name} {item.major}.{item.minor} {getattr(item, 'gcnArchName', '')}" for item in properties]
+
+
+def _same_compilers(note: Mapping[str, Any]) -> bool:
+    programs = _programs()
+    if not any(programs[: len(_HOST_COMPILERS)]) and _env.read("CXX") is None:
+        return True
+    return bool(note["programs"] == programs and _stamps(note["compilers"]) == note["compilers"])
+
+
+def _stamps(known: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return what tells each file's version from the next, as the probe cache has it."""
+    return {
+        path: [status.st_size, status.st_mtime_ns, status.st_ino] for path in known for status in (Path(path).stat(),)
+    }

@@ -1,0 +1,179 @@
+"""How is a call of `load` or `load_inline` answered: by what an earlier process found, from the store, or by a build?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from opsmith.build.notes import find_noted, write_note
+from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
+from opsmith.cpp_extension.homes import assigned, assigned_homes, assigned_nvcc_flags, store_root
+from opsmith.errors import ToolchainError
+from opsmith.runtime.existing import bring_in
+from opsmith.store import Artifact, Store
+
+if TYPE_CHECKING:
+    from opsmith.build.target import Prepared
+    from opsmith.spec.extension import ExistingSources, Source
+
+__all__ = ["Asked", "Call", "answer"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the arguments of a call say, but for the sources."""
+
+    name: str
+    kind: Literal["module", "library", "program"]
+    cxx_flags: list[str]
+    gpu_flags: list[str]
+    sycl_flags: list[str]
+    link_flags: list[str]
+    include_dirs: list[str]
+    folder: Path | None
+    with_cuda: bool | None
+    with_sycl: bool
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        kind: Literal["module", "library", "program"],
+        flags: tuple[Flags, Flags, Flags, Flags],
+        include_paths: Paths | None,
+        build_directory: str | PathLike[str] | None,
+        with_cuda: bool | None,
+        with_sycl: bool | None,
+    ) -> Call:
+        """Return the call of these arguments; `flags` are for the C++ compiler, nvcc, icpx and the linker."""
+        cxx, nvcc, sycl, link = flags
+        return cls(
+            name,
+            kind,
+            as_flags(cxx, "extra_cflags"),
+            as_flags(nvcc, "extra_cuda_cflags"),
+            as_flags(sycl, "extra_sycl_cflags"),
+            as_link_flags(link),
+            as_paths(include_paths, "extra_include_paths"),
+            None if build_directory is None else Path(build_directory).expanduser().absolute(),
+            with_cuda,
+            bool(with_sycl),
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The sources of a call: `words` tell them from others, `files` are those of the user's on disk.
+
+    `texts` gives what is in them, and `sources` makes them what a plan is made of; both only where they are needed.
+    """
+
+    words: tuple[str, ...]
+    texts: Callable[[], Iterable[str]]
+    sources: Callable[[], tuple[Source, ...]]
+    has_gpu: bool
+    files: tuple[Path, ...] = ()
+
+
+def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
+    """Return the module, or the path of the library or program, built now where it was not before."""
+    store = Store(call.folder or store_root())
+    # Relative paths in flags are taken from the current folder.
+    request = [*asked.words, repr(call), str(Path.cwd()), repr(assigned()), repr(assigned_nvcc_flags())]
+    with_gpu = asked.has_gpu or bool(call.with_cuda)
+    artifact = None if verbose else find_noted(store, request, asked.files, with_gpu=with_gpu)
+    if artifact is None:
+        artifact, prepared = _build(call, asked, store, verbose=verbose)
+        write_note(store, request, asked.files, artifact, prepared.plan.roots, with_gpu=with_gpu)
+    library = artifact.library
+    shown = _place(library, call) if call.folder is not None else library
+    if call.kind == "program":
+        return str(shown)
+    return bring_in(call.name.rpartition(".")[2], library, asked.texts(), is_python_module=call.kind == "module")
+
+
+def _build(call: Call, asked: Asked, store: Store, *, verbose: bool) -> tuple[Artifact, Prepared]:
+    """Return the artefact and what it is planned from; the store may have it."""
+    from opsmith.build.announce import announcer
+    from opsmith.build.artifact import obtain_artifact
+    from opsmith.build.existing import prepare_existing
+
+    extension = _assemble(call, asked.sources())
+    gpu = extension.needs_gpu_compiler if call.with_cuda is None else call.with_cuda
+    with assigned_homes():
+        if gpu:
+            _check_gpu(extension)
+        prepared = prepare_existing(extension, with_gpu=call.with_cuda, check_cuda=False)
+    watcher = announcer(extension.name, verbose=verbose)
+    return obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, store, watcher=watcher), prepared
+
+
+def _assemble(call: Call, sources: tuple[Source, ...]) -> ExistingSources:
+    from opsmith import cpp_extension
+    from opsmith.build.existing import assemble_sources
+    from opsmith.runtime.registrations import Registrations, find_registrations, source_texts
+    from opsmith.toolchain import find_python_headers
+
+    # What registers operators can make room for its next version, in a notebook for instance.
+    reloadable = call.kind != "program" and find_registrations(source_texts(sources), call.name) != Registrations()
+    suffix = {"module": find_python_headers().extension_suffix, "library": ".so", "program": ""}[call.kind]
+    return assemble_sources(
+        call.name,
+        sources,
+        library=f"{call.name.rpartition('.')[2]}{suffix}",
+        include_dirs=call.include_dirs,
+        cxx_flags=call.cxx_flags,
+        gpu_flags=call.gpu_flags,
+        sycl_flags=tuple(call.sycl_flags),
+        link_flags=call.link_flags,
+        kind=call.kind,
+        nvcc_flags=tuple(cpp_extension.COMMON_NVCC_FLAGS),
+        with_sycl=call.with_sycl,
+        reloadable=reloadable,
+    )
+
+
+def _check_gpu(extension: ExistingSources) -> None:
+    from opsmith import cpp_extension
+    from opsmith.toolchain import find_torch
+
+    torch = find_torch()
+    if torch.cuda is None and torch.hip is None:
+        raise ToolchainError(
+            f"{extension.name} has CUDA sources, but torch {torch.version} is built without CUDA: it can neither run them "
+            "nor has all the headers they may include. Install a CUDA build as https://pytorch.org/get-started/locally "
+            "says"
+        )
+    if torch.cuda is not None:
+        compiler = cpp_extension.get_cxx_compiler()
+        _, version = cpp_extension.get_compiler_abi_compatibility_and_version(compiler)
+        cpp_extension._check_cuda_version(compiler, version)
+
+
+def _place(library: Path, call: Call) -> Path:
+    """Put a library where a build of PyTorch's would have left it in its build directory, for those who look there."""
+    import shutil
+    import tempfile
+
+    assert call.folder is not None
+    place = call.folder / (call.name.rpartition(".")[2] + ("" if call.kind == "program" else ".so"))
+    if (
+        place.is_file()
+        and place.stat().st_size == library.stat().st_size
+        and place.read_bytes() == library.read_bytes()
+    ):
+        return place
+    # Whole or not at all, and never into a file that another process has loaded.
+    descriptor, part = tempfile.mkstemp(prefix=f".{place.name}.", dir=call.folder)
+    os.close(descriptor)
+    try:
+        shutil.copyfile(library, part)
+        Path(part).chmod(0o755)
+        Path(part).replace(place)
+    finally:
+        Path(part).unlink(missing_ok=True)
+    return place
