@@ -51,8 +51,9 @@ def import_library(name: str, library: Path, *, file: Path | None = None) -> Mod
 def bring_in(name: str, library: Path, texts: Iterable[str], *, is_python_module: bool) -> Any:
     """Load a finished library into this process and return its module, or its path where it is none.
 
-    `texts` are those of its sources, which say what it registers with PyTorch. What an earlier library of that name registered is taken back first. Raises LoadError where that is
-    impossible, where a symbol is missing, or where another library has defined the operators.
+    `texts` are those of its sources, which say what it registers with PyTorch. What an earlier library of that name
+    registered is taken back first. Raises LoadError where that is impossible, where a symbol is missing, or where
+    another library has defined the operators.
     """
     with _lock:
         known = _registered.get(library)
