@@ -149,6 +149,7 @@ def test_without_a_place_for_the_cache_all_else_is_examined(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, "")
-    titles = {finding["title"] for finding in json.loads(done.stdout)}
-    assert "cache: cannot be examined" in titles
+    findings = {finding["title"]: finding for finding in json.loads(done.stdout)}
+    titles = set(findings)
+    assert findings["cache: cannot be examined"]["remedy"] == "pip install platformdirs"
     assert any("cores, " in title or "core, " in title for title in titles)

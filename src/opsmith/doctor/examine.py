@@ -57,6 +57,9 @@ def examine(*, with_trial: bool = False) -> tuple[Finding, ...]:
 def _safely(topic: str, judge: Callable[[], tuple[Finding, ...]]) -> tuple[Finding, ...]:
     try:
         return judge()
+    except ModuleNotFoundError as error:
+        detail = f"It needs the package {error.name}, which is not here."
+        return (warning(topic, f"{topic}: cannot be examined", detail, f"pip install {error.name}"),)
     except Exception as error:  # a doctor who faints helps nobody
         where = traceback.extract_tb(error.__traceback__)[-1]
         detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
