@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 import shutil
 import time
 from contextlib import suppress
@@ -32,7 +31,7 @@ def make_staging(parent: Path) -> Path:
 
 def reserve_name(parent: Path) -> Path:
     """Return an unused path below `parent` whose name tells its owner: host, process, and a random part."""
-    return parent / f"{_host()}-{os.getpid()}-{secrets.token_hex(8)}"
+    return parent / f"{_host()}-{os.getpid()}-{os.urandom(8).hex()}"
 
 
 def remove(path: Path) -> None:

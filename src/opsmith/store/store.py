@@ -30,7 +30,6 @@ from opsmith.store.intact import (
     read_manifest,
     retry_stale,
 )
-from opsmith.store.lines import write_lines
 from opsmith.store.locate import Layout, stands_in_for
 from opsmith.store.lock import hold_lock
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
@@ -159,13 +158,15 @@ class Store:
         kept = {path: digest for path, digest in headers.items() if not Path(path).is_relative_to(self.layout.staging)}
         names = {portable_name(path, roots): digest for path, digest in kept.items()}
         key = keys.artifact_key(source_key, names)
+        # Never on the way of a load.
+        from opsmith.store.bound import keep_bounded
+        from opsmith.store.lines import write_lines
+
         with explain_os_errors(self.root):
             write_lines(staging, manifest.inputs, names, roots)
             manifest = replace(manifest, files=digest_beside(staging, manifest.library))
             (staging / MANIFEST_NAME).write_text(manifest.to_json(), encoding="utf-8")
             artifact = self.admit(source_key, staging, Record(names, key))
-        from opsmith.store.bound import keep_bounded  # never on the way of a load
-
         keep_bounded(self, artifact)
         return artifact
 
