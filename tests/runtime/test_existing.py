@@ -92,6 +92,24 @@ def test_edited_header_source_and_flag_are_noticed_in_the_same_process(sources: 
 
 
 @pytest.mark.compile
+def test_edited_pybind11_module_is_a_new_one_of_the_same_name(tmp_path: Path) -> None:
+    """pybind11 remembers modules by name: an edited one must not come back as it was."""
+    text = '#include <pybind11/pybind11.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.attr("value") = STEP; }'
+    file = tmp_path / "bound.cpp"
+    modules = []
+    for step in (1, 2, 1, 3):
+        file.write_text(text.replace("STEP", str(step)))
+        modules.append(opsmith.load("bound", file))
+    assert [(module.value, module.__name__) for module in modules] == [
+        (1, "bound"),
+        (2, "bound"),
+        (1, "bound"),
+        (3, "bound"),
+    ]
+    assert modules[0] is modules[2]
+
+
+@pytest.mark.compile
 def test_new_process_notices_an_edit_and_starts_no_program_without_one(sources: Path) -> None:
     code = f"""
         import sys

@@ -6,6 +6,7 @@ import atexit
 import importlib.machinery
 import importlib.util
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ __all__ = ["bring_in", "import_library"]
 _lock = threading.RLock()
 _modules: dict[Path, ModuleType] = {}
 _registered: dict[Path, Registered] = {}
+_imports: dict[str, int] = {}
 
 
 def import_library(name: str, library: Path, *, file: Path | None = None) -> ModuleType:
@@ -36,16 +38,26 @@ def import_library(name: str, library: Path, *, file: Path | None = None) -> Mod
         if (module := _modules.get(library)) is not None:
             return module
         # Not into sys.modules: `name` is the caller's choice, and may be that of a module which others import.
-        loader = importlib.machinery.ExtensionFileLoader(name, str(file or library))
-        spec = importlib.util.spec_from_file_location(name, file or library, loader=loader)
+        unique = _unique_name(name)
+        loader = importlib.machinery.ExtensionFileLoader(unique, str(file or library))
+        spec = importlib.util.spec_from_file_location(unique, file or library, loader=loader)
         assert spec is not None
         try:
             module = importlib.util.module_from_spec(spec)
             loader.exec_module(module)
         except ImportError as error:
             raise LoadError(_explain_load(name, library, str(error))) from error
+        module.__name__ = name
         _modules[library] = module
         return module
+
+
+def _unique_name(name: str) -> str:
+    """Return a name to import a module by, ending like its own: pybind11 gives one name the same module for ever."""
+    count = _imports[name] = _imports.get(name, -1) + 1
+    if count == 0 and name not in sys.modules:
+        return name
+    return f"{name}_v{count}.{name.rpartition('.')[2]}"
 
 
 def bring_in(name: str, library: Path, texts: Iterable[str], *, is_python_module: bool) -> Any:
