@@ -47,6 +47,10 @@ VARIABLES: tuple[Variable, ...] = (
         "under `opsmith run`: 1 tells on stderr which processes were redirected; else a file for it",
     ),
     Variable("OPSMITH_RUN_PATH", "set by `opsmith run`: where processes without opsmith find it; not for people"),
+    Variable(
+        "OPSMITH_COMPILE_COMMANDS", "a folder: each build merges what clangd needs into compile_commands.json there"
+    ),
+    Variable("OPSMITH_TYPINGS", "a folder: each build merges type stubs for torch.ops there"),
     Variable("CXX", "host C++ compiler, with a launcher or arguments if need be; default: c++, g++ or clang++"),
     Variable("CUDA_HOME", "root of the CUDA toolkit; CUDA_PATH is read too"),
     Variable("CUDA_PATH", "root of the CUDA toolkit, after CUDA_HOME"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from opsmith.build.plan import Plan
     from opsmith.store import Artifact
 
-__all__ = ["announcer", "step_lines"]
+__all__ = ["announcer", "notice_build", "step_lines"]
 
 
 def announcer(title: str, stream: TextIO | None = None, *, verbose: bool = False, jobs: int | None = None) -> Watcher:
@@ -33,6 +35,18 @@ def announcer(title: str, stream: TextIO | None = None, *, verbose: bool = False
     if _env.read("OPSMITH_QUIET") is not None:
         return Watcher()
     return _Announcer(title, choose_screen(stream), jobs).watcher
+
+
+def notice_build(watcher: Watcher) -> tuple[Watcher, Callable[[], bool]]:
+    """Return a watcher that also remembers whether a build has ended well, and the function that tells it."""
+    ended: list[Plan] = []
+
+    def end(plan: Plan, seconds: float) -> None:
+        ended.append(plan)
+        if watcher.on_end is not None:
+            watcher.on_end(plan, seconds)
+
+    return replace(watcher, on_end=end), lambda: bool(ended)
 
 
 def step_lines(title: str, stream: TextIO, *, commands: bool = False) -> Watcher:

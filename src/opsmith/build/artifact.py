@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opsmith import _env
 from opsmith._version import __version__
 from opsmith.build.plan import Plan, Target
 from opsmith.errors import BuildError
@@ -93,7 +94,10 @@ def obtain_artifact(
     key = source_key(inputs)
     roots = plan.roots
     if (found := store.find(key, roots=roots)) is not None:
+        if _env.read("OPSMITH_COMPILE_COMMANDS") is not None:
+            _tell_editors(plan, store)
         return _found(found, watcher)
+    _tell_editors(plan, store)
     if watcher.on_lock is not None:
         watcher.on_lock(store.layout.lock(key))
     with store.lock(key, watcher.on_wait):
@@ -168,6 +172,12 @@ def watched(plan: Plan, watcher: Watcher) -> Iterator[None]:
         raise
     if watcher.on_end is not None:
         watcher.on_end(plan, time.perf_counter() - started)
+
+
+def _tell_editors(plan: Plan, store: Store) -> None:
+    from opsmith.build.editor import note_for_editors  # not needed where an artefact is found
+
+    note_for_editors(plan, store)
 
 
 def _found(artifact: Artifact, watcher: Watcher) -> Artifact:

@@ -21,6 +21,7 @@ _COMMANDS = {
     "doctor": ("opsmith.cli.doctor", "Say what this machine has, what is broken, and what mends it."),
     "explain-error": ("opsmith.cli.explain_error", "Say what a log's errors mean, and what mends them."),
     "cache": ("opsmith.cli.cache", "What is stored, why something is built again, and how it is kept and shared."),
+    "editor": ("opsmith.cli.editor", "Write compile_commands.json and type stubs for editors."),
     "bridge": ("opsmith.cli.bridge", "Build the fast path for calls and gradients now."),
     "demo": ("opsmith.cli.demo", "Build, check, time and train an LLTM, and write a report."),
     "plan": ("opsmith.cli.plan", "Write a build of operators for CMake (what find_package(opsmith) calls)."),

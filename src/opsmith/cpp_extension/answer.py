@@ -86,14 +86,27 @@ def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
     request = [*asked.words, repr(call), str(Path.cwd()), repr(assigned()), repr(assigned_nvcc_flags())]
     with_gpu = asked.has_gpu or bool(call.with_cuda)
     artifact = None if verbose else find_noted(store, request, asked.files, with_gpu=with_gpu)
-    if artifact is None:
+    if is_new := artifact is None:
         artifact, prepared = _build(call, asked, store, verbose=verbose)
         write_note(store, request, asked.files, artifact, prepared.plan.roots, with_gpu=with_gpu)
     library = artifact.library
     shown = _place(library, call) if call.folder is not None else library
     if call.kind == "program":
         return str(shown)
-    return bring_in(call.name.rpartition(".")[2], library, asked.texts(), is_python_module=call.kind == "module")
+    name = call.name.rpartition(".")[2]
+    loaded = bring_in(name, library, asked.texts(), is_python_module=call.kind == "module")
+    if is_new:
+        _note_operators(name, asked.texts(), store)
+    return loaded
+
+
+def _note_operators(name: str, texts: Iterable[str], store: Store) -> None:
+    """Write stubs of the operators that some sources have registered, for type checkers."""
+    from opsmith.build.typings import note_typings, registered_schemas
+    from opsmith.runtime.registrations import find_namespaces
+
+    if namespaces := find_namespaces(texts, name):
+        note_typings(registered_schemas(namespaces), store)
 
 
 def _build(call: Call, asked: Asked, store: Store, *, verbose: bool) -> tuple[Artifact, Prepared]:

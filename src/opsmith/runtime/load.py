@@ -114,6 +114,7 @@ def _plan_and_build(
     from opsmith.build.announce import announcer
     from opsmith.build.artifact import obtain_artifact
     from opsmith.build.prepare import prepare
+    from opsmith.build.typings import definition_schemas, note_typings
 
     prepared = prepare(Group(module, definitions[0].file, tuple(definitions)), devices)
     served = prepared.plan.extension.devices
@@ -127,6 +128,7 @@ def _plan_and_build(
         from opsmith.build.diagnose import explain_signature
 
         raise explain_signature(error, list(definitions)) from None
+    note_typings(definition_schemas(definitions), store)
     if not prepared.missing:
         note_shortcut(store, module, definitions, devices, artifact, prepared.plan.roots)
     load_library(artifact.library, definitions)

@@ -14,7 +14,7 @@ import torch
 
 from opsmith.spec.extension import Source
 
-__all__ = ["Registrations", "find_clash", "find_registrations", "source_texts"]
+__all__ = ["Registrations", "find_clash", "find_namespaces", "find_registrations", "source_texts"]
 
 # A comment, or a string that may look like one: strings stay.
 _COMMENT = re.compile(
@@ -64,6 +64,12 @@ def source_texts(sources: Iterable[Source]) -> list[str]:
     texts = [source.text for source in sources if source.text is not None]
     files = (user for source in sources for user in source.users)
     return [*texts, *(file.read_text(encoding="utf-8", errors="replace") for file in files)]
+
+
+def find_namespaces(texts: Iterable[str], extension_name: str) -> frozenset[str]:
+    """Return the namespaces of torch.ops that some sources define operators in, as far as their text tells it."""
+    found = find_registrations(texts, extension_name)
+    return found.namespaces | {operator.partition("::")[0] for operator in found.operators}
 
 
 def find_clash(registrations: Registrations) -> str | None:

@@ -1,0 +1,105 @@
+"""Where do editors find what they need to know of a build that happens out of their sight?
+
+Beside the store's artefacts lies a room for them: for each extension and project the compilation database and the
+generated sources. It is written before the build, because a source that does not compile is when an editor is needed
+most. A folder of the user's own is written to only where it is asked for: OPSMITH_COMPILE_COMMANDS, or `opsmith editor`.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opsmith import _env
+from opsmith.build.compile_commands import DATABASE, Entry, merge_database, plan_entries, read_database
+from opsmith.errors import BuildError
+from opsmith.store import Store, digest
+
+if TYPE_CHECKING:
+    from opsmith.build.plan import Plan
+
+__all__ = ["known_entries", "note_for_editors", "publish_entries", "write_room"]
+
+
+def note_for_editors(plan: Plan, store: Store) -> None:
+    """Write what editors need of a build into the store's room, and into the folder that the user named, if any.
+
+    It is a help and no part of the build: where it cannot be written, there is a warning for the user's own folder alone.
+    """
+    try:
+        entries = write_room(plan, store)
+    except OSError:
+        return
+    if (folder := _env.read("OPSMITH_COMPILE_COMMANDS")) is not None:
+        try:
+            publish_entries(entries, Path(folder).expanduser().absolute(), store)
+        except (OSError, BuildError) as error:
+            warnings.warn(f"OPSMITH_COMPILE_COMMANDS: {error}", RuntimeWarning, stacklevel=2)
+
+
+def write_room(plan: Plan, store: Store) -> list[Entry]:
+    """Write a plan's generated files and its database into the store's room and return the entries. Raises OSError."""
+    folder = _room(store) / f"{plan.extension.name}-{digest(str(plan.extension.root))[:12]}"
+    entries = plan_entries(plan, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in plan.files.items():
+        _put(folder / name, text.encode(), store)
+    _put(folder / DATABASE, _to_json(entries), store)
+    return entries
+
+
+def known_entries(store: Store, place: Path) -> Iterator[Entry]:
+    """Yield the entries of all builds that the store's room knows for the files below a folder, or for one file."""
+    for database in sorted(_room(store).glob(f"*/{DATABASE}")):
+        with suppress(BuildError):
+            found = read_database(database)
+            if any(_is_below(entry, place) for entry in found):
+                yield from (entry for entry in found if Path(str(entry["file"])).is_file())
+
+
+def publish_entries(entries: Iterable[Entry], folder: Path, store: Store) -> Path:
+    """Merge entries into the database of a folder and return its file; other tools' entries stay.
+
+    Raises OSError, and BuildError where a file of that name is there and is no database.
+    """
+    from filelock import FileLock
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / DATABASE
+    lock = _room(store) / f"{digest(str(path))[:12]}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock):
+        merged = _to_json(merge_database(path, entries))
+        if not path.exists() or path.read_bytes() != merged:
+            _replace(path, merged)
+    return path
+
+
+def _room(store: Store) -> Path:
+    return store.layout.base / "editor"
+
+
+def _is_below(entry: Entry, place: Path) -> bool:
+    return Path(str(entry["file"])).is_relative_to(place)
+
+
+def _to_json(entries: Iterable[Entry]) -> bytes:
+    return (json.dumps(list(entries), indent=1) + "\n").encode()
+
+
+def _put(path: Path, data: bytes, store: Store) -> None:
+    from opsmith.store.files import write_atomic
+
+    if not path.is_file() or path.read_bytes() != data:
+        write_atomic(path, data, scratch=store.layout.staging, durable=False)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write beside the place and rename: an editor reads the file whenever it likes."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)

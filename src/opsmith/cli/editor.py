@@ -1,0 +1,75 @@
+"""`opsmith editor`: write what editors need of code that is compiled out of their sight."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from opsmith.build.compile_commands import Entry
+from opsmith.build.devices import wanted_devices
+from opsmith.build.discover import discover
+from opsmith.build.editor import known_entries, publish_entries, write_room
+from opsmith.build.prepare import prepare
+from opsmith.build.typings import add_typings, definition_schemas
+from opsmith.errors import DefinitionError
+from opsmith.spec.definition import Group
+from opsmith.store import Store, default_root
+
+__all__ = ["command"]
+
+
+@click.command("editor")
+@click.argument("path")
+@click.option(
+    "--commands",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("build"),
+    show_default=True,
+    help="Folder for compile_commands.json; clangd looks in each folder above a source, and in `build` there.",
+)
+@click.option(
+    "--typings",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("typings"),
+    show_default=True,
+    help="Folder for the stubs of torch.ops; Pyright looks in `typings`.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(path: str, commands: Path, typings: Path, as_json: bool) -> None:
+    """Write compile_commands.json and type stubs for PATH.
+
+    PATH is a module, a file or a folder with operators, of which nothing is built; or C++ and CUDA sources, or a folder of
+    them, that load() or load_inline() has built before.
+    """
+    store = Store(default_root())
+    groups, refusal = _groups(path)
+    place = Path(path).resolve()
+    entries = [entry for group in groups for entry in _entries(group, store)]
+    entries += list(known_entries(store, place)) if place.exists() else []
+    if not entries:
+        raise refusal or DefinitionError(f"nothing is known of {path}")
+    database = publish_entries(entries, commands.absolute(), store)
+    definitions = [definition for group in groups for definition in group.definitions]
+    stubs = add_typings(definition_schemas(definitions), typings.absolute()) if definitions else []
+    if as_json:
+        files = [str(entry["file"]) for entry in entries]
+        click.echo(json.dumps({"database": str(database), "files": files, "stubs": list(map(str, stubs))}, indent=2))
+        return
+    click.echo(f"  {database}    {len(entries)} commands")
+    if stubs:
+        names = ", ".join(sorted({definition.qualified_name.partition("::")[0] for definition in definitions}))
+        click.echo(f"  {stubs[0].parent}    torch.ops: {names}")
+
+
+def _groups(path: str) -> tuple[tuple[Group, ...], DefinitionError | None]:
+    try:
+        return discover(path), None
+    except DefinitionError as error:
+        return (), DefinitionError(f"{error}. Nor has load() or load_inline() built any source there with this store")
+
+
+def _entries(group: Group, store: Store) -> list[Entry]:
+    prepared = prepare(group, wanted_devices(group.definitions))
+    return write_room(prepared.plan, store)
