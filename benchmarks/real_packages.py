@@ -167,9 +167,12 @@ def measure(package: Package, folder: Path, *, opsmith_first: bool) -> dict[str,
     for tool in ("opsmith", "torch") if opsmith_first else ("torch", "opsmith"):
         seconds[tool], targets[tool] = install(tool, archive, folder, SOURCE)
     entry: dict[str, object] = {"package": f"{package.name} {package.version}", "build_s": seconds}
-    entry["libraries"] = sorted(path.name for path in targets["opsmith"].rglob("*.so"))
-    if entry["libraries"] != sorted(path.name for path in targets["torch"].rglob("*.so")):
-        raise RuntimeError(f"{package.name}: the two tools made different files")
+    made = {tool: {str(path.relative_to(target)) for path in target.rglob("*.so")} for tool, target in targets.items()}
+    entry["libraries"] = sorted(made["torch"])
+    # Where a toolkit is installed, opsmith finds it with a CPU build of torch too, and a setup.py may then build more.
+    entry["only_opsmith"] = sorted(made["opsmith"] - made["torch"])
+    if missing := made["torch"] - made["opsmith"]:
+        raise RuntimeError(f"{package.name}: opsmith did not make {', '.join(sorted(missing))}")
     if package.tests:
         entry["tests"] = {tool: run_tests(package, archive, folder, targets[tool], extra) for tool in seconds}
     if package.result:

@@ -148,3 +148,24 @@ def test_an_unchanged_script_builds_through_opsmith(below, tmp_path, session_sto
     result, file = below("python", str(script)).stdout.split()
     assert result == "42"
     assert Path(file).is_relative_to(session_store)
+
+
+_COMPILED = """
+import sys, torch
+
+@torch.compile
+def f(x):
+    return torch.sin(x) * 2 + x
+
+x = torch.randn(100)
+assert torch.allclose(f(x), torch.sin(x) * 2 + x)
+print(sys.modules["torch.utils.cpp_extension"].__name__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.compile
+def test_torch_compile_takes_its_folders_from_the_drop_in(below, tmp_path):
+    (tmp_path / "compiled.py").write_text(_COMPILED)
+    out = below("python", "compiled.py", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor")).stdout
+    assert out == "opsmith.cpp_extension\n"

@@ -52,6 +52,9 @@ def test_pip_builds_an_unchanged_project_in_its_own_environment(below, tiny, tmp
     )
     assert _value(target) == "42"
     assert "opsmith: building tiny_native" in done.stderr
+    # `-v` shows each file as it is done.
+    assert "opsmith  tiny_native  [1/2]  tiny.cpp" in done.stderr
+    assert "opsmith  built tiny_native in" in done.stderr
     assert "cpp_extension" in report.read_text()
 
 

@@ -19,6 +19,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError as SetuptoolsCompileError
 
+from opsmith.build.announce import step_lines
 from opsmith.build.artifact import Watcher, build_into
 from opsmith.build.diagnose import explain_signature
 from opsmith.build.discover import discover
@@ -94,13 +95,14 @@ class BuildOperators(build_ext):
         scratch.mkdir(parents=True)
         if not self.quiet_start:
             print(f"opsmith: building {name} with {prepared.toolchain.torch.identity}", flush=True)
+        watcher = self.watcher if self.quiet_start else step_lines(name, sys.stdout)
         return scratch, build_into(
             prepared.plan,
             prepared.toolchain,
             prepared.target,
             scratch,
             jobs=self.parallel or None,
-            watcher=self.watcher,
+            watcher=watcher,
             is_lasting=False,
         )
 

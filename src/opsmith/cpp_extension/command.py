@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from setuptools.errors import CompileError as SetuptoolsCompileError
 
 from opsmith import cpp_extension
-from opsmith.build.artifact import Watcher, obtain_artifact
+from opsmith.build.announce import step_lines
+from opsmith.build.artifact import obtain_artifact
 from opsmith.build.existing import check_name, prepare_existing
 from opsmith.build.jobs import usable_jobs
 from opsmith.build.plan import Plan
@@ -115,7 +118,8 @@ class BuildExtension(BuildOperators):
 
         jobs = getattr(self, "_jobs", None) or (None if self.parallel in (None, 0, True) else int(self.parallel))
         arguments = (prepared.plan, prepared.toolchain, prepared.target)
-        more: dict[str, Any] = {"jobs": jobs, "watcher": Watcher(on_start=tell), "is_lasting": False}
+        watcher = replace(step_lines(name, sys.stdout), on_start=tell, on_found=None)
+        more: dict[str, Any] = {"jobs": jobs, "watcher": watcher, "is_lasting": False}
         try:
             library = obtain_artifact(*arguments, Store(store_root()), **more).library
         except StoreError as error:
