@@ -81,17 +81,17 @@ class _Announcer:
     """Keeps the state of one build and has a screen show it."""
 
     def __init__(self, title: str, screen: Screen, jobs: int | None) -> None:
-        self._state = State(title, jobs or 0)
+        self._state = State(title, jobs or 1)
+        self._jobs = jobs
         self._screen = screen
         self.watcher = Watcher(
             self._start, self._progress, None, self._wait, self._end, self._fail, self._found, self._lock
         )
 
     def _start(self, plan: Plan) -> None:
-        if not self._state.jobs:
-            from opsmith.build.jobs import usable_jobs
+        from opsmith.build.jobs import choose_jobs
 
-            self._state.jobs = usable_jobs()
+        self._state.jobs = choose_jobs(plan, self._jobs)
         self._state.start(plan)
         self._screen.show(self._state.line)
 
