@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from opsmith.catalogue import compiler, cuda, gpu, linker, loader, machine, registration, torch_build
+from opsmith.catalogue import compiler, cuda, gpu, linker, loader, machine, registration, symbols, torch_build
 from opsmith.catalogue.entry import Entry, Group
 
 __all__ = ["ENTRIES", "GROUPS"]
 
 GROUPS: tuple[Group, ...] = (
     Group("The machine gives out", machine.ENTRIES),
-    Group("A library does not load", loader.ENTRIES),
+    Group("A library does not load", (*symbols.ENTRIES, *loader.ENTRIES)),
     Group("A header is missing, or the compiler refuses", compiler.ENTRIES),
     Group("nvcc refuses", cuda.ENTRIES),
     Group("The linker refuses", linker.ENTRIES),

@@ -1,0 +1,177 @@
+"""Which undefined symbols does the loader complain of, and whose are they?"""
+
+from __future__ import annotations
+
+from opsmith.catalogue.entry import Entry
+
+__all__ = ["ENTRIES"]
+
+_UNDEFINED = r"(?:undefined symbol: |[Ss]ymbol not found in flat namespace '?_?|Symbol not found: _?)"
+# How the names of PyTorch's C++ namespaces begin after mangling: functions, their const members, type information.
+_TORCH = r"_Z(?:T[VIS]|GV)?N?[KV]?(?:3c10|2at|5torch|6caffe2|N3c10|N2at|N5torch)\w*"
+_BUILT = (
+    "The library was built against torch {built_torch}.",
+    "It was built with {built_with}.",
+    "The torch that is here is {torch}.",
+)
+_REBUILD = (
+    "Build it again with the torch that is here: `pip install --no-build-isolation --no-cache-dir --force-reinstall "
+    "--no-deps PACKAGE` for a package; opsmith's own builds are made anew by themselves.",
+    "Or install the torch that it was built for: `pip install torch=={built_torch}`.",
+)
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "torch-symbol-old-strings",
+        "Built with the other C++ string ABI",
+        _UNDEFINED + r"(?P<symbol>_Z\w*(?:3c10|2at|5torch)\w*(?:RKSs|PKSs|ESs|RSs)\w*)",
+        (
+            "The library was compiled with -D_GLIBCXX_USE_CXX11_ABI=0: {symbol} takes the old std::string, and torch "
+            "(every build from 2.6 on) has the function with the new one only.",
+            *_BUILT,
+        ),
+        ("Take -D_GLIBCXX_USE_CXX11_ABI=0 out of the flags.", *_REBUILD),
+        "ImportError: /x/k.so: undefined symbol: _ZN3c106detail14torchCheckFailEPKcS2_jRKSs",
+    ),
+    Entry(
+        "torch-cuda-symbol",
+        "A CUDA part of torch is missing",
+        _UNDEFINED + r"(?P<symbol>_ZNK?(?:3c104cuda|2at4cuda|2at6native4cuda|5torch4cuda)\w*)",
+        (
+            "{symbol} belongs to the CUDA part of torch.",
+            "The torch that is here ({cpu_torch}) is a CPU build and has no such part.",
+            "The torch that is here ({cuda_torch}) is not the one that the library was built against.",
+            "The library was built against torch {built_torch}.",
+        ),
+        (
+            "Install a CUDA build of torch as https://pytorch.org/get-started/locally says, and `import torch` before "
+            "the library.",
+            *_REBUILD,
+        ),
+        "ImportError: /x/k.so: undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb",
+    ),
+    Entry(
+        "torch-symbol-new-strings",
+        "torch changed, or its C++ string ABI",
+        _UNDEFINED + rf"(?P<symbol>(?={_TORCH})\w*7__cxx11\w*)",
+        (
+            "The library needs {symbol}, and the torch in this process does not have it.",
+            "Most often torch was upgraded or replaced after the build. A torch before 2.6 from PyPI lacks it because "
+            "it has the old C++ string ABI.",
+            *_BUILT,
+        ),
+        (*_REBUILD, "Make sure that `import torch` comes before the import of the library."),
+        "undefined symbol: "
+        "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+    ),
+    Entry(
+        "torch-symbol",
+        "torch changed since the build",
+        _UNDEFINED
+        + rf"(?P<symbol>{_TORCH}|aoti_torch_\w+|torch_(?:call_dispatcher|library_\w+)|THPVariable\w*|THP\w+)",
+        (
+            "The library needs {symbol}, and the torch in this process does not have it: it is another torch than the "
+            "one that the library was built against, or torch was not imported before.",
+            *_BUILT,
+        ),
+        (*_REBUILD, "Make sure that `import torch` comes before the import of the library."),
+        "ImportError: /x/k.so: undefined symbol: _ZN3c1011SymbolicInt4sizeEv",
+    ),
+    Entry(
+        "python-symbol",
+        "Built for another Python",
+        _UNDEFINED + r"(?P<symbol>_?Py\w+)",
+        (
+            "{symbol} belongs to Python's C API, and this Python does not have it: the library was built for another "
+            "version of Python.",
+            "This Python is {python}.",
+            "(A program that is not Python, such as one that uses libtorch, has none of it.)",
+        ),
+        (
+            "Build it with this Python, or install the wheel for it: `pip install --force-reinstall --no-deps "
+            "--no-cache-dir PACKAGE`.",
+            "A TORCH_LIBRARY that must load in any Python should include neither Python.h nor torch/extension.h, but "
+            "torch/library.h.",
+        ),
+        "ImportError: /x/k.so: undefined symbol: _PyUnicode_Ready",
+    ),
+    Entry(
+        "cuda-library-shadowed",
+        "Another CUDA's library is in the way",
+        r"(?:undefined symbol: |symbol )(?P<symbol>\w+),? version (?P<version>lib[\w.]+)(?: not defined in file)?",
+        (
+            "{version} was found, but one that is older than the library that asks for {symbol}: LD_LIBRARY_PATH or a "
+            "system folder comes before the libraries that torch brings.",
+        ),
+        (
+            "Start with `env -u LD_LIBRARY_PATH python ...`, or take the CUDA toolkit's lib64 out of LD_LIBRARY_PATH: "
+            "torch finds its own.",
+        ),
+        "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12",
+    ),
+    Entry(
+        "openmp-symbol",
+        "Compiled with OpenMP, linked without",
+        _UNDEFINED + r"(?P<symbol>GOMP_\w+|omp_\w+|__kmpc_\w+)",
+        ("{symbol} belongs to OpenMP: the sources were compiled with -fopenmp, and linked without.",),
+        ("Give -fopenmp to the linker too: `extra_ldflags=['-fopenmp']`, or `extra_link_args` of an Extension.",),
+        "ImportError: /x/k.so: undefined symbol: GOMP_parallel",
+    ),
+    Entry(
+        "cuda-runtime-symbol",
+        "A CUDA library was not linked",
+        _UNDEFINED + r"(?P<symbol>(?:__)?(?:cuda|cublas|cudnn|cusparse|cufft|curand|cusolver|nccl|nvrtc)[A-Z]\w+)",
+        (
+            "{symbol} belongs to CUDA's runtime or one of its libraries. The library was linked without it, or for "
+            "another major version of CUDA.",
+            "torch is built for CUDA {torch_cuda}.",
+        ),
+        (
+            "Add the library: `extra_ldflags=['-lcudart']` (or -lcublas, -lcusparse ...), or build C++ files that "
+            "call CUDA with `with_cuda=True` or as a CUDAExtension.",
+        ),
+        "ImportError: /x/k.so: undefined symbol: cudaLaunchKernel",
+    ),
+    Entry(
+        "cuda-driver-symbol",
+        "The CUDA driver was not linked",
+        _UNDEFINED
+        + r"(?P<symbol>cu(?:Ctx|Device|Mem|Module|Launch|Init|Stream|Event|Func|Get|Tensor|Link|Occupancy)\w*)",
+        ("{symbol} belongs to the CUDA driver (libcuda.so.1), which the library was not linked with.",),
+        ("Link it: `extra_ldflags=['-lcuda']`; a machine without a driver has a stub in the toolkit's lib64/stubs.",),
+        "ImportError: /x/k.so: undefined symbol: cuTensorMapEncodeTiled",
+    ),
+    Entry(
+        "hip-symbol",
+        "ROCm's runtime was not linked",
+        _UNDEFINED + r"(?P<symbol>(?:__)?hip[A-Z]\w+)",
+        ("{symbol} belongs to ROCm's runtime (libamdhip64), which the library was not linked with.",),
+        ("Link it: `extra_ldflags=['-L/opt/rocm/lib', '-lamdhip64']`.",),
+        "ImportError: /x/k.so: undefined symbol: hipLaunchKernel",
+    ),
+    Entry(
+        "vtable-symbol",
+        "A virtual function is declared, and not defined",
+        _UNDEFINED + r"(?P<symbol>_ZT[VI]\w+)|undefined (?:reference to|symbol:) [`']?(?P<symbol2>vtable for [^'\n]+)",
+        (
+            "A class's table of virtual functions is missing. The compiler writes it where the first virtual function "
+            "that is not inline is defined, and that function, or its file, is not in the build.",
+        ),
+        (
+            "Define that function, or add its file to the sources; one without a body in the base class is written "
+            "`virtual void f() = 0;`.",
+        ),
+        "/usr/bin/ld: k.cpp:(.text+0x18): undefined reference to `vtable for Shape'",
+    ),
+    Entry(
+        "undefined-symbol",
+        "A symbol that nothing defines",
+        r"undefined symbol: (?P<symbol>\w+)",
+        ("Nothing that is loaded defines {symbol}.", "The library is {library}."),
+        (
+            "Add the source that defines it to the sources, or the library to `extra_ldflags`; `nm -D --defined-only "
+            "LIBRARY` tells whether a library has it.",
+        ),
+        "ImportError: /x/k.so: undefined symbol: _Z6helperi",
+    ),
+)
