@@ -1,0 +1,176 @@
+"""How long does unchanged code for torch.utils.cpp_extension take to build, by opsmith and by PyTorch's own tool?
+
+    python benchmarks/existing_build.py [--rounds 5] [--racers 16] [--output benchmarks/results/existing_build.json]
+
+One C++ file with torch/extension.h, loaded by `load` with nothing but its name and source. Cold: the store is empty. Header
+warm: the store has torch's precompiled header and nothing else. Warm: it has the library. Every figure is from a process of
+its own and contains the import of the tool; competitors take turns in one run, and ratios are formed within a round. No
+compiler cache is used. At the end many processes, each of which has imported torch, ask for one extension at the same
+moment: the time until the last has it, against one process alone, both in empty stores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from build_time import cpu_name, spread
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE / "existing_build"
+
+
+class Bench:
+    """A folder for stores and copies of the source."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.count = root, 0
+
+    def source(self) -> Path:
+        """Return a copy of the source with a comment that no other copy has: nothing built before can serve."""
+        self.count += 1
+        copy = self.root / f"source{self.count}" / "extension.cpp"
+        copy.parent.mkdir()
+        copy.write_text(f"// copy {self.count}\n" + (FOLDER / "extension.cpp").read_text())
+        return copy
+
+    def store(self) -> Path:
+        self.count += 1
+        return self.root / f"store{self.count}"
+
+    def start(self, who: str, source: Path, store: Path, pch: str = "off", *gate: Path) -> subprocess.Popen[str]:
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        env = {
+            **kept,
+            "PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]),
+            "OPSMITH_CACHE_DIR": str(store),
+            "TORCH_EXTENSIONS_DIR": str(store / "torch"),
+            "OPSMITH_PCH": pch,
+            "TORCH_NO_COMPILER_WRAPPER": "1",
+        }
+        argv = [sys.executable, str(FOLDER / "load.py"), who, str(source), *map(str, gate)]
+        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
+
+    def run(self, who: str, source: Path, store: Path, pch: str = "off") -> dict[str, Any]:
+        with self.start(who, source, store, pch) as process:
+            output, _ = process.communicate()
+        if process.returncode != 0:
+            raise SystemExit(f"{who} failed")
+        result: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+        return result
+
+
+def cold_and_header_warm(bench: Bench, rounds: int) -> dict[str, Any]:
+    """Take turns: PyTorch's tool, opsmith with an empty store, opsmith with a store that has the header."""
+    with_header = bench.store()
+    began = bench.run("ours", bench.source(), with_header, "wait")
+    print(f"  the header and one build {began['load_s']:.2f} s", flush=True)
+    seconds: dict[str, list[float]] = {"theirs": [], "cold": [], "header_warm": []}
+    for index in range(rounds):
+        turns = [
+            ("theirs", lambda: bench.run("theirs", bench.source(), bench.store())),
+            ("cold", lambda: bench.run("ours", bench.source(), bench.store())),
+            ("header_warm", lambda: bench.run("ours", bench.source(), with_header, "auto")),
+        ]
+        # The order alternates, so that a drift of the machine's speed favours nobody.
+        for name, run in turns[:: 1 if index % 2 == 0 else -1]:
+            seconds[name].append(run()["load_s"])
+            print(f"  {name:12} {seconds[name][-1]:6.2f} s", flush=True)
+    report: dict[str, Any] = {"header_and_build_s": began["load_s"]}
+    for name, values in seconds.items():
+        report[f"{name}_s"] = spread(values)
+    for name in ("cold", "header_warm"):
+        report[f"{name}_times_faster"] = spread(
+            [theirs / ours for theirs, ours in zip(seconds["theirs"], seconds[name], strict=True)]
+        )
+    return report
+
+
+def warm(bench: Bench, rounds: int) -> dict[str, Any]:
+    """Load again and again what is finished, each time in a new process, with either tool."""
+    source, stores = bench.source(), {"ours": bench.store(), "theirs": bench.store()}
+    for who, store in stores.items():
+        bench.run(who, source, store)
+        bench.run(who, source, store)  # byte code
+    results: dict[str, list[dict[str, Any]]] = {"ours": [], "theirs": []}
+    for index in range(4 * rounds):
+        for who in ("ours", "theirs")[:: 1 if index % 2 == 0 else -1]:
+            results[who].append(bench.run(who, source, stores[who]))
+    report = {f"{who}_s": spread([item["load_s"] for item in items]) for who, items in results.items()}
+    programs = {f"{who}_programs": max(item["programs"] for item in items) for who, items in results.items()}
+    return {**report, **programs}
+
+
+def race(bench: Bench, racers: int, rounds: int) -> dict[str, Any]:
+    """Let many processes ask for one extension at once, and compare with one process alone."""
+    together, alone = [], []
+    for _ in range(rounds):
+        alone.append(timed_race(bench, 1))
+        together.append(timed_race(bench, racers))
+        print(f"  1 process {alone[-1]:.2f} s, {racers} processes {together[-1]:.2f} s", flush=True)
+    ratios = [many / one for many, one in zip(together, alone, strict=True)]
+    return {"racers": racers, "alone_s": spread(alone), "together_s": spread(together), "ratio": spread(ratios)}
+
+
+def timed_race(bench: Bench, racers: int) -> float:
+    source, store = bench.source(), bench.store()
+    gate = source.parent / "gate"
+    gate.mkdir()
+    processes = [bench.start("ours", source, store, "off", gate) for _ in range(racers)]
+    while len(list(gate.glob("ready*"))) < racers:
+        time.sleep(0.05)
+    started = time.perf_counter()
+    (gate / "open").touch()
+    outputs = [process.communicate()[0] for process in processes]
+    seconds = time.perf_counter() - started
+    if any(process.returncode != 0 for process in processes) or not all(outputs):
+        raise SystemExit("a racer failed")
+    libraries = list(store.glob("v*/artifacts/*/*/*.so"))
+    if len(libraries) != 1:
+        raise SystemExit(f"{len(libraries)} libraries were built, not one")
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--racers", type=int, default=16)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    report: dict[str, Any] = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()},
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "compiler": subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.splitlines()[0],
+    }
+    root = Path(tempfile.mkdtemp(prefix="existing-build-"))
+    try:
+        bench = Bench(root)
+        print("cold, and with torch's header precompiled, against torch.utils.cpp_extension")
+        report["build"] = cold_and_header_warm(bench, arguments.rounds)
+        print("warm")
+        report["warm"] = warm(bench, arguments.rounds)
+        print(f"{arguments.racers} processes race for one extension")
+        report["race"] = race(bench, arguments.racers, max(1, arguments.rounds // 2))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    print(json.dumps(report, indent=2))
+    if arguments.output is not None:
+        arguments.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
