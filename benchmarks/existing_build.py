@@ -154,7 +154,9 @@ def main() -> None:
         "machine": {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()},
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "compiler": subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.splitlines()[0],
+        "compiler": subprocess.run(
+            ["c++", "--version"], capture_output=True, text=True, check=True
+        ).stdout.splitlines()[0],
     }
     root = Path(tempfile.mkdtemp(prefix="existing-build-"))
     try:

@@ -72,6 +72,7 @@ def test_what_decides_a_build_is_noticed_and_what_does_not_is_not(project: Proje
     assert project.load()["planned"], "a source"
     assert project.load(CXX="g++")["planned"], "another compiler"
     assert project.load(CPLUS_INCLUDE_PATH=str(project.root))["planned"], "where compilers look"
+    project.load()
     assert not project.load(MAX_JOBS="3", OPSMITH_QUIET="1", UNRELATED="1")["planned"]
 
 

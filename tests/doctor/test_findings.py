@@ -168,5 +168,5 @@ def test_memory_for_fewer_compilers_than_cores():
     assert only(judge_memory(MemoryState(4, 32 * GIB))).status == "ok"
     assert only(judge_memory(MemoryState(4, None))).title == "4 cores"
     few = only(judge_memory(MemoryState(64, 8 * GIB)))
-    assert (few.status, few.remedy) == ("warning", "export OPSMITH_JOBS=5")
-    assert only(judge_memory(MemoryState(1, GIB))).remedy == "export OPSMITH_JOBS=1"
+    assert (few.status, few.remedy) == ("warning", "export MAX_JOBS=3")
+    assert only(judge_memory(MemoryState(1, GIB))).remedy == "export MAX_JOBS=1"

@@ -26,6 +26,7 @@ from opsmith.store import (
     read_depfile,
     source_key,
 )
+from opsmith.toolchain.processor import asks_for_native, processor_identity
 
 if TYPE_CHECKING:
     from opsmith.build.ninja import Progress
@@ -61,6 +62,8 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
         inputs[f"command {step.output}"] = digest(*_portable_command(step.argv, plan.roots, toolchain))
     for role, identity in toolchain.compilers.items():
         inputs[f"compiler {role}"] = digest(identity)
+    if asks_for_native(word for step in plan.steps for word in step.argv):
+        inputs["processor"] = digest(processor_identity())
     inputs["archs"] = digest(*target.archs)
     inputs["library"] = digest(plan.library)
     if plan.extension.api == "full":
@@ -215,7 +218,8 @@ def read_headers(plan: Plan, toolchain: Toolchain, folder: Path) -> tuple[Path, 
     Those are covered by the compiler's identity and by torch's version, and there are thousands of them.
     """
     covered = [toolchain.torch.root, Path("/usr/include"), Path("/usr/lib"), Path("/usr/lib64")]
-    covered += [toolchain.cuda.root] if toolchain.cuda else []
+    # Not its root: conda's is a whole environment, with the headers of other packages.
+    covered += toolchain.cuda.include_dirs if toolchain.cuda else []
     covered += [toolchain.rocm.root] if toolchain.rocm and toolchain.rocm.root != Path("/usr") else []
     covered += [folder, Layout(default_root()).artifacts]
     # As the compiler names them, and as they really are: most headers are dropped by name, without a look at the disk.

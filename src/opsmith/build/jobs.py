@@ -9,7 +9,7 @@ from opsmith.build.plan import Plan
 from opsmith.spec.extension import Api, Language, Source
 from opsmith.toolchain.resources import available_memory_bytes, cpu_count
 
-__all__ = ["choose_jobs", "usable_jobs"]
+__all__ = ["TORCH_PEAK_BYTES", "choose_jobs", "torch_jobs", "usable_jobs"]
 
 _MIB = 1 << 20
 
@@ -26,6 +26,9 @@ _PEAK_BYTES: dict[tuple[Language, Api], int] = {
 }
 
 _MOST_BYTES = max(_PEAK_BYTES.values())
+
+# Of a compiler that reads torch's whole C++ API.
+TORCH_PEAK_BYTES = _PEAK_BYTES["cxx", "full"]
 
 
 def usable_jobs() -> int:
@@ -44,6 +47,13 @@ def choose_jobs(plan: Plan, jobs: int | None = None) -> int:
     free = available_memory_bytes()
     cores = cpu_count()
     return cores if free is None else max(1, min(cores, _fit(plan.extension.sources, free)))
+
+
+def torch_jobs() -> int:
+    """Return how many sources over torch's C++ API compile at once: as wanted, else by cores and free memory."""
+    free = available_memory_bytes()
+    fitting = cpu_count() if free is None else min(cpu_count(), free // TORCH_PEAK_BYTES)
+    return _wanted_jobs() or max(1, fitting)
 
 
 def _fit(sources: tuple[Source, ...], free: int) -> int:

@@ -16,7 +16,7 @@ from opsmith import cpp_extension
 from opsmith.build.announce import step_lines
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.existing import check_name, prepare_existing
-from opsmith.build.jobs import usable_jobs
+from opsmith.build.jobs import torch_jobs
 from opsmith.build.plan import Plan
 from opsmith.build.setuptools import BuildOperators, OperatorExtension
 from opsmith.build.target import Prepared
@@ -145,8 +145,8 @@ class BuildExtension(BuildOperators):
 
     def _build_at_once(self) -> None:
         self.check_extensions_list(self.extensions)
-        workers = min(len(self.extensions), usable_jobs())
-        self._jobs = max(1, usable_jobs() // workers)
+        workers = min(len(self.extensions), torch_jobs())
+        self._jobs = max(1, torch_jobs() // workers)
         with ThreadPoolExecutor(workers) as pool:
             futures = [pool.submit(self.build_extension, ext) for ext in self.extensions]
             for ext, future in zip(self.extensions, futures, strict=True):

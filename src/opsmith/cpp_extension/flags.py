@@ -34,11 +34,11 @@ def _get_cuda_arch_flags(cflags: Sequence[str] | None = None) -> list[str]:
 
 def _supported() -> tuple[str, ...]:
     from opsmith.cpp_extension.homes import assigned_homes
-    from opsmith.toolchain import find_cuda_compiler
+    from opsmith.toolchain import find_cuda_compiler, find_torch
 
     try:
         with assigned_homes():
-            return find_cuda_compiler().archs
+            return find_cuda_compiler(fit=find_torch().cuda).archs
     except ToolchainError:
         return ()  # flags can be asked for on a machine that has no nvcc
 

@@ -154,7 +154,7 @@ def _cuda_includes() -> list[str]:
         return [str(Path(home, "include"))]
     try:
         with assigned_homes():
-            compiler = find_cuda_compiler()
+            compiler = find_cuda_compiler(fit=find_torch().cuda)
     except ToolchainError:
         return [str(Path(home, "include"))]
     return [str(folder) for folder in compiler.include_dirs]
@@ -166,7 +166,7 @@ def _find_cuda_home() -> str | None:
     from opsmith.toolchain import find_cuda_compiler
 
     try:
-        return str(find_cuda_compiler().root)
+        return str(find_cuda_compiler(fit=find_torch().cuda).root)
     except ToolchainError:
         return None
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from opsmith.build.jobs import TORCH_PEAK_BYTES
 from opsmith.doctor.finding import Finding, ok, warning
 from opsmith.store.units import show_size
 from opsmith.toolchain.resources import available_memory_bytes, cpu_count
 
 __all__ = ["MemoryState", "find_memory_state", "judge_memory"]
-
-# What g++ takes for a file that includes torch/extension.h (1.5 GB, measured with torch 2.13), and a little more.
-_COMPILER_BYTES = 1_700_000_000
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,11 @@ def judge_memory(state: MemoryState) -> tuple[Finding, ...]:
     if state.available_bytes is None:
         return (ok("memory", title),)
     title += f", {show_size(state.available_bytes)} free"
-    fitting = state.available_bytes // _COMPILER_BYTES
+    fitting = state.available_bytes // TORCH_PEAK_BYTES
     if fitting >= state.cores:
         return (ok("memory", title, "memory for a compiler of PyTorch's headers on each core"),)
-    detail = f"A file that includes torch/extension.h takes 1.5 GB to compile: {fitting} of them fit at once."
-    return (warning("memory", title, detail, f"export OPSMITH_JOBS={max(fitting, 1)}"),)
+    detail = (
+        f"A file that includes torch/extension.h takes {show_size(TORCH_PEAK_BYTES)} to compile: {fitting} of them fit at "
+        "once, and opsmith starts no more. A tool that starts one for each core may be killed."
+    )
+    return (warning("memory", title, detail, f"export MAX_JOBS={max(fitting, 1)}"),)
