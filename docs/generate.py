@@ -1,17 +1,22 @@
-"""Make docs/errors.md from the error catalogue; `--check` only says whether it is current."""
+"""Make the pages that come from tables in the code; `--check` only says whether they are current.
+
+    docs/errors.md        the error catalogue
+    docs/environment.md   the environment variables
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from opsmith._env import VARIABLES
 from opsmith.catalogue import GROUPS, Entry, explain
 
-PAGE = Path(__file__).resolve().parent / "errors.md"
+FOLDER = Path(__file__).resolve().parent
 
-_HEAD = """# Errors, their causes and remedies
+_ERRORS = """# Errors, their causes and remedies
 
 <!-- made by docs/generate.py from src/opsmith/catalogue; do not edit -->
 
@@ -25,9 +30,25 @@ $ opsmith explain-error build.log
 """
 
 
-def page() -> str:
-    """Return the whole page."""
-    parts = [_HEAD]
+_ENVIRONMENT = """# Environment variables
+
+<!-- made by docs/generate.py from src/opsmith/_env.py; do not edit -->
+
+All that opsmith reads; it reads none elsewhere. `opsmith doctor` says which of them are set and which of those are wrong.
+
+| variable | what it does |
+|---|---|"""
+
+
+def environment_page() -> str:
+    """Return docs/environment.md."""
+    rows = [f"| `{variable.name}` | {_escape(variable.help)} |" for variable in VARIABLES]
+    return "\n".join([_ENVIRONMENT, *rows]) + "\n"
+
+
+def errors_page() -> str:
+    """Return docs/errors.md."""
+    parts = [_ERRORS]
     for group in GROUPS:
         links = [f"* [{entry.title}](#{entry.id})" for entry in group.entries]
         parts.append("\n".join([f"**{group.title}**", "", *links, ""]))
@@ -54,15 +75,20 @@ def _escape(text: str) -> str:
     return "`".join(parts)
 
 
+_PAGES: dict[str, Callable[[], str]] = {"errors.md": errors_page, "environment.md": environment_page}
+
+
 def main() -> None:
-    """Write the page, or exit with 1 where it is not current."""
+    """Write the pages, or exit with 1 where one is not current."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    if not arguments.check:
-        PAGE.write_text(page(), encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page():
-        sys.exit("docs/errors.md is not that of the catalogue; run `python docs/generate.py`")
+    for name, page in _PAGES.items():
+        file = FOLDER / name
+        if not arguments.check:
+            file.write_text(page(), encoding="utf-8")
+        elif not file.is_file() or file.read_text(encoding="utf-8") != page():
+            sys.exit(f"docs/{name} is not what the code says; run `python docs/generate.py`")
 
 
 if __name__ == "__main__":
