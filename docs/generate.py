@@ -1,7 +1,7 @@
 """Make the pages that come from tables in the code; `--check` only says whether they are current.
 
-    docs/errors.md        the error catalogue
-    docs/environment.md   the environment variables
+docs/errors.md        the error catalogue
+docs/environment.md   the environment variables
 """
 
 from __future__ import annotations
