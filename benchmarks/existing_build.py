@@ -1,6 +1,6 @@
 """How long does unchanged code for torch.utils.cpp_extension take to build, by opsmith and by PyTorch's own tool?
 
-    python benchmarks/existing_build.py [--rounds 5] [--racers 16] [--output benchmarks/results/existing_build.json]
+    python benchmarks/existing_build.py [--rounds 5] [--racers 16] [--cuda] [--output benchmarks/results/existing_build.json]
 
 One C++ file with torch/extension.h, loaded by `load` with nothing but its name and source. Cold: the store is empty. Header
 warm: the store has torch's precompiled header and nothing else. Warm: it has the library. Every figure is from a process of
@@ -38,12 +38,12 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.root, self.count = root, 0
 
-    def source(self) -> Path:
+    def source(self, name: str = "extension.cpp") -> Path:
         """Return a copy of the source with a comment that no other copy has: nothing built before can serve."""
         self.count += 1
-        copy = self.root / f"source{self.count}" / "extension.cpp"
+        copy = self.root / f"source{self.count}" / name
         copy.parent.mkdir()
-        copy.write_text(f"// copy {self.count}\n" + (FOLDER / "extension.cpp").read_text())
+        copy.write_text(f"// copy {self.count}\n" + (FOLDER / name).read_text())
         return copy
 
     def store(self) -> Path:
@@ -98,6 +98,17 @@ def cold_and_header_warm(bench: Bench, rounds: int) -> dict[str, Any]:
     return report
 
 
+def cuda_cold(bench: Bench, rounds: int) -> dict[str, Any]:
+    """Take turns with a CUDA file, each time with an empty store; the architecture is that of the GPU."""
+    seconds: dict[str, list[float]] = {"theirs": [], "ours": []}
+    for index in range(rounds):
+        for who in ("ours", "theirs")[:: 1 if index % 2 == 0 else -1]:
+            seconds[who].append(bench.run(who, bench.source("extension_cuda.cu"), bench.store())["load_s"])
+            print(f"  {who:12} {seconds[who][-1]:6.2f} s", flush=True)
+    ratios = [theirs / ours for theirs, ours in zip(seconds["theirs"], seconds["ours"], strict=True)]
+    return {**{f"{who}_s": spread(values) for who, values in seconds.items()}, "times_faster": spread(ratios)}
+
+
 def warm(bench: Bench, rounds: int) -> dict[str, Any]:
     """Load again and again what is finished, each time in a new process, with either tool."""
     source, stores = bench.source(), {"ours": bench.store(), "theirs": bench.store()}
@@ -147,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--racers", type=int, default=16)
+    parser.add_argument("--cuda", action="store_true", help="a CUDA extension too, which needs a GPU")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     report: dict[str, Any] = {
@@ -163,6 +175,10 @@ def main() -> None:
         bench = Bench(root)
         print("cold, and with torch's header precompiled, against torch.utils.cpp_extension")
         report["build"] = cold_and_header_warm(bench, arguments.rounds)
+        if arguments.cuda:
+            print("a CUDA file, cold, against torch.utils.cpp_extension")
+            report["gpu"] = torch.cuda.get_device_name()
+            report["cuda"] = cuda_cold(bench, max(1, arguments.rounds // 2))
         print("warm")
         report["warm"] = warm(bench, arguments.rounds)
         print(f"{arguments.racers} processes race for one extension")

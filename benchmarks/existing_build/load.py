@@ -28,6 +28,6 @@ else:
 imported = time.perf_counter()
 module = load("swish", [source])
 ended = time.perf_counter()
-value = module.forward(torch.ones(3, dtype=torch.float64), 1.0)
-torch.testing.assert_close(value, torch.nn.functional.silu(torch.ones(3, dtype=torch.float64)))
+x = torch.linspace(-3, 3, 7, dtype=torch.float64, device="cuda" if source.endswith(".cu") else "cpu")
+torch.testing.assert_close(module.forward(x, 1.0), torch.nn.functional.silu(x))
 print(json.dumps({"load_s": ended - started, "import_s": imported - started, "programs": len(programs)}))
