@@ -138,7 +138,9 @@ def run_tests(package: Package, archive: Path, folder: Path, target: Path, extra
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     report = folder / f"{target.name}.xml"
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--junitxml={report}"]
-    done = run([*argv, *package.tests], project, environment(folder, target, extra))
+    # Threads of OpenMP that wait by spinning make small tests take minutes on a machine that has other work too.
+    env = {**environment(folder, target, extra), "OMP_NUM_THREADS": "1"}
+    done = run([*argv, *package.tests], project, env)
     if not report.exists():
         raise RuntimeError(f"{package.name}: no tests were run on {target.name}'s build:\n{done.stdout}\n{done.stderr}")
     counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
