@@ -29,6 +29,7 @@ def defines(text: str):
         ("#include <torch/torch.h>\nat::Tensor f();", ()),
         (TORCH + "struct F : torch::autograd::Function<F> {};", ("-DOPSMITH_SLIM_AUTOGRAD",)),
         (TORCH + "torch::NoGradGuard guard;", ("-DOPSMITH_SLIM_UTILS",)),
+        (TORCH + "TORCH_LIBRARY_FRAGMENT(x, m) {}", ("-DOPSMITH_SLIM_LIBRARY",)),
         (TORCH + "#if TORCH_VERSION_MAJOR >= 2\n#endif", ()),
         (TORCH + "torch::nn::Linear layer;", None),
         (TORCH + "torch :: save(x, y);", None),

@@ -12,6 +12,7 @@ from opsmith import _env
 from opsmith.build.diagnose import compiler_output, explain_failure, failed_steps, find_messages
 from opsmith.build.fast.launcher import find_launcher, launched_step
 from opsmith.build.fast.objects import fetch_objects, keep_objects
+from opsmith.build.fast.operators import write_operator_headers
 from opsmith.build.fast.precompiled import (
     Precompiled,
     describe_precompiled,
@@ -64,7 +65,7 @@ def run_fast(
     Raises CompileError or SignatureError where the plan's own steps fail, and ToolchainError where there is no ninja.
     """
     known = fetch_objects(plan, toolchain, target, store, folder)
-    quick = _quick_steps(plan, toolchain, store, known)
+    quick = _quick_steps(plan, toolchain, store, folder, known)
     since_ns = time.time_ns()
     try:
         while True:
@@ -92,14 +93,16 @@ def run_fast(
     return folder / plan.library
 
 
-def _quick_steps(plan: Plan, toolchain: Toolchain, store: Store, known: frozenset[str]) -> dict[str, _Quick]:
+def _quick_steps(
+    plan: Plan, toolchain: Toolchain, store: Store, folder: Path, known: frozenset[str]
+) -> dict[str, _Quick]:
     """Return the faster forms of a plan's compile steps, by the name of what they make."""
     launcher = find_launcher(toolchain)
     quick: dict[str, _Quick] = {}
     for source, step in zip(plan.extension.sources, plan.steps, strict=False):
         if source.api != "full" or step.output in known:
             continue
-        faster = _slim(plan, source, step, toolchain, store) or _Quick(step, is_slim=False)
+        faster = _slim(plan, source, step, toolchain, store, folder) or _Quick(step, is_slim=False)
         if source.language == "cxx" and toolchain.host.kind == "gcc":
             at = faster.step.argv.index("-MD")
             faster = replace(
@@ -112,24 +115,26 @@ def _quick_steps(plan: Plan, toolchain: Toolchain, store: Store, known: frozense
     return quick
 
 
-def _slim(plan: Plan, source: Source, step: Step, toolchain: Toolchain, store: Store) -> _Quick | None:
+def _slim(plan: Plan, source: Source, step: Step, toolchain: Toolchain, store: Store, folder: Path) -> _Quick | None:
     if _env.read("OPSMITH_SLIM_HEADERS") == "off" or _whole_note(plan, source, store).exists():
         return None
     scan = scan_source(source, plan.extension.include_dirs)
     defines = slim_defines(scan)
     if defines is None:
         return None
-    slim = slim_step(step, defines)
     # The precompiled header is read before all else: nothing of the source's own may come before torch's header.
-    if source.language != "cxx" or not scan.starts_with_torch or precompile_mode() == "off":
-        return _Quick(slim, is_slim=True)
-    wanted = describe_precompiled(step, toolchain)
-    header = find_precompiled(wanted, store) if wanted is not None else None
-    if header is None and wanted is not None and precompile_mode() == "wait":
-        header = precompile(wanted, store)
-    if header is None:
-        return _Quick(slim, is_slim=True, precompiled=wanted)
-    return _Quick(use_precompiled(slim, header), is_slim=True)
+    may_precompile = source.language == "cxx" and scan.starts_with_torch and precompile_mode() != "off"
+    wanted = describe_precompiled(step, toolchain) if may_precompile else None
+    header = _precompiled(wanted, store) if wanted is not None else None
+    if header is not None:
+        return _Quick(use_precompiled(slim_step(step, defines), header), is_slim=True)
+    operators = write_operator_headers(scan.text, toolchain.torch.include_dirs[0], folder / f"{source.name}.headers")
+    return _Quick(slim_step(step, (*defines, *operators)), is_slim=True, precompiled=wanted)
+
+
+def _precompiled(wanted: Precompiled, store: Store) -> Path | None:
+    header = find_precompiled(wanted, store)
+    return precompile(wanted, store) if header is None and precompile_mode() == "wait" else header
 
 
 def _doubtful(plan: Plan, output: str, quick: Mapping[str, _Quick]) -> list[str]:

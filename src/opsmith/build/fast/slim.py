@@ -20,8 +20,12 @@ __all__ = ["SLIM_DIR", "may_lack_headers", "slim_defines", "slim_step"]
 
 SLIM_DIR = INCLUDE_DIR / "slim"
 
-# What the slim header adds where a source mentions it. Each costs a second and a half.
+# What the slim header adds where a source mentions it. Each costs from half a second to one and a half.
 _ON_DEMAND = {
+    "OPSMITH_SLIM_LIBRARY": re.compile(
+        r"\bTORCH_(?:LIBRARY|SELECTIVE)\w*|\b(?:Library|CppFunction|Dispatcher|RegisterOperators|class_)\b"
+        r"|\btorch/(?:library|custom_class)\.h\b"
+    ),
     "OPSMITH_SLIM_AUTOGRAD": re.compile(r"\bautograd\b|\bAutogradContext\b|\bvariable_list\b"),
     "OPSMITH_SLIM_UTILS": re.compile(r"\b(?:NoGradGuard|AutoGradMode|manual_seed|set_num_interop_threads)\b"),
 }
@@ -55,11 +59,11 @@ def slim_defines(scan: Scan) -> tuple[str, ...] | None:
     return tuple(f"-D{name}" for name, pattern in _ON_DEMAND.items() if pattern.search(scan.text))
 
 
-def slim_step(step: Step, defines: tuple[str, ...]) -> Step:
-    """Return a compile step that finds the slim headers before torch's."""
+def slim_step(step: Step, flags: tuple[str, ...]) -> Step:
+    """Return a compile step that finds the slim headers, and those that `flags` name, before torch's."""
     # First of all folders: an extension's own list may have torch's.
     at = next(index for index, word in enumerate(step.argv) if word.startswith(("-I", "-isystem", "-MD")))
-    return replace(step, argv=(*step.argv[:at], f"-I{SLIM_DIR}", *defines, *step.argv[at:]))
+    return replace(step, argv=(*step.argv[:at], *flags, f"-I{SLIM_DIR}", *step.argv[at:]))
 
 
 def may_lack_headers(messages: tuple[Message, ...]) -> bool:

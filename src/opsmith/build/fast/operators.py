@@ -1,0 +1,51 @@
+"""Which of torch's operators does a source mention?
+
+ATen/Functions.h includes a header for each of 1,345 operators, and most sources call five. PyTorch's own sources include
+these one by one (AT_PER_OPERATOR_HEADERS), so its headers do not rely on having them all. Here torch's Functions.h is
+written anew, without those lines whose operator the source does not mention; all the rest of it stays. An operator that
+is reached in another way, such as a name pasted together by a macro, is an error, and the source is compiled with the
+whole header then.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["write_operator_headers"]
+
+_HEADERS = ("ATen/Functions.h", "ATen/NativeFunctions.h")
+_INCLUDE = re.compile(r"#include <ATen/ops/(?P<operator>\w+?)(?:_native)?\.h>")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_WORD = re.compile(r"\w+")
+
+# What is added to an operator's name: `add_out` and `relu_` are declared in the headers of add and relu.
+_ENDING = re.compile(r"(?:_symint)?(?:_outf?)?_?$")
+
+
+def write_operator_headers(text: str, torch_include: Path, folder: Path) -> tuple[str, ...]:
+    """Write what a source of this text needs into a folder, and return the flags for it: none where that cannot be done.
+
+    `torch_include` is torch's folder of headers. Raises OSError where the folder cannot be written.
+    """
+    mentioned = set(_WORD.findall(text))
+    mentioned |= {_ENDING.sub("", word) for word in mentioned}
+    made = {name: _without_others(torch_include / name, mentioned) for name in _HEADERS}
+    if not all(made.values()):
+        return ()
+    for name, header in made.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(header, encoding="utf-8")
+    return (f"-I{folder.name}", "-DAT_PER_OPERATOR_HEADERS")
+
+
+def _without_others(header: Path, mentioned: set[str]) -> str:
+    """Return a header without the lines for operators that are mentioned neither by the source nor by the header."""
+    try:
+        lines = header.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    own = "\n".join(line for line in lines if not _INCLUDE.match(line))
+    wanted = mentioned | set(_WORD.findall(_COMMENT.sub(" ", own)))
+    kept = (line for line in lines if not (found := _INCLUDE.match(line)) or found["operator"] in wanted)
+    return "\n".join(kept) + "\n"
