@@ -19,6 +19,9 @@ _INCLUDE = re.compile(r"#include <ATen/ops/(?P<operator>\w+?)(?:_native)?\.h>")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"\w+")
 
+# Headers that the slim one brings on demand, and that call operators without including them.
+_CALLERS = ("torch/csrc/api/include/torch/utils.h", "torch/csrc/api/include/torch/autograd.h", "torch/library.h")
+
 # What is added to an operator's name: `add_out` and `relu_` are declared in the headers of add and relu.
 _ENDING = re.compile(r"(?:_symint)?(?:_outf?)?_?$")
 
@@ -28,7 +31,7 @@ def write_operator_headers(text: str, torch_include: Path, folder: Path) -> tupl
 
     `torch_include` is torch's folder of headers. Raises OSError where the folder cannot be written.
     """
-    mentioned = set(_WORD.findall(text))
+    mentioned = set(_WORD.findall("\n".join([text, *(_read(torch_include / name) for name in _CALLERS)])))
     mentioned |= {_ENDING.sub("", word) for word in mentioned}
     made = {name: _without_others(torch_include / name, mentioned) for name in _HEADERS}
     if not all(made.values()):
@@ -41,11 +44,16 @@ def write_operator_headers(text: str, torch_include: Path, folder: Path) -> tupl
 
 def _without_others(header: Path, mentioned: set[str]) -> str:
     """Return a header without the lines for operators that are mentioned neither by the source nor by the header."""
-    try:
-        lines = header.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+    if not (lines := _read(header).splitlines()):
         return ""
     own = "\n".join(line for line in lines if not _INCLUDE.match(line))
     wanted = mentioned | set(_WORD.findall(_COMMENT.sub(" ", own)))
     kept = (line for line in lines if not (found := _INCLUDE.match(line)) or found["operator"] in wanted)
     return "\n".join(kept) + "\n"
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
