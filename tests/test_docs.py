@@ -47,6 +47,15 @@ def test_every_line_of_what_you_get_names_its_test():
     assert unproven == []
 
 
+def test_every_failure_mode_names_a_test_of_its_number():
+    page = (ROOT / "docs" / "failure-modes.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if re.match(r"\| \d", line)]
+    for number, row in enumerate(rows, start=1):
+        assert row.startswith(f"| {number} | ")
+        assert re.search(rf"`tests/failure_modes/test_\w+\.py::test_{number}_\w+`", row), row
+    assert len(rows) == 27
+
+
 @pytest.mark.compile
 @each_page_with_code
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path):

@@ -9,8 +9,10 @@ import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from opsmith._subprocess import run
 from opsmith.build.jobs import choose_jobs
 from opsmith.build.plan import Plan
 from opsmith.toolchain import find_ninja
@@ -96,7 +98,7 @@ def run_steps(
     """
     write_files(plan, folder)
     (folder / "build.ninja").write_text(ninja_file(plan), encoding="utf-8")
-    argv = [str(find_ninja()), "-j", str(jobs), "-d", "keepdepfile"]
+    argv = [*_ending_with_us(), str(find_ninja()), "-j", str(jobs), "-d", "keepdepfile"]
     output: list[str] = []
     with subprocess.Popen(
         argv,
@@ -127,6 +129,20 @@ def run_steps(
         # Ctrl-C reaches every process of a terminal, and ninja's end may be seen before Python has its own exception.
         raise KeyboardInterrupt
     return "\n".join(output) if process.returncode != 0 else None
+
+
+@cache
+def _ending_with_us() -> tuple[str, ...]:
+    """Return what to start ninja by so that it ends where this process is killed; nothing where there is no such tool.
+
+    Who is killed by -9 cannot stop its children. The kernel then ends ninja as Ctrl-C does, and ninja its compilers.
+    """
+    argv = ("setpriv", "--pdeathsig", "TERM")
+    try:
+        # An old one, and busybox's, does not know the option.
+        return argv if run([*argv, "true"]).status == 0 else ()
+    except OSError:
+        return ()
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
