@@ -5,10 +5,13 @@ Further: 200 kills and 16 racers in tests/store/test_builds_that_die.py, NFS in 
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from opsmith.toolchain import find_ninja
 
 from .conftest import MODULE, Tool, members, output_of, wait_until
 
@@ -126,9 +129,14 @@ def test_10_extensions_of_one_setup_are_built_at_once_and_do_not_meet(tool: Tool
         (tmp_path / str(index)).mkdir()
         (tmp_path / str(index) / "value.h").write_text(f"#define VALUE {index}\n")
         (tmp_path / str(index) / "module.cpp").write_text(MODULE)
+    # A ninja that takes its time, as on a busy machine: what happens does not hang on who is faster.
+    slow = tmp_path / "bin" / "ninja"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {find_ninja()} "$@"\n')
+    slow.chmod(0o755)
     (tmp_path / "setup.py").write_text(SETUP.format(module=tool.module, count=count))
     code = f"import os, runpy; os.chdir({str(tmp_path)!r}); sys.argv = ['setup.py', 'build_ext', '--inplace', '-j4']"
-    tool.run(f"{code}; runpy.run_path('setup.py')")
+    tool.run(f"{code}; runpy.run_path('setup.py')", PATH=f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
     use = f"sys.path.insert(0, {str(tmp_path)!r}); print(*(__import__(f'part{{i}}').value() for i in range({count})))"
     assert tool.run(use) == "0 1 2 3"
 
