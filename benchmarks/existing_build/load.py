@@ -1,6 +1,6 @@
 """Load the extension with one of the two tools in this process, and print how long that took.
 
-    python load.py ours|theirs COPY [GATE]
+    python load.py ours|theirs COPY FLAGS [GATE]
 
 With a gate, a folder, it says there that it is ready, and begins when the file `open` is there.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-who, source, *gates = sys.argv[1:]
+who, source, flags, *gates = sys.argv[1:]
 programs = []
 sys.addaudithook(lambda event, _: programs.append(event) if event in ("subprocess.Popen", "os.posix_spawn") else None)
 for gate in map(Path, gates):
@@ -26,8 +26,13 @@ if who == "ours":
 else:
     from torch.utils.cpp_extension import load
 imported = time.perf_counter()
-module = load("swish", [source])
+module = load("swish", [source], extra_cflags=flags.split())
 ended = time.perf_counter()
+ended_at = time.time()
 x = torch.linspace(-3, 3, 7, dtype=torch.float64, device="cuda" if source.endswith(".cu") else "cpu")
 torch.testing.assert_close(module.forward(x, 1.0), torch.nn.functional.silu(x))
-print(json.dumps({"load_s": ended - started, "import_s": imported - started, "programs": len(programs)}))
+print(
+    json.dumps(
+        {"load_s": ended - started, "import_s": imported - started, "programs": len(programs), "ended_at": ended_at}
+    )
+)
