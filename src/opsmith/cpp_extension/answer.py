@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -12,15 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from opsmith.build.notes import find_noted, write_note
 from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
 from opsmith.cpp_extension.homes import assigned, assigned_homes, assigned_nvcc_flags, store_root
-from opsmith.errors import ToolchainError
+from opsmith.errors import StoreError, ToolchainError
 from opsmith.runtime.existing import bring_in
-from opsmith.store import Artifact, Store
+from opsmith.store import Artifact, Store, digest
 
 if TYPE_CHECKING:
+    from opsmith.build.artifact import Watcher
     from opsmith.build.target import Prepared
     from opsmith.spec.extension import ExistingSources, Source
 
 __all__ = ["Asked", "Call", "answer"]
+
+# After so long a process that waits for another says so.
+_PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -85,10 +90,20 @@ def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
     # Relative paths in flags are taken from the current folder.
     request = [*asked.words, repr(call), str(Path.cwd()), repr(assigned()), repr(assigned_nvcc_flags())]
     with_gpu = asked.has_gpu or bool(call.with_cuda)
-    artifact = None if verbose else find_noted(store, request, asked.files, with_gpu=with_gpu)
+
+    def known() -> Artifact | None:
+        return None if verbose else find_noted(store, request, asked.files, with_gpu=with_gpu)
+
+    artifact = known()
     if is_new := artifact is None:
-        artifact, prepared = _build(call, asked, store, verbose=verbose)
-        write_note(store, request, asked.files, artifact, prepared.plan.roots, with_gpu=with_gpu)
+        # One process plans and builds; the others wait here, where it costs nothing, for what it finds.
+        with _one_at_a_time(store, request, call.name) as told:
+            artifact = known()
+            if artifact is not None:
+                told(artifact)
+            else:
+                artifact, prepared = _build(call, asked, store, verbose=verbose)
+                write_note(store, request, asked.files, artifact, prepared.plan.roots, with_gpu=with_gpu)
     library = artifact.library
     shown = _place(library, call) if call.folder is not None else library
     if call.kind == "program":
@@ -98,6 +113,37 @@ def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
     if is_new:
         _note_operators(name, asked.texts(), store)
     return loaded
+
+
+@contextmanager
+def _one_at_a_time(store: Store, request: Iterable[str], name: str) -> Iterator[Callable[[Artifact], None]]:
+    """Hold the lock of a request, and give whom to tell of what another has built.
+
+    A store that has no locks to give is the build's to complain of.
+    """
+    key = f"request-{digest(*request)}"
+    told: list[Watcher] = []
+
+    def wait(seconds: float) -> None:
+        if seconds < _PATIENCE_S:
+            return
+        if not told:
+            from opsmith.build.announce import announcer
+
+            told.append(announcer(name))
+            if told[0].on_lock is not None:
+                told[0].on_lock(store.layout.lock(key))
+        if told[0].on_wait is not None:
+            told[0].on_wait(seconds)
+
+    def found(artifact: Artifact) -> None:
+        if told and told[0].on_found is not None:
+            told[0].on_found(artifact)
+
+    with ExitStack() as stack:
+        with suppress(StoreError):
+            stack.enter_context(store.lock(key, wait))
+        yield found
 
 
 def _note_operators(name: str, texts: Iterable[str], store: Store) -> None:

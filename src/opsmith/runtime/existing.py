@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from opsmith.errors import LoadError
-from opsmith.runtime.registrations import Registrations, find_clash, find_registrations
-from opsmith.runtime.reload import Registered, replace_registrations
+from opsmith.runtime.registrations import Registered, Registrations, find_clash, find_registrations
 
 __all__ = ["bring_in", "import_library"]
 
@@ -106,6 +105,8 @@ def _make_room(name: str, registrations: Registrations, file: Path) -> None:
     """Have earlier libraries of that name give back what the new one defines; raises LoadError for anybody else's."""
     if find_clash(registrations) is None:
         return
+    from opsmith.runtime.reload import replace_registrations  # nothing that a first load needs
+
     for old in [known for known in _registered.values() if known.name == name and not known.released]:
         replace_registrations(old, file)
         if find_clash(registrations) is None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from opsmith.spec.extension import Source
+if TYPE_CHECKING:
+    from opsmith.spec.extension import Source
 
-__all__ = ["Registrations", "find_clash", "find_namespaces", "find_registrations", "source_texts"]
+__all__ = ["Registered", "Registrations", "find_clash", "find_namespaces", "find_registrations", "source_texts"]
 
 # A comment, or a string that may look like one: strings stay.
 _COMMENT = re.compile(
@@ -38,6 +41,16 @@ class Registrations:
 
     namespaces: frozenset[str] = frozenset()
     operators: frozenset[str] = frozenset()
+
+
+@dataclass
+class Registered:
+    """A library of this process and what it registered."""
+
+    name: str
+    file: Path  # the file that is loaded, which may be a copy
+    registrations: Registrations
+    released: bool = field(default=False)
 
 
 def find_registrations(texts: Iterable[str], extension_name: str) -> Registrations:

@@ -17,16 +17,15 @@ import select
 import signal
 import time
 import warnings
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from opsmith.errors import LoadError
-from opsmith.runtime.registrations import Registrations
+from opsmith.runtime.registrations import Registered, Registrations
 
-__all__ = ["Registered", "replace_registrations"]
+__all__ = ["replace_registrations"]
 
 _REHEARSAL_S = 60.0
 _LOADED, _NOT_LOADED = 0, 3
@@ -37,16 +36,6 @@ _UNUSED_KEY = "FPGA"
 _WHAT = re.compile(r"what\(\):\s*(.+?)(?:\n\s*\n|\nException raised|\Z)", re.DOTALL)
 
 _pins: dict[str, Any] = {}
-
-
-@dataclass
-class Registered:
-    """A library of this process and what it registered."""
-
-    name: str
-    file: Path  # the file that is loaded, which may be a copy
-    registrations: Registrations
-    released: bool = field(default=False)
 
 
 def replace_registrations(old: Registered, file: Path) -> bool:
