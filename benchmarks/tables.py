@@ -40,6 +40,34 @@ def build_time(results: dict[str, Any]) -> Iterator[str]:
     yield f"| first call's load, from the store | {milliseconds(warm['load_s'])}, {started} programs started |"
 
 
+def existing_build(results: dict[str, Any]) -> Iterator[str]:
+    machine, build, warm, race = (results[name] for name in ("machine", "build", "warm", "race"))
+    where = results.get("gpu") or f"{machine['cores']} cores, {machine['cpu']}"
+    yield f"**Unchanged extensions** ({where}, torch {results['torch']}, {results['date'][:10]})"
+    yield ""
+    yield "| `load` of one file with `torch/extension.h` | opsmith | `torch.utils.cpp_extension` | times faster |"
+    yield "|---|---|---|---|"
+    names = {
+        "cold": "C++, empty store, -O3 against PyTorch's -O0",
+        "header_warm": "C++, header precompiled, -O3 against PyTorch's -O0",
+        "header_warm_O0": "C++, header precompiled, -O0 both",
+    }
+    for key, name in names.items():
+        cells = [seconds(build[f"{key}_s"]), seconds(build["theirs_s"]), ratio(build[f"{key}_times_faster"])]
+        yield f"| {name} | {' | '.join(cells)} |"
+    if "cuda" in results:
+        cuda = results["cuda"]
+        cells = [seconds(cuda["ours_s"]), seconds(cuda["theirs_s"]), ratio(cuda["times_faster"])]
+        yield f"| CUDA, empty store | {' | '.join(cells)} |"
+    cells = [f"{milliseconds(warm[f'{who}_s'])}, {warm[f'{who}_programs']} programs" for who in ("ours", "theirs")]
+    yield f"| finished, in a new process, with the tool's import | {' | '.join(cells)} | |"
+    yield ""
+    yield (
+        f"{race['racers']} processes that ask for one extension at once build it once, in {ratio(race['ratio'])} of the "
+        "time that one takes alone."
+    )
+
+
 def foreign_binary(results: dict[str, Any]) -> Iterator[str]:
     rows = results["rows"]
     devices = sorted({row["device"] for row in rows})
@@ -124,6 +152,8 @@ _SHOWN_CELLS = ((1, 512, 512), (16, 32, 128), (16, 128, 128), (64, 512, 512), (2
 # Result file -> the lines of its table, in the order of the README.
 TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "build_time.json": build_time,
+    "existing_build.json": existing_build,
+    "existing_build_gpu.json": existing_build,
     "lltm_cell_cpu.json": lltm_cell_cpu,
     "call_time.json": call_time,
     "call_time_gpu.json": call_time,
