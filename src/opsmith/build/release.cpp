@@ -1,9 +1,9 @@
 // Lets a library give back what it registered with PyTorch, while its code stays in the process.
 //
-// PyTorch holds a TORCH_LIBRARY block in a static object whose destructor takes the registrations back, at the end of the
-// process. The linker sends every registration of a destructor here (--wrap=__cxa_atexit), so that those alone can run
-// sooner, and no destructor ever runs twice. Everything else of the library lives on: autograd nodes and modules that an
-// earlier version made keep their code and their statics.
+// PyTorch holds a TORCH_LIBRARY block in a static object whose destructor takes the registrations back, at the end of
+// the process. The linker sends every registration of a destructor here (--wrap=__cxa_atexit), so that those alone can
+// run sooner, and no destructor ever runs twice. Everything else of the library lives on: autograd nodes and modules
+// that an earlier version made keep their code and their statics.
 
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Stands before torch's header of this name where a source needs no more than this (opsmith.build.fast.slim). Where that
-// turns out wrong, the source is compiled with torch's own.
+// Stands before torch's header of this name where a source needs no more than this (opsmith.build.fast.slim). Where
+// that turns out wrong, the source is compiled with torch's own.
 
 #pragma once
 
