@@ -9,8 +9,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["Completed", "ask", "run"]
+
+
+_STREAMS: dict[str, Any] = {
+    "stdin": subprocess.DEVNULL,
+    "stdout": subprocess.PIPE,
+    "stderr": subprocess.STDOUT,
+}
 
 
 @dataclass(frozen=True)
@@ -35,16 +43,7 @@ def run(
     opsmith reads them. Raises OSError where the program cannot be started and `subprocess.TimeoutExpired` in time-outs.
     """
     words = tuple(str(word) for word in argv)
-    finished = subprocess.run(
-        words,
-        cwd=cwd,
-        env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=timeout_s,
-        check=False,
-    )
+    finished = subprocess.run(words, cwd=cwd, env=_environment(env), **_STREAMS, timeout=timeout_s, check=False)
     return Completed(words, finished.returncode, finished.stdout.decode("utf-8", errors="replace"))
 
 
@@ -58,15 +57,7 @@ def ask(
     """
     words = tuple(str(word) for word in argv)
     try:
-        process = subprocess.Popen(
-            words,
-            cwd=cwd,
-            env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = subprocess.Popen(words, cwd=cwd, env=_environment(env), **_STREAMS, start_new_session=True)
     except OSError as error:
         return f"{words[0]} cannot start: {error.strerror or error}"
     try:
@@ -80,3 +71,7 @@ def ask(
         process.stdout.close()
         return f"{words[0]} did not come to an end within {timeout_s:.0f} s"
     return Completed(words, process.returncode, output.decode("utf-8", errors="replace"))
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C.UTF-8", **(more or {})}

@@ -55,6 +55,8 @@ def test_an_error_in_both_headers_is_that_of_the_whole_one(build, tmp_path):
         made.run(tmp_path / "one")
     assert len(made.rounds) == 2
     assert "slim" not in " ".join(made.rounds[-1])
+    # The header was not at fault: once the error is mended, the slim one serves again.
+    assert which(build(a=TORCH + WHICH).run(tmp_path / "two")) == 1
 
 
 def test_slim_headers_can_be_switched_off(build, tmp_path, monkeypatch):

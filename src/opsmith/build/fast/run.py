@@ -67,6 +67,7 @@ def run_fast(
     known = fetch_objects(plan, toolchain, target, store, folder)
     quick = _quick_steps(plan, toolchain, store, folder, known)
     since_ns = time.time_ns()
+    doubted: list[str] = []
     try:
         while True:
             steps = [quick[step.output].step if step.output in quick else step for step in plan.steps]
@@ -84,10 +85,13 @@ def run_fast(
             if not doubtful:
                 raise explain_failure(chosen, output)
             for name in doubtful:
-                _remember_whole(plan, _source_of(plan, name), store)
                 del quick[name]
+            doubted += doubtful
     finally:
         keep_objects(plan, toolchain, target, store, folder, known=known, since_ns=since_ns)
+    # Only now it is known that the header was at fault, and not a name that is nowhere.
+    for name in doubted:
+        _remember_whole(plan, _source_of(plan, name), store)
     if is_lasting:
         _precompile_for_next_time(quick, store)
     return folder / plan.library
