@@ -66,13 +66,13 @@ def _python(id_: str, code: str, *, is_slow: bool = False) -> Case:
 
 CASES: tuple[Case, ...] = (
     # The machine gives out.
-    Case("compiler-killed", "g++ -c k.cpp & sleep 0.3; pkill -KILL -P $! cc1plus; wait $!",
+    Case("compiler-killed", "g++ -c k.cpp & until pkill -KILL -P $! cc1plus || ! kill -0 $!; do sleep 0.02; done; wait $!",
          {"k.cpp": "#include <regex>\n#include <map>\n" + "std::regex r{\"a\"};\n" * 200}, ("g++", "pkill")),
     Case("out-of-memory", "ulimit -v 60000; g++ -c k.cpp",
          {"k.cpp": "#include <regex>\nstd::regex r{\"a\"};\n"}),
     Case("disk-full", "g++ k.cpp -o /dev/full", {"k.cpp": "int main() {}\n"}),
     Case("no-compiler", "PATH=/nowhere /bin/sh -c 'g++ -c k.cpp'", {}, ()),
-    Case("text-file-busy", "cp \"$(command -v sleep)\" prog && { ./prog 2 & } && cp \"$(command -v ls)\" prog", {}, ()),
+    Case("text-file-busy", "cp \"$(command -v sleep)\" prog; ./prog 0 3>>prog", {}, ()),
     # A library does not load.
     _undefined("torch-symbol-old-strings", "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"),
     _undefined("torch-cuda-symbol", "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb"),
