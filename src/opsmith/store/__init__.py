@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from opsmith.store.depfile import parse_depfile, read_depfile
     from opsmith.store.explain import Change, Miss, compare_inputs, explain_miss
     from opsmith.store.headers import digest_headers, edited_since
+    from opsmith.store.intact import Artifact, find_damage
     from opsmith.store.keys import artifact_key, digest, digest_file, source_key
     from opsmith.store.locate import Layout, default_root
     from opsmith.store.manifest import Kind, Manifest
-    from opsmith.store.store import Artifact, Store
+    from opsmith.store.store import Store
 
 __all__ = [
     "Artifact",
@@ -31,6 +32,7 @@ __all__ = [
     "digest_headers",
     "edited_since",
     "explain_miss",
+    "find_damage",
     "parse_depfile",
     "read_depfile",
     "source_key",
@@ -39,7 +41,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "Artifact": "store",
+        "Artifact": "intact",
         "Change": "explain",
         "Kind": "manifest",
         "Layout": "locate",
@@ -54,6 +56,7 @@ __getattr__ = lazy_names(
         "digest_headers": "headers",
         "edited_since": "headers",
         "explain_miss": "explain",
+        "find_damage": "intact",
         "parse_depfile": "depfile",
         "read_depfile": "depfile",
         "source_key": "keys",

@@ -57,10 +57,14 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
 
 
-def read_artifact(folder: Path) -> Artifact | None:
-    """Return the artefact of a folder, or None where anything about it is not as it should be."""
+def read_artifact(folder: Path, *, at_sight: bool = False) -> Artifact | None:
+    """Return the artefact of a folder, or None where anything about it is not as it should be.
+
+    At sight, the digests are left for later.
+    """
     manifest = read_manifest(folder)
-    if manifest is None or find_damage(folder, manifest) is not None:
+    find = _find_visible_damage if at_sight else find_damage
+    if manifest is None or find(folder, manifest) is not None:
         return None
     return Artifact(folder.name, folder, manifest)
 
@@ -77,19 +81,33 @@ def await_artifact(folder: Path) -> Artifact | None:
 
 def find_damage(folder: Path, manifest: Manifest) -> str | None:
     """Return what is wrong with an artefact's files, or None where all are as the manifest says."""
-    library = folder / manifest.library
+    if (damage := _find_visible_damage(folder, manifest)) is not None:
+        return damage
     try:
-        size = library.stat().st_size
-        if size != manifest.size_bytes:
-            return f"{manifest.library} has {size} bytes instead of {manifest.size_bytes}"
         for name, promised in {manifest.library: manifest.sha256, **manifest.files}.items():
             if retry_stale(lambda path=folder / name: keys.digest_file(path)) != promised:  # type: ignore[misc]
                 return f"{name} has been altered"
     except OSError as error:
-        return f"{error.filename or library} cannot be read: {error.strerror or error}"
+        return _unreadable(error, folder)
+    return None
+
+
+def _find_visible_damage(folder: Path, manifest: Manifest) -> str | None:
+    """Return what is wrong with an artefact's files as far as it can be seen without reading them."""
+    library = folder / manifest.library
+    try:
+        size = library.stat().st_size
+    except OSError as error:
+        return _unreadable(error, library)
+    if size != manifest.size_bytes:
+        return f"{manifest.library} has {size} bytes instead of {manifest.size_bytes}"
     if not all(map(is_private, (folder.parent, folder, library))):
         return f"others can write to {library}"
     return None
+
+
+def _unreadable(error: OSError, path: Path) -> str:
+    return f"{error.filename or path} cannot be read: {error.strerror or error}"
 
 
 def digest_beside(folder: Path, library: str) -> dict[str, str]:

@@ -68,21 +68,24 @@ class Store:
         """The paths below the root."""
         return Layout(self.root)
 
-    def find(self, source_key: str, *, roots: Mapping[str, Path] = NO_ROOTS) -> Artifact | None:
+    def find(
+        self, source_key: str, *, roots: Mapping[str, Path] = NO_ROOTS, at_sight: bool = False
+    ) -> Artifact | None:
         """Return the artefact of a source key and of the headers as they are now, or None.
 
         `roots` names folders, such as the checkout or torch's own, below which headers were recorded by relative path.
-        A binary that is not, byte for byte, what its manifest says counts as none. Raises StoreError where others than
-        this user and root could have written to the store.
+        A binary that is not, byte for byte, what its manifest says counts as none. At sight, only its size is compared:
+        whoever asks for that calls `find_damage` before he relies on what came of the binary. Raises StoreError where
+        others than this user and root could have written to the store.
         """
         refuse_unsafe(*self.layout.guarded)
         digests = HeaderDigests(roots)
         folder = self.layout.index(source_key)
         for record in read_records(folder):
-            if is_current(record, digests) and (artifact := self._read(record, folder)):
+            if is_current(record, digests) and (artifact := self._read(record, folder, at_sight)):
                 return artifact
         behind = stands_in_for(self.root)
-        return None if behind is None else Store(behind).find(source_key, roots=roots)
+        return None if behind is None else Store(behind).find(source_key, roots=roots, at_sight=at_sight)
 
     def get(self, artifact_key: str) -> Artifact | None:
         """Return the artefact of this key where it is there and whole, or None; raises StoreError as `find`."""
@@ -209,17 +212,17 @@ class Store:
             folder.rename(aside)
             remove(aside)
 
-    def _read(self, record: Record, index: Path) -> Artifact | None:
+    def _read(self, record: Record, index: Path, at_sight: bool) -> Artifact | None:
         folder = self.layout.artifact(record.artifact)
-        if (artifact := self._use(folder)) is None and not folder.exists() and _is_fresh(index, record):
+        if (artifact := self._use(folder, at_sight)) is None and not folder.exists() and _is_fresh(index, record):
             artifact = await_artifact(folder)
         return artifact
 
-    def _use(self, folder: Path) -> Artifact | None:
+    def _use(self, folder: Path, at_sight: bool = False) -> Artifact | None:
         # Noted before it is read: whoever removes old artefacts then either sees the note, or is so early that the
         # reading fails.
         note_use(folder)
-        return read_artifact(folder)
+        return read_artifact(folder, at_sight=at_sight)
 
     def _install(self, staging: Path, target: Path) -> Artifact:
         make_folder(target.parent)

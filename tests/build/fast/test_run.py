@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,23 @@ def test_a_damaged_precompiled_header_is_made_again(build, tmp_path, monkeypatch
     assert which(made.run(tmp_path / "two")) == 1
     (again,) = made.store.artifacts()
     assert again.library.stat().st_size == again.manifest.size_bytes
+
+
+@pytest.mark.parametrize("text", [TORCH + WHICH, TORCH + "int here() { return torch::nowhere(); }\n"])
+def test_what_an_altered_precompiled_header_had_a_part_in_does_not_count(text, build, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPSMITH_PCH", "wait")
+    made = build(a=TORCH + WHICH)
+    made.run(tmp_path / "one")
+    (kept,) = made.store.artifacts()
+    altered = bytearray(kept.library.read_bytes())
+    altered[-100] ^= 1
+    kept.library.chmod(0o644)
+    kept.library.write_bytes(altered)
+    made = build(a=text)
+    with nullcontext() if text.endswith(WHICH) else pytest.raises(CompileError, match="nowhere"):
+        made.run(tmp_path / "two")
+    assert ["-include" in " ".join(commands) for commands in made.rounds][:2] == [True, False]
+    assert list(made.store.artifacts()) == []
 
 
 def test_nothing_is_read_before_a_macro_of_the_source(build, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from opsmith.build.fast.launcher import find_launcher, launched_step
 from opsmith.build.fast.objects import fetch_objects, keep_objects
 from opsmith.build.fast.operators import write_operator_headers
 from opsmith.build.fast.precompiled import (
+    Loan,
     Precompiled,
     describe_precompiled,
     find_precompiled,
@@ -42,10 +43,11 @@ _GCC_UNTIDY = ("--param", "ggc-min-expand=1000", "--param", "ggc-min-heapsize=20
 
 @dataclass(frozen=True)
 class _Quick:
-    """A step's faster form, and the precompiled header that it uses or would have used."""
+    """A step's faster form: with a precompiled header on loan, or with the description of one that would have fitted."""
 
     step: Step
     is_slim: bool
+    loan: Loan | None = None
     precompiled: Precompiled | None = None
 
 
@@ -79,6 +81,8 @@ def run_fast(
                 on_progress=watcher.on_progress,
                 on_output=watcher.on_output,
             )
+            if _discard_unsound(quick, folder):
+                continue
             if output is None:
                 break
             doubtful = _doubtful(chosen, output, quick)
@@ -88,6 +92,7 @@ def run_fast(
                 del quick[name]
             doubted += doubtful
     finally:
+        _discard_unsound(quick, folder)
         keep_objects(plan, toolchain, target, store, folder, known=known, since_ns=since_ns)
     # Only now it is known that the header was at fault, and not a name that is nowhere.
     for name in doubted:
@@ -129,16 +134,28 @@ def _slim(plan: Plan, source: Source, step: Step, toolchain: Toolchain, store: S
     # The precompiled header is read before all else: nothing of the source's own may come before torch's header.
     may_precompile = source.language == "cxx" and scan.starts_with_torch and precompile_mode() != "off"
     wanted = describe_precompiled(step, toolchain) if may_precompile else None
-    header = _precompiled(wanted, store) if wanted is not None else None
-    if header is not None:
-        return _Quick(use_precompiled(slim_step(step, defines), header), is_slim=True)
+    loan = _borrow(wanted, store) if wanted is not None else None
+    if loan is not None:
+        return _Quick(use_precompiled(slim_step(step, defines), loan.header), is_slim=True, loan=loan)
     operators = write_operator_headers(scan.text, toolchain.torch.include_dirs[0], folder / f"{source.name}.headers")
     return _Quick(slim_step(step, (*defines, *operators)), is_slim=True, precompiled=wanted)
 
 
-def _precompiled(wanted: Precompiled, store: Store) -> Path | None:
-    header = find_precompiled(wanted, store)
-    return precompile(wanted, store) if header is None and precompile_mode() == "wait" else header
+def _borrow(wanted: Precompiled, store: Store) -> Loan | None:
+    loan = find_precompiled(wanted, store)
+    if loan is None and precompile_mode() == "wait":
+        precompile(wanted, store)
+        return find_precompiled(wanted, store)
+    return loan
+
+
+def _discard_unsound(quick: dict[str, _Quick], folder: Path) -> bool:
+    """Undo what a damaged precompiled header has had a part in, good or bad, and tell whether there was any."""
+    unsound = [name for name, item in quick.items() if item.loan is not None and not item.loan.is_sound()]
+    for name in unsound:
+        (folder / name).unlink(missing_ok=True)
+        del quick[name]
+    return bool(unsound)
 
 
 def _doubtful(plan: Plan, output: str, quick: Mapping[str, _Quick]) -> list[str]:
