@@ -68,9 +68,7 @@ class Store:
         """The paths below the root."""
         return Layout(self.root)
 
-    def find(
-        self, source_key: str, *, roots: Mapping[str, Path] = NO_ROOTS, at_sight: bool = False
-    ) -> Artifact | None:
+    def find(self, source_key: str, *, roots: Mapping[str, Path] = NO_ROOTS, at_sight: bool = False) -> Artifact | None:
         """Return the artefact of a source key and of the headers as they are now, or None.
 
         `roots` names folders, such as the checkout or torch's own, below which headers were recorded by relative path.
