@@ -26,7 +26,7 @@ MANIFEST = Manifest(
 
 @pytest.mark.parametrize("torch_version", ["2.13.0", None])
 def test_a_manifest_survives_its_json(torch_version):
-    manifest = Manifest(**{**vars(MANIFEST), "torch_version": torch_version})
+    manifest = Manifest(**{**MANIFEST._asdict(), "torch_version": torch_version})
     assert Manifest.from_json(manifest.to_json()) == manifest
 
 
@@ -60,7 +60,7 @@ def test_damaged_text_is_none(text):
 
 
 def test_a_missing_field_is_none():
-    for name in vars(MANIFEST).keys() - {"kind", "files"}:
+    for name in MANIFEST._asdict().keys() - {"kind", "files"}:
         fields = json.loads(MANIFEST.to_json())
         del fields[name]
         assert Manifest.from_json(json.dumps(fields)) is None, name

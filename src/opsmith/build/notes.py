@@ -10,6 +10,7 @@ is damaged, there is no shortcut and nothing is lost.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -111,8 +112,17 @@ def _state(sources: Iterable[Path], *, with_gpu: bool) -> dict[str, Any]:
 
 def _code() -> list[str]:
     """Return the version of every file of opsmith's that decides: whoever works on opsmith edits them."""
-    files = [file for folder in _DECIDING for file in sorted((_PACKAGE / folder).glob("**/*.py"))]
-    return [f"{file.name} {status.st_size} {status.st_mtime_ns}" for file in files for status in (file.stat(),)]
+    # In texts: as paths, a hundred files take two milliseconds more.
+    package = str(_PACKAGE)
+    files = [
+        os.path.join(base, name)  # noqa: PTH118
+        for folder in _DECIDING
+        for base, _, names in os.walk(os.path.join(package, folder))  # noqa: PTH118
+        for name in sorted(names)
+        if name.endswith(".py")
+    ]
+    states = [(file[len(package) :], os.stat(file)) for file in files]  # noqa: PTH116
+    return sorted(f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in states)
 
 
 def _programs() -> list[str | None]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from opsmith.build.notes import find_noted, write_note
 from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
@@ -28,8 +27,7 @@ __all__ = ["Asked", "Call", "answer"]
 _PATIENCE_S = 1.0
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """What the arguments of a call say, but for the sources."""
 
     name: str
@@ -70,8 +68,7 @@ class Call:
         )
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """The sources of a call: `words` tell them from others, `files` are those of the user's on disk.
 
     `texts` gives what is in them, and `sources` makes them what a plan is made of; both only where they are needed.

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -19,38 +18,33 @@ if TYPE_CHECKING:
 
 __all__ = ["Registered", "Registrations", "find_clash", "find_namespaces", "find_registrations", "source_texts"]
 
-# A comment, or a string that may look like one: strings stay.
-_COMMENT = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|(?P<kept>R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*")""", re.DOTALL
-)
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$", re.MULTILINE)
+# A comment, or a string that may look like one: strings stay. (Texts, because most sources define no operators, and
+# compiling these takes longer than reading such a source.)
+_COMMENT = r"""(?s)//[^\n]*|/\*.*?\*/|(?P<kept>R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*")"""
+_DIRECTIVE = r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$"
 # TORCH_LIBRARY(ns, m) {, TORCH_LIBRARY_FRAGMENT, STABLE_TORCH_LIBRARY, and the TORCH_LIBRARY_EXPAND that many projects
 # define so that TORCH_EXTENSION_NAME is expanded. TORCH_LIBRARY_IMPL defines nothing.
-_BLOCK = re.compile(
-    r"\b(?:STABLE_)?TORCH_LIBRARY(?P<kind>_FRAGMENT\w*|_EXPAND\w*)?\s*\(\s*(?P<namespace>\w+)\s*,\s*(?P<variable>\w+)\s*\)\s*\{"
-)
+_BLOCK = r"\b(?:STABLE_)?TORCH_LIBRARY(?P<kind>_FRAGMENT\w*|_EXPAND\w*)?\s*\(\s*(?P<namespace>\w+)\s*,\s*(?P<variable>\w+)\s*\)\s*\{"
 _SCHEMA = (
     r"\s*\.\s*def\s*\(\s*(?:(?:TORCH_SELECTIVE_SCHEMA|torch::schema)\s*\(\s*)?"
     r'(?:R"\w*\(|")\s*(?:(?P<ns>\w+)::)?(?P<name>\w+(?:\.\w+)?)'
 )
 
 
-@dataclass(frozen=True)
-class Registrations:
+class Registrations(NamedTuple):
     """What sources define: whole namespaces, and operators (`namespace::name.overload`) in fragments."""
 
     namespaces: frozenset[str] = frozenset()
     operators: frozenset[str] = frozenset()
 
 
-@dataclass
 class Registered:
     """A library of this process and what it registered."""
 
-    name: str
-    file: Path  # the file that is loaded, which may be a copy
-    registrations: Registrations
-    released: bool = field(default=False)
+    def __init__(self, name: str, file: Path, registrations: Registrations) -> None:
+        """Note a library that has just been loaded; `file` may be a copy of it."""
+        self.name, self.file, self.registrations = name, file, registrations
+        self.released = False
 
 
 def find_registrations(texts: Iterable[str], extension_name: str) -> Registrations:
@@ -58,8 +52,10 @@ def find_registrations(texts: Iterable[str], extension_name: str) -> Registratio
     namespaces: set[str] = set()
     operators: set[str] = set()
     for raw in texts:
-        text = _DIRECTIVE.sub("", _COMMENT.sub(lambda match: match["kept"] or " ", raw))
-        blocks = list(_BLOCK.finditer(text))
+        if "TORCH_LIBRARY" not in raw:
+            continue
+        text = re.sub(_DIRECTIVE, "", re.sub(_COMMENT, lambda match: match["kept"] or " ", raw))
+        blocks = list(re.finditer(_BLOCK, text))
         ends = [*(block.start() for block in blocks[1:]), len(text)]
         for block, end in zip(blocks, ends, strict=False):
             namespace = extension_name if block["namespace"] == "TORCH_EXTENSION_NAME" else block["namespace"]

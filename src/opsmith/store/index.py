@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from opsmith.store.files import list_files, write_atomic
 from opsmith.store.headers import HeaderDigests
@@ -29,8 +29,7 @@ __all__ = [
 _FORMAT_VERSION = 1
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One publication: the portable names and digests of its headers, and the artefact made from them."""
 
     headers: Mapping[str, str]

@@ -7,9 +7,8 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from opsmith.store import keys
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
@@ -35,8 +34,7 @@ _STALE_ATTEMPTS = 3
 _AWAIT_S = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2)
 
 
-@dataclass(frozen=True)
-class Artifact:
+class Artifact(NamedTuple):
     """One stored artefact: its key, its folder, and its manifest."""
 
     key: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith import _env
@@ -59,11 +58,12 @@ def _can_write(root: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
-@dataclass(frozen=True)
 class Layout:
     """The paths below a store's root."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        """Return the layout of a root; nothing is looked at."""
+        self.root = root
 
     @property
     def base(self) -> Path:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, Literal, get_args
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
 
 from opsmith.store.keys import digest_file
 
@@ -23,8 +23,7 @@ Kind = Literal["library", "header", "object"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """The description that lies beside every stored binary.
 
     `library` is the binary whatever its kind. `files` are the digests of all that lies beside it; `Store.publish` fills
@@ -43,7 +42,7 @@ class Manifest:
     created: str  # ISO 8601, UTC
     opsmith_version: str
     kind: Kind = "library"
-    files: Mapping[str, str] = field(default_factory=dict)  # path below the artefact's folder -> SHA-256
+    files: Mapping[str, str] = MappingProxyType({})  # path below the artefact's folder -> SHA-256
     format: int = FORMAT_VERSION
 
     @classmethod
@@ -78,7 +77,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the manifest as JSON, for people as much as for `from_json`."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+        return json.dumps({**self._asdict(), "files": dict(self.files)}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest | None:

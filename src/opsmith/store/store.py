@@ -11,7 +11,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -57,16 +56,13 @@ _FRESH_S = 60.0
 _warned: set[Path] = set()
 
 
-@dataclass(frozen=True)
 class Store:
     """The artefacts below one root folder. Reading needs no write access; nothing is created before it is needed."""
 
-    root: Path
-
-    @property
-    def layout(self) -> Layout:
-        """The paths below the root."""
-        return Layout(self.root)
+    def __init__(self, root: Path) -> None:
+        """Return the store of a root; nothing is looked at."""
+        self.root = root
+        self.layout = Layout(root)
 
     def find(self, source_key: str, *, roots: Mapping[str, Path] = NO_ROOTS, at_sight: bool = False) -> Artifact | None:
         """Return the artefact of a source key and of the headers as they are now, or None.
@@ -165,7 +161,7 @@ class Store:
 
         with explain_os_errors(self.root):
             write_lines(staging, manifest.inputs, names, roots)
-            manifest = replace(manifest, files=digest_beside(staging, manifest.library))
+            manifest = manifest._replace(files=digest_beside(staging, manifest.library))
             (staging / MANIFEST_NAME).write_text(manifest.to_json(), encoding="utf-8")
             artifact = self.admit(source_key, staging, Record(names, key))
         keep_bounded(self, artifact)
