@@ -15,7 +15,9 @@ from opsmith.cpp_extension import BuildExtension, CppExtension, CUDAExtension, S
 from opsmith.cpp_extension.translate import is_ours, needs_gpu
 from opsmith.errors import ArgumentError, ArgumentTypeError, ToolchainError
 
-needs_nvcc = pytest.mark.skipif(cpp_extension.CUDA_HOME is None, reason="needs nvcc; no CUDA toolkit is found here")
+needs_nvcc = pytest.mark.skipif(
+    cpp_extension._find_cuda_home() is None, reason="needs nvcc; no CUDA toolkit is found here"
+)
 
 
 @pytest.fixture

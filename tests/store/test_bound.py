@@ -138,10 +138,17 @@ def test_what_leads_nowhere_is_swept(store, publish_old):
     old = [layout.lock("a" * 64), *shortcuts.iterdir(), *layout.records.glob("*/*/*.json")]
     for path in old:
         os.utime(path, (two_days_ago_s, two_days_ago_s))
+    notes = [layout.base / name for name in ("editor/one/x.cpp", "editor/two/x.cpp", "whole-headers/one")]
+    for path, days in zip(notes, (31, 29, 31), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (time.time() - days * 24 * HOUR_S,) * 2)
     prune(store, older_than_s=24 * HOUR_S)
     assert [path.stem for path in layout.records.glob("*/*/*.json")] == [kept.key]
     assert [path.stem for path in layout.locks.iterdir()] == ["b" * 64]
     assert [path.stem for path in shortcuts.iterdir()] == ["kept"]
+    assert [path.name for path in (layout.base / "editor").iterdir()] == ["two"]
+    assert list((layout.base / "whole-headers").iterdir()) == []
     assert gone.key not in {path.name for path in layout.artifacts.glob("*/*")}
 
 

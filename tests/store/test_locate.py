@@ -59,9 +59,10 @@ def test_a_home_that_cannot_be_written_is_replaced_by_a_private_folder(makeshift
     assert not makeshift.exists()
 
 
-def test_a_home_that_is_no_folder_is_replaced(makeshift, monkeypatch):
+def test_a_home_that_is_no_folder_is_replaced(makeshift, monkeypatch, inputs):
     monkeypatch.setenv("OPSMITH_CACHE_DIR", "/dev/null/opsmith")
     assert default_root() == makeshift
+    assert Store(default_root()).find(source_key(inputs)) is None
 
 
 def test_building_into_the_makeshift_warns_once_and_is_found_again(makeshift, inputs, describe):

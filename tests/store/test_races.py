@@ -172,6 +172,25 @@ def test_the_waiter_is_told_how_long_it_waits(store, python, inputs):
     assert waits_s[0] < 0.1 < 0.4 < waits_s[1]
 
 
+def test_who_waits_for_what_has_been_done_goes_on_without_the_lock(store, python, inputs, tmp_path):
+    done = tmp_path / "done"
+    start(
+        python(f"""
+        import time
+        with store.lock("a" * 64):
+            print("ready", flush=True)
+            time.sleep(0.3)
+            open({str(done)!r}, "w").close()
+            time.sleep(60)
+        """)
+    )
+    with store.lock("a" * 64, is_settled=done.exists) as is_held:
+        assert done.exists()
+        assert not is_held
+    with store.lock("b" * 64, is_settled=done.exists) as is_held:
+        assert is_held
+
+
 def test_an_error_of_the_waiters_own_is_not_the_stores(store, python, inputs):
     start(
         python("""

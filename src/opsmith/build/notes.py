@@ -22,7 +22,7 @@ from opsmith import _env
 from opsmith._version import __version__
 from opsmith.store import Artifact, Store, digest, digest_file, source_key
 
-__all__ = ["find_noted", "write_note"]
+__all__ = ["find_noted", "note_version", "write_note"]
 
 _FORMAT_VERSION = 2
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -90,6 +90,15 @@ def write_note(
         write_atomic(_place(store, request), json.dumps(note).encode(), scratch=store.layout.staging, durable=False)
     except OSError:
         return
+
+
+def note_version(store: Store, request: Iterable[str]) -> tuple[int, int] | None:
+    """Return what differs whenever the note of a request has been written anew, or None where there is none."""
+    try:
+        status = _place(store, request).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _place(store: Store, request: Iterable[str]) -> Path:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from opsmith.build.notes import find_noted, write_note
+from opsmith.build.notes import find_noted, note_version, write_note
 from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
 from opsmith.cpp_extension.homes import assigned, assigned_homes, assigned_nvcc_flags, store_root
 from opsmith.errors import StoreError, ToolchainError
@@ -91,10 +91,11 @@ def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
     def known() -> Artifact | None:
         return None if verbose else find_noted(store, request, asked.files, with_gpu=with_gpu)
 
+    before = note_version(store, request)
     artifact = known()
     if is_new := artifact is None:
         # One process plans and builds; the others wait here, where it costs nothing, for what it finds.
-        with _one_at_a_time(store, request, call.name) as told:
+        with _one_at_a_time(store, request, call.name, lambda: note_version(store, request) != before) as told:
             artifact = known()
             if artifact is not None:
                 told(artifact)
@@ -113,8 +114,10 @@ def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
 
 
 @contextmanager
-def _one_at_a_time(store: Store, request: Iterable[str], name: str) -> Iterator[Callable[[Artifact], None]]:
-    """Hold the lock of a request, and give whom to tell of what another has built.
+def _one_at_a_time(
+    store: Store, request: Iterable[str], name: str, is_noted: Callable[[], bool]
+) -> Iterator[Callable[[Artifact], None]]:
+    """Hold the lock of a request until another has noted an answer, and give whom to tell of what that has built.
 
     A store that has no locks to give is the build's to complain of.
     """
@@ -139,7 +142,7 @@ def _one_at_a_time(store: Store, request: Iterable[str], name: str) -> Iterator[
 
     with ExitStack() as stack:
         with suppress(StoreError):
-            stack.enter_context(store.lock(key, wait))
+            stack.enter_context(store.lock(key, wait, is_noted))
         yield found
 
 

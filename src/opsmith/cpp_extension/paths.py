@@ -41,11 +41,12 @@ def torch_lib_path() -> str:
 
 
 def cuda_home() -> str | None:
-    """Return the root of the CUDA toolkit, or None where there is none or torch is built for ROCm.
+    """Return the root of the CUDA toolkit, or None where there is none or torch is built without CUDA.
 
-    A torch without CUDA has one too: sources can be built here for another machine.
+    Many a setup.py builds its CUDA sources wherever this is not None, and a torch without CUDA lacks headers for them.
+    Who wants them all the same, for another machine, is answered by `include_paths("cuda")` and its like.
     """
-    return None if find_torch().hip is not None else _find_cuda_home()
+    return _find_cuda_home() if find_torch().cuda is not None else None
 
 
 def cudnn_home() -> str | None:
@@ -198,7 +199,10 @@ def _chosen(name: str) -> str | None:
 
 
 def _join_cuda_home(*paths: str) -> str:
-    if (home := _chosen("CUDA_HOME")) is None:
+    from opsmith import cpp_extension
+
+    home = vars(cpp_extension)["CUDA_HOME"] if "CUDA_HOME" in vars(cpp_extension) else _find_cuda_home()
+    if home is None:
         raise OSError(
             "No CUDA toolkit was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in /usr/local/cuda nor among "
             "this Python's packages. Set CUDA_HOME to the folder that has bin/nvcc, or `pip install 'opsmith[cuda]'`"

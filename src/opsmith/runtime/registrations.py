@@ -24,7 +24,10 @@ _COMMENT = r"""(?s)//[^\n]*|/\*.*?\*/|(?P<kept>R"(?P<mark>\w*)\(.*?\)(?P=mark)"|
 _DIRECTIVE = r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$"
 # TORCH_LIBRARY(ns, m) {, TORCH_LIBRARY_FRAGMENT, STABLE_TORCH_LIBRARY, and the TORCH_LIBRARY_EXPAND that many projects
 # define so that TORCH_EXTENSION_NAME is expanded. TORCH_LIBRARY_IMPL defines nothing.
-_BLOCK = r"\b(?:STABLE_)?TORCH_LIBRARY(?P<kind>_FRAGMENT\w*|_EXPAND\w*)?\s*\(\s*(?P<namespace>\w+)\s*,\s*(?P<variable>\w+)\s*\)\s*\{"
+_BLOCK = (
+    r"\b(?:STABLE_)?TORCH_LIBRARY(?P<kind>_FRAGMENT\w*|_EXPAND\w*)?"
+    r"\s*\(\s*(?P<namespace>\w+)\s*,\s*(?P<variable>\w+)\s*\)\s*\{"
+)
 _SCHEMA = (
     r"\s*\.\s*def\s*\(\s*(?:(?:TORCH_SELECTIVE_SCHEMA|torch::schema)\s*\(\s*)?"
     r'(?:R"\w*\(|")\s*(?:(?P<ns>\w+)::)?(?P<name>\w+(?:\.\w+)?)'

@@ -38,6 +38,10 @@ _LINES_BEFORE_SCAN = 256
 # What is left by builds that ended: locks, and notes that lead to artefacts that are gone.
 _REST_STALE_S = 24 * 60 * 60
 
+# What is written anew by the next build that needs it: what editors read, and which sources need torch's whole header.
+_NOTES = ("editor", "whole-headers")
+_NOTES_STALE_S = 30 * 24 * 60 * 60
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -131,13 +135,22 @@ def sweep_rest(store: Store) -> int:
         sweep(layout.staging)
     records = list_files(layout.records, ".json", depth=2)
     swept = _sweep(records, lambda path: not layout.artifact(path.stem).exists(), GRACE_S)
-    for folder in list_files(layout.records, "", depth=1):
-        with suppress(OSError):  # not empty
-            folder.rmdir()
+    _drop_empty(list_files(layout.records, "", depth=1))
     swept += _sweep(list_files(layout.locks, ".lock"), lambda path: True, _REST_STALE_S)
     shortcuts = list_files(layout.base / "shortcuts", ".json")
     swept += _sweep(shortcuts, lambda path: _leads_nowhere(store, path), _REST_STALE_S)
+    for name in _NOTES:
+        folder = layout.base / name
+        notes = [path for depth in (0, 1) for path in list_files(folder, "", depth=depth) if path.is_file()]
+        swept += _sweep(notes, lambda path: True, _NOTES_STALE_S)
+        _drop_empty(list_files(folder, ""))
     return swept
+
+
+def _drop_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # not empty, or a file
+            folder.rmdir()
 
 
 def _sweep(paths: list[Path], is_useless: Callable[[Path], bool], stale_s: float) -> int:

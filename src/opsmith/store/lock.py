@@ -21,45 +21,56 @@ if TYPE_CHECKING:
 
 __all__ = ["hold_lock"]
 
-_POLL_S = 0.02
 _REPORT_EVERY_S = 0.5
+
+# How long a waiting process sleeps: a fortieth of what it has waited, so that the end is noticed in good time and many
+# that wait leave the processor to the one that builds.
+_SLEEP_PART = 1 / 40
+_SLEEP_MIN_S = 0.02
+_SLEEP_MAX_S = 0.25
 
 # What file systems without locks answer. The build then goes on without one.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 @contextmanager
-def hold_lock(path: Path, *, root: Path, on_wait: Callable[[float], None] | None = None) -> Iterator[None]:
-    """Hold the lock of a file of the store at `root` during the block.
+def hold_lock(
+    path: Path,
+    *,
+    root: Path,
+    on_wait: Callable[[float], None] | None = None,
+    is_settled: Callable[[], bool] | None = None,
+) -> Iterator[bool]:
+    """Hold the lock of a file of the store at `root` during the block, and say whether it is held.
 
     While another process or thread holds it, `on_wait` is told about every half second how many seconds this has
-    waited, the first time at once. Raises StoreError where the file cannot be made.
+    waited, the first time at once. `is_settled` is asked more often; where it answers that the other has done what the
+    lock is wanted for, or where the file system has no locks, the block runs without. Raises StoreError where the file
+    cannot be made.
     """
     from filelock import FileLock
 
     with explain_os_errors(root):
         make_folder(path.parent)
     lock = FileLock(path, mode=0o644)
-    is_held = _acquire(lock, root, on_wait)
+    is_held = _acquire(lock, root, on_wait or (lambda _: None), is_settled or (lambda: False))
     try:
-        yield
+        yield is_held
     finally:
         if is_held:
             lock.release()
 
 
-def _acquire(lock: BaseFileLock, root: Path, on_wait: Callable[[float], None] | None) -> bool:
+def _acquire(lock: BaseFileLock, root: Path, on_wait: Callable[[float], None], is_settled: Callable[[], bool]) -> bool:
     from filelock import Timeout
 
     start_s = time.monotonic()
-    patience_s = 0.0
+    report_s = 0.0
     while True:
         try:
-            lock.acquire(timeout=patience_s, poll_interval=_POLL_S)
+            lock.acquire(blocking=False)
         except Timeout:
-            if on_wait:
-                on_wait(time.monotonic() - start_s)
-            patience_s = _REPORT_EVERY_S
+            waited_s = time.monotonic() - start_s
         except NotImplementedError:
             return False
         except OSError as error:
@@ -69,3 +80,9 @@ def _acquire(lock: BaseFileLock, root: Path, on_wait: Callable[[float], None] | 
                 raise
         else:
             return True
+        if is_settled():
+            return False
+        if waited_s >= report_s:
+            on_wait(waited_s)
+            report_s = waited_s + _REPORT_EVERY_S
+        time.sleep(min(max(waited_s * _SLEEP_PART, _SLEEP_MIN_S), _SLEEP_MAX_S))

@@ -79,7 +79,9 @@ class Store:
             if is_current(record, digests) and (artifact := self._read(record, folder, at_sight)):
                 return artifact
         behind = stands_in_for(self.root)
-        return None if behind is None else Store(behind).find(source_key, roots=roots, at_sight=at_sight)
+        if behind is None or not behind.is_dir():
+            return None
+        return Store(behind).find(source_key, roots=roots, at_sight=at_sight)
 
     def get(self, artifact_key: str) -> Artifact | None:
         """Return the artefact of this key where it is there and whole, or None; raises StoreError as `find`."""
@@ -111,11 +113,18 @@ class Store:
             remove(folder)
 
     @contextmanager
-    def lock(self, source_key: str, on_wait: Callable[[float], None] | None = None) -> Iterator[None]:
-        """Hold the lock of a source key during a `with` block.
+    def lock(
+        self,
+        source_key: str,
+        on_wait: Callable[[float], None] | None = None,
+        is_settled: Callable[[], bool] | None = None,
+    ) -> Iterator[bool]:
+        """Hold the lock of a source key during a `with` block, and say whether it is held.
 
         It only saves double work: look with `find` again once it is held. `on_wait` is told, at once and then every
-        half second, how many seconds this has waited. Raises StoreError where the lock file cannot be made.
+        half second, how many seconds this has waited. Where `is_settled` finds meanwhile that another process has done
+        the work, the block runs at once, without the lock: many then need not queue up for it. Raises StoreError where
+        the lock file cannot be made.
         """
         waited = False
 
@@ -125,12 +134,12 @@ class Store:
             if on_wait is not None:
                 on_wait(seconds)
 
-        with hold_lock(self.layout.lock(source_key), root=self.root, on_wait=wait):
+        with hold_lock(self.layout.lock(source_key), root=self.root, on_wait=wait, is_settled=is_settled) as is_held:
             if waited:
                 index = self.layout.index(source_key)
                 look_again(index.parent)
                 look_again(index)
-            yield
+            yield is_held
 
     def publish(
         self,
