@@ -27,6 +27,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).touch()
     for name in ("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CC", "TORCH_CUDA_ARCH_LIST", "OPSMITH_CUDA_ARCHS"):
         monkeypatch.delenv(name, raising=False)
+    # With a CPU torch there is no CUDA to build for, unless somebody says so.
+    monkeypatch.setitem(vars(cpp_extension), "CUDA_HOME", cpp_extension._find_cuda_home())
     return tmp_path
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from opsmith import cpp_extension
-from opsmith.cpp_extension import homes
+from opsmith.cpp_extension import homes, paths
+from opsmith.toolchain import find_torch
 
 TORCH = Path(torch.__file__).parent
 
@@ -38,6 +40,7 @@ def test_cuda_home_that_is_set_after_the_import_counts(toolkit: Path, monkeypatc
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
     home = cpp_extension.CUDA_HOME
     assert home == (None if torch.version.cuda is None else str(toolkit))
+    monkeypatch.setattr(paths, "find_torch", lambda: replace(find_torch(), cuda="13.0"))
     assert cpp_extension._join_cuda_home("bin", "nvcc") == str(toolkit / "bin" / "nvcc")
     assert str(toolkit / "include") in cpp_extension.include_paths("cuda")
     assert cpp_extension.library_paths("cuda")[-1] == str(toolkit / "lib")
@@ -59,8 +62,13 @@ def test_assigned_cuda_home_counts_before_the_environment(toolkit: Path, monkeyp
 
 def test_missing_toolkit_is_an_os_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(cpp_extension), "CUDA_HOME", None)
-    with pytest.raises(OSError, match=r"Set CUDA_HOME.*opsmith\[cuda\]"):
-        cpp_extension.include_paths("cuda")
+    for version, remedy in (
+        ("13.0", r"Set CUDA_HOME.*opsmith\[cuda\]"),
+        (None, r"without CUDA.*cpp_extension\.CUDA_HOME"),
+    ):
+        monkeypatch.setattr(paths, "find_torch", lambda version=version: replace(find_torch(), cuda=version))
+        with pytest.raises(OSError, match=remedy):
+            cpp_extension.include_paths("cuda")
     monkeypatch.setitem(vars(cpp_extension), "SYCL_HOME", None)
     with pytest.raises(OSError, match="icpx"):
         cpp_extension.library_paths("xpu")
@@ -69,7 +77,7 @@ def test_missing_toolkit_is_an_os_error_that_says_what_to_do(monkeypatch: pytest
 
 
 def test_cudnn_and_cuda_inc_path_are_added(toolkit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    monkeypatch.setitem(vars(cpp_extension), "CUDA_HOME", str(toolkit))
     monkeypatch.setenv("CUDA_INC_PATH", "/opt/inc")
     monkeypatch.setenv("CUDNN_PATH", "/opt/cudnn")
     assert cpp_extension.CUDNN_HOME == "/opt/cudnn"

@@ -43,8 +43,8 @@ def torch_lib_path() -> str:
 def cuda_home() -> str | None:
     """Return the root of the CUDA toolkit, or None where there is none or torch is built without CUDA.
 
-    Many a setup.py builds its CUDA sources wherever this is not None, and a torch without CUDA lacks headers for them.
-    Who wants them all the same, for another machine, is answered by `include_paths("cuda")` and its like.
+    Many a setup.py builds its CUDA sources wherever this is not None or `CUDAExtension` does not fail, and a torch
+    without CUDA lacks headers for them. Who builds for another machine assigns `cpp_extension.CUDA_HOME`.
     """
     return _find_cuda_home() if find_torch().cuda is not None else None
 
@@ -199,10 +199,12 @@ def _chosen(name: str) -> str | None:
 
 
 def _join_cuda_home(*paths: str) -> str:
-    from opsmith import cpp_extension
-
-    home = vars(cpp_extension)["CUDA_HOME"] if "CUDA_HOME" in vars(cpp_extension) else _find_cuda_home()
-    if home is None:
+    if (home := _chosen("CUDA_HOME")) is None:
+        if find_torch().cuda is None:
+            raise OSError(
+                f"torch {find_torch().version} is built without CUDA, so no CUDA extension is built for it. Install a CUDA "
+                "build, or, to build for another machine, assign cpp_extension.CUDA_HOME the folder that has bin/nvcc"
+            )
         raise OSError(
             "No CUDA toolkit was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in /usr/local/cuda nor among "
             "this Python's packages. Set CUDA_HOME to the folder that has bin/nvcc, or `pip install 'opsmith[cuda]'`"
