@@ -128,7 +128,7 @@ def declare_backward(forward: Operator, function: Callable[..., Any], **said: An
 
 
 def declare_rule(
-    operator: Operator, kind: Literal["vmap", "sharding", "flops"], function: Callable[..., Any]
+    operator: Operator, kind: Literal["vmap", "sharding", "flops", "examples"], function: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Put a rule that the user wrote in place of the derived one; `Operator.vmap` and its like are the public way to it.
 

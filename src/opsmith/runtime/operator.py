@@ -138,6 +138,15 @@ class Operator:
         """
         return self._declare_rule("flops", function)
 
+    def examples(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare calls that `opsmith check` makes besides its own, as a decorator of a function without arguments.
+
+        It returns or yields calls, each a tuple of positional arguments or a dict by name, with tensors on the CPU; their
+        element types are changed as the check goes through them. Needed where most arguments of the right shape mean
+        nothing, as with indices.
+        """
+        return self._declare_rule("examples", function)
+
     def attach(self, overload: Any) -> None:
         """Take over the registered operator: from now on calls enter the dispatcher."""
         explain, hides, select = self._explain, self._hides, self._select
@@ -161,7 +170,7 @@ class Operator:
             bridge.accelerate(Operator, "_fast")
 
     def _declare_rule(
-        self, kind: Literal["vmap", "sharding", "flops"], function: Callable[..., Any]
+        self, kind: Literal["vmap", "sharding", "flops", "examples"], function: Callable[..., Any]
     ) -> Callable[..., Any]:
         from opsmith.runtime.declare import declare_rule
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,6 +41,7 @@ class Rules:
     vmap: Callable[..., Any] | None = None
     sharding: Callable[..., Any] | None = None
     flops: Callable[..., int] | None = None
+    examples: Callable[[], Iterable[Any]] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,154 @@
+"""How is something tried that may crash, hang or spoil the process? In a forked child, which tells what it was doing.
+
+A fork has the operator loaded and the tensors' recipes at hand, and costs some ten milliseconds instead of the seconds
+that `import torch` takes. All work is done in a new thread of the child: OpenMP gives it threads of its own there, while
+those of the parent do not exist in a child and would be waited for for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Ended", "Send", "in_child"]
+
+Send = Callable[[Any], None]
+
+_TAIL_BYTES = 3000
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended: `crash` names a signal or an exit status, and is empty where it came to its end.
+
+    `hung` says that it was killed for telling nothing for too long; `output` is the end of what it printed.
+    """
+
+    crash: str
+    hung: bool
+    output: str
+
+
+def in_child(work: Callable[[Send], None], *, silence_s: float) -> Iterator[Any]:
+    """Run `work` in a forked child; yield what it sends, and an `Ended` at last.
+
+    `silence_s` is how long it may send nothing before it is taken to hang and killed.
+    """
+    receiver, sender = Pipe(duplex=False)
+    descriptor, name = tempfile.mkstemp(prefix="opsmith-check-")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forks beside threads; the child starts none of theirs (see above).
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        receiver.close()
+        _be_child(work, sender, descriptor)
+    sender.close()
+    os.close(descriptor)
+    hung = False
+    try:
+        while True:
+            if not receiver.poll(silence_s):
+                hung = True
+                break
+            try:
+                yield receiver.recv()
+            except (EOFError, OSError):
+                break
+    finally:
+        receiver.close()
+        status = _end(child, hung)
+        output = _tail(Path(name))
+    yield Ended(_crash_of(status, hung), hung, output)
+
+
+def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> None:
+    """Do the work and leave, past all exit handlers: those are the parent's."""
+    status = 1
+    try:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        _die_with_parent()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                work(sender.send)
+            except BaseException as error:
+                traceback.print_exc()
+                failed.append(error)
+
+        # As large as a main thread's: deep recursion is no finding of ours.
+        threading.stack_size(64 << 20)
+        worker = threading.Thread(target=run)
+        worker.start()
+        worker.join()
+        status = 1 if failed else 0
+        sender.close()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end this process with its parent (Linux)."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _end(child: int, hung: bool) -> int:
+    """Return the child's status. One that still runs (it hangs, or nobody wants its answer) is killed."""
+    deadline_s = time.monotonic() + (0 if hung else 5)
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return status
+        if time.monotonic() >= deadline_s:
+            os.kill(child, signal.SIGKILL)
+            return os.waitpid(child, 0)[1]
+        time.sleep(0.005)
+
+
+def _crash_of(status: int, hung: bool) -> str:
+    if hung:
+        return "no answer"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        names = {
+            signal.SIGSEGV: "a segmentation fault",
+            signal.SIGABRT: "an abort",
+            signal.SIGFPE: "a division by zero",
+            signal.SIGBUS: "a bus error",
+            signal.SIGILL: "an illegal instruction",
+        }
+        return names.get(signal.Signals(number), signal.Signals(number).name)
+    code = os.waitstatus_to_exitcode(status)
+    return f"exit status {code}" if code else ""
+
+
+def _tail(file: Path) -> str:
+    try:
+        text = file.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+        file.unlink()
+    except OSError:
+        return ""
+    return text.strip()

@@ -1,0 +1,82 @@
+"""How does a tensor of a check lie in memory? Every layout holds the same values; a kernel must not be able to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+__all__ = ["LAYOUTS", "apply_layout", "lay_out"]
+
+
+def _contiguous(tensor: Tensor) -> Tensor:
+    return tensor.contiguous()
+
+
+def _transposed(tensor: Tensor) -> Tensor:
+    """The first dimension changes fastest."""
+    order = tuple(reversed(range(tensor.dim())))
+    return tensor.permute(order).contiguous().permute(order)
+
+
+def _every_second(tensor: Tensor) -> Tensor:
+    """Every second element of rows twice as long; between them lie numbers that nobody may read or write."""
+    wide = _strange(tensor, (*tensor.shape[:-1], 2 * tensor.shape[-1]))
+    view = wide[..., ::2]
+    return view.copy_(tensor)
+
+
+def _inner_rows(tensor: Tensor) -> Tensor:
+    """The middle of a larger tensor: rows do not follow each other."""
+    wide = _strange(tensor, tuple(size + 3 for size in tensor.shape))
+    for dim, size in enumerate(tensor.shape):
+        wide = wide.narrow(dim, 1, size)
+    return wide.copy_(tensor)
+
+
+def _offset(tensor: Tensor) -> Tensor:
+    """Contiguous, but begins one element into its memory: no vector of 16 bytes is where it would like to be."""
+    flat = _strange(tensor, (tensor.numel() + 1,))
+    return flat[1:].view(tensor.shape).copy_(tensor)
+
+
+def _expanded(tensor: Tensor) -> Tensor:
+    """One row for all: the first dimension has stride 0, so the values differ from those of the other layouts."""
+    return tensor[:1].expand(tensor.shape) if tensor.shape[0] > 0 else tensor
+
+
+def _channels_last(tensor: Tensor) -> Tensor:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return tensor.contiguous(memory_format=formats[tensor.dim()])
+
+
+def _strange(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return memory around a tensor, filled with a number that shows in every result it gets into."""
+    value = 77 if not tensor.dtype.is_floating_point else 7777.0
+    return torch.full(
+        shape, bool(value) if tensor.dtype is torch.bool else value, dtype=tensor.dtype, device=tensor.device
+    )
+
+
+# Name -> what makes it, and the ranks it is possible for.
+LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], range]] = {
+    "contiguous": (_contiguous, range(0, 64)),
+    "transposed": (_transposed, range(2, 64)),
+    "every second": (_every_second, range(1, 64)),
+    "inner rows": (_inner_rows, range(2, 64)),
+    "offset": (_offset, range(0, 64)),
+    "expanded": (_expanded, range(1, 64)),
+    "channels_last": (_channels_last, range(4, 6)),
+}
+
+
+def apply_layout(name: str, rank: int) -> bool:
+    """Tell whether a tensor of that rank can have a layout."""
+    return rank in LAYOUTS[name][1]
+
+
+def lay_out(tensor: Tensor, layout: str) -> Tensor:
+    """Return a tensor of the same values in a layout; one whose rank does not allow it stays contiguous."""
+    make, ranks = LAYOUTS[layout]
+    return make(tensor) if tensor.dim() in ranks else tensor.contiguous()

@@ -1,0 +1,56 @@
+"""What a property's check came to: passed, failed with findings, or not run and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from opsmith.check.recipe import Case
+
+__all__ = ["Finding", "Outcome", "failed", "not_run", "passed"]
+
+State = Literal["passed", "failed", "not run"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: what was seen, on which input, and what the cause may be.
+
+    `case` is the input, as small as it could be made; `snippet` shows it as a program.
+    """
+
+    message: str
+    case: Case | None = None
+    hint: str = ""
+    snippet: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one property on one device in one element type.
+
+    `inputs` counts the calls that were compared, `refused` those that the reference itself would not take. `note` says
+    what a reader should know beside it; for `not run` it is the reason.
+    """
+
+    state: State
+    findings: tuple[Finding, ...] = ()
+    inputs: int = 0
+    refused: int = 0
+    note: str = ""
+    seconds: float = field(default=0.0, compare=False)
+
+
+def passed(inputs: int = 1, *, refused: int = 0, note: str = "") -> Outcome:
+    """Return the outcome of a property that holds for everything that was tried."""
+    return Outcome("passed", inputs=inputs, refused=refused, note=note)
+
+
+def failed(*findings: Finding, inputs: int = 1, note: str = "") -> Outcome:
+    """Return the outcome of a property that does not hold."""
+    return Outcome("failed", findings, inputs=inputs, note=note)
+
+
+def not_run(reason: str) -> Outcome:
+    """Return the outcome of a property that says nothing here, and why."""
+    return Outcome("not run", note=reason)

@@ -1,0 +1,100 @@
+"""Which properties are there? One table; each row names a property, says how often it runs, and where its code is.
+
+A property is a function from a `Context` to an `Outcome`, in one of the modules below `checks/`. Its name is what a
+failure is called, so each class of defect has a name of its own, and a property looks at nothing that another one is
+for: a kernel that ignores strides must not fail `value` too.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from opsmith.check.outcome import Outcome
+from opsmith.check.subject import Subject
+
+__all__ = ["PROPERTIES", "Context", "Property", "chosen"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a property is checked: the operator, the device, and the element types by template parameter.
+
+    `tell` reports the case that is about to run, so that a crash has a name; call it before every call of the kernel.
+    """
+
+    subject: Subject
+    device: str
+    dtypes: Mapping[str, str]
+    tell: Callable[[Any], None] = lambda case: None
+    thorough: bool = False
+    large: bool = False
+
+    @property
+    def dtype(self) -> str:
+        """The element type that the column of the report names."""
+        return self.dtypes.get("T", next(iter(self.dtypes.values()), ""))
+
+
+@dataclass(frozen=True)
+class Property:
+    """A row of the report. `per` says whether it runs for each element type, or once on each device."""
+
+    name: str
+    title: str
+    where: str  # module below opsmith.check.checks, and the function in it: "values:value"
+    per: Literal["dtype", "device"] = "dtype"
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+    def run(self, context: Context) -> Outcome:
+        """Check the property; whatever it raises is a defect of the check and not of the operator."""
+        module, _, function = self.where.partition(":")
+        found = getattr(importlib.import_module(f"opsmith.check.checks.{module}"), function)
+        outcome = found(context)
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+
+PROPERTIES: tuple[Property, ...] = (
+    Property("value", "values equal the reference's", "values:value"),
+    Property("magnitude", "large, small and mixed magnitudes", "values:magnitude"),
+    Property("special values", "NaN, inf and the ends of integers", "values:special"),
+    Property("sizes", "every size, edges of vectors, warps and blocks", "values:sizes"),
+    Property("empty", "sizes of zero", "values:empty"),
+    Property("strides", "strides, offsets and memory formats", "values:strides"),
+    Property("arguments", "optional tensors and other arguments", "values:arguments"),
+    Property("gradient", "gradients equal the reference's", "gradients:gradient"),
+    Property("second gradient", "gradients of gradients", "gradients:second_gradient", per="device"),
+    Property("outputs written", "every element of every output is written", "memory:outputs_written"),
+    Property("writes outside", "nothing beside the outputs is written", "memory:writes_outside"),
+    Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside"),
+    Property("inputs unchanged", "inputs keep their values", "memory:inputs_unchanged"),
+    Property("aliasing", "results share memory only as the schema says", "memory:aliasing", per="device"),
+    Property("determinism", "the same call gives the same bits", "repeats:determinism"),
+    Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
+    Property("memory growth", "a thousand calls leave no memory behind", "repeats:memory_growth", per="device"),
+    Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake"),
+    Property("opcheck", "torch.library.opcheck", "tracing:opcheck", per="device"),
+    Property("compile", "torch.compile: one graph for all sizes", "tracing:compiled", per="device"),
+    Property("export", "torch.export with dynamic shapes", "tracing:exported", per="device"),
+    Property("vmap", "torch.vmap", "transforms:vmap", per="device"),
+    Property("func.grad", "torch.func.grad and its like", "transforms:func_grad", per="device"),
+    Property("jvp", "forward-mode gradients are right or refused", "transforms:jvp", per="device"),
+    Property("bad arguments", "what does not fit raises and never crashes", "refusals:bad_arguments", per="device"),
+    Property("large", "indices past 2^31", "large:large", per="device"),
+    Property("streams", "work is on the current stream", "gpu:streams", per="device", devices=("cuda",)),
+    Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",)),
+    Property("graph", "CUDA graph capture and replay", "gpu:graph", per="device", devices=("cuda",)),
+)
+
+
+def chosen(names: tuple[str, ...]) -> tuple[Property, ...]:
+    """Return the properties of these names, or all; raises ArgumentError for an unknown one."""
+    from opsmith.errors import ArgumentError
+
+    known = {item.name: item for item in PROPERTIES}
+    if unknown := [name for name in names if name not in known]:
+        raise ArgumentError(f"there is no property {unknown[0]!r}; there are {', '.join(known)}")
+    return tuple(known[name] for name in names) if names else PROPERTIES

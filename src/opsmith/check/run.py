@@ -1,0 +1,165 @@
+"""How are all properties of an operator checked? One after the other in a child process, so that a crash is a finding."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opsmith.check.isolate import Ended, Send, in_child
+from opsmith.check.outcome import Finding, Outcome, failed, not_run
+from opsmith.check.properties import PROPERTIES, Context, Property
+from opsmith.check.recipe import Case
+from opsmith.check.report import Column, Report, Result
+from opsmith.check.subject import Subject
+
+__all__ = ["Options", "Watcher", "run_check"]
+
+Watcher = Callable[[Result], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is checked and how thoroughly.
+
+    `properties` and `dtypes` are names, all by default. `large` includes calls with more than 2^31 elements. `isolate`
+    says whether a child process does the work; without one a crash ends the check.
+    """
+
+    properties: tuple[Property, ...] = PROPERTIES
+    dtypes: tuple[str, ...] = ()
+    thorough: bool = False
+    large: bool = False
+    isolate: bool = True
+    silence_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class _Task:
+    item: Property
+    column: Column
+    dtypes: Mapping[str, str]
+
+
+def run_check(subject: Subject, options: Options | None = None, watch: Watcher | None = None) -> Report:
+    """Check an operator and return what was found; `watch` is told of each result as it comes."""
+    options = options or Options()
+    started = time.perf_counter()
+    results: list[Result] = []
+    for result in _results(subject, options, _tasks(subject, options)):
+        results.append(result)
+        if watch is not None:
+            watch(result)
+    return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, subject.notes)
+
+
+def _tasks(subject: Subject, options: Options) -> list[_Task]:
+    tasks = []
+    for device in subject.devices:
+        columns = _columns(subject, device, options)
+        for item in options.properties:
+            if device in item.devices:
+                chosen = columns if item.per == "dtype" else columns[:1]
+                tasks += [
+                    _Task(item, column if item.per == "dtype" else Column(device, ""), dtypes)
+                    for column, dtypes in chosen
+                ]
+    return tasks
+
+
+def _columns(subject: Subject, device: str, options: Options) -> list[tuple[Column, Mapping[str, str]]]:
+    """Return the columns of a device with their element types: one for each floating type, the others as they come.
+
+    Where integer tensors have a choice of their own, its types take turns.
+    """
+    by_name: dict[str, Mapping[str, str]] = {}
+    turn: dict[str, int] = {}
+    for dtypes in subject.dtypes:
+        name = dtypes.get("T") or next(iter(dtypes.values()), "")
+        if name in by_name:
+            turn[name] = turn.get(name, 0) + 1
+            if turn[name] % 2 == len(by_name) % 2:
+                by_name[name] = dtypes
+        else:
+            by_name[name] = dtypes
+    # float64 first: gradcheck and the plainest failures are there, and a reader begins at the left.
+    ordered = sorted(by_name.items(), key=lambda pair: _ORDER.get(pair[0], len(_ORDER)))
+    return [
+        (Column(device, name), dtypes) for name, dtypes in ordered if not options.dtypes or name in options.dtypes
+    ] or [(Column(device, ""), {})]
+
+
+_ORDER = {name: index for index, name in enumerate(("float64", "float32", "float16", "bfloat16"))}
+
+
+def _results(subject: Subject, options: Options, tasks: list[_Task]) -> Iterable[Result]:
+    if not options.isolate:
+        for task in tasks:
+            yield Result(task.item.name, task.column, _run(subject, options, task, lambda case: None))
+        return
+    left = tasks
+    while left:
+        done, doing = 0, None
+        ended: Ended | None = None
+        for message in in_child(_worker(subject, options, left), silence_s=options.silence_s):
+            if isinstance(message, Ended):
+                ended = message
+            elif isinstance(message, Outcome):
+                yield Result(left[done].item.name, left[done].column, message)
+                done, doing = done + 1, None
+            else:
+                doing = message
+        assert ended is not None
+        if done < len(left):
+            yield Result(left[done].item.name, left[done].column, _crashed(subject, options, left[done], ended, doing))
+            done += 1
+        left = left[done:]
+
+
+def _worker(subject: Subject, options: Options, tasks: list[_Task]) -> Callable[[Send], None]:
+    def work(send: Send) -> None:
+        for task in tasks:
+            send(_run(subject, options, task, send))
+
+    return work
+
+
+def _run(subject: Subject, options: Options, task: _Task, tell: Callable[[Any], None]) -> Outcome:
+    context = Context(subject, task.column.device, task.dtypes, tell, options.thorough, options.large)
+    started = time.perf_counter()
+    try:
+        outcome = task.item.run(context)
+    except Exception as error:
+        # Not a finding: the check itself has failed, and says so instead of passing for a result.
+        outcome = not_run(f"the check failed with {type(error).__name__}: {str(error)[:500]}")
+    return replace(outcome, seconds=time.perf_counter() - started)
+
+
+def _crashed(subject: Subject, options: Options, task: _Task, ended: Ended, doing: Any) -> Outcome:
+    """Return the outcome of a property whose child died or hangs; the input is made smaller, each try in a child."""
+    case = doing if isinstance(doing, Case) else None
+    words = "it hangs: no answer" if ended.hung else f"it crashes: {ended.crash or 'the process ended'}"
+    on = f" on {case.label}" if case is not None and case.label else ""
+    if case is None and isinstance(doing, str):
+        on = f" in {doing}"
+    output = f"\n{ended.output}" if ended.output else ""
+    if case is not None and not ended.hung:
+        case = _smallest_crash(subject, task, case)
+    return failed(Finding(f"{words}{on}{output}", case))
+
+
+def _smallest_crash(subject: Subject, task: _Task, case: Case) -> Case:
+    from opsmith.check.shrink import smallest
+
+    context = Context(subject, task.column.device, task.dtypes)
+
+    def crashes(other: Case) -> bool:
+        def call(send: Send) -> None:
+            subject.results(subject.kernel, other.build(task.column.device))
+
+        *_, ended = in_child(call, silence_s=10.0)
+        # An exception is an exit status of 1, and no crash.
+        return isinstance(ended, Ended) and bool(ended.crash) and ended.crash != "exit status 1"
+
+    return smallest(context, case, crashes) if crashes(case) else case

@@ -1,0 +1,231 @@
+"""What is checked: an operator with its reference, what it may be called with, and how it is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.check.recipe import Case, TensorRecipe
+from opsmith.check.space import Space
+from opsmith.check.suite import Suite
+from opsmith.errors import ArgumentError, DefinitionError
+from opsmith.runtime.operator import Operator
+from opsmith.spec.annotations import Choices, read_signature
+from opsmith.spec.signature import Signature
+
+__all__ = ["Subject", "as_case", "subject_of"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An operator under check.
+
+    `call` is what users call. `kernel` is the operator as the dispatcher has it, whose results include outputs for the
+    backward alone; it is `call` where PyTorch knows no operator of that kind. `reference` is plain PyTorch and returns
+    what `kernel` does. `mutated` are the arguments it may write to, `differentiable` those with a gradient.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    kernel: Callable[..., Any]
+    reference: Callable[..., Any]
+    parameters: tuple[str, ...]
+    devices: tuple[str, ...]
+    dtypes: tuple[Mapping[str, str], ...]
+    signature: Signature | None = None
+    overload: Any = None
+    operator: Operator | None = None
+    mutated: tuple[str, ...] = ()
+    differentiable: tuple[str, ...] = ()
+    differentiable_outputs: tuple[int, ...] | None = None
+    examples: tuple[Case, ...] = ()
+    module: str | None = None
+    seed: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def suite(self) -> Suite:
+        """The calls to make."""
+        space = Space(self.signature) if self.signature is not None else None
+        return Suite(space, self.examples, self.seed)
+
+    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the arguments of a call by position; what is missing at the end is left to defaults."""
+        return [values[name] for name in self.parameters if name in values]
+
+    def results(self, function: Callable[..., Any], values: Mapping[str, Any]) -> list[Tensor]:
+        """Call the kernel or the reference; return its tensors, and after them the arguments that it writes to."""
+        found = function(*self.arguments(values))
+        listed = list(found) if isinstance(found, tuple | list) else [] if found is None else [found]
+        return [*(item for item in listed if isinstance(item, Tensor)), *(values[name] for name in self.mutated)]
+
+
+def subject_of(
+    op: Any,
+    *,
+    reference: Callable[..., Any] | None = None,
+    examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = None,
+    devices: Iterable[str] | None = None,
+    seed: int = 0,
+) -> Subject:
+    """Return what is checked for an operator of opsmith's, one of `torch.ops`, or any function with a reference.
+
+    `examples` are calls, each a tuple of positional arguments or a mapping by name; where the reference's annotations
+    are jaxtyping's as in a definition, none are needed. Raises ArgumentError where there is nothing to compare with or
+    to call with.
+    """
+    given = list(examples() if callable(examples) else examples or ())
+    if isinstance(op, Operator):
+        subject = _of_operator(op, seed)
+        declared = op.definition.rules.examples
+        given = [*(declared() if declared is not None else ()), *given]
+        if reference is not None:
+            subject = replace(subject, reference=reference)
+    else:
+        subject = _of_callable(op, reference, seed)
+    cases = tuple(as_case(example, subject.parameters) for example in given)
+    if subject.signature is None and not cases:
+        raise ArgumentError(
+            f"{subject.name}: there is nothing to call it with. Give examples=, a function that returns tuples of "
+            "arguments, or annotate the reference as a definition is: Float[Tensor, 'B N']"
+        )
+    available = _available_devices(subject.devices)
+    wanted = available if devices is None else tuple(devices)
+    if missing := [device for device in wanted if device not in available]:
+        raise ArgumentError(
+            f"{subject.name} cannot be checked on {', '.join(missing)}: here are {', '.join(available)}"
+        )
+    dtypes = subject.dtypes or _dtypes_of(cases)
+    return replace(subject, examples=cases, devices=wanted, dtypes=dtypes)
+
+
+def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
+    """Return an example as a case; raises ArgumentError for what is no call."""
+    if isinstance(example, Mapping):
+        values = dict(example)
+    elif isinstance(example, tuple | list):
+        values = dict(zip(parameters, example, strict=False))
+        if len(example) > len(parameters):
+            raise ArgumentError(f"an example has {len(example)} arguments; there are {', '.join(parameters)}")
+    else:
+        values = {parameters[0]: example}
+    if unknown := sorted(values.keys() - set(parameters)):
+        raise ArgumentError(f"an example names {', '.join(unknown)}; the arguments are {', '.join(parameters)}")
+    return Case({name: _as_recipe(value) for name, value in values.items()})
+
+
+def _as_recipe(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return TensorRecipe(
+            tuple(value.shape), str(value.dtype).removeprefix("torch."), values="given", given=value.detach()
+        )
+    if isinstance(value, list | tuple):
+        return tuple(map(_as_recipe, value))
+    return value
+
+
+def _of_operator(op: Operator, seed: int) -> Subject:
+    definition = op.definition
+    signature = definition.signature
+    letters = signature.letters
+    combinations = [
+        dict(zip(letters, (dtype.name for dtype in choice), strict=True)) for choice in signature.combinations()
+    ]
+    return Subject(
+        name=f"{definition.namespace}.{definition.name}",
+        call=op,
+        kernel=op.torch_op,
+        reference=op.reference,
+        parameters=tuple(parameter.name for parameter in signature.parameters),
+        devices=tuple(dict.fromkeys(("cpu", *definition.kernels))),
+        dtypes=tuple(combinations),
+        signature=signature,
+        overload=op.torch_op,
+        operator=op,
+        mutated=tuple(parameter.name for parameter in signature.mutated),
+        differentiable=() if signature.mutated else tuple(p.name for p in signature.parameters if p.differentiable),
+        differentiable_outputs=tuple(index for index, output in enumerate(signature.outputs) if output.differentiable),
+        module=definition.module,
+        seed=seed,
+    )
+
+
+def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Subject:
+    overload = _overload_of(op)
+    name = str(overload).removesuffix(".default") if overload is not None else getattr(op, "__qualname__", repr(op))
+    if reference is None:
+        raise ArgumentError(f"{name} has no reference to compare it with: give reference=, a function in plain PyTorch")
+    signature = _signature_of(reference)
+    schema = overload._schema if overload is not None else None
+    if schema is not None:
+        parameters = tuple(argument.name for argument in schema.arguments)
+        mutated = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+    else:
+        parameters = tuple(inspect.signature(reference).parameters)
+        mutated = ()
+    dtypes: tuple[Mapping[str, str], ...] = ()
+    if signature is not None:
+        letters = signature.letters
+        combinations = signature.combinations()
+        dtypes = tuple(dict(zip(letters, (d.name for d in choice), strict=True)) for choice in combinations)
+    return Subject(
+        name=name.replace("::", "."),
+        call=op,
+        kernel=overload if overload is not None else op,
+        reference=reference,
+        parameters=parameters,
+        devices=("cpu", "cuda"),
+        dtypes=dtypes,
+        signature=signature,
+        overload=overload,
+        mutated=mutated,
+        differentiable=tuple(p.name for p in signature.parameters if p.differentiable) if signature else parameters,
+        module=getattr(op, "__module__", None),
+        seed=seed,
+    )
+
+
+def _overload_of(op: Any) -> Any:
+    """Return the operator of `torch.ops` that a callable is, or None where it is none."""
+    if isinstance(op, torch._ops.OpOverload):
+        return op
+    if isinstance(op, torch._ops.OpOverloadPacket):
+        overloads = op.overloads()
+        if len(overloads) != 1:
+            raise ArgumentError(
+                f"{op} has several overloads ({', '.join(overloads)}); name one, such as {op}.{overloads[0]}"
+            )
+        return getattr(op, overloads[0])
+    if isinstance(found := getattr(op, "_opoverload", None), torch._ops.OpOverload):
+        return found  # torch.library.custom_op
+    return None
+
+
+def _signature_of(reference: Callable[..., Any]) -> Signature | None:
+    """Return what a reference's annotations say, or None where they are not those of a definition."""
+    choices = Choices(None, frozenset(), frozenset(), frozenset(), {}, frozenset(), {}, {})
+    try:
+        return read_signature(reference, choices)
+    except DefinitionError:
+        return None
+
+
+def _dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:
+    """Return the element types of examples, as if their floating ones were a template parameter."""
+    found = {recipe.dtype for case in cases for recipe in case.tensors().values()}
+    floating = [
+        name for name in ("float64", "float32") if any(getattr(torch, dtype).is_floating_point for dtype in found)
+    ]
+    wanted = sorted(found & {"float16", "bfloat16"}, reverse=True)
+    return tuple({"T": name} for name in [*floating, *wanted]) or ({},)
+
+
+def _available_devices(declared: Iterable[str]) -> tuple[str, ...]:
+    here = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    return tuple(device for device in here if device in declared)

@@ -1,0 +1,186 @@
+"""Which calls does a check make? Every size, layout and kind of values that kernels are known to fail at, by name.
+
+The suite is the same in every run but for the seed of its random numbers; each case changes one thing against the plain
+one, so that a failure says by itself what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from opsmith.check.layouts import LAYOUTS
+from opsmith.check.recipe import Case, TensorRecipe
+from opsmith.check.space import Choice, Space
+from opsmith.check.values import FLOAT_VALUES, INTEGER_VALUES, SPECIAL_VALUES
+
+__all__ = ["EDGES", "Suite"]
+
+# Around the widths of vectors, warps and blocks, and primes between them.
+EDGES = (
+    1,
+    3,
+    4,
+    8,
+    15,
+    16,
+    17,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    97,
+    127,
+    128,
+    129,
+    255,
+    256,
+    257,
+    511,
+    513,
+    1000,
+    1024,
+    1025,
+    4099,
+)
+# What other names are meanwhile; small and different, so that sizes that are mixed up do not fit.
+_SMALL = (2, 3, 5, 4, 7, 6, 8, 9)
+_GROUP = (3, 5)
+_GROUPS = ((), (1,), (7,), (2, 3, 4), (2, 3, 4, 5), (2, 1, 3, 2, 2), (1, 1), (33, 65), (1023,), (4099,))
+_EMPTY_GROUPS = ((0,), (3, 0), (0, 5, 2))
+_LARGE = 70_001
+# A case on the CPU has no more elements than this, so that a suite takes a second and not a minute.
+MOST_ELEMENTS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The cases for one choice of element types, from a signature's space or from examples."""
+
+    space: Space | None
+    examples: tuple[Case, ...] = ()
+    seed: int = 0
+    most_elements: int = MOST_ELEMENTS
+
+    def cases(self, dtypes: Mapping[str, str], *groups: str) -> Iterator[Case]:
+        """Yield the cases of some groups (plain, sizes, empty, large, layouts, values, special, scalars), or of all."""
+        for case in [*self._examples(dtypes), *self._generated(dtypes)]:
+            if not groups or case.group in groups:
+                yield case
+
+    def plain(self, dtypes: Mapping[str, str]) -> Case:
+        """Return the plainest case there is."""
+        return next(self.cases(dtypes, "plain"))
+
+    def _generated(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
+        if self.space is None:
+            return
+        seen = set()
+        for number, choice in enumerate(self._choices(self.space)):
+            if self.space.elements(choice) > self.most_elements:
+                continue
+            case = self.space.case(choice, dtypes, self.seed * 7919 + 31 * number)
+            if case is not None and (key := repr((case.arguments, case.group))) not in seen:
+                seen.add(key)
+                yield case
+
+    def _choices(self, space: Space) -> Iterator[Choice]:
+        sizes = dict(zip(space.names, _cycle(_SMALL, len(space.names)), strict=True))
+        base = Choice(sizes, dict.fromkeys(space.groups, _GROUP), {}, {}, label="plain")
+        medium = {name: size * 8 + 1 for name, size in sizes.items()}
+        wide = replace(base, sizes=medium, groups=dict.fromkeys(space.groups, (9, 33)))
+        yield base
+        yield replace(wide, label="some dozens of elements")
+        yield from self._sizes(space, base)
+        yield from self._scalars(space, base)
+        yield from self._layouts(space, wide)
+        yield from self._values(space, wide)
+
+    def _sizes(self, space: Space, base: Choice) -> Iterator[Choice]:
+        for name in space.names:
+            for size in EDGES:
+                sizes = {**base.sizes, name: size}
+                yield replace(base, sizes=sizes, label=f"{name} = {size}", group="sizes")
+            yield replace(base, sizes={**base.sizes, name: 0}, label=f"{name} = 0", group="empty")
+            large = dict.fromkeys(space.names, 1) | {name: _LARGE}
+            yield replace(base, sizes=large, label=f"{name} = {_LARGE}", group="large")
+        for group in space.groups:
+            for shape in _GROUPS:
+                groups = {**base.groups, group: shape}
+                yield replace(base, groups=groups, label=f"{group} = {shape}", group="sizes")
+            for shape in _EMPTY_GROUPS:
+                groups = {**base.groups, group: shape}
+                yield replace(base, groups=groups, label=f"{group} = {shape}", group="empty")
+            yield replace(base, groups={**base.groups, group: (_LARGE,)}, label=f"{group} = {_LARGE}", group="large")
+        if space.names:
+            ones = dict.fromkeys(space.names, 1)
+            yield replace(
+                base, sizes=ones, groups=dict.fromkeys(space.groups, (1,)), label="all sizes 1", group="sizes"
+            )
+
+    def _scalars(self, space: Space, base: Choice) -> Iterator[Choice]:
+        for name in space.optional:
+            yield replace(base, absent=frozenset({name}), label=f"without {name}", group="scalars")
+        if len(space.optional) > 1:
+            yield replace(base, absent=frozenset(space.optional), label="without optional tensors", group="scalars")
+        for name, values in space.scalars.items():
+            for value in values[1:]:
+                yield replace(base, scalars={name: value}, label=f"{name} = {value!r}", group="scalars")
+        for length in (1, 3):
+            yield replace(base, list_length=length, label=f"lists of {length}", group="scalars")
+
+    def _layouts(self, space: Space, base: Choice) -> Iterator[Choice]:
+        tensors = [parameter.name for parameter in space.signature.tensors]
+        four = replace(base, groups=dict.fromkeys(space.groups, (2, 3, 4, 5)))
+        for layout in LAYOUTS:
+            if layout == "contiguous":
+                continue
+            choice = four if layout == "channels_last" else base
+            yield replace(choice, layouts={"": layout}, label=f"every tensor {layout}", group="layouts")
+            if len(tensors) > 1:
+                for name in tensors:
+                    yield replace(choice, layouts={name: layout}, label=f"{name} {layout}", group="layouts")
+
+    def _values(self, space: Space, base: Choice) -> Iterator[Choice]:
+        tensors = list(space.signature.tensors)
+        floating = [p.name for p in tensors if p.tensor_type.is_floating]
+        for kind in FLOAT_VALUES:
+            group = "special" if kind in SPECIAL_VALUES else "values"
+            if kind == "normal" or not floating:
+                continue
+            yield replace(base, values={"": kind}, label=f"{kind} values", group=group)
+            if len(floating) > 1:
+                for name in floating:
+                    yield replace(base, values={name: kind}, label=f"{kind} values in {name}", group=group)
+        for kind in INTEGER_VALUES:
+            if kind != "small" and len(floating) < len(tensors):
+                yield replace(base, values={"": kind}, label=f"{kind} values", group="values")
+
+    def _examples(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
+        dtype = dtypes.get("T")
+        for index, example in enumerate(self.examples):
+            label = example.label or f"example {index + 1}"
+            given = replace(example, label=label, group="plain")
+            case = given if dtype is None else given.changed(dtype=dtype)
+            yield case
+            for layout in LAYOUTS:
+                if layout not in ("contiguous", "expanded"):
+                    yield replace(case.changed(layout=layout), label=f"{label}, every tensor {layout}", group="layouts")
+            for name, recipe in case.tensors().items():
+                if (strewn := _with_nan(recipe)) is not None and "[" not in name:
+                    arguments = {**case.arguments, name: strewn}
+                    yield Case(arguments, f"{label}, NaN in {name}", "special")
+
+
+def _with_nan(recipe: TensorRecipe) -> TensorRecipe | None:
+    numbers = recipe.numbers().clone()
+    if not numbers.dtype.is_floating_point or numbers.numel() == 0:
+        return None
+    numbers.view(-1)[0] = float("nan")
+    return replace(recipe, given=numbers)
+
+
+def _cycle(values: tuple[int, ...], count: int) -> list[int]:
+    return [values[index % len(values)] for index in range(count)]
