@@ -6,16 +6,21 @@ Loading a finished operator in a new process shall take milliseconds, and most o
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 __all__ = ["lazy_names"]
 
 
-def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's `__getattr__`, for names and the modules, relative to the package, that define them."""
+def lazy_names(package: str, names: Mapping[str, str], modules: Collection[str] = ()) -> Callable[[str], Any]:
+    """Return a package's `__getattr__`, for names and the modules, relative to the package, that define them.
+
+    `modules` are submodules that are offered themselves.
+    """
 
     def __getattr__(name: str) -> Any:  # noqa: N807 -- it becomes the package's own
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{names[name]}"), name)

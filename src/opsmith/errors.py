@@ -11,6 +11,7 @@ __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
     "BuildError",
+    "CheckError",
     "CompileError",
     "DefinitionError",
     "DeviceError",
@@ -83,3 +84,7 @@ class StoreError(OpsmithError, RuntimeError):
 
 class LoadError(OpsmithError, RuntimeError):
     """A finished artefact cannot be loaded."""
+
+
+class CheckError(OpsmithError, AssertionError):
+    """A check has found that an operator is not what its definition says; the message is the whole report."""

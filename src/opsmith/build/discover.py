@@ -12,7 +12,7 @@ from pathlib import Path
 from opsmith.errors import DefinitionError
 from opsmith.spec.definition import Group
 
-__all__ = ["discover"]
+__all__ = ["discover", "module_names"]
 
 # A file that never says `opsmith` declares nothing; importing it could do anything.
 _MENTIONS = re.compile(rb"\bopsmith\b")
@@ -24,7 +24,7 @@ def discover(path: str) -> tuple[Group, ...]:
     A package is searched through: every module below it whose text mentions opsmith is imported. Raises DefinitionError
     where there is no such module, it cannot be imported, or it declares no operator.
     """
-    names = _module_names(path)
+    names = module_names(path)
     groups = [group for name in names if (group := _collect(name)) is not None]
     if not groups:
         raise DefinitionError(
@@ -41,7 +41,8 @@ def _collect(name: str) -> Group | None:
     return Group(name, definitions[0].file, definitions) if definitions else None
 
 
-def _module_names(path: str) -> list[str]:
+def module_names(path: str) -> list[str]:
+    """Import what a path stands for; return the modules that may declare operators, the first being the path's own."""
     place = Path(path)
     if place.suffix == ".py" or place.is_dir():
         if not place.exists():

@@ -8,6 +8,7 @@ those of the parent do not exist in a child and would be waited for for ever.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import tempfile
@@ -66,9 +67,10 @@ def in_child(work: Callable[[Send], None], *, silence_s: float) -> Iterator[Any]
                 hung = True
                 break
             try:
-                yield receiver.recv()
+                message = receiver.recv_bytes()
             except (EOFError, OSError):
                 break
+            yield pickle.loads(message)
     finally:
         receiver.close()
         status = _end(child, hung)
@@ -88,7 +90,7 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
 
         def run() -> None:
             try:
-                work(sender.send)
+                work(lambda message: sender.send_bytes(_packed(message)))
             except BaseException as error:
                 traceback.print_exc()
                 failed.append(error)
@@ -104,6 +106,14 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _packed(message: Any) -> bytes:
+    """Return a message as bytes that hold all of it.
+
+    `Connection.send` would put tensors into shared memory and send where that is, which is gone when the child is.
+    """
+    return pickle.dumps(message)
 
 
 def _die_with_parent() -> None:

@@ -7,8 +7,9 @@ from typing import Literal
 
 from opsmith.check.recipe import Case
 
-__all__ = ["Finding", "Outcome", "failed", "not_run", "passed"]
+__all__ = ["Finding", "Outcome", "State", "failed", "not_run", "not_run_for", "passed"]
 
+_ERROR = "the check failed with "
 State = Literal["passed", "failed", "not run"]
 
 
@@ -40,6 +41,11 @@ class Outcome:
     note: str = ""
     seconds: float = field(default=0.0, compare=False)
 
+    @property
+    def is_error(self) -> bool:
+        """Whether the check itself has failed, so that it says nothing of the operator: a defect of opsmith's."""
+        return self.state == "not run" and self.note.startswith(_ERROR)
+
 
 def passed(inputs: int = 1, *, refused: int = 0, note: str = "") -> Outcome:
     """Return the outcome of a property that holds for everything that was tried."""
@@ -54,3 +60,8 @@ def failed(*findings: Finding, inputs: int = 1, note: str = "") -> Outcome:
 def not_run(reason: str) -> Outcome:
     """Return the outcome of a property that says nothing here, and why."""
     return Outcome("not run", note=reason)
+
+
+def not_run_for(error: Exception) -> Outcome:
+    """Return the outcome of a property whose check raised what it should not have."""
+    return not_run(f"{_ERROR}{type(error).__name__}: {str(error)[:500]}")

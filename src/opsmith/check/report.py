@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opsmith.check.outcome import Finding, Outcome
+from opsmith.errors import CheckError
 
 __all__ = ["Column", "Report", "Result"]
 
@@ -55,3 +56,14 @@ class Report:
     def findings(self) -> tuple[Finding, ...]:
         """Everything that was found wrong."""
         return tuple(finding for result in self.failures for finding in result.outcome.findings)
+
+    def raise_if_failed(self) -> None:
+        """Raise CheckError, with the whole report as its text, where something failed."""
+        if not self.ok:
+            raise CheckError(str(self))
+
+    def __str__(self) -> str:
+        """The table, and below it what was found."""
+        from opsmith.check.render.text import report_text
+
+        return report_text(self)

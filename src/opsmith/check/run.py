@@ -5,18 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from opsmith.check.isolate import Ended, Send, in_child
-from opsmith.check.outcome import Finding, Outcome, failed, not_run
+from opsmith.check.outcome import Finding, Outcome, failed, not_run_for
 from opsmith.check.properties import PROPERTIES, Context, Property
 from opsmith.check.recipe import Case
 from opsmith.check.report import Column, Report, Result
 from opsmith.check.subject import Subject
+from opsmith.errors import ArgumentError
 
 __all__ = ["Options", "Watcher", "run_check"]
 
-Watcher = Callable[[Result], None]
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who is told how a check goes: of each result, and of what is tried before there is one.
+
+    `on_doing` gets the property's name, the column, and the case that the operator is called with (or a text, or None
+    where the property has just begun).
+    """
+
+    on_result: Callable[[Result], None] | None = None
+    on_doing: Callable[[str, Column, Any], None] | None = None
+
+    def tell_result(self, result: Result) -> None:
+        """Tell of a result."""
+        if self.on_result is not None:
+            self.on_result(result)
+
+    def tell_doing(self, task: _Task, doing: Any) -> None:
+        """Tell what is tried."""
+        if self.on_doing is not None:
+            self.on_doing(task.item.name, task.column, doing)
 
 
 @dataclass(frozen=True)
@@ -43,14 +65,17 @@ class _Task:
 
 
 def run_check(subject: Subject, options: Options | None = None, watch: Watcher | None = None) -> Report:
-    """Check an operator and return what was found; `watch` is told of each result as it comes."""
+    """Check an operator and return what was found; `watch` is told of each result as it comes.
+
+    Raises ArgumentError where the operator has none of the element types that `options` names.
+    """
     options = options or Options()
+    watch = watch or Watcher()
     started = time.perf_counter()
     results: list[Result] = []
-    for result in _results(subject, options, _tasks(subject, options)):
+    for result in _results(subject, options, _tasks(subject, options), watch):
         results.append(result)
-        if watch is not None:
-            watch(result)
+        watch.tell_result(result)
     return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, subject.notes)
 
 
@@ -85,31 +110,39 @@ def _columns(subject: Subject, device: str, options: Options) -> list[tuple[Colu
             by_name[name] = dtypes
     # float64 first: gradcheck and the plainest failures are there, and a reader begins at the left.
     ordered = sorted(by_name.items(), key=lambda pair: _ORDER.get(pair[0], len(_ORDER)))
-    return [
-        (Column(device, name), dtypes) for name, dtypes in ordered if not options.dtypes or name in options.dtypes
-    ] or [(Column(device, ""), {})]
+    found = [(Column(device, name), dtypes) for name, dtypes in ordered if not options.dtypes or name in options.dtypes]
+    if by_name and not found:
+        raise ArgumentError(
+            f"{subject.name} is not checked in {', '.join(options.dtypes)}: there are {', '.join(by_name)}"
+        )
+    return found or [(Column(device, ""), {})]
 
 
 _ORDER = {name: index for index, name in enumerate(("float64", "float32", "float16", "bfloat16"))}
 
 
-def _results(subject: Subject, options: Options, tasks: list[_Task]) -> Iterable[Result]:
+def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
     if not options.isolate:
         for task in tasks:
-            yield Result(task.item.name, task.column, _run(subject, options, task, lambda case: None))
+            watch.tell_doing(task, None)
+            yield Result(task.item.name, task.column, _run(subject, options, task, partial(watch.tell_doing, task)))
         return
     left = tasks
     while left:
         done, doing = 0, None
         ended: Ended | None = None
+        watch.tell_doing(left[0], None)
         for message in in_child(_worker(subject, options, left), silence_s=options.silence_s):
             if isinstance(message, Ended):
                 ended = message
             elif isinstance(message, Outcome):
                 yield Result(left[done].item.name, left[done].column, message)
                 done, doing = done + 1, None
+                if done < len(left):
+                    watch.tell_doing(left[done], None)
             else:
                 doing = message
+                watch.tell_doing(left[done], doing)
         assert ended is not None
         if done < len(left):
             yield Result(left[done].item.name, left[done].column, _crashed(subject, options, left[done], ended, doing))
@@ -120,9 +153,24 @@ def _results(subject: Subject, options: Options, tasks: list[_Task]) -> Iterable
 def _worker(subject: Subject, options: Options, tasks: list[_Task]) -> Callable[[Send], None]:
     def work(send: Send) -> None:
         for task in tasks:
-            send(_run(subject, options, task, send))
+            _send_outcome(send, _run(subject, options, task, partial(_send_doing, send)))
 
     return work
+
+
+def _send_doing(send: Send, doing: Any) -> None:
+    try:
+        send(doing)
+    except Exception:
+        # It has an argument that cannot be pickled: what it is called must do.
+        send(getattr(doing, "label", "") or repr(doing)[:200])
+
+
+def _send_outcome(send: Send, outcome: Outcome) -> None:
+    try:
+        send(outcome)
+    except Exception:
+        send(replace(outcome, findings=tuple(replace(finding, case=None) for finding in outcome.findings)))
 
 
 def _run(subject: Subject, options: Options, task: _Task, tell: Callable[[Any], None]) -> Outcome:
@@ -132,7 +180,7 @@ def _run(subject: Subject, options: Options, task: _Task, tell: Callable[[Any], 
         outcome = task.item.run(context)
     except Exception as error:
         # Not a finding: the check itself has failed, and says so instead of passing for a result.
-        outcome = not_run(f"the check failed with {type(error).__name__}: {str(error)[:500]}")
+        outcome = not_run_for(error)
     return replace(outcome, seconds=time.perf_counter() - started)
 
 

@@ -6,11 +6,11 @@ import datetime
 import os
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 
 from opsmith._version import __version__
 from opsmith.demo.table import Table
 from opsmith.toolchain import Toolchain
+from opsmith.toolchain.processor import processor_name
 
 __all__ = ["Machine", "describe_machine", "machine_table"]
 
@@ -43,7 +43,7 @@ def describe_machine(toolchain: Toolchain) -> Machine:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Machine(
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        processor=_processor(),
+        processor=processor_name(),
         cores=usable,
         threads=torch.get_num_threads(),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -67,14 +67,3 @@ def machine_table(machine: Machine) -> Table:
         *((f"{language} compiler", name) for language, name in machine.compilers.items()),
     ]
     return Table("Machine", ("what", "which"), "ll", tuple(rows))
-
-
-def _processor() -> str:
-    """Return the processor's name as Linux tells it, or what Python knows of it elsewhere."""
-    facts = Path("/proc/cpuinfo")
-    if facts.is_file():
-        for line in facts.read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name" and value.strip():
-                return " ".join(value.split())
-    return platform.processor() or platform.machine()

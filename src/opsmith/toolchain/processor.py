@@ -1,4 +1,4 @@
-"""For which processor does -march=native compile here?"""
+"""Which processor is here, and for which one does -march=native compile?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-__all__ = ["asks_for_native", "processor_identity"]
+__all__ = ["asks_for_native", "processor_identity", "processor_name"]
 
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native\b|-xHost\b")
 
@@ -32,3 +32,13 @@ def processor_identity(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     facts = {name.strip(): value.strip() for name, _, value in rows}
     known = [f"{name}: {facts[name]}" for name in _DECIDING if name in facts]
     return "; ".join([platform.machine(), *(known or [platform.processor(), platform.node()])])
+
+
+def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the processor's name as Linux tells it, or what Python knows of it elsewhere."""
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name" and value.strip():
+                return " ".join(value.split())
+    return platform.processor() or platform.machine()

@@ -1,0 +1,131 @@
+"""`opsmith check`: prove operators equal to their references, and say where they are not."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from opsmith.errors import ArgumentError, DefinitionError
+
+if TYPE_CHECKING:
+    from opsmith.check.report import Report
+    from opsmith.check.run import Options, Watcher
+    from opsmith.check.subject import Subject
+
+__all__ = ["command"]
+
+
+@click.command("check")
+@click.argument("path", metavar="PATH[::OP]")
+@click.option("--device", "devices", multiple=True, help="cpu or cuda; may be given twice.  [default: what is here]")
+@click.option("--dtype", "dtypes", multiple=True, help="float32, ...; may be repeated.  [default: all it declares]")
+@click.option("--property", "properties", multiple=True, help="One property by its name; may be repeated.")
+@click.option("--seed", type=int, default=0, help="The same seed makes the same inputs.  [default: 0]")
+@click.option("--reference", metavar="MODULE:FUNCTION", help="What the operator should compute, in plain PyTorch.")
+@click.option("--examples", metavar="MODULE:FUNCTION", help="Returns calls to make: tuples of arguments.")
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
+@click.option("--thorough", is_flag=True, help="Try more inputs, and take the time for it.")
+@click.option("--large", is_flag=True, help="Try tensors of more than 2^31 elements too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each result, findings in every column, notes and times.")
+def command(path: str, imports: tuple[str, ...], as_json: bool, verbose: bool, **said: Any) -> None:
+    """Check the operators of PATH: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
+
+    Inputs are generated from the definition. Exits with 0 where every property holds, 1 where one failed, and 2 where the
+    command line is wrong.
+    """
+    # As `python -m` has it: a module of the folder in which one is can be named.
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        subjects, options = _read(path, imports, **said)
+    except (ArgumentError, DefinitionError) as error:
+        raise click.UsageError(str(error)) from error
+    show = _show_json if as_json else _show_text
+    try:
+        reports = show(subjects, options, verbose)
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from error
+    if not all(report.ok for report in reports):
+        sys.exit(1)
+
+
+def _read(
+    path: str,
+    imports: tuple[str, ...],
+    *,
+    devices: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    properties: tuple[str, ...],
+    seed: int,
+    reference: str | None,
+    examples: str | None,
+    thorough: bool,
+    large: bool,
+) -> tuple[list[Subject], Options]:
+    """Return what is checked, and how. Nothing is built for a command line that is wrong."""
+    from opsmith.check.api import dtype_names
+    from opsmith.check.find import find_attribute, find_operators
+    from opsmith.check.properties import chosen
+    from opsmith.check.run import Options
+    from opsmith.check.subject import subject_of
+
+    options = Options(properties=chosen(properties), dtypes=dtype_names(dtypes), thorough=thorough, large=large)
+    for module in imports:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ArgumentError(f"--import {module}: {error}") from error
+    said: dict[str, Callable[..., Any]] = {}
+    if reference is not None:
+        said["reference"] = find_attribute(reference, "--reference")
+    if examples is not None:
+        said["examples"] = find_attribute(examples, "--examples")
+    operators = find_operators(path)
+    if said and len(operators) != 1:
+        raise ArgumentError(
+            f"--{next(iter(said))} is for one operator; {path} has {len(operators)}, name one as {path}::name"
+        )
+    return [subject_of(op, devices=devices or None, seed=seed, **said) for op in operators], options
+
+
+def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
+    from rich.console import Console
+
+    from opsmith.check.render.live import TableScreen, colour, line_watcher
+    from opsmith.check.render.text import report_lines
+    from opsmith.check.run import run_check
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    width = min(console.width, 120) if console.is_terminal else 120
+    reports = []
+    for subject in subjects:
+        screen: AbstractContextManager[Watcher | None]
+        if console.is_terminal:
+            screen = TableScreen(console, subject.name)
+        else:
+            screen = nullcontext(line_watcher(subject.name, sys.stderr) if verbose else None)
+        with screen as watch:
+            reports.append(run_check(subject, options, watch))
+        for line in report_lines(
+            reports[-1], style=colour(console), encoding=console.encoding, width=width, verbose=verbose
+        ):
+            click.echo(line, color=console.color_system is not None)
+        if len(subjects) > 1:
+            click.echo()
+    return reports
+
+
+def _show_json(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
+    from opsmith.check.render.as_json import reports_as_json
+    from opsmith.check.run import run_check
+
+    reports = [run_check(subject, options) for subject in subjects]
+    click.echo(json.dumps(reports_as_json(reports), indent=2, allow_nan=False))
+    return reports

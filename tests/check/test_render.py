@@ -1,0 +1,113 @@
+"""The report on a screen: the table, the findings, what was not run, the totals."""
+
+from __future__ import annotations
+
+import pytest
+
+from opsmith.check.outcome import Finding, Outcome, failed, not_run, not_run_for, passed
+from opsmith.check.render.grid import grid_of, reasons_of, short_dtype
+from opsmith.check.render.text import report_lines
+from opsmith.check.report import Column, Report, Result
+
+F64, F16 = Column("cpu", "float64"), Column("cpu", "float16")
+GPU, GPU16 = Column("cuda", "float64"), Column("cuda", "float16")
+
+
+def results(name: str, *outcomes: tuple[Column, Outcome]) -> tuple[Result, ...]:
+    return tuple(Result(name, column, outcome) for column, outcome in outcomes)
+
+
+WRONG = failed(Finding("y[0] is inf, the reference has 40,000", None, "Sum in float32.", "x = torch.ones(1)"))
+REPORT = Report(
+    "smooth.lowpass",
+    (
+        *results("value", (F64, passed(10)), (F16, WRONG)),
+        *results("gradient", (F64, passed(3)), (F16, not_run("too coarse"))),
+        *results("compile", (Column("cpu", ""), passed())),
+        *results("large", (Column("cpu", ""), not_run("--large"))),
+        *results("value", (GPU, passed(10)), (GPU16, WRONG)),
+        *results("gradient", (GPU, not_run("no gradient")), (GPU16, not_run("no gradient"))),
+        *results("compile", (Column("cuda", ""), not_run_for(KeyError("T")))),
+        *results("large", (Column("cuda", ""), not_run("--large"))),
+    ),
+    seed=7,
+    seconds=1.25,
+)
+
+
+def test_the_whole_report():
+    text = "\n".join(report_lines(REPORT))
+    assert (
+        text
+        == """\
+smooth.lowpass    cpu           cuda
+                  f64   f16     f64   f16
+value              ✓     ✗       ✓     ✗
+gradient           ✓     –       –     –
+compile               ✓             !
+large                 –             –
+
+✗ value, cpu, float16: y[0] is inf, the reference has 40,000
+  The same property fails in cuda float16 too.
+  Sum in float32.
+  Smallest case, to paste:
+
+      x = torch.ones(1)
+
+– not run: gradient on cpu in float16 (too coarse)
+– not run: large (--large)
+– not run: gradient on cuda (no gradient)
+– not run: compile on cuda (the check failed with KeyError: 'T')
+1 of 4 properties failed · 6 checks of 26 inputs · seed 7 · 1.2 s"""
+    )
+    assert str(REPORT) == text
+
+
+def test_verbose_shows_every_column_and_times():
+    lines = list(report_lines(REPORT, verbose=True))
+    assert sum("y[0] is inf" in line for line in lines) == 2
+    assert any(line.startswith("value ") and line.endswith("0.00 s") for line in lines)
+
+
+def test_a_stream_that_has_no_marks_gets_letters():
+    text = "\n".join(list(report_lines(REPORT, encoding="ascii"))[:6])
+    text.encode("ascii")
+    assert [line.split() for line in text.splitlines()[2:4]] == [
+        ["value", "+", "x", "+", "x"],
+        ["gradient", "+", *"---"],
+    ]
+
+
+def test_styles_are_asked_for_marks():
+    asked: list[tuple[str, str]] = []
+
+    def style(text: str, kind: str) -> str:
+        asked.append((text, kind))
+        return text
+
+    list(report_lines(REPORT, style=style))
+    assert {("✓", "passed"), ("✗", "failed"), ("–", "not run"), ("!", "error")} <= set(asked)
+
+
+def test_everything_holds():
+    report = Report("a.b", results("value", (F64, passed(5))), 0, 0.0)
+    assert list(report_lines(report))[-1] == "the property holds · 1 check of 5 inputs · seed 0 · 0.0 s"
+    partly = Report("a.b", (*report.results, *results("large", (F64, not_run("no")))), 0, 0.0)
+    assert list(report_lines(partly))[-1].startswith("1 of 2 properties hold, 1 not run")
+
+
+def test_an_operator_without_element_types_has_one_column():
+    grid = grid_of(Report("a.b", results("value", (Column("cpu", ""), passed())), 0, 0.0))
+    assert grid.columns == {"cpu": (Column("cpu", ""),)}
+
+
+def test_a_property_that_ran_in_some_columns_is_named_with_the_others():
+    assert reasons_of(REPORT)["too coarse"] == ["gradient on cpu in float16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("float64", "f64"), ("bfloat16", "bf16"), ("int8", "i8"), ("uint8", "u8"), ("bool", "bool"), ("complex64", "c64")],
+)
+def test_short_names_of_element_types(name: str, short: str):
+    assert short_dtype(name) == short
