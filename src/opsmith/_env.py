@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-__all__ = ["VARIABLES", "Variable", "overridden", "read", "unknown_names"]
+__all__ = ["VARIABLES", "Variable", "overridden", "read", "set_default", "unknown_names"]
 
 
 class Variable(NamedTuple):
@@ -87,6 +87,9 @@ VARIABLES: tuple[Variable, ...] = (
         "TORCH_NO_COMPILER_WRAPPER", "as in PyTorch: set to anything, no ccache or sccache is put before compilers"
     ),
     Variable("TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES", "as in PyTorch, where its own ninja files are written"),
+    Variable(
+        "PYTORCH_NVML_BASED_CUDA_CHECK", "as in PyTorch; `opsmith check` sets it to 1 where it is not set, to fork processes"
+    ),
     Variable("PATH", "where programs are looked for"),
     Variable("NO_COLOR", "set to anything: no colour in the output"),
 )
@@ -99,6 +102,13 @@ def read(name: str) -> str | None:
     if name not in _NAMES:
         raise KeyError(f"{name} is not in opsmith's table of environment variables")
     return os.environ.get(name) or None
+
+
+def set_default(name: str, value: str) -> None:
+    """Give a variable of the table a value in this process where it has none."""
+    if name not in _NAMES:
+        raise KeyError(f"{name} is not in opsmith's table of environment variables")
+    os.environ.setdefault(name, value)
 
 
 def unknown_names() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the tests of `opsmith check` share: `from kit_screen import operators`."""
+"""What the tests of `opsmith check` share: small operators, in kit and in the folders beside it."""
 
 from __future__ import annotations
 

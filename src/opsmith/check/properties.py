@@ -40,13 +40,17 @@ class Context:
 
 @dataclass(frozen=True)
 class Property:
-    """A row of the report. `per` says whether it runs for each element type, or once on each device."""
+    """A row of the report. `per` says whether it runs for each element type, or once on each device.
+
+    A property that `forks` starts processes of its own: it runs in one that has not used a GPU, whose children could not.
+    """
 
     name: str
     title: str
     where: str  # module below opsmith.check.checks, and the function in it: "values:value"
     per: Literal["dtype", "device"] = "dtype"
     devices: tuple[str, ...] = ("cpu", "cuda")
+    forks: bool = False
 
     def run(self, context: Context) -> Outcome:
         """Check the property; whatever it raises is a defect of the check and not of the operator."""
@@ -82,7 +86,13 @@ PROPERTIES: tuple[Property, ...] = (
     Property("vmap", "torch.vmap", "transforms:vmap", per="device"),
     Property("func.grad", "torch.func.grad and its like", "transforms:func_grad", per="device"),
     Property("jvp", "forward-mode gradients are right or refused", "transforms:jvp", per="device"),
-    Property("bad arguments", "what does not fit raises and never crashes", "refusals:bad_arguments", per="device"),
+    Property(
+        "bad arguments",
+        "what does not fit raises and never crashes",
+        "refusals:bad_arguments",
+        per="device",
+        forks=True,
+    ),
     Property("large", "indices past 2^31", "large:large", per="device"),
     Property("streams", "work is on the current stream", "gpu:streams", per="device", devices=("cuda",)),
     Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",)),

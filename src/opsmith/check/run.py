@@ -131,8 +131,9 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
     while left:
         done, doing = 0, None
         ended: Ended | None = None
+        batch = _batch(left)
         watch.tell_doing(left[0], None)
-        for message in in_child(_worker(subject, options, left), silence_s=options.silence_s):
+        for message in in_child(_worker(subject, options, batch), silence_s=options.silence_s):
             if isinstance(message, Ended):
                 ended = message
             elif isinstance(message, Outcome):
@@ -144,10 +145,16 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
                 doing = message
                 watch.tell_doing(left[done], doing)
         assert ended is not None
-        if done < len(left):
+        if done < len(batch):
             yield Result(left[done].item.name, left[done].column, _crashed(subject, options, left[done], ended, doing))
             done += 1
         left = left[done:]
+
+
+def _batch(left: list[_Task]) -> list[_Task]:
+    """Return the tasks for one child: what forks has one to itself where a GPU is used."""
+    alone = [index for index, task in enumerate(left) if task.item.forks and task.column.device != "cpu"]
+    return left if not alone else left[: alone[0] or 1]
 
 
 def _worker(subject: Subject, options: Options, tasks: list[_Task]) -> Callable[[Send], None]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith._env import set_default
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.space import Space
 from opsmith.check.suite import Suite
@@ -80,6 +81,9 @@ def subject_of(
     are jaxtyping's as in a definition, none are needed. Raises ArgumentError where there is nothing to compare with or
     to call with.
     """
+    # Asking CUDA itself whether there is a GPU would spoil it for the processes that are forked later; so would the load
+    # of an operator, which asks as well.
+    set_default("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     given = list(examples() if callable(examples) else examples or ())
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
@@ -212,7 +216,7 @@ def _signature_of(reference: Callable[..., Any]) -> Signature | None:
     choices = Choices(None, frozenset(), frozenset(), frozenset(), {}, frozenset(), {}, {})
     try:
         return read_signature(reference, choices)
-    except DefinitionError:
+    except (DefinitionError, ValueError):  # a builtin such as torch.sigmoid tells no signature
         return None
 
 
