@@ -94,10 +94,13 @@ def expect(
     case: Case,
     values: Mapping[str, Any],
     run: Callable[[Mapping[str, Any]], list[Tensor]] | None = None,
+    *,
+    terms: int | None = None,
 ) -> Expected:
     """Return what a call should give; `values` are its arguments, which are not changed.
 
-    `run` computes the results from arguments, by default the subject's reference. Raises whatever the reference raises.
+    `run` computes the results from arguments, by default the subject's reference; `terms` is how many terms its sums may
+    have, by default those of the operator's. Raises whatever the reference raises.
     """
     run = run or (lambda given: subject.results(subject.reference, given))
     wide = upcast(values)
@@ -125,7 +128,7 @@ def expect(
         if low is not dtype:
             ratio = torch.finfo(dtype).eps / torch.finfo(low).eps
             noise = [item * ratio for item in noise]
-    length = _reduction_length(subject, case)
+    length = _reduction_length(subject, case) if terms is None else terms
     usual = _usual_scale(subject, case, run, dtype)
     allowed = [
         _allowed(value, one, two, dtype, length, usual) for value, one, two in zip(exact, spread, noise, strict=True)

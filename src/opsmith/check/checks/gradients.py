@@ -1,0 +1,405 @@
+"""Are the gradients right? Compared with autograd's through the reference, and in float64 with finite differences too."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.check.checks.values import RefusedError, disagreement
+from opsmith.check.derivatives import (
+    Asked,
+    NoGradientError,
+    as_result,
+    differentiable_inputs,
+    differentiable_outputs,
+    gradients,
+    is_refusal,
+    leaves_of,
+    materialized,
+    no_gradient_registered,
+    second_gradients,
+    with_leaves,
+)
+from opsmith.check.oracle import Expected, compare, expect, upcast
+from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.check.properties import Context
+from opsmith.check.recipe import Case
+from opsmith.check.shrink import smallest
+
+__all__ = ["gradient", "is_gradient_wrong", "second_gradient", "why_no_gradient"]
+
+_MOST_ELEMENTS = 5000
+_GROUPS = ("plain", "scalars", "values", "layouts", "sizes", "empty")
+# A kink of the reference at a zero: how far to both sides of it gradients may be taken from.
+_BESIDE_ZERO = 1e-6
+_OF_OTHERS = 0.25
+_LARGE_VALUES = frozenset({"mixed", "big", "steep"})
+_LOW_PRECISION = (
+    "compared with the reference's gradient; finite differences say nothing in {dtype}, "
+    "where one rounding is as large as the step"
+)
+
+
+class NotRegisteredError(Exception):
+    """The operator has no gradient, and says so."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What is wrong with a gradient, in words."""
+
+    message: str
+    hint: str = ""
+
+
+def gradient(context: Context) -> Outcome:
+    """First gradients: of every input, through every output, for every layout of what arrives from behind."""
+    if (reason := why_no_gradient(context)) is not None:
+        return not_run(reason)
+    compared, refused, skipped = 0, 0, 0
+    for case in _cases(context):
+        try:
+            for asked in _asked(context, case):
+                wrong = _wrong(context, case, asked)
+                compared += 1
+                if wrong is None:
+                    continue
+                if _is_forward_wrong(context, case):
+                    skipped += 1
+                    break
+                return _found(context, case, asked, wrong, compared)
+        except RefusedError:
+            refused += 1
+        except NotRegisteredError as error:
+            return not_run(f"no gradient is registered: {error}")
+    if skipped == compared:
+        return not_run(
+            "the results are wrong already, and gradients are taken through them"
+            if skipped
+            else "the reference cannot be differentiated for any of the inputs"
+        )
+    if (finding := _numeric(context)) is not None:
+        return failed(finding, inputs=compared)
+    is_low = context.dtype not in ("", "float64")
+    return passed(compared, refused=refused, note=_LOW_PRECISION.format(dtype=context.dtype) if is_low else "")
+
+
+def second_gradient(context: Context) -> Outcome:
+    """Gradients of gradients, in float64: right, or refused."""
+    if (reason := why_no_gradient(context)) is not None:
+        return not_run(reason)
+    wide = replace(context, dtypes=_in_float64(context))
+    compared = 0
+    plain = wide.subject.suite.cases(wide.dtypes, "plain")
+    small = (case.changed(dtype="float64") for case in plain if case.elements <= _MOST_ELEMENTS)
+    for case in itertools.islice(small, 2):
+        try:
+            asked = _plain(wide, case)
+            if asked is None or not _has_second(wide, case, asked):
+                continue
+            if _wrong(wide, case, asked) is not None:
+                return not_run("the first gradient is wrong already, or the results are")
+            wrong = _wrong_second(wide, case, asked)
+        except (RefusedError, NotRegisteredError) as error:
+            return not_run(str(error))
+        compared += 1
+        if wrong is not None:
+            return failed(Finding(f"{case.label}: {wrong.message}", case, wrong.hint), inputs=compared)
+    if compared == 0:
+        return not_run("the reference has no second gradient, or takes no float64")
+    return passed(compared)
+
+
+def why_no_gradient(context: Context) -> str | None:
+    """Return why nothing can be said about gradients, or None where something can."""
+    subject = context.subject
+    if subject.mutated:
+        return f"it writes to {', '.join(subject.mutated)}: such an operator has no gradient"
+    case = subject.suite.plain(context.dtypes)
+    inputs = differentiable_inputs(subject, case)
+    if not inputs:
+        return "no argument has a gradient"
+    try:
+        if not differentiable_outputs(subject, case, inputs):
+            return "no output has a gradient"
+    except Exception as error:
+        return f"the reference cannot be differentiated: {_first_line(error)}"
+    return None
+
+
+def is_gradient_wrong(context: Context, case: Case) -> bool:
+    """Whether the first gradients of a plain call are wrong already, missing or refused."""
+    try:
+        asked = _plain(context, case)
+        return asked is None or _wrong(context, case, asked) is not None
+    except (RefusedError, NotRegisteredError):
+        return True
+
+
+def _in_float64(context: Context) -> dict[str, str]:
+    return {
+        name: "float64" if getattr(torch, dtype).is_floating_point else dtype for name, dtype in context.dtypes.items()
+    }
+
+
+def _cases(context: Context) -> Iterator[Case]:
+    """Yield the cases to differentiate: all kinds, but of the many sizes some; in half precision fewer layouts."""
+    is_half = context.dtype in ("float16", "bfloat16")
+    for index, case in enumerate(context.subject.suite.cases(context.dtypes, *_GROUPS)):
+        is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0) or (
+            is_half and case.group == "layouts" and not case.label.startswith("every")
+        )
+        # Where inputs are near the largest number of the type, the order of a gradient's factors decides what overflows.
+        is_huge = context.dtype != "float64" and any(r.values == "huge" for r in case.tensors().values())
+        if case.elements <= _MOST_ELEMENTS and not is_one_of_many and not is_huge:
+            yield case
+
+
+def _plain(context: Context, case: Case) -> Asked | None:
+    inputs = differentiable_inputs(context.subject, case)
+    try:
+        outputs = differentiable_outputs(context.subject, case, inputs) if inputs else ()
+    except Exception as error:
+        raise RefusedError(f"the reference cannot be differentiated: {_first_line(error)}") from error
+    return Asked(inputs, outputs, dtype=context.dtype or "float32") if outputs else None
+
+
+def _asked(context: Context, case: Case) -> Iterator[Asked]:
+    """Yield the gradients to take of a case: all; of a plain one also each alone, and for gradients in other layouts."""
+    asked = _plain(context, case)
+    if asked is None:
+        return
+    yield asked
+    if case.group == "layouts":
+        yield replace(asked, layout="transposed")
+    if case.group != "plain":
+        return
+    for layout in ("summed", "transposed", "every second"):
+        yield replace(asked, layout=layout)
+    if len(asked.inputs) > 1:
+        yield from (replace(asked, inputs=(name,)) for name in asked.inputs)
+    if len(asked.outputs) > 1:
+        yield from (replace(asked, outputs=(index,)) for index in asked.outputs)
+
+
+def _wrong(context: Context, case: Case, asked: Asked) -> Wrong | None:
+    """Return what is wrong with the gradients; raises RefusedError where the reference has none to compare with."""
+    subject = context.subject
+    values = case.build(context.device)
+    expected = _expected(context, case, asked, values)
+    context.tell(case)
+    with no_gradient_registered() as is_unregistered:
+        try:
+            found = gradients(subject, subject.kernel, values, asked)
+        except NoGradientError:
+            if not any(bool(value.any()) for value in expected.values):
+                return None
+            return Wrong(
+                "inputs require gradients and no result does: gradients are lost without a word",
+                "Register a gradient, or have the operator raise where an input requires one.",
+            )
+        except Exception as error:
+            if is_refusal(error):
+                raise NotRegisteredError(_first_line(error)) from error
+            return Wrong(f"the gradient raises {type(error).__name__}: {_first_line(error)}")
+        if is_unregistered():
+            raise NotRegisteredError("PyTorch warns of it in a backward, and the gradients stay None")
+    leaves = leaves_of(values, asked.inputs)
+    wrong = compare(_without_overflow(context, case, materialized(found, leaves), expected), expected)
+    if wrong is None:
+        return None
+    name = asked.inputs[wrong.output]
+    if found[wrong.output] is None:
+        return Wrong(f"no gradient arrives at {name}{_how(asked)}; the reference has {wrong.expected:.6g} for it")
+    text = str(wrong).replace(f"output {wrong.output}", f"the gradient of {name}", 1)
+    return Wrong(f"{text}{_how(asked)}", _hint(asked))
+
+
+def _without_overflow(context: Context, case: Case, found: list[Tensor], expected: Expected) -> list[Tensor]:
+    """Return gradients with what overflowed in float16 replaced: there the order of factors decides for large inputs.
+
+    Where exp and its like overflow for no good reason, float32 shows it as well.
+    """
+    if context.dtype != "float16" or not any(r.values in _LARGE_VALUES for r in case.tensors().values()):
+        return found
+    return [
+        torch.where(one.isfinite(), one, value.to(one)) if one.shape == value.shape else one
+        for one, value in zip(found, expected.values, strict=True)
+    ]
+
+
+def _expected(context: Context, case: Case, asked: Asked, values: dict[str, Any]) -> Expected:
+    run = as_result(context.subject, context.subject.reference, asked)
+    terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
+    try:
+        expected = expect(context.subject, case, values, run, terms=max(terms, 1))
+        if any(recipe.values == "zeros" for recipe in case.tensors().values()):
+            expected = _with_kinks(expected, run, values)
+    except NoGradientError as error:
+        raise RefusedError(str(error)) from error
+    except Exception as error:
+        raise RefusedError(f"the reference cannot be differentiated: {_first_line(error)}") from error
+    return replace(expected, allowed=tuple(map(_evened, expected.allowed)))
+
+
+def _evened(allowed: Tensor) -> Tensor:
+    """Allow each element a part of what all are allowed: where a function is flat, the reference has lost its digits too."""
+    finite = allowed[allowed.isfinite()]
+    return allowed if finite.numel() == 0 else allowed + _OF_OTHERS * float(finite.square().mean().sqrt())
+
+
+def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any]) -> Expected:
+    """Allow what lies between the gradients on both sides of zero: at a kink every one of them is right."""
+    wide = upcast(values)
+    allowed = list(expected.allowed)
+    for signs in (torch.ones_like, lambda x: -torch.ones_like(x), _alternating):
+        for index, beside in enumerate(run(_beside_zero(wide, signs))):
+            distance = (beside - expected.values[index]).abs().nan_to_num(nan=torch.inf)
+            # What a smooth function does over so small a distance is no kink, but may be steep.
+            allowed[index] = allowed[index] + distance.to(allowed[index].dtype)
+    return replace(expected, allowed=tuple(allowed))
+
+
+def _beside_zero(values: dict[str, Any], signs: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    def move(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.dtype.is_floating_point:
+            return torch.where(value == 0, _BESIDE_ZERO * signs(value), value)
+        return [move(item) for item in value] if isinstance(value, list) else value
+
+    return {name: move(value) for name, value in values.items()}
+
+
+def _alternating(tensor: Tensor) -> Tensor:
+    """Each element by itself: where several zeros are the largest, one of them is now."""
+    steps = torch.arange(tensor.numel(), dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape)
+    return torch.where(steps % 2 == 0, 1.0, -1.0) * (1 + steps / max(tensor.numel(), 1))
+
+
+def _numeric(context: Context) -> Finding | None:
+    """Compare with finite differences, in float64; what the reference fails at as well is no defect."""
+    if context.dtype != "float64":
+        return None
+    subject = context.subject
+    case = subject.suite.plain(context.dtypes)
+    asked = _plain(context, case)
+    if asked is None or any(case.tensors()[name].dtype != "float64" for name in asked.inputs):
+        return None
+    context.tell(case)
+    message = _gradcheck(context, case, asked, subject.kernel)
+    if message is None or _gradcheck(context, case, asked, subject.reference) is not None:
+        return None
+    if _is_forward_wrong(context, case) or not _is_repeatable(context, case):
+        return None  # Differences of results that are not sure say nothing, and other properties say so.
+    return Finding(f"{case.label}: torch.autograd.gradcheck: {message}", case)
+
+
+def _gradcheck(context: Context, case: Case, asked: Asked, function: Callable[..., Any]) -> str | None:
+    values, leaves = with_leaves(case.build(context.device), asked.inputs)
+    names = asked.inputs
+
+    def call(*tensors: Tensor) -> tuple[Tensor, ...]:
+        given = {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
+        for name, tensor in zip(names, tensors, strict=True):
+            base, bracket, index = name.partition("[")
+            if bracket:
+                given[base][int(index[:-1])] = tensor
+            else:
+                given[base] = tensor
+        results = context.subject.results(function, given)
+        return tuple(results[index] for index in asked.outputs)
+
+    many = sum(leaf.numel() for leaf in leaves) > 40
+    try:
+        # Whether two runs agree to the bit is another property's.
+        torch.autograd.gradcheck(call, tuple(leaves), fast_mode=many, nondet_tol=1e-6, check_undefined_grad=False)
+    except Exception as error:
+        return _first_line(error)
+    return None
+
+
+def _has_second(context: Context, case: Case, asked: Asked) -> bool:
+    try:
+        found = second_gradients(context.subject, context.subject.reference, case.build(context.device), asked)
+    except Exception:
+        return False
+    return found is not None and any(bool(one.any()) for one in found)
+
+
+def _wrong_second(context: Context, case: Case, asked: Asked) -> Wrong | None:
+    subject = context.subject
+    expected = second_gradients(subject, subject.reference, case.build(context.device), asked)
+    assert expected is not None
+    context.tell(case)
+    with no_gradient_registered() as is_unregistered:
+        try:
+            found = second_gradients(subject, subject.kernel, case.build(context.device), asked)
+        except Exception as error:
+            if is_refusal(error):
+                raise NotRegisteredError(f"the second gradient is refused: {_first_line(error)}") from error
+            return Wrong(f"the second gradient raises {type(error).__name__}: {_first_line(error)}")
+        if is_unregistered():
+            raise NotRegisteredError("no second gradient is registered: PyTorch warns of it in a backward")
+    if found is None:
+        return Wrong(
+            "with create_graph=True the gradients come without a graph: second gradients are zero without a word",
+            "Let the backward call operators that have gradients themselves, or refuse (once_differentiable).",
+        )
+    names = [*asked.inputs, *(f"the gradient of output {index}" for index in asked.outputs)]
+    if len(found) != len(expected):
+        return Wrong("some outputs have no gradient, and so no second one")
+    for name, one, other in zip(names, found, expected, strict=True):
+        if not torch.allclose(one, other, rtol=1e-7, atol=1e-9):
+            worst = int((one - other).abs().reshape(-1).argmax())
+            return Wrong(
+                f"the second gradient with respect to {name} is {float(one.reshape(-1)[worst]):.9g} at element {worst}, "
+                f"the reference has {float(other.reshape(-1)[worst]):.9g}"
+            )
+    return None
+
+
+def _is_forward_wrong(context: Context, case: Case) -> bool:
+    try:
+        return disagreement(context, case) is not None
+    except RefusedError:
+        return True
+
+
+def _is_repeatable(context: Context, case: Case) -> bool:
+    subject = context.subject
+    one, other = (subject.results(subject.kernel, case.build(context.device)) for _ in range(2))
+    return all(torch.equal(first, second) for first, second in zip(one, other, strict=True))
+
+
+def _found(context: Context, case: Case, asked: Asked, wrong: Wrong, compared: int) -> Outcome:
+    def fails(other: Case) -> bool:
+        try:
+            return set(asked.inputs) <= other.tensors().keys() and _wrong(context, other, asked) is not None
+        except (RefusedError, NotRegisteredError):
+            return False
+
+    small = smallest(context, case, fails)
+    again = _wrong(context, small, asked) or wrong
+    return failed(Finding(f"{small.label}: {again.message}", small, again.hint), inputs=compared)
+
+
+def _how(asked: Asked) -> str:
+    if asked.layout == "summed":
+        return ", for the gradient that .sum() gives, expanded with strides of 0"
+    if asked.layout != "contiguous":
+        return f", for gradients of the outputs that are {asked.layout}"
+    return ""
+
+
+def _hint(asked: Asked) -> str:
+    if asked.layout == "contiguous":
+        return ""
+    return "Gradients arrive with any strides: index through them, or make them contiguous in the backward."
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

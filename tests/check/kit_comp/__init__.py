@@ -1,0 +1,1 @@
+"""Small operators with one defect each, and the same without it: gradients, tracing, transformations."""

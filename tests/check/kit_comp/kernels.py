@@ -1,0 +1,60 @@
+"""View kernels with a backward of their own."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import opsmith
+
+Matrix = Float[Tensor, "B N"]
+Row = Float[Tensor, "N"]
+
+
+@opsmith.op(cpu="derivatives.cpp", outputs="y")
+def right(x: Matrix, scale: Row) -> Matrix:
+    """scale x^3."""
+    return scale * x**3
+
+
+@right.backward(cpu="derivatives.cpp")
+def right_backward(grad_y: Matrix, x: Matrix, scale: Row) -> tuple[Matrix, Row]: ...
+
+
+@opsmith.op(cpu="derivatives.cpp", outputs="y")
+def short_sum(x: Matrix, scale: Row) -> Matrix:
+    """scale x^3; the gradient of scale leaves the last row out."""
+    return scale * x**3
+
+
+@short_sum.backward(cpu="derivatives.cpp")
+def short_sum_backward(grad_y: Matrix, x: Matrix, scale: Row) -> tuple[Matrix, Row]: ...
+
+
+@opsmith.op(cpu="derivatives.cpp", outputs="y")
+def packed(x: Matrix, scale: Row) -> Matrix:
+    """scale x^3; the backward reads its first argument as if it were contiguous."""
+    return scale * x**3
+
+
+@packed.backward(cpu="derivatives.cpp")
+def packed_backward(grad_y: Matrix, x: Matrix, scale: Row) -> tuple[Matrix, Row]: ...
+
+
+@opsmith.op(cpu="derivatives.cpp", outputs="y")
+def leaky(x: Row) -> Row:
+    """The larger of x and 0; the gradient leaks below."""
+    return torch.relu(x)
+
+
+@leaky.backward(cpu="derivatives.cpp")
+def leaky_backward(grad_y: Row, x: Row) -> Row: ...
+
+
+@opsmith.op(cpu="derivatives.cpp", outputs="y")
+def kinked(x: Row) -> Row:
+    """The larger of x and 0; a subgradient of 1 at 0."""
+    return torch.relu(x)
+
+
+@kinked.backward(cpu="derivatives.cpp")
+def kinked_backward(grad_y: Row, x: Row) -> Row: ...
