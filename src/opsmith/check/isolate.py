@@ -7,6 +7,8 @@ those of the parent do not exist in a child and would be waited for for ever.
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
 import pickle
 import signal
@@ -85,6 +87,7 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
         os.dup2(output, 1)
         os.dup2(output, 2)
         _die_with_parent()
+        _crash_in_silence()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         failed: list[BaseException] = []
 
@@ -106,6 +109,15 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _crash_in_silence() -> None:
+    """Leave no core file and no trace on somebody's stderr: a crash is expected here, and the parent tells of it."""
+    faulthandler.disable()
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _packed(message: Any) -> bytes:

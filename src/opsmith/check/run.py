@@ -13,6 +13,7 @@ from opsmith.check.outcome import Finding, Outcome, failed, not_run_for
 from opsmith.check.properties import PROPERTIES, Context, Property
 from opsmith.check.recipe import Case
 from opsmith.check.report import Column, Report, Result
+from opsmith.check.snippet import snippet_of
 from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
 
@@ -73,7 +74,8 @@ def run_check(subject: Subject, options: Options | None = None, watch: Watcher |
     watch = watch or Watcher()
     started = time.perf_counter()
     results: list[Result] = []
-    for result in _results(subject, options, _tasks(subject, options), watch):
+    for bare in _results(subject, options, _tasks(subject, options), watch):
+        result = _with_snippets(subject, bare)
         results.append(result)
         watch.tell_result(result)
     return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, subject.notes)
@@ -189,6 +191,21 @@ def _run(subject: Subject, options: Options, task: _Task, tell: Callable[[Any], 
         # Not a finding: the check itself has failed, and says so instead of passing for a result.
         outcome = not_run_for(error)
     return replace(outcome, seconds=time.perf_counter() - started)
+
+
+def _with_snippets(subject: Subject, result: Result) -> Result:
+    """Return a result whose findings show their input as a program, where they have one and show none by themselves."""
+    findings = []
+    for finding in result.outcome.findings:
+        if finding.case is not None and not finding.snippet:
+            try:
+                text = snippet_of(subject, finding.case, result.column.device, result.name)
+            except Exception as error:
+                text = f"# It could not be written as a program ({type(error).__name__}: {error}): {finding.case.label}"
+            findings.append(replace(finding, snippet=text))
+        else:
+            findings.append(finding)
+    return replace(result, outcome=replace(result.outcome, findings=tuple(findings)))
 
 
 def _crashed(subject: Subject, options: Options, task: _Task, ended: Ended, doing: Any) -> Outcome:

@@ -49,6 +49,8 @@ class Subject:
     module: str | None = None
     seed: int = 0
     notes: tuple[str, ...] = field(default=())
+    # Lines that define the operator where it is known by its name in `torch.ops` alone: "import torchvision".
+    imports: tuple[str, ...] = ()
 
     @cached_property
     def suite(self) -> Suite:
@@ -171,7 +173,7 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
         parameters = tuple(argument.name for argument in schema.arguments)
         mutated = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
     else:
-        parameters = tuple(inspect.signature(reference).parameters)
+        parameters = _parameters_of(reference, op)
         mutated = ()
     dtypes: tuple[Mapping[str, str], ...] = ()
     if signature is not None:
@@ -216,8 +218,18 @@ def _signature_of(reference: Callable[..., Any]) -> Signature | None:
     choices = Choices(None, frozenset(), frozenset(), frozenset(), {}, frozenset(), {}, {})
     try:
         return read_signature(reference, choices)
-    except (DefinitionError, ValueError):  # a builtin such as torch.sigmoid tells no signature
-        return None
+    except (DefinitionError, ValueError):
+        return None  # ValueError: a builtin, such as torch.sin, tells nothing of its parameters
+
+
+def _parameters_of(*functions: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the parameters of the first function that tells them."""
+    for function in functions:
+        try:
+            return tuple(inspect.signature(function).parameters)
+        except ValueError:
+            continue
+    raise ArgumentError(f"{functions[0]!r} does not tell what its parameters are: wrap it into a function of yours")
 
 
 def _dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:

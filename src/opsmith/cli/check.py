@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,9 @@ def _read(
         raise ArgumentError(
             f"--{next(iter(said))} is for one operator; {path} has {len(operators)}, name one as {path}::name"
         )
-    return [subject_of(op, devices=devices or None, seed=seed, **said) for op in operators], options
+    subjects = [subject_of(op, devices=devices or None, seed=seed, **said) for op in operators]
+    lines = tuple(f"import {module}" for module in imports)
+    return [replace(subject, imports=lines) for subject in subjects], options
 
 
 def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:

@@ -81,8 +81,10 @@ def _agree(context: Context, *groups: str) -> Outcome:
             continue
         small = smallest(context, case, partial(_fails_alike, context, type(wrong)))
         again = disagreement(context, small)
-        message = _describe(again if again is not None else wrong)
-        return failed(Finding(f"{small.label}: {message}", small, _hint(context, small, again)), inputs=compared)
+        message = _describe(context, again if again is not None else wrong)
+        seen = "" if small == case or not case.label else f" First seen with: {case.label}."
+        where = f"{case.label}: " if small == case and case.label not in ("", "plain") else ""
+        return failed(Finding(f"{where}{message}.{seen}", small, _hint(context, small, again)), inputs=compared)
     if compared == 0:
         return not_run("the reference refuses every input of this kind" if refused else "no input of this kind")
     note = f"the reference refused {refused} of {refused + compared} inputs" if refused else ""
@@ -113,10 +115,14 @@ def _fails_alike(context: Context, kind: type, case: Case) -> bool:
         return False
 
 
-def _describe(wrong: Disagreement | Exception) -> str:
+def _describe(context: Context, wrong: Disagreement | Exception) -> str:
     if isinstance(wrong, Exception):
         return f"it raises {type(wrong).__name__} where the reference does not: {str(wrong).splitlines()[0][:300]}"
-    return str(wrong)
+    signature = context.subject.signature
+    names = [output.name for output in signature.outputs] if signature is not None else []
+    names += context.subject.mutated
+    known = wrong.output < len(names) and len(names) == len(set(names))
+    return str(wrong).replace(f"output {wrong.output}", names[wrong.output], 1) if known else str(wrong)
 
 
 def _hint(context: Context, case: Case, wrong: Disagreement | Exception | None) -> str:
