@@ -29,10 +29,11 @@ __all__ = ["Disagreement", "Expected", "compare", "expect", "upcast"]
 # Functions of libm and of a GPU differ by a few units; in half precision the one rounding at the end is most of it.
 _OF_RESULT = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 _OF_INPUTS = {torch.float64: 16.0, torch.float32: 8.0, torch.float16: 4.0, torch.bfloat16: 4.0}
+_OVERFLOWING = frozenset({"huge", "loud"})
 _OF_SCALE = 16.0
 _OF_NOISE = 4.0
 _PERTURBATIONS = 2
-_EXTREME = frozenset({"mixed", "big", "steep", "huge"})
+_EXTREME = frozenset({"mixed", "big", "steep", "huge", "loud"})
 _MANY_ELEMENTS = 1 << 13
 
 
@@ -120,11 +121,14 @@ def expect(
         # float64 has no wider type to be compared with: its noise is that of float32, scaled down. Where magnitudes are
         # extreme that says nothing, and seven digits are asked for.
         low = torch.float32 if dtype is torch.float64 else dtype
+        working = dtype
         if kinds & _EXTREME:
             dtype = low
         for _ in range(_PERTURBATIONS if own is not None else 0):
             other = _perturbed(_cast(values, low), floating, low, random)
             _add_distance(noise, run(upcast(other)), run(other))
+        if kinds & _OVERFLOWING:
+            _allow_overflow(spread, run, wide, torch.float64 if working is torch.float64 else torch.float32)
         if low is not dtype:
             ratio = torch.finfo(dtype).eps / torch.finfo(low).eps
             noise = [item * ratio for item in noise]
@@ -134,6 +138,31 @@ def expect(
         _allowed(value, one, two, dtype, length, usual) for value, one, two in zip(exact, spread, noise, strict=True)
     ]
     return Expected(tuple(exact), tuple(allowed), None if own is None else tuple(result.cpu() for result in own))
+
+
+def _allow_overflow(
+    spread: list[Tensor],
+    run: Callable[[Mapping[str, Any]], list[Tensor]],
+    wide: Mapping[str, Any],
+    dtype: torch.dtype,
+) -> None:
+    """Put no limit where a sum of numbers of one sign leaves the type that sums are made in.
+
+    With both signs it may leave it as well or not, depending on the order of the sum.
+    """
+
+    def positive(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.abs() if value.dtype.is_floating_point else value
+        return [positive(item) for item in value] if isinstance(value, list) else value
+
+    try:
+        results = run(_cast({name: positive(value) for name, value in wide.items()}, dtype))
+    except (RuntimeError, NotImplementedError):
+        return
+    for limit, result in zip(spread, results, strict=True):
+        if limit.shape == result.shape and result.dtype.is_floating_point:
+            limit.masked_fill_(~result.detach().isfinite(), math.inf)
 
 
 def _own(run: Callable[[Mapping[str, Any]], list[Tensor]], values: Mapping[str, Any]) -> list[Tensor] | None:
@@ -171,7 +200,7 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
     if result.numel() == 0:
         return None
     if not result.dtype.is_floating_point:
-        wrong = (result.to(torch.float64) != value.to(torch.float64)) & (allowed == 0)
+        wrong = (result != value) & (allowed == 0)
         distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
     else:
         got, want = result.to(torch.float64), value.to(torch.float64)
@@ -296,14 +325,18 @@ def _working_dtype(values: Mapping[str, Any]) -> torch.dtype | None:
 
 
 def _reduction_length(subject: Subject, case: Case) -> int:
-    """Return how many terms a sum in the operator may have: the product of the sizes that no output has."""
+    """Return how many terms a sum in the operator may have: the product of the sizes that no output has.
+
+    A size that an output has may be summed over as well (softmax, a running sum). Of such a sum the usual error is
+    counted, which grows with the root of the length.
+    """
     tensors = case.tensors()
     if subject.signature is None:
         return max((math.prod(recipe.shape) for recipe in tensors.values()), default=1)
     signature = subject.signature
     kept = {name for output in signature.outputs for name in output.tensor.shape.names}
     kept_groups = {output.tensor.shape.group for output in signature.outputs}
-    length = 1
+    length = math.isqrt(max((size for recipe in tensors.values() for size in recipe.shape), default=1))
     for parameter in signature.tensors:
         if parameter.kind is not Kind.TENSOR or (recipe := tensors.get(parameter.name)) is None:
             continue

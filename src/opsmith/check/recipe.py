@@ -50,12 +50,14 @@ class TensorRecipe:
 class Case:
     """The arguments of one call, by parameter: recipes, lists of recipes, None, numbers and texts.
 
-    `label` says in words what is particular about it; `group` is the part of the suite it belongs to.
+    `label` says in words what is particular about it; `group` is the part of the suite it belongs to. `base` is the same
+    call without what is particular: an operator that is wrong there too is not wrong because of it.
     """
 
     arguments: Mapping[str, Any]
     label: str = ""
     group: str = "plain"
+    base: Case | None = field(default=None, compare=False, repr=False)
 
     def build(self, device: str = "cpu") -> dict[str, Any]:
         """Return the arguments, tensors made anew."""

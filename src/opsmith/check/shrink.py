@@ -70,7 +70,14 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
         suppress_health_check=list(hypothesis.HealthCheck),
         verbosity=hypothesis.Verbosity.quiet,
     )
-    with warnings.catch_warnings(), contextlib.suppress(hypothesis.errors.NoSuchExample):
+    with (
+        warnings.catch_warnings(),
+        contextlib.suppress(
+            # A kernel that is wrong at times only cannot be shrunk (FlakyFailure).
+            hypothesis.errors.HypothesisException,
+            hypothesis.errors.FlakyFailure,
+        ),
+    ):
         warnings.simplefilter("ignore")
         found = hypothesis.find(smaller(), is_bad, settings=settings)
         if found is not None:

@@ -151,5 +151,8 @@ def _values_of(parameter: Parameter) -> tuple[Any, ...]:
     default = tuple(parameter.default) if isinstance(parameter.default, list | tuple) else parameter.default
     if parameter.kind in (Kind.BOOL, Kind.OPTIONAL_BOOL):
         return (default, *(value for value in tried if value is not default))
+    if isinstance(default, float):
+        # Half of a rate, a temperature or a margin is one, too.
+        return (default, default / 2 if default else 0.5)
     # What other numbers mean nobody has said; the default is sure to mean something.
     return (default,)

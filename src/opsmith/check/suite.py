@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from opsmith.check.layouts import LAYOUTS
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.space import Choice, Space
-from opsmith.check.values import FLOAT_VALUES, INTEGER_VALUES, SPECIAL_VALUES
+from opsmith.check.values import FLOAT_VALUES, SPECIAL_VALUES
+from opsmith.spec.dtypes import DType
+from opsmith.spec.signature import Kind, Parameter
 
 __all__ = ["EDGES", "Suite"]
 
@@ -79,24 +81,63 @@ class Suite:
             return
         seen = set()
         for number, choice in enumerate(self._choices(self.space)):
-            if self.space.elements(choice) > self.most_elements:
+            # One case may be large, the many of sizes may not.
+            most = self.most_elements if choice.group == "large" else self.most_elements // 8
+            if self.space.elements(choice) > most:
                 continue
-            case = self.space.case(choice, dtypes, self.seed * 7919 + 31 * number)
+            seed = self.seed * 7919 + 31 * number
+            case = self.space.case(choice, dtypes, seed)
             if case is not None and (key := repr((case.arguments, case.group))) not in seen:
                 seen.add(key)
-                yield case
+                yield replace(case, base=self._base(self.space, choice, dtypes, seed))
+
+    def _base(self, space: Space, choice: Choice, dtypes: Mapping[str, str], seed: int) -> Case | None:
+        """Return the call without what is particular about a choice."""
+        if choice.group == "plain":
+            return None
+        if choice.group in ("layouts", "values", "special"):
+            return space.case(replace(choice, layouts={}, values={}, label="plain", group="plain"), dtypes, seed)
+        return space.case(self._plain(space), dtypes, seed)
+
+    def even(self, dtypes: Mapping[str, str], values: str, seed: int) -> Case | None:
+        """Return a call whose sizes are all one power of two: there, no kernel has a rest to take care of."""
+        if self.space is None:
+            return None
+        plain = replace(self._plain(self.space), values={"": values})
+        for size in (64, 32, 16, 8):
+            shape = (size,) if not self.space.names else (2, size)
+            choice = replace(
+                plain, sizes=dict.fromkeys(self.space.names, size), groups=dict.fromkeys(self.space.groups, shape)
+            )
+            if self.space.elements(choice) <= self.most_elements:
+                return self.space.case(choice, dtypes, seed)
+        return None
+
+    def _plain(self, space: Space) -> Choice:
+        sizes = dict(zip(space.names, _cycle(_SMALL, len(space.names)), strict=True))
+        return Choice(sizes, dict.fromkeys(space.groups, _GROUP), {}, {}, label="plain")
 
     def _choices(self, space: Space) -> Iterator[Choice]:
-        sizes = dict(zip(space.names, _cycle(_SMALL, len(space.names)), strict=True))
-        base = Choice(sizes, dict.fromkeys(space.groups, _GROUP), {}, {}, label="plain")
-        medium = {name: size * 8 + 1 for name, size in sizes.items()}
-        wide = replace(base, sizes=medium, groups=dict.fromkeys(space.groups, (9, 33)))
+        base = self._plain(space)
+        wide = self._wide(space)
         yield base
         yield replace(wide, label="some dozens of elements")
+        if any(_is_integer(parameter) for parameter in space.signature.tensors):
+            yield replace(wide, values={"": "integers"}, label="integers of both signs")
         yield from self._sizes(space, base)
         yield from self._scalars(space, base)
         yield from self._layouts(space, wide)
         yield from self._values(space, wide)
+
+    def _wide(self, space: Space) -> Choice:
+        """Some dozens in each dimension, as far as a case may have that many elements."""
+        base = self._plain(space)
+        for factor in (8, 4, 2):
+            sizes = {name: size * factor + 1 for name, size in base.sizes.items()}
+            wide = replace(base, sizes=sizes, groups=dict.fromkeys(space.groups, (9, 33)))
+            if space.elements(wide) <= MOST_ELEMENTS // 16:
+                return wide
+        return replace(base, groups=dict.fromkeys(space.groups, (9, 33)))
 
     def _sizes(self, space: Space, base: Choice) -> Iterator[Choice]:
         for name in space.names:
@@ -114,10 +155,10 @@ class Suite:
                 groups = {**base.groups, group: shape}
                 yield replace(base, groups=groups, label=f"{group} = {shape}", group="empty")
             yield replace(base, groups={**base.groups, group: (_LARGE,)}, label=f"{group} = {_LARGE}", group="large")
-        if space.names:
-            ones = dict.fromkeys(space.names, 1)
+        for size in (1, 4, 33) if space.names else ():
+            equal = dict.fromkeys(space.names, size)
             yield replace(
-                base, sizes=ones, groups=dict.fromkeys(space.groups, (1,)), label="all sizes 1", group="sizes"
+                base, sizes=equal, groups=dict.fromkeys(space.groups, (size,)), label=f"all sizes {size}", group="sizes"
             )
 
     def _scalars(self, space: Space, base: Choice) -> Iterator[Choice]:
@@ -128,7 +169,7 @@ class Suite:
         for name, values in space.scalars.items():
             for value in values[1:]:
                 yield replace(base, scalars={name: value}, label=f"{name} = {value!r}", group="scalars")
-        for length in (1, 3):
+        for length in (1, 3) if any(p.kind is Kind.TENSOR_LIST for p in space.signature.tensors) else ():
             yield replace(base, list_length=length, label=f"lists of {length}", group="scalars")
 
     def _layouts(self, space: Space, base: Choice) -> Iterator[Choice]:
@@ -154,9 +195,13 @@ class Suite:
             if len(floating) > 1:
                 for name in floating:
                     yield replace(base, values={name: kind}, label=f"{kind} values in {name}", group=group)
-        for kind in INTEGER_VALUES:
-            if kind != "small" and len(floating) < len(tensors):
-                yield replace(base, values={"": kind}, label=f"{kind} values", group="values")
+        # Long rows: what a sum of dozens does not show.
+        for name in space.names if floating else ():
+            long = replace(self._plain(space), sizes={**self._plain(space).sizes, name: 1025})
+            for kind in ("big", "mixed"):
+                yield replace(long, values={"": kind}, label=f"{kind} values, {name} = 1025", group="values")
+        if any(map(_is_integer, tensors)):
+            yield replace(base, values={"": "extremes"}, label="the ends of the integers", group="special")
 
     def _examples(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
         dtype = dtypes.get("T")
@@ -167,11 +212,12 @@ class Suite:
             yield case
             for layout in LAYOUTS:
                 if layout not in ("contiguous", "expanded"):
-                    yield replace(case.changed(layout=layout), label=f"{label}, every tensor {layout}", group="layouts")
+                    other = case.changed(layout=layout)
+                    yield replace(other, label=f"{label}, every tensor {layout}", group="layouts", base=case)
             for name, recipe in case.tensors().items():
                 if (strewn := _with_nan(recipe)) is not None and "[" not in name:
                     arguments = {**case.arguments, name: strewn}
-                    yield Case(arguments, f"{label}, NaN in {name}", "special")
+                    yield Case(arguments, f"{label}, NaN in {name}", "special", base=case)
 
 
 def _with_nan(recipe: TensorRecipe) -> TensorRecipe | None:
@@ -180,6 +226,12 @@ def _with_nan(recipe: TensorRecipe) -> TensorRecipe | None:
         return None
     numbers.view(-1)[0] = float("nan")
     return replace(recipe, given=numbers)
+
+
+def _is_integer(parameter: Parameter) -> bool:
+    element = parameter.tensor_type.element
+    names = (element.name,) if isinstance(element, DType) else element.allowed
+    return any("int" in name for name in names)
 
 
 def _cycle(values: tuple[int, ...], count: int) -> list[int]:

@@ -56,6 +56,12 @@ def _huge(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -
     return _signs(shape, random) * 10**exponent
 
 
+def _loud(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
+    """Of one sign and up to a third of the largest number: a sum of a few overflows, and their mean does not."""
+    largest = min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
+    return largest * (0.1 + 0.2 * torch.rand(shape, generator=random, dtype=torch.float64))
+
+
 def _special(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
     """Ordinary numbers with NaN, inf and -inf strewn in."""
     return _strew(_normal(shape, dtype, random), (math.nan, math.inf, -math.inf), random)
@@ -72,14 +78,19 @@ def _small_integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Ge
 
 
 def _integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
-    return torch.randint(-9 if dtype.is_signed else 0, 100, shape, generator=random)
+    """Of both signs, and a larger one in front, so that nobody takes them for indices of a small tensor."""
+    numbers = torch.randint(-9 if dtype.is_signed else 0, 100, shape, generator=random)
+    numbers.view(-1)[:1] = min(1000, torch.iinfo(dtype).max)
+    return numbers
 
 
 def _extreme_integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
     """The smallest and largest of the type among small ones; what overflows wraps around, as in PyTorch."""
     info = torch.iinfo(dtype)
     chosen = torch.tensor([info.min, info.max, 0, 1, info.max - 1], dtype=dtype)
-    return chosen[torch.randint(0, len(chosen), shape, generator=random)]
+    numbers = chosen[torch.randint(0, len(chosen), shape, generator=random)]
+    numbers.view(-1)[:1] = info.max
+    return numbers
 
 
 def _signs(shape: tuple[int, ...], random: torch.Generator) -> Tensor:
@@ -103,6 +114,7 @@ FLOAT_VALUES: dict[str, _Make] = {
     "big": _big,
     "steep": _steep,
     "huge": _huge,
+    "loud": _loud,
     "nan": _nan,
     "special": _special,
 }

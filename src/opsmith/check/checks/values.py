@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from opsmith.check.oracle import Disagreement, compare, expect
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
-from opsmith.check.recipe import Case
+from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.shrink import smallest
 
 __all__ = ["arguments", "empty", "magnitude", "sizes", "special", "strides", "value"]
@@ -19,7 +20,15 @@ class RefusedError(Exception):
 
 def value(context: Context) -> Outcome:
     """Ordinary values, contiguous, a few elements."""
-    return _agree(context, "plain")
+    outcome = _agree(context, "plain")
+    if outcome.state != "failed":
+        return outcome
+    # One defect has one name: what is wrong for the sake of an argument or a size is called by that.
+    if ignored := _ignored(context):
+        return not_run(f"wrong for ordinary values, but because {ignored} is ignored: see `arguments`")
+    if _depends_on_size(context):
+        return not_run("wrong for some sizes and right for others: see `sizes`")
+    return outcome
 
 
 def magnitude(context: Context) -> Outcome:
@@ -34,6 +43,8 @@ def special(context: Context) -> Outcome:
 
 def sizes(context: Context) -> Outcome:
     """Sizes around the widths of vectors, warps and blocks, and one large enough for every path."""
+    if _depends_on_size(context):
+        return _agree(context, "plain", "sizes")
     return _agree(context, "sizes", "large")
 
 
@@ -49,6 +60,10 @@ def strides(context: Context) -> Outcome:
 
 def arguments(context: Context) -> Outcome:
     """Optional tensors left out, flags the other way, lists of another length."""
+    if ignored := _ignored(context):
+        case = context.subject.suite.plain(context.dtypes)
+        message = f"{ignored} is ignored: the results are those of a call without it"
+        return failed(Finding(message, case, "Read the argument in the kernel."))
     return _agree(context, "scalars")
 
 
@@ -69,7 +84,7 @@ def disagreement(context: Context, case: Case) -> Disagreement | Exception | Non
 
 
 def _agree(context: Context, *groups: str) -> Outcome:
-    compared, refused = 0, 0
+    compared, refused, elsewhere = 0, 0, 0
     for case in context.subject.suite.cases(context.dtypes, *groups):
         try:
             wrong = disagreement(context, case)
@@ -77,7 +92,10 @@ def _agree(context: Context, *groups: str) -> Outcome:
             refused += 1
             continue
         compared += 1
-        if wrong is None or (case.group != "plain" and _is_wrong_when_plainer(context, case)):
+        if wrong is None:
+            continue
+        if case.base is not None and "plain" not in groups and _is_wrong(context, case.base):
+            elsewhere += 1
             continue
         small = smallest(context, case, partial(_fails_alike, context, type(wrong)))
         again = disagreement(context, small)
@@ -87,25 +105,60 @@ def _agree(context: Context, *groups: str) -> Outcome:
         return failed(Finding(f"{where}{message}.{seen}", small, _hint(context, small, again)), inputs=compared)
     if compared == 0:
         return not_run("the reference refuses every input of this kind" if refused else "no input of this kind")
+    if elsewhere:
+        return not_run(f"{elsewhere} of {compared} inputs give wrong values, and so do the plain ones: see `value`")
     note = f"the reference refused {refused} of {refused + compared} inputs" if refused else ""
     return passed(compared, refused=refused, note=note)
 
 
-# What makes a case of a group what it is, and what it is without that.
-_WITHOUT = {"layouts": {"layout": "contiguous"}, "values": {"values": "normal"}, "special": {"values": "normal"}}
-
-
-def _is_wrong_when_plainer(context: Context, case: Case) -> bool:
-    """Whether the kernel is wrong without what the case is about: then another property says so, and it is one defect.
-
-    A kernel that forgets the end of a row is wrong at those sizes in every layout.
-    """
-    plain = context.subject.suite.plain(context.dtypes)
-    others = [plain, case.changed(**_WITHOUT[case.group])] if case.group in _WITHOUT else [plain]
+def _is_wrong(context: Context, case: Case) -> bool:
     try:
-        return any(other != case and disagreement(context, other) is not None for other in others)
+        return disagreement(context, case) is not None
     except RefusedError:
         return False
+
+
+def _depends_on_size(context: Context) -> bool:
+    """Whether the kernel is wrong for ordinary sizes, and right for powers of two however often it is tried."""
+    suite = context.subject.suite
+    wrong = next((case for case in suite.cases(context.dtypes, "plain") if _is_wrong(context, case)), None)
+    if wrong is None:
+        return False
+    values = next(("integers" for recipe in wrong.tensors().values() if recipe.values == "integers"), "normal")
+    even = [suite.even(context.dtypes, values, seed) for seed in (1, 2, 3)]
+    try:
+        return all(case is not None and disagreement(context, case) is None for case in even)
+    except RefusedError:
+        return False
+
+
+def _ignored(context: Context) -> str:
+    """Return the optional argument without which the reference gives what a wrong kernel gives with it, or ""."""
+    suite = context.subject.suite
+    if suite.space is None or not _is_wrong(context, plain := suite.plain(context.dtypes)):
+        return ""
+    values = plain.build(context.device)
+    for case in suite.cases(context.dtypes, "scalars"):
+        changed = [name for name, value in case.arguments.items() if _differs(value, plain.arguments[name])]
+        if len(changed) != 1:
+            continue
+        try:
+            expected = expect(context.subject, plain, {**values, changed[0]: case.arguments[changed[0]]})
+            context.tell(plain)
+            if compare(context.subject.results(context.subject.kernel, plain.build(context.device)), expected) is None:
+                return changed[0]
+        except Exception:
+            continue
+    return ""
+
+
+def _differs(one: Any, other: Any) -> bool:
+    """Whether arguments differ beyond the numbers in a tensor."""
+    if isinstance(one, TensorRecipe) and isinstance(other, TensorRecipe):
+        return one.shape != other.shape
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return any(map(_differs, one, other))
+    return bool(one != other)
 
 
 def _fails_alike(context: Context, kind: type, case: Case) -> bool:
