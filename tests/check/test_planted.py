@@ -1,0 +1,51 @@
+"""Every planted defect is called by its name, by no unrelated one, and the operator without it passes everything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsmith.check.properties import PROPERTIES
+from opsmith.check.run import Options, run_check
+
+sys.path.append(str(Path(__file__).with_name("planted")))
+
+from table import TABLE, Planted
+
+pytestmark = pytest.mark.compile
+
+# Each takes seconds; the slow tests below have them.
+_SLOW = frozenset({"compile", "export", "opcheck"})
+_QUICK = tuple(item for item in PROPERTIES if item.name not in _SLOW)
+_ids = [row.name for row in TABLE]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=_ids)
+def test_the_defect_is_called_by_its_name(row: Planted) -> None:
+    report = run_check(row.subject(planted=True), Options(_QUICK, row.dtypes))
+    found = {result.name: result.outcome.findings[0].message for result in report.failures}
+    assert row.named in found, found
+    assert found.keys() <= {row.named, *row.also}, found
+
+
+@pytest.mark.parametrize("row", TABLE, ids=_ids)
+def test_without_the_defect_nothing_is_found(row: Planted) -> None:
+    report = run_check(row.subject(planted=False), Options(_QUICK, row.dtypes))
+    assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", TABLE, ids=_ids)
+def test_without_the_defect_nothing_is_found_in_any_type_and_with_other_numbers(row: Planted) -> None:
+    report = run_check(row.subject(planted=False, seed=1))
+    assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", TABLE, ids=_ids)
+def test_the_defect_has_one_name_among_all_properties(row: Planted) -> None:
+    failed = run_check(row.subject(planted=True)).failed
+    assert row.named in failed
+    assert set(failed) <= {row.named, *row.also}
