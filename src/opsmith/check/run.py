@@ -112,7 +112,11 @@ def _columns(subject: Subject, device: str, options: Options) -> list[tuple[Colu
             by_name[name] = dtypes
     # float64 first: gradcheck and the plainest failures are there, and a reader begins at the left.
     ordered = sorted(by_name.items(), key=lambda pair: _ORDER.get(pair[0], len(_ORDER)))
-    found = [(Column(device, name), dtypes) for name, dtypes in ordered if not options.dtypes or name in options.dtypes]
+    found = [
+        (Column(device, name), dtypes)
+        for name, dtypes in ordered
+        if not options.dtypes or name in ("", *options.dtypes)
+    ]
     if by_name and not found:
         raise ArgumentError(
             f"{subject.name} is not checked in {', '.join(options.dtypes)}: there are {', '.join(by_name)}"

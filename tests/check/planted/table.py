@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from load import module
+
 from opsmith.check.subject import Subject, subject_of
 from opsmith.runtime.operator import Operator
 
