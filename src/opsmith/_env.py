@@ -88,7 +88,8 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable("TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES", "as in PyTorch, where its own ninja files are written"),
     Variable(
-        "PYTORCH_NVML_BASED_CUDA_CHECK", "as in PyTorch; `opsmith check` sets it to 1 where it is not set, to fork processes"
+        "PYTORCH_NVML_BASED_CUDA_CHECK",
+        "as in PyTorch; `opsmith check` sets it to 1 where it is not set, to fork processes",
     ),
     Variable("PATH", "where programs are looked for"),
     Variable("NO_COLOR", "set to anything: no colour in the output"),
