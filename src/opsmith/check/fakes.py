@@ -32,7 +32,9 @@ def call_fake(subject: Subject, values: Mapping[str, Any], *, symbolic: bool) ->
         if isinstance(value, Tensor):
             if not symbolic:
                 return mode.from_tensor(value, static_shapes=True)
-            context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * value.dim())
+            context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext(
+                dynamic_sizes=[DimDynamic.DYNAMIC] * value.dim()
+            )
             return mode.from_tensor(value, symbolic_context=context)
         return [fake(item) for item in value] if isinstance(value, list) else value
 
