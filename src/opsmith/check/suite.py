@@ -13,6 +13,7 @@ from opsmith.check.layouts import LAYOUTS
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.space import Choice, Space
 from opsmith.check.values import FLOAT_VALUES, INTEGER_VALUES, SPECIAL_VALUES
+from opsmith.spec.signature import Kind
 
 __all__ = ["EDGES", "Suite"]
 
@@ -128,7 +129,8 @@ class Suite:
         for name, values in space.scalars.items():
             for value in values[1:]:
                 yield replace(base, scalars={name: value}, label=f"{name} = {value!r}", group="scalars")
-        for length in (1, 3):
+        has_lists = any(parameter.kind is Kind.TENSOR_LIST for parameter in space.signature.tensors)
+        for length in (1, 3) if has_lists else ():
             yield replace(base, list_length=length, label=f"lists of {length}", group="scalars")
 
     def _layouts(self, space: Space, base: Choice) -> Iterator[Choice]:
