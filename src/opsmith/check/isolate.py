@@ -62,7 +62,7 @@ def in_child(work: Callable[[Send], None], *, silence_s: float) -> Iterator[Any]
         _be_child(work, sender, descriptor)
     sender.close()
     os.close(descriptor)
-    hung = False
+    hung, is_over = False, False
     try:
         while True:
             if not receiver.poll(silence_s):
@@ -71,11 +71,12 @@ def in_child(work: Callable[[Send], None], *, silence_s: float) -> Iterator[Any]
             try:
                 message = receiver.recv_bytes()
             except (EOFError, OSError):
+                is_over = True
                 break
             yield pickle.loads(message)
     finally:
         receiver.close()
-        status = _end(child, hung)
+        status = _end(child, is_over)
         output = _tail(Path(name))
     yield Ended(_crash_of(status, hung), hung, output)
 
@@ -86,6 +87,11 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
     try:
         os.dup2(output, 1)
         os.dup2(output, 2)
+        # What stood there before is pytest's or a notebook's, and goes elsewhere than to the descriptors.
+        sys.stdout, sys.stderr = (
+            open(descriptor, "w", errors="replace", closefd=False)  # noqa: SIM115 -- it is no path, and stays open
+            for descriptor in (1, 2)
+        )
         _die_with_parent()
         _crash_in_silence()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -137,9 +143,9 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def _end(child: int, hung: bool) -> int:
-    """Return the child's status. One that still runs (it hangs, or nobody wants its answer) is killed."""
-    deadline_s = time.monotonic() + (0 if hung else 5)
+def _end(child: int, is_over: bool) -> int:
+    """Return the child's status. One that is not over (it hangs, or nobody wants its answer) is killed."""
+    deadline_s = time.monotonic() + (5 if is_over else 0)
     while True:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:

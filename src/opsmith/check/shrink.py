@@ -49,11 +49,10 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
         for name, recipe in tensors.items():
             changed = replace(
                 recipe,
-                shape=shapes[name],
                 layout=draw(st.sampled_from(list(dict.fromkeys(("contiguous", layouts[name]))))),
                 values=draw(st.sampled_from(list(dict.fromkeys(("normal", values[name]))))),
             )
-            _put(arguments, name, changed)
+            _put(arguments, name, _resized(changed, shapes[name]))
         for name in names:
             if name in arguments:
                 arguments[name] = chosen[name]
@@ -83,6 +82,15 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
         if found is not None:
             return found
     return _plainer(case, fails)
+
+
+def _resized(recipe: TensorRecipe, shape: tuple[int, ...]) -> TensorRecipe:
+    """Return a recipe of another shape; of given numbers the first ones are left, where there are so many."""
+    given = recipe.given
+    if given is not None:
+        fits = len(shape) == given.dim() and all(new <= old for new, old in zip(shape, given.shape, strict=True))
+        given = given[tuple(map(slice, shape))] if fits else None
+    return replace(recipe, shape=shape, given=given)
 
 
 def _up_to(st: Any, size: int) -> Any:

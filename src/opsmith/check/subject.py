@@ -167,7 +167,6 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
     name = str(overload).removesuffix(".default") if overload is not None else getattr(op, "__qualname__", repr(op))
     if reference is None:
         raise ArgumentError(f"{name} has no reference to compare it with: give reference=, a function in plain PyTorch")
-    signature = _signature_of(reference)
     schema = overload._schema if overload is not None else None
     if schema is not None:
         parameters = tuple(argument.name for argument in schema.arguments)
@@ -175,6 +174,7 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
     else:
         parameters = _parameters_of(reference, op)
         mutated = ()
+    signature = _signature_of(reference, mutated)
     dtypes: tuple[Mapping[str, str], ...] = ()
     if signature is not None:
         letters = signature.letters
@@ -213,9 +213,9 @@ def _overload_of(op: Any) -> Any:
     return None
 
 
-def _signature_of(reference: Callable[..., Any]) -> Signature | None:
+def _signature_of(reference: Callable[..., Any], mutated: tuple[str, ...]) -> Signature | None:
     """Return what a reference's annotations say, or None where they are not those of a definition."""
-    choices = Choices(None, frozenset(), frozenset(), frozenset(), {}, frozenset(), {}, {})
+    choices = Choices(mutates=frozenset(mutated))
     try:
         return read_signature(reference, choices)
     except (DefinitionError, ValueError):

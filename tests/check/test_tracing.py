@@ -1,0 +1,54 @@
+"""What is wrong where an operator is traced is named `fake`, `compile`, `export` or `opcheck`; right ones raise no alarm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit_comp import fakes, kernels
+from kit_comp.judged import judge
+
+from opsmith.ops.add2 import add2
+from opsmith.ops.lltm import lltm_cell, lltm_gates
+from opsmith.ops.sigmoid import sigmoid
+
+pytestmark = pytest.mark.compile
+
+AROUND = ("value", "sizes", "strides", "gradient", "fake")
+OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "contiguous": (fakes.right_fake, {"reference": fakes.doubled_reference}),
+    "as its input": (fakes.keeps_strides, {"reference": fakes.doubled_reference}),
+    "sizes from data": (fakes.positive, {"reference": fakes.positive_reference, "examples": fakes.EXAMPLES}),
+    "mutating": (fakes.add_one_, {"reference": fakes.add_one_reference}),
+    "lists": (fakes.pick, {"reference": fakes.pick_reference, "examples": fakes.PICK_EXAMPLES}),
+}
+
+
+@pytest.mark.parametrize("op", [add2, sigmoid, lltm_gates, lltm_cell, kernels.right], ids=repr)
+def test_fake_kernels_of_definitions_are_right(op: Any) -> None:
+    names, results = judge(op, "fake")
+    assert names == ()
+    assert results["fake", "float16"].inputs > 10
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_right_fake_kernels_of_others_raise_no_alarm(name: str) -> None:
+    op, how = OTHERS[name]
+    names, results = judge(op, "fake", **how)
+    assert names == ()
+    assert all(outcome.state == "passed" for outcome in results.values())
+
+
+@pytest.mark.parametrize("words", fakes.WRONG)
+def test_a_wrong_fake_kernel_fails_fake_alone(words: str) -> None:
+    names, results = judge(fakes.WRONG[words], *AROUND, reference=fakes.doubled_reference)
+    assert names == ("fake",)
+    assert words in results["fake", "float64"].findings[0].message
+
+
+def test_a_missing_fake_kernel_is_named_with_what_to_do() -> None:
+    names, results = judge(fakes.no_fake, *AROUND, reference=fakes.doubled_reference)
+    assert names == ("fake",)
+    finding = results["fake", "float64"].findings[0]
+    assert "there is no fake kernel" in finding.message
+    assert "torch.library.register_fake('kit_comp::no_fake')" in finding.hint
