@@ -25,9 +25,11 @@ from opsmith.errors import GradientError
 __all__ = [
     "Asked",
     "NoGradientError",
+    "as_function",
     "as_result",
     "differentiable_inputs",
     "differentiable_outputs",
+    "first_line",
     "gradients",
     "is_generated",
     "is_refusal",
@@ -168,6 +170,25 @@ def materialized(found: Iterable[Tensor | None], leaves: Iterable[Tensor]) -> li
     return [torch.zeros_like(leaf) if one is None else one.detach() for one, leaf in zip(found, leaves, strict=True)]
 
 
+def as_function(
+    subject: Subject, function: Callable[..., Any], values: Mapping[str, Any], asked: Asked
+) -> Callable[..., tuple[Tensor, ...]]:
+    """Return the outputs that are asked for as a function of the inputs that are; the other arguments are `values`."""
+
+    def call(*tensors: Tensor) -> tuple[Tensor, ...]:
+        given = {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
+        for name, tensor in zip(asked.inputs, tensors, strict=True):
+            base, bracket, index = name.partition("[")
+            if bracket:
+                given[base][int(index[:-1])] = tensor
+            else:
+                given[base] = tensor
+        results = subject.results(function, given)
+        return tuple(results[index] for index in asked.outputs)
+
+    return call
+
+
 def as_result(
     subject: Subject, function: Callable[..., Any], asked: Asked
 ) -> Callable[[Mapping[str, Any]], list[Tensor]]:
@@ -203,6 +224,11 @@ def is_generated(subject: Subject, case: Case, inputs: Iterable[str], device: st
     given, _ = with_leaves(case.build(device), inputs)
     nodes = [type(output.grad_fn).__name__ for output in subject.results(subject.kernel, given) if output.requires_grad]
     return any(node.startswith(("GeneratedBackwardFor_", "WarnNotImplemented")) for node in nodes)
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an exception says, without what PyTorch adds to it."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 def _gradient_of(output: Tensor, index: int, asked: Asked) -> Tensor:

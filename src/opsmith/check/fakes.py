@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from opsmith.check.subject import Subject
 
-__all__ = ["MissingFakeError", "call_fake", "difference"]
+__all__ = ["MissingFakeError", "call_fake", "depends_on_data", "difference"]
 
 _MISSING = ("does not support running with fake tensors", "no fake impl registered", "no fake kernel", "Meta' backend")
 
@@ -32,9 +32,8 @@ def call_fake(subject: Subject, values: Mapping[str, Any], *, symbolic: bool) ->
         if isinstance(value, Tensor):
             if not symbolic:
                 return mode.from_tensor(value, static_shapes=True)
-            context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext(
-                dynamic_sizes=[DimDynamic.DYNAMIC] * value.dim()
-            )
+            dynamic = [DimDynamic.DYNAMIC] * value.dim()
+            context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext(dynamic_sizes=dynamic)
             return mode.from_tensor(value, symbolic_context=context)
         return [fake(item) for item in value] if isinstance(value, list) else value
 
@@ -65,6 +64,15 @@ def difference(real: list[Tensor], fake: list[Tensor], inputs: list[Tensor]) -> 
             what, fakes, reals = found
             return f"{what} of output {index}: the fake kernel says {fakes}, the real one returns {reals}"
     return None
+
+
+def depends_on_data(subject: Subject, values: Mapping[str, Any]) -> bool:
+    """Tell whether the fake kernel leaves a size open, because it depends on the data."""
+    try:
+        results = call_fake(subject, values, symbolic=True)
+    except Exception:
+        return False
+    return any(size is None for result in results for size in _numbers(result.shape))
 
 
 def _difference(real: Tensor, fake: Tensor, is_alias: bool) -> tuple[str, Any, Any] | None:

@@ -75,7 +75,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("writes outside", "nothing beside the outputs is written", "memory:writes_outside"),
     Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside"),
     Property("inputs unchanged", "inputs keep their values", "memory:inputs_unchanged"),
-    Property("aliasing", "results share memory only as the schema says", "memory:aliasing", per="device"),
+    Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device"),
     Property("determinism", "the same call gives the same bits", "repeats:determinism"),
     Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
     Property("memory growth", "a thousand calls leave no memory behind", "repeats:memory_growth", per="device"),

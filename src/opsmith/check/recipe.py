@@ -38,7 +38,8 @@ class TensorRecipe:
         """Return the values, contiguous and on the CPU."""
         dtype = getattr(torch, self.dtype)
         if self.given is not None:
-            return self.given.detach().to("cpu", dtype).contiguous()
+            # A copy: a kernel that writes to its inputs must not change the recipe.
+            return self.given.detach().to("cpu", dtype, copy=True).contiguous()
         return fill(self.shape, dtype, self.values, self.seed)
 
     def build(self, device: str) -> Tensor:

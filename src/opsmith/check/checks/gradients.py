@@ -14,9 +14,11 @@ from opsmith.check.checks.values import RefusedError, disagreement
 from opsmith.check.derivatives import (
     Asked,
     NoGradientError,
+    as_function,
     as_result,
     differentiable_inputs,
     differentiable_outputs,
+    first_line,
     gradients,
     is_refusal,
     leaves_of,
@@ -31,7 +33,7 @@ from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 from opsmith.check.shrink import smallest
 
-__all__ = ["gradient", "is_gradient_wrong", "second_gradient", "why_no_gradient"]
+__all__ = ["asked_of", "gradient", "is_gradient_wrong", "second_gradient", "why_no_gradient"]
 
 _MOST_ELEMENTS = 5000
 _GROUPS = ("plain", "scalars", "values", "layouts", "sizes", "empty")
@@ -99,7 +101,7 @@ def second_gradient(context: Context) -> Outcome:
     small = (case.changed(dtype="float64") for case in plain if case.elements <= _MOST_ELEMENTS)
     for case in itertools.islice(small, 2):
         try:
-            asked = _plain(wide, case)
+            asked = asked_of(wide, case)
             if asked is None or not _has_second(wide, case, asked):
                 continue
             if _wrong(wide, case, asked) is not None:
@@ -128,14 +130,14 @@ def why_no_gradient(context: Context) -> str | None:
         if not differentiable_outputs(subject, case, inputs):
             return "no output has a gradient"
     except Exception as error:
-        return f"the reference cannot be differentiated: {_first_line(error)}"
+        return f"the reference cannot be differentiated: {first_line(error)}"
     return None
 
 
 def is_gradient_wrong(context: Context, case: Case) -> bool:
-    """Whether the first gradients of a plain call are wrong already, missing or refused."""
+    """Whether the first gradients of a call are wrong already, missing or refused."""
     try:
-        asked = _plain(context, case)
+        asked = asked_of(context, case)
         return asked is None or _wrong(context, case, asked) is not None
     except (RefusedError, NotRegisteredError):
         return True
@@ -160,18 +162,19 @@ def _cases(context: Context) -> Iterator[Case]:
             yield case
 
 
-def _plain(context: Context, case: Case) -> Asked | None:
+def asked_of(context: Context, case: Case) -> Asked | None:
+    """Return all gradients of a case, or None where there are none; raises RefusedError as the reference does."""
     inputs = differentiable_inputs(context.subject, case)
     try:
         outputs = differentiable_outputs(context.subject, case, inputs) if inputs else ()
     except Exception as error:
-        raise RefusedError(f"the reference cannot be differentiated: {_first_line(error)}") from error
+        raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
     return Asked(inputs, outputs, dtype=context.dtype or "float32") if outputs else None
 
 
 def _asked(context: Context, case: Case) -> Iterator[Asked]:
     """Yield the gradients to take of a case: all; of a plain one also each alone, and for gradients in other layouts."""
-    asked = _plain(context, case)
+    asked = asked_of(context, case)
     if asked is None:
         return
     yield asked
@@ -205,8 +208,8 @@ def _wrong(context: Context, case: Case, asked: Asked) -> Wrong | None:
             )
         except Exception as error:
             if is_refusal(error):
-                raise NotRegisteredError(_first_line(error)) from error
-            return Wrong(f"the gradient raises {type(error).__name__}: {_first_line(error)}")
+                raise NotRegisteredError(first_line(error)) from error
+            return Wrong(f"the gradient raises {type(error).__name__}: {first_line(error)}")
         if is_unregistered():
             raise NotRegisteredError("PyTorch warns of it in a backward, and the gradients stay None")
     leaves = leaves_of(values, asked.inputs)
@@ -243,7 +246,7 @@ def _expected(context: Context, case: Case, asked: Asked, values: dict[str, Any]
     except NoGradientError as error:
         raise RefusedError(str(error)) from error
     except Exception as error:
-        raise RefusedError(f"the reference cannot be differentiated: {_first_line(error)}") from error
+        raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
     return replace(expected, allowed=tuple(map(_evened, expected.allowed)))
 
 
@@ -286,7 +289,7 @@ def _numeric(context: Context) -> Finding | None:
         return None
     subject = context.subject
     case = subject.suite.plain(context.dtypes)
-    asked = _plain(context, case)
+    asked = asked_of(context, case)
     if asked is None or any(case.tensors()[name].dtype != "float64" for name in asked.inputs):
         return None
     context.tell(case)
@@ -300,25 +303,13 @@ def _numeric(context: Context) -> Finding | None:
 
 def _gradcheck(context: Context, case: Case, asked: Asked, function: Callable[..., Any]) -> str | None:
     values, leaves = with_leaves(case.build(context.device), asked.inputs)
-    names = asked.inputs
-
-    def call(*tensors: Tensor) -> tuple[Tensor, ...]:
-        given = {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
-        for name, tensor in zip(names, tensors, strict=True):
-            base, bracket, index = name.partition("[")
-            if bracket:
-                given[base][int(index[:-1])] = tensor
-            else:
-                given[base] = tensor
-        results = context.subject.results(function, given)
-        return tuple(results[index] for index in asked.outputs)
-
+    call = as_function(context.subject, function, values, asked)
     many = sum(leaf.numel() for leaf in leaves) > 40
     try:
         # Whether two runs agree to the bit is another property's.
         torch.autograd.gradcheck(call, tuple(leaves), fast_mode=many, nondet_tol=1e-6, check_undefined_grad=False)
     except Exception as error:
-        return _first_line(error)
+        return first_line(error)
     return None
 
 
@@ -340,8 +331,8 @@ def _wrong_second(context: Context, case: Case, asked: Asked) -> Wrong | None:
             found = second_gradients(subject, subject.kernel, case.build(context.device), asked)
         except Exception as error:
             if is_refusal(error):
-                raise NotRegisteredError(f"the second gradient is refused: {_first_line(error)}") from error
-            return Wrong(f"the second gradient raises {type(error).__name__}: {_first_line(error)}")
+                raise NotRegisteredError(f"the second gradient is refused: {first_line(error)}") from error
+            return Wrong(f"the second gradient raises {type(error).__name__}: {first_line(error)}")
         if is_unregistered():
             raise NotRegisteredError("no second gradient is registered: PyTorch warns of it in a backward")
     if found is None:
@@ -399,7 +390,3 @@ def _hint(asked: Asked) -> str:
     if asked.layout == "contiguous":
         return ""
     return "Gradients arrive with any strides: index through them, or make them contiguous in the backward."
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

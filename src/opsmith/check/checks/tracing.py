@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from opsmith.check.checks.values import RefusedError, disagreement
-from opsmith.check.derivatives import differentiable_inputs, with_leaves
+from opsmith.check.derivatives import differentiable_inputs, first_line, with_leaves
 from opsmith.check.fakes import MissingFakeError, call_fake, difference
 from opsmith.check.oracle import Disagreement
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
@@ -81,7 +81,7 @@ def _wrong_fake(context: Context, case: Case, symbolic: bool) -> str | None:
     except MissingFakeError:
         raise
     except Exception as error:
-        message = f"{how}the fake kernel raises {type(error).__name__}: {_first_line(error)}"
+        message = f"{how}the fake kernel raises {type(error).__name__}: {first_line(error)}"
     else:
         inputs = [item for value in values.values() for item in (value if isinstance(value, list) else [value])]
         wrong = difference(real, found, [item for item in inputs if isinstance(item, Tensor)])
@@ -112,7 +112,3 @@ def _found(context: Context, case: Case, symbolic: bool, message: str, compared:
     again = _wrong_fake(context, small, symbolic) or message
     hint = "torch.compile allocates and indexes by what the fake kernel says: a wrong one corrupts memory or results."
     return failed(Finding(f"{small.label}: {again}", small, hint), inputs=compared)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,0 +1,120 @@
+"""How is it seen what a kernel does with memory? It gets memory that is filled with a byte, between margins.
+
+On the CPU an allocator in C++ (guard.cpp) stands in for PyTorch's, built in a second and kept in the store: a
+TorchDispatchMode does not see what a library over the stable ABI allocates.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from opsmith.errors import OpsmithError, ToolchainError
+
+__all__ = ["MARGIN_BYTES", "Damage", "Guard", "guarded", "sheltered", "why_unguarded"]
+
+MARGIN_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A byte that was written and belongs to nobody.
+
+    `address` and `size_bytes` are the block's that it lies beside; `offset_bytes` is counted from the block's beginning,
+    so it is negative before the block. `is_free` says that the block itself had been freed.
+    """
+
+    address: int
+    size_bytes: int
+    offset_bytes: int
+    is_free: bool = False
+
+    def describe(self, block: str) -> str:
+        """Say what happened, with a name for the block of memory."""
+        size = f"{block} ({self.size_bytes} bytes)"
+        if self.is_free and 0 <= self.offset_bytes < self.size_bytes:
+            return f"byte {self.offset_bytes} of {size} is written after it was freed"
+        if self.offset_bytes < 0:
+            return f"it writes to byte {-self.offset_bytes} before the beginning of {size}"
+        return f"it writes to byte {self.offset_bytes - self.size_bytes + 1} past the end of {size}"
+
+
+class Guard:
+    """Memory under watch, between `guarded`'s beginning and its end."""
+
+    def damage(self) -> Damage | None:
+        """Return the first write that went where nobody may write, or None."""
+        raise NotImplementedError
+
+
+class _CpuGuard(Guard):
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def damage(self) -> Damage | None:
+        found = (ctypes.c_int64 * 4)()
+        if not self._library.opsmith_guard_damage(found):
+            return None
+        address, size, offset, is_free = found
+        return Damage(address, size, offset, bool(is_free))
+
+
+@contextmanager
+def guarded(device: str, body: int, margin: int) -> Iterator[Guard]:
+    """Guard what is allocated on a device: blocks filled with the byte `body`, between margins of the byte `margin`.
+
+    Raises ToolchainError where the allocator cannot be built; ask `why_unguarded` first.
+    """
+    library = _library()
+    library.opsmith_guard_start(body, margin)
+    try:
+        yield _CpuGuard(library)
+    finally:
+        library.opsmith_guard_stop()
+
+
+@contextmanager
+def sheltered(device: str) -> Iterator[None]:
+    """Guard what is allocated where that is possible, and ask nothing.
+
+    A kernel that writes outside of its memory would otherwise spoil the heap, and another property would seem to fail.
+    """
+    if why_unguarded(device):
+        yield
+        return
+    with guarded(device, 0, 0xFB):
+        yield
+
+
+def why_unguarded(device: str) -> str:
+    """Return why memory of a device cannot be guarded, or "" where it can."""
+    if device != "cpu":
+        return "what a kernel allocates on a GPU is not guarded"
+    try:
+        _library()
+    except OpsmithError as error:
+        return f"the allocator that watches memory cannot be built: {str(error).splitlines()[0]}"
+    return ""
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    from opsmith.build.artifact import obtain_artifact
+    from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
+    from opsmith.store import Store, default_root
+
+    sources = file_sources([Path(__file__).with_suffix(".cpp")])
+    extension = assemble_sources("opsmith_guard", sources, library="opsmith_guard.so", cxx_flags=["-O2"])
+    prepared = prepare_existing(extension)
+    artifact = obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, Store(default_root()))
+    try:
+        library = ctypes.CDLL(str(artifact.library))
+    except OSError as error:
+        raise ToolchainError(f"{artifact.library} does not load: {error}") from error
+    library.opsmith_guard_start.argtypes = [ctypes.c_int, ctypes.c_int]
+    library.opsmith_guard_damage.argtypes = [ctypes.POINTER(ctypes.c_int64)]
+    return library
