@@ -11,6 +11,7 @@ of a sum of n terms in order is at most n roundings).
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ def expect(
             other = _perturbed(_cast(values, low), floating, low, random)
             _add_distance(noise, run(upcast(other)), run(other))
         if kinds & _OVERFLOWING:
-            _allow_overflow(spread, run, wide, torch.float64 if working is torch.float64 else torch.float32)
+            _allow_overflow(spread, run, wide, exact, torch.float64 if working is torch.float64 else torch.float32)
         if low is not dtype:
             ratio = torch.finfo(dtype).eps / torch.finfo(low).eps
             noise = [item * ratio for item in noise]
@@ -144,6 +145,7 @@ def _allow_overflow(
     spread: list[Tensor],
     run: Callable[[Mapping[str, Any]], list[Tensor]],
     wide: Mapping[str, Any],
+    exact: list[Tensor],
     dtype: torch.dtype,
 ) -> None:
     """Put no limit where a sum of numbers of one sign leaves the type that sums are made in.
@@ -163,6 +165,12 @@ def _allow_overflow(
     for limit, result in zip(spread, results, strict=True):
         if limit.shape == result.shape and result.dtype.is_floating_point:
             limit.masked_fill_(~result.detach().isfinite(), math.inf)
+    # Nor where the reference itself has no digit right in that type, because a square or a product left it.
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        for limit, result, value in zip(spread, run(_cast(_copied(wide), dtype)), exact, strict=True):
+            if limit.shape == result.shape and result.dtype.is_floating_point:
+                distance = (result.detach().to(torch.float64) - value).abs()
+                limit.masked_fill_(~(distance <= 0.5 * value.abs()) & value.isfinite(), math.inf)
 
 
 def _own(run: Callable[[Mapping[str, Any]], list[Tensor]], values: Mapping[str, Any]) -> list[Tensor] | None:
@@ -232,7 +240,7 @@ def _allowed(
         # Discrete results are right or wrong, but where one rounding decides them.
         return torch.where(spread + noise > 0, math.inf, 0.0).to(torch.float64)
     info = torch.finfo(dtype)
-    of_inputs = _OF_INPUTS[dtype] + (length / 4 if dtype in (torch.float32, torch.float64) else 0)
+    of_length = length / 4 if dtype in (torch.float32, torch.float64) else 0
     finite = value[value.isfinite()]
     scale = float(finite.square().mean().sqrt()) if finite.numel() > 0 else 0.0
     # Sums inside are as accurate as float32 at least, measured against what is usual in the result.
@@ -241,8 +249,8 @@ def _allowed(
     )
     # What is denormal may be flushed to zero.
     total = (
-        _OF_RESULT[dtype] * info.eps * value.abs()
-        + of_inputs * spread
+        (_OF_RESULT[dtype] + of_length) * info.eps * value.abs()
+        + (_OF_INPUTS[dtype] + of_length) * spread
         + _OF_NOISE * noise
         + floor
         + 4 * info.smallest_normal

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from opsmith.check.blame import Blame
 from opsmith.check.isolate import Ended, Send, in_child
 from opsmith.check.outcome import Finding, Outcome, failed, not_run_for
 from opsmith.check.properties import PROPERTIES, Context, Property
@@ -135,6 +136,7 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
             yield Result(task.item.name, task.column, _run(subject, options, task, partial(watch.tell_doing, task)))
         return
     left = tasks
+    blame = Blame(subject, options.silence_s)
     while left:
         done, doing = 0, None
         ended: Ended | None = None
@@ -144,7 +146,7 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
             if isinstance(message, Ended):
                 ended = message
             elif isinstance(message, Outcome):
-                yield Result(left[done].item.name, left[done].column, message)
+                yield _charged(blame, left[done], message)
                 done, doing = done + 1, None
                 if done < len(left):
                     watch.tell_doing(left[done], None)
@@ -153,9 +155,15 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
                 watch.tell_doing(left[done], doing)
         assert ended is not None
         if done < len(batch):
-            yield Result(left[done].item.name, left[done].column, _crashed(subject, options, left[done], ended, doing))
+            outcome = _crashed(subject, options, left[done], ended, doing)
+            yield _charged(blame, left[done], outcome, crashed=not ended.hung)
             done += 1
         left = left[done:]
+
+
+def _charged(blame: Blame, task: _Task, outcome: Outcome, *, crashed: bool = False) -> Result:
+    charged = blame.charged(task.item, task.column, task.dtypes, outcome, crashed=crashed)
+    return Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))
 
 
 def _batch(left: list[_Task]) -> list[_Task]:
