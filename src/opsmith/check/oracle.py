@@ -170,7 +170,8 @@ def _allow_overflow(
         for limit, result, value in zip(spread, run(_cast(_copied(wide), dtype)), exact, strict=True):
             if limit.shape == result.shape and result.dtype.is_floating_point:
                 distance = (result.detach().to(torch.float64) - value).abs()
-                limit.masked_fill_(~(distance <= 0.5 * value.abs()) & value.isfinite(), math.inf)
+                if bool((~(distance <= 0.5 * value.abs()) & value.isfinite()).any()):
+                    limit.fill_(math.inf)
 
 
 def _own(run: Callable[[Mapping[str, Any]], list[Tensor]], values: Mapping[str, Any]) -> list[Tensor] | None:

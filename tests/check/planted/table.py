@@ -87,7 +87,7 @@ TABLE: tuple[Planted, ...] = (
     _kernel("write_before", "writes outside", "writes one element before the output"),
     _kernel("read_after", "reads outside", "reads one element behind the input"),
     _kernel("neighbour", "reads outside", "the last element's neighbour is read", (*_VALUES, "determinism")),
-    _kernel("scribble", "inputs unchanged", "writes to its input", ("determinism",)),
+    _kernel("scribble", "inputs unchanged", "writes to its input", ("determinism", "vmap")),
     _kernel("leak", "memory growth", "scratch memory is never freed"),
     _kernel("restless", "determinism", "every second call sums in another order", ("threads",)),
     _kernel("race", "threads", "threads count into one variable without a lock", (*_VALUES, "determinism")),
