@@ -35,8 +35,9 @@ __all__ = ["command"]
 @click.option("--thorough", is_flag=True, help="Try more inputs, and take the time for it.")
 @click.option("--large", is_flag=True, help="Try tensors of more than 2^31 elements too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as a page.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each result, findings in every column, notes and times.")
-def command(path: str, imports: tuple[str, ...], as_json: bool, verbose: bool, **said: Any) -> None:
+def command(path: str, imports: tuple[str, ...], as_json: bool, page: Path | None, verbose: bool, **said: Any) -> None:
     """Check the operators of PATH: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
 
     Inputs are generated from the definition. Exits with 0 where every property holds, 1 where one failed, and 2 where the
@@ -53,6 +54,11 @@ def command(path: str, imports: tuple[str, ...], as_json: bool, verbose: bool, *
         reports = show(subjects, options, verbose)
     except ArgumentError as error:
         raise click.UsageError(str(error)) from error
+    if page is not None:
+        from opsmith.check.render.html import reports_as_html
+
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(reports_as_html(reports), encoding="utf-8")
     if not all(report.ok for report in reports):
         sys.exit(1)
 
