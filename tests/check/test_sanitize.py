@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from kit import sanitized
 
 from opsmith.check.outcome import Outcome
 from opsmith.check.sanitize import run_sanitizer
 from opsmith.check.sanitize_read import read_output
 from opsmith.check.sanitizers import environment_of, find_compute_sanitizer
+from opsmith.cli.check import command
 from opsmith.errors import ArgumentError, ToolchainError
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
@@ -173,3 +175,22 @@ def test_the_library_passes_on_a_gpu(kind: str) -> None:
     for op in (add2, sigmoid, lltm_gates):
         outcome = sanitize(op, kind)
         assert outcome.state == "passed", outcome
+
+
+def test_the_command_line_is_looked_at_first() -> None:
+    def ask(*words: str) -> str:
+        done = CliRunner().invoke(command, ["opsmith.ops.add2", *words])
+        assert done.exit_code == 2
+        return done.output
+
+    assert "there is no sanitizer 'leaks'" in ask("--sanitize", "leaks")
+    assert "--large and --sanitize do not go together" in ask("--sanitize", "address", "--large")
+    assert "--device and --sanitize do not go together" in ask("--sanitize", "address", "--device", "cpu")
+
+
+@pytest.mark.compile
+@pytest.mark.slow
+def test_on_the_command_line() -> None:
+    done = CliRunner().invoke(command, ["kit.sanitized::shifted", "--sanitize", "address"])
+    assert done.exit_code == 1, done.output
+    assert f"✗ address, cpu: sanitized.cpp:{line_of('one too far')}: heap-buffer-overflow" in done.output
