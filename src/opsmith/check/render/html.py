@@ -111,8 +111,10 @@ def _details(result: Result, anchor: str, is_open: bool) -> str:
     where = f"{result.column.device} {result.column.dtype}".rstrip()
     findings = "".join(_finding(finding) for finding in result.outcome.findings)
     return (
-        f'<details class="finding" id="{anchor}"{" open" if is_open else ""}>'
-        f'<summary><span class="failed">✗</span> <b>{escape(result.name)}</b>, {escape(where)}</summary>{findings}</details>'
+        # A link to what lies inside opens it.
+        f'<details class="finding"{" open" if is_open else ""}>'
+        f'<summary><span class="failed">✗</span> <b>{escape(result.name)}</b>, {escape(where)}</summary>'
+        f'<div id="{anchor}">{findings}</div></details>'
     )
 
 

@@ -36,7 +36,7 @@ td.failed { background: var(--bad-back); font-weight: 700; }
 td a { color: inherit; text-decoration: none; display: block; }
 details { border-top: 1px solid var(--line); padding: .55rem 0 .3rem; margin-top: .5rem; }
 summary { cursor: pointer; }
-details:target { outline: 2px solid var(--bad); outline-offset: 4px; border-radius: 4px; }
+.finding div:target { border-left: 3px solid var(--bad); padding-left: .9rem; }
 .hint { border-left: 3px solid var(--bar); padding-left: .7rem; }
 .label { color: var(--soft); font-size: .85rem; margin-bottom: .2rem; }
 pre { background: var(--code); border-radius: 6px; padding: .8rem 1rem; overflow-x: auto; margin: .2rem 0 .8rem;
