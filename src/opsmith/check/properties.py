@@ -42,7 +42,8 @@ class Context:
 class Property:
     """A row of the report. `per` says whether it runs for each element type, or once on each device.
 
-    A property that `forks` starts processes of its own: it runs in one that has not used a GPU, whose children could not.
+    On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
+    has, or because a defect spoils the GPU for the rest of the process.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Property:
     where: str  # module below opsmith.check.checks, and the function in it: "values:value"
     per: Literal["dtype", "device"] = "dtype"
     devices: tuple[str, ...] = ("cpu", "cuda")
-    forks: bool = False
+    alone: bool = False
 
     def run(self, context: Context) -> Outcome:
         """Check the property; whatever it raises is a defect of the check and not of the operator."""
@@ -91,12 +92,12 @@ PROPERTIES: tuple[Property, ...] = (
         "what does not fit raises and never crashes",
         "refusals:bad_arguments",
         per="device",
-        forks=True,
+        alone=True,
     ),
     Property("large", "indices past 2^31", "large:large", per="device"),
     Property("streams", "work is on the current stream", "gpu:streams", per="device", devices=("cuda",)),
-    Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",)),
-    Property("graph", "CUDA graph capture and replay", "gpu:graph", per="device", devices=("cuda",)),
+    Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",), alone=True),
+    Property("graph", "CUDA graph capture and replay", "gpu:graph", per="device", devices=("cuda",), alone=True),
 )
 
 

@@ -177,8 +177,8 @@ def _is_same_row(one: _Task, other: _Task) -> bool:
 
 
 def _batch(left: list[_Task]) -> list[_Task]:
-    """Return the tasks for one child: what forks has one to itself where a GPU is used."""
-    alone = [index for index, task in enumerate(left) if task.item.forks and task.column.device != "cpu"]
+    """Return the tasks for one child: on a GPU some have one to themselves."""
+    alone = [index for index, task in enumerate(left) if task.item.alone and task.column.device != "cpu"]
     return left if not alone else left[: alone[0] or 1]
 
 
