@@ -16,6 +16,7 @@ from opsmith.check.checks.values import RefusedError, disagreement
 from opsmith.check.derivatives import (
     differentiable_inputs,
     first_line,
+    has_autograd_kernel,
     materialized,
     no_gradient_registered,
     with_leaves,
@@ -26,7 +27,7 @@ from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.subject import Subject
 from opsmith.check.values import fill
 
-__all__ = ["compiled", "exported"]
+__all__ = ["compiled", "exported", "trainable_inputs"]
 
 _SIZES = 3
 _ONE_SIZE = "there is only one size of input to try"
@@ -49,7 +50,7 @@ def compiled(context: Context) -> Outcome:
     if subject.overload is None:
         return not_run(NO_OPERATOR)
     cases = _cases(context)
-    names = _gradient_names(context, cases[0])
+    names = trainable_inputs(context, cases[0])
     try:
         expected = [_call(context, case, subject.call, names) for case in cases]
     except Exception as error:
@@ -191,9 +192,9 @@ def _numbers(case: Case) -> Any:
     }
 
 
-def _gradient_names(context: Context, case: Case) -> tuple[str, ...]:
+def trainable_inputs(context: Context, case: Case) -> tuple[str, ...]:
     """Return the inputs to differentiate by, none where the operator has no gradient in eager mode."""
-    if why_no_gradient(context) is not None:
+    if why_no_gradient(context) is not None or not has_autograd_kernel(context.subject, context.device):
         return ()
     names = differentiable_inputs(context.subject, case)
     with no_gradient_registered() as is_unregistered:

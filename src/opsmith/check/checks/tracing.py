@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from opsmith.check.checks.values import RefusedError, disagreement
-from opsmith.check.derivatives import differentiable_inputs, first_line, with_leaves
+from opsmith.check.derivatives import differentiable_inputs, first_line, has_autograd_kernel, with_leaves
 from opsmith.check.fakes import MissingFakeError, call_fake, difference
 from opsmith.check.oracle import Disagreement
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
@@ -66,7 +66,7 @@ def _cases(context: Context) -> Iterator[Case]:
 def _wrong_fake(context: Context, case: Case, symbolic: bool) -> str | None:
     """Return what the fake kernel says wrongly; raises RefusedError where the real one says nothing to compare with."""
     subject = context.subject
-    wants_gradients = case.group == "plain" and not subject.mutated
+    wants_gradients = case.group == "plain" and not subject.mutated and has_autograd_kernel(subject, context.device)
     names = differentiable_inputs(subject, case) if wants_gradients else ()
     values, _ = with_leaves(case.build(context.device), names)
     given, _ = with_leaves(case.build(context.device), names)
