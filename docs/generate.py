@@ -2,6 +2,7 @@
 
 docs/errors.md        the error catalogue
 docs/environment.md   the environment variables
+docs/check.md         the table of properties in it
 """
 
 from __future__ import annotations
@@ -58,6 +59,23 @@ def errors_page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+def check_page() -> str:
+    """Return docs/check.md with the table of properties made anew; the rest of it is written by hand."""
+    from opsmith.check.properties import PROPERTIES
+
+    page = (FOLDER / "check.md").read_text(encoding="utf-8")
+    head, _, rest = page.partition("<!-- properties: begin")
+    mark, _, after = rest.partition("-->\n")
+    rows = ["| property | holds where | for each | on |", "|---|---|---|---|"]
+    for item in PROPERTIES:
+        per = "element type" if item.per == "dtype" else "device"
+        on = "CPU and GPU" if len(item.devices) > 1 else {"cpu": "CPU", "cuda": "GPU"}[item.devices[0]]
+        rows.append(f"| `{item.name}` | {_escape(item.title)} | {per} | {on} |")
+    table = "\n".join(rows)
+    _, _, tail = after.partition("<!-- properties: end -->")
+    return f"{head}<!-- properties: begin{mark}-->\n{table}\n<!-- properties: end -->{tail}"
+
+
 def _section(entry: Entry) -> Iterator[str]:
     found = explain(entry.example)[0]
     yield f'<a id="{entry.id}"></a>\n### {entry.title}\n'
@@ -75,7 +93,11 @@ def _escape(text: str) -> str:
     return "`".join(parts)
 
 
-_PAGES: dict[str, Callable[[], str]] = {"errors.md": errors_page, "environment.md": environment_page}
+_PAGES: dict[str, Callable[[], str]] = {
+    "errors.md": errors_page,
+    "environment.md": environment_page,
+    "check.md": check_page,
+}
 
 
 def main() -> None:

@@ -113,6 +113,14 @@ def test_json():
     assert sizes["findings"] == []
 
 
+def test_a_page(tmp_path: Path):
+    page = tmp_path / "new" / "report.html"
+    check(f"{KIT}/operators.py::wrong", *QUICK, "--html", page, code=1)
+    text = page.read_text(encoding="utf-8")
+    assert "1 of 1 operator failed" in text
+    assert "from kit_screen.operators import wrong" in text
+
+
 def test_each_result_has_a_line_when_asked_for():
     argv = [sys.executable, "-m", "opsmith", "check", f"{KIT}/operators.py::right", *QUICK, "-v"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+from html.parser import HTMLParser
+
 import pytest
+import torch
 
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, not_run_for, passed
+from opsmith.check.recipe import Case, TensorRecipe
+from opsmith.check.render.as_json import reports_as_json
 from opsmith.check.render.grid import grid_of, reasons_of, short_dtype
+from opsmith.check.render.html import reports_as_html
 from opsmith.check.render.text import report_lines
 from opsmith.check.report import Column, Report, Result
 
@@ -111,3 +119,85 @@ def test_a_property_that_ran_in_some_columns_is_named_with_the_others():
 )
 def test_short_names_of_element_types(name: str, short: str):
     assert short_dtype(name) == short
+
+
+class Page(HTMLParser):
+    """What a page holds: its text, its cells by row, and every address in it. Raises where tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.rows: list[list[tuple[str, int]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "!doctype"):
+            self.open.append(tag)
+        given = {name: value or "" for name, value in attrs}
+        self.links += [given[name] for name in ("href", "src") if name in given]
+        self.ids |= {given["id"]} if "id" in given else set()
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "td":
+            self.rows[-1].append((given.get("class", ""), int(given.get("colspan", 1))))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+
+def test_the_page_is_whole_and_needs_nothing_else():
+    text = reports_as_html([REPORT, Report("a.b", results("value", (F64, passed(5))), 0, 0.0)])
+    page = Page(text)
+    # Every address is a place on the page itself; nothing is fetched and nothing runs.
+    assert page.links
+    assert {link.removeprefix("#") for link in page.links} <= page.ids
+    assert all(link.startswith("#") for link in page.links)
+    for word in ("<script", "http:", "https:", "@import", "url("):
+        assert word not in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_the_page_has_the_table_and_the_findings():
+    page = Page(reports_as_html([REPORT]))
+    cells = [row for row in page.rows if row]
+    assert cells[0] == [("passed", 1), ("failed", 1), ("passed", 1), ("failed", 1)]
+    assert cells[2] == [("passed", 2), ("error", 2)]
+    for part in ("1 of 1 operator failed", "y[0] is inf, the reference has 40,000", "Sum in float32.", "seed 7"):
+        assert part in page.text
+    assert "gradient on cpu in float16: too coarse" in page.text
+
+
+def test_the_page_escapes_what_it_shows():
+    bad = failed(Finding("<b>&'\"", None, "<script>", "x < y"), note="<i>")
+    page = Page(reports_as_html([Report("<a>", results("<v>", (F64, bad)), 0, 0.0, ("<n>",))]))
+    for part in ("<b>&'\"", "<script>", "x < y", "<a>", "<v>", "<n>"):
+        assert part in page.text
+
+
+def test_json_has_every_outcome_and_no_nan():
+    case = Case({"x": TensorRecipe((2,), "float32", given=torch.tensor([1.0, math.nan])), "a": math.inf, "b": None})
+    wrong = failed(Finding("wrong", case, "hint", "snippet"))
+    found = reports_as_json([REPORT, Report("a.b", results("value", (F64, wrong)), 3, 0.5)])
+    assert found.keys() == {"format", "ok", "machine", "operators"}
+    text = json.dumps(found, allow_nan=False)
+    assert json.loads(text) == found
+    first, second = found["operators"]
+    assert len(first["results"]) == len(REPORT.results)
+    assert first["columns"] == {"cpu": ["float64", "float16"], "cuda": ["float64", "float16"]}
+    assert [result["state"] for result in first["results"]].count("not run") == 6
+    assert [result["is_error"] for result in first["results"]].count(True) == 1
+    arguments = second["results"][0]["findings"][0]["case"]["arguments"]
+    assert arguments == {
+        "x": {"shape": [2], "dtype": "float32", "layout": "contiguous", "values": "normal", "given": [1.0, "nan"]},
+        "a": "inf",
+        "b": None,
+    }

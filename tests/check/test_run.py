@@ -36,6 +36,22 @@ def test_a_crash_is_a_finding_and_the_run_goes_on():
 
 
 @pytest.mark.compile
+def test_a_crash_is_one_defect():
+    # The gradient calls it with as many elements, and is not to blame.
+    report = check(subject_of(operators.crashing), "value", "sizes", "gradient")
+    assert states(report) == {"value": "passed", "sizes": "failed", "gradient": "not run"}
+    assert report.results[-1].outcome.note == "the operator itself does not come back there: see sizes"
+
+
+@pytest.mark.compile
+def test_a_hang_costs_its_silence_once():
+    options = Options(properties=chosen(("special values", "empty")), dtypes=("float32", "float16"), silence_s=1.5)
+    found = [(r.outcome.state, r.outcome.note) for r in run_check(subject_of(operators.hanging), options).results]
+    assert [state for state, _ in found] == ["failed", "not run", "passed", "passed"]
+    assert found[1][1] == "it hangs in float32 already"
+
+
+@pytest.mark.compile
 def test_a_crash_is_made_smaller():
     only_large = [(torch.randn(999, dtype=torch.float32),)]
     report = check(subject_of(operators.crashing, examples=only_large), "value")

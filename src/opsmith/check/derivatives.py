@@ -31,6 +31,7 @@ __all__ = [
     "differentiable_outputs",
     "first_line",
     "gradients",
+    "has_autograd_kernel",
     "is_generated",
     "is_refusal",
     "leaves_of",
@@ -214,6 +215,19 @@ def no_gradient_registered() -> Iterator[Callable[[], bool]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield lambda: any(_UNREGISTERED in str(warning.message) for warning in caught)
+
+
+def has_autograd_kernel(subject: Subject, device: str) -> bool:
+    """Tell whether the operator has a kernel where PyTorch looks for gradients; what is no operator needs none.
+
+    One whose gradient comes from the kernel of a device alone has none wherever PyTorch traces or transforms: `opcheck`
+    says so, and the properties that trace do not say it again.
+    """
+    if subject.overload is None:
+        return True
+    keys = ("Autograd", f"Autograd{device.upper()}", "CompositeImplicitAutograd")
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has(subject.overload.name(), key) for key in keys)
 
 
 def is_generated(subject: Subject, case: Case, inputs: Iterable[str], device: str) -> bool:

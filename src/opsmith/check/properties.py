@@ -42,7 +42,8 @@ class Context:
 class Property:
     """A row of the report. `per` says whether it runs for each element type, or once on each device.
 
-    A property that `forks` starts processes of its own: it runs in one that has not used a GPU, whose children could not.
+    On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
+    has, or because a defect spoils the GPU for the rest of the process.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Property:
     where: str  # module below opsmith.check.checks, and the function in it: "values:value"
     per: Literal["dtype", "device"] = "dtype"
     devices: tuple[str, ...] = ("cpu", "cuda")
-    forks: bool = False
+    alone: bool = False
 
     def run(self, context: Context) -> Outcome:
         """Check the property; whatever it raises is a defect of the check and not of the operator."""
@@ -80,9 +81,9 @@ PROPERTIES: tuple[Property, ...] = (
     Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
     Property("memory growth", "a thousand calls leave no memory behind", "repeats:memory_growth", per="device"),
     Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake"),
-    Property("opcheck", "torch.library.opcheck", "tracing:opcheck", per="device"),
-    Property("compile", "torch.compile: one graph for all sizes", "tracing:compiled", per="device"),
-    Property("export", "torch.export with dynamic shapes", "tracing:exported", per="device"),
+    Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device"),
+    Property("compile", "torch.compile: one graph for all sizes", "compiling:compiled", per="device"),
+    Property("export", "torch.export with dynamic shapes", "compiling:exported", per="device"),
     Property("vmap", "torch.vmap", "transforms:vmap", per="device"),
     Property("func.grad", "torch.func.grad and its like", "transforms:func_grad", per="device"),
     Property("jvp", "forward-mode gradients are right or refused", "transforms:jvp", per="device"),
@@ -91,12 +92,12 @@ PROPERTIES: tuple[Property, ...] = (
         "what does not fit raises and never crashes",
         "refusals:bad_arguments",
         per="device",
-        forks=True,
+        alone=True,
     ),
     Property("large", "indices past 2^31", "large:large", per="device"),
     Property("streams", "work is on the current stream", "gpu:streams", per="device", devices=("cuda",)),
-    Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",)),
-    Property("graph", "CUDA graph capture and replay", "gpu:graph", per="device", devices=("cuda",)),
+    Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",), alone=True),
+    Property("graph", "CUDA graph capture and replay", "gpu:graph", per="device", devices=("cuda",), alone=True),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from opsmith.check.blame import Blame
 from opsmith.check.isolate import Ended, Send, in_child
-from opsmith.check.outcome import Finding, Outcome, failed, not_run_for
+from opsmith.check.outcome import Finding, Outcome, failed, not_run, not_run_for
 from opsmith.check.properties import PROPERTIES, Context, Property
 from opsmith.check.recipe import Case
 from opsmith.check.report import Column, Report, Result
@@ -20,6 +20,10 @@ from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
 
 __all__ = ["Options", "Watcher", "run_check"]
+
+
+# How long a call of the kernel may take that is made by itself.
+_ALONE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
         return
     left = tasks
     blame = Blame(subject, options.silence_s)
+    died: list[tuple[str, str]] = []  # property and device
     while left:
         done, doing = 0, None
         ended: Ended | None = None
@@ -155,9 +160,19 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
                 watch.tell_doing(left[done], doing)
         assert ended is not None
         if done < len(batch):
-            outcome = _crashed(subject, options, left[done], ended, doing)
-            yield _charged(blame, left[done], outcome, crashed=not ended.hung)
+            task = left[done]
+            earlier = [name for name, device in died if device == task.column.device and name != task.item.name]
+            outcome = _see_earlier(subject, task, doing, earlier) or _crashed(subject, task, ended, doing)
+            result = _charged(blame, task, outcome, crashed=not ended.hung)
+            yield result
+            if result.outcome.state == "failed":
+                died.append((task.item.name, task.column.device))
             done += 1
+            # The next column would be silent for as long again, and say the same.
+            while ended.hung and done < len(left) and _is_same_row(task, left[done]):
+                reason = f"it hangs in {task.column.dtype} already"
+                yield Result(task.item.name, left[done].column, not_run(reason))
+                done += 1
         left = left[done:]
 
 
@@ -166,9 +181,13 @@ def _charged(blame: Blame, task: _Task, outcome: Outcome, *, crashed: bool = Fal
     return Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))
 
 
+def _is_same_row(one: _Task, other: _Task) -> bool:
+    return (one.item.name, one.column.device) == (other.item.name, other.column.device)
+
+
 def _batch(left: list[_Task]) -> list[_Task]:
-    """Return the tasks for one child: what forks has one to itself where a GPU is used."""
-    alone = [index for index, task in enumerate(left) if task.item.forks and task.column.device != "cpu"]
+    """Return the tasks for one child: on a GPU some have one to themselves."""
+    alone = [index for index, task in enumerate(left) if task.item.alone and task.column.device != "cpu"]
     return left if not alone else left[: alone[0] or 1]
 
 
@@ -224,7 +243,18 @@ def _with_snippets(subject: Subject, result: Result) -> Result:
     return replace(result, outcome=replace(result.outcome, findings=tuple(findings)))
 
 
-def _crashed(subject: Subject, options: Options, task: _Task, ended: Ended, doing: Any) -> Outcome:
+def _see_earlier(subject: Subject, task: _Task, doing: Any, earlier: list[str]) -> Outcome | None:
+    """Return that nothing can be said where the plain call dies too, and an earlier property has found that.
+
+    A kernel that crashes at a certain size does so under every property that comes to it, and is one defect.
+    """
+    if not (earlier and isinstance(doing, Case)):
+        return None
+    ended = _call_alone(subject, task, doing, silence_s=_ALONE_S)
+    return not_run(f"the operator itself does not come back there: see {earlier[0]}") if _died(ended) else None
+
+
+def _crashed(subject: Subject, task: _Task, ended: Ended, doing: Any) -> Outcome:
     """Return the outcome of a property whose child died or hangs; the input is made smaller, each try in a child."""
     case = doing if isinstance(doing, Case) else None
     words = "it hangs: no answer" if ended.hung else f"it crashes: {ended.crash or 'the process ended'}"
@@ -240,14 +270,25 @@ def _crashed(subject: Subject, options: Options, task: _Task, ended: Ended, doin
 def _smallest_crash(subject: Subject, task: _Task, case: Case) -> Case:
     from opsmith.check.shrink import smallest
 
-    context = Context(subject, task.column.device, task.dtypes)
-
     def crashes(other: Case) -> bool:
-        def call(send: Send) -> None:
-            subject.results(subject.kernel, other.build(task.column.device))
+        ended = _call_alone(subject, task, other, silence_s=_ALONE_S)
+        return _died(ended) and not ended.hung
 
-        *_, ended = in_child(call, silence_s=10.0)
-        # An exception is an exit status of 1, and no crash.
-        return isinstance(ended, Ended) and bool(ended.crash) and ended.crash != "exit status 1"
-
+    context = Context(subject, task.column.device, task.dtypes)
     return smallest(context, case, crashes) if crashes(case) else case
+
+
+def _call_alone(subject: Subject, task: _Task, case: Case, *, silence_s: float) -> Ended:
+    """Call the kernel with a case in a child of its own, and return how that ended."""
+
+    def call(send: Send) -> None:
+        subject.results(subject.kernel, case.build(task.column.device))
+
+    *_, ended = in_child(call, silence_s=silence_s)
+    assert isinstance(ended, Ended)
+    return ended
+
+
+def _died(ended: Ended) -> bool:
+    """Whether a call did not come back; an exception is an exit status of 1, and no crash."""
+    return bool(ended.crash) and ended.crash != "exit status 1"

@@ -34,9 +34,23 @@ __all__ = ["command"]
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
 @click.option("--thorough", is_flag=True, help="Try more inputs, and take the time for it.")
 @click.option("--large", is_flag=True, help="Try tensors of more than 2^31 elements too.")
+@click.option(
+    "--sanitize",
+    metavar="KIND",
+    help="Run under address, undefined or thread; on a GPU memcheck, racecheck, initcheck or synccheck.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as a page.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each result, findings in every column, notes and times.")
-def command(path: str, imports: tuple[str, ...], as_json: bool, verbose: bool, **said: Any) -> None:
+def command(
+    path: str,
+    imports: tuple[str, ...],
+    sanitize: str | None,
+    as_json: bool,
+    page: Path | None,
+    verbose: bool,
+    **said: Any,
+) -> None:
     """Check the operators of PATH: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
 
     Inputs are generated from the definition. Exits with 0 where every property holds, 1 where one failed, and 2 where the
@@ -45,14 +59,18 @@ def command(path: str, imports: tuple[str, ...], as_json: bool, verbose: bool, *
     # As `python -m` has it: a module of the folder in which one is can be named.
     sys.path.insert(0, str(Path.cwd()))
     try:
-        subjects, options = _read(path, imports, **said)
+        if sanitize is not None:
+            reports = _sanitize(path, imports, sanitize, as_json, verbose, **said)
+        else:
+            subjects, options = _read(path, imports, **said)
+            reports = (_show_json if as_json else _show_text)(subjects, options, verbose)
     except (ArgumentError, DefinitionError) as error:
         raise click.UsageError(str(error)) from error
-    show = _show_json if as_json else _show_text
-    try:
-        reports = show(subjects, options, verbose)
-    except ArgumentError as error:
-        raise click.UsageError(str(error)) from error
+    if page is not None:
+        from opsmith.check.render.html import reports_as_html
+
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(reports_as_html(reports), encoding="utf-8")
     if not all(report.ok for report in reports):
         sys.exit(1)
 
@@ -78,11 +96,7 @@ def _read(
     from opsmith.check.subject import subject_of
 
     options = Options(properties=chosen(properties), dtypes=dtype_names(dtypes), thorough=thorough, large=large)
-    for module in imports:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ArgumentError(f"--import {module}: {error}") from error
+    _import(imports)
     said: dict[str, Callable[..., Any]] = {}
     if reference is not None:
         said["reference"] = find_attribute(reference, "--reference")
@@ -98,15 +112,44 @@ def _read(
     return [replace(subject, imports=lines) for subject in subjects], options
 
 
+def _import(modules: tuple[str, ...]) -> None:
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ArgumentError(f"--import {module}: {error}") from error
+
+
+def _sanitize(
+    path: str, imports: tuple[str, ...], kind: str, as_json: bool, verbose: bool, **said: Any
+) -> list[Report]:
+    """Run the operators under a sanitizer; properties and devices are what the sanitizer is for."""
+    from opsmith.check.api import dtype_names
+    from opsmith.check.find import find_operators
+    from opsmith.check.sanitize import Request, run_sanitizer
+
+    if not_for_it := [name for name in ("devices", "properties", "thorough", "large") if said[name]]:
+        option = {"devices": "device", "properties": "property"}.get(not_for_it[0], not_for_it[0])
+        raise ArgumentError(f"--{option} and --sanitize do not go together: a sanitizer runs what it is for")
+    _import(imports)
+    request = Request(path, said["reference"], said["examples"], imports, dtype_names(said["dtypes"]), said["seed"])
+    reports = []
+    for op in find_operators(path):
+        reports.append(run_sanitizer(op, kind, request))
+        if not as_json:
+            _echo(reports[-1], verbose)
+    if as_json:
+        _echo_json(reports)
+    return reports
+
+
 def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
     from rich.console import Console
 
-    from opsmith.check.render.live import TableScreen, colour, line_watcher
-    from opsmith.check.render.text import report_lines
+    from opsmith.check.render.live import TableScreen, line_watcher
     from opsmith.check.run import run_check
 
     console = Console(highlight=False, markup=False, emoji=False)
-    width = min(console.width, 120) if console.is_terminal else 120
     reports = []
     for subject in subjects:
         screen: AbstractContextManager[Watcher | None]
@@ -116,19 +159,33 @@ def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list
             screen = nullcontext(line_watcher(subject.name, sys.stderr) if verbose else None)
         with screen as watch:
             reports.append(run_check(subject, options, watch))
-        for line in report_lines(
-            reports[-1], style=colour(console), encoding=console.encoding, width=width, verbose=verbose
-        ):
-            click.echo(line, color=console.color_system is not None)
+        _echo(reports[-1], verbose)
         if len(subjects) > 1:
             click.echo()
     return reports
 
 
+def _echo(report: Report, verbose: bool) -> None:
+    from rich.console import Console
+
+    from opsmith.check.render.live import colour
+    from opsmith.check.render.text import report_lines
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    width = min(console.width, 120) if console.is_terminal else 120
+    for line in report_lines(report, style=colour(console), encoding=console.encoding, width=width, verbose=verbose):
+        click.echo(line, color=console.color_system is not None)
+
+
 def _show_json(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
-    from opsmith.check.render.as_json import reports_as_json
     from opsmith.check.run import run_check
 
     reports = [run_check(subject, options) for subject in subjects]
-    click.echo(json.dumps(reports_as_json(reports), indent=2, allow_nan=False))
+    _echo_json(reports)
     return reports
+
+
+def _echo_json(reports: list[Report]) -> None:
+    from opsmith.check.render.as_json import reports_as_json
+
+    click.echo(json.dumps(reports_as_json(reports), indent=2, allow_nan=False))

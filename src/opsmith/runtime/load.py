@@ -26,15 +26,16 @@ __all__ = ["load_library", "load_module"]
 _lock = threading.RLock()
 
 
-def load_module(module: str) -> None:
+def load_module(module: str, *, anew: bool = False) -> None:
     """Load and register every operator of a module that is not; does nothing where all are.
 
+    With `anew`, a library that lies beside the module is left alone: it was built with other flags than are asked for.
     Raises CompileError, SignatureError, ToolchainError, StoreError or LoadError.
     """
     with _lock:
         operators = registry.pending(module)
         if operators:
-            _load(module, operators)
+            _load(module, operators, anew=anew)
 
 
 def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
@@ -60,13 +61,13 @@ def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
         raise LoadError(explain_load_failure(library.name, library, str(error.__cause__ or error))) from error
 
 
-def _load(module: str, operators: Sequence[Operator]) -> None:
+def _load(module: str, operators: Sequence[Operator], *, anew: bool) -> None:
     definitions = [operator.definition for operator in operators]
     compiled = [definition for definition in definitions if definition.kernels]
     missing: dict[Device, str] = {}
     served: tuple[str, ...] = ()
     if compiled and (devices := wanted_devices(compiled)):
-        served, missing = _load_compiled(module, compiled, devices)
+        served, missing = _load_compiled(module, compiled, devices, anew=anew)
     for definition in definitions:
         is_defined = any(device in served for device in definition.kernels)
         register_kernels(definition, is_defined=is_defined, missing=missing)
@@ -78,11 +79,11 @@ def _load(module: str, operators: Sequence[Operator]) -> None:
 
 
 def _load_compiled(
-    module: str, definitions: Sequence[Definition], devices: tuple[Device, ...]
+    module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], *, anew: bool
 ) -> tuple[tuple[str, ...], dict[Device, str]]:
     """Load the library of some definitions; return the devices that it serves and why others are missing."""
     file = definitions[0].file
-    prebuilt = find_prebuilt(file, definitions)
+    prebuilt = find_prebuilt(file, definitions) if not anew else None
     if prebuilt is not None and prebuilt.manifest is not None and prebuilt.misfit is None:
         absent = [device for device in devices if device not in prebuilt.manifest.devices]
         if not absent or not _can_build(module, definitions, devices):

@@ -53,6 +53,15 @@ WRONG = {
 }
 
 
+def _fixed_in_export(x: Tensor) -> Tensor:
+    rows = int(x.shape[0]) if torch.compiler.is_exporting() else x.shape[0]
+    return x.new_empty(rows, x.shape[1])
+
+
+fixes_sizes = make_doubled("fixes_sizes", lambda x: x.new_empty(int(x.shape[0]), x.shape[1]))
+fixes_sizes_in_export = make_doubled("fixes_sizes_in_export", _fixed_in_export)
+
+
 def _refuses_symbols(x: Tensor) -> torch.device:
     if not isinstance(x.shape[0], int):
         raise TypeError("a size must be a number")

@@ -18,6 +18,7 @@ from opsmith.check.derivatives import (
     as_function,
     first_line,
     gradients,
+    has_autograd_kernel,
     is_generated,
     is_refusal,
     leaves_of,
@@ -119,6 +120,8 @@ def func_grad(context: Context) -> Outcome:
 
 
 def _plain(context: Context) -> _Plain:
+    if not has_autograd_kernel(context.subject, context.device):
+        raise NotJudgedError("no autograd kernel is registered, and torch.func passes by a gradient from elsewhere")
     if (reason := why_no_gradient(context)) is not None:
         raise NotJudgedError(reason)
     case = context.subject.suite.plain(context.dtypes)

@@ -1,0 +1,273 @@
+"""Can the operator be compiled and exported: one graph for all sizes, with the results and gradients of eager PyTorch?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.check.checks.gradients import why_no_gradient
+from opsmith.check.checks.tracing import NO_OPERATOR, is_fake_wrong
+from opsmith.check.checks.values import RefusedError, disagreement
+from opsmith.check.derivatives import (
+    differentiable_inputs,
+    first_line,
+    has_autograd_kernel,
+    materialized,
+    no_gradient_registered,
+    with_leaves,
+)
+from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.check.properties import Context
+from opsmith.check.recipe import Case, TensorRecipe
+from opsmith.check.subject import Subject
+from opsmith.check.values import fill
+
+__all__ = ["compiled", "exported", "trainable_inputs"]
+
+_SIZES = 3
+_ONE_SIZE = "there is only one size of input to try"
+_FIXED = (
+    "The fake kernel or the gradient makes a number of a size (int(x.shape[0]), an if on a size): keep sizes symbolic."
+)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call with its results, and the gradients of its inputs where it has some."""
+
+    results: list[Tensor]
+    gradients: list[Tensor]
+
+
+def compiled(context: Context) -> Outcome:
+    """torch.compile(fullgraph, dynamic): forward and backward as in eager mode, and one graph for three sizes."""
+    subject = context.subject
+    if subject.overload is None:
+        return not_run(NO_OPERATOR)
+    cases = _cases(context)
+    names = trainable_inputs(context, cases[0])
+    try:
+        expected = [_call(context, case, subject.call, names) for case in cases]
+    except Exception as error:
+        return not_run(f"the operator raises by itself: {first_line(error)}")
+    backend = _CountingBackend()
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        traced = torch.compile(_plain_function(subject), fullgraph=True, dynamic=True, backend=backend)
+        for case, wanted in zip(cases, expected, strict=True):
+            context.tell(case)
+            try:
+                found = _call(context, case, traced, names)
+            except Exception as error:
+                return _judged(context, case, f"torch.compile raises {type(error).__name__}: {_cause(error)}", "")
+            if (message := _wrong(found, wanted)) is not None:
+                return _judged(context, case, f"under torch.compile {message}", "")
+    if backend.graphs > 1:
+        message = f"it is compiled again for other sizes: {backend.graphs} graphs for {len(cases)} sizes"
+        return _judged(context, cases[0], message, _FIXED)
+    return passed(len(cases), note="" if len(cases) > 1 else _ONE_SIZE)
+
+
+def exported(context: Context) -> Outcome:
+    """torch.export with dynamic shapes: the program gives the operator's results for another size."""
+    subject = context.subject
+    if subject.overload is None:
+        return not_run(NO_OPERATOR)
+    first, *others = _cases(context)
+    # Numbers become constants of the program, so the other size has to be one for the same numbers.
+    same = [case for case in others if _numbers(case) == _numbers(first)]
+    cases = [first, *same[:1]]
+    try:
+        expected = [_call(context, case, subject.call, ()) for case in cases]
+    except Exception as error:
+        return not_run(f"the operator raises by itself: {first_line(error)}")
+    context.tell(first)
+    arguments = tuple(subject.arguments(first.build(context.device)))
+    try:
+        program = torch.export.export(
+            _Module(subject), arguments, dynamic_shapes=(tuple(_dynamic(value) for value in arguments),)
+        ).module()
+        found = [_call(context, case, program, ()) for case in cases]
+    except Exception as error:
+        message = f"torch.export raises {type(error).__name__}: {_cause(error)}"
+        return _judged(context, first, message, _FIXED, is_export=True)
+    for case, mine, wanted in zip(cases, found, expected, strict=True):
+        if (message_of := _wrong(mine, wanted)) is not None:
+            return _judged(context, case, f"the exported program: {message_of}", "", is_export=True)
+    return passed(len(cases), note="" if len(cases) > 1 else _ONE_SIZE)
+
+
+class _CountingBackend:
+    """PyTorch's "aot_eager" backend, which traces as the compiler would and runs PyTorch's kernels; counts graphs."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+        self._compile = torch._dynamo.lookup_backend("aot_eager")
+
+    def __call__(self, graph: Any, inputs: Any) -> Any:
+        self.graphs += 1
+        return self._compile(graph, inputs)
+
+
+class _Module(torch.nn.Module):
+    """A call of the operator, as torch.export wants it."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._operator = subject.call
+
+    def forward(self, *arguments: Any) -> Any:
+        return self._operator(*arguments)
+
+
+def _plain_function(subject: Subject) -> Callable[..., Any]:
+    operator = subject.call
+
+    def call(*arguments: Any) -> Any:
+        return operator(*arguments)
+
+    return call
+
+
+def _cases(context: Context) -> list[Case]:
+    """Return calls of different sizes and nothing else different; the first has no size of 0 or 1."""
+    suite = context.subject.suite
+    plain = suite.plain(context.dtypes)
+    # Sizes that are equal in the first call by chance would be taken for one.
+    alike = (
+        case
+        for case in suite.cases(context.dtypes, "plain", "sizes")
+        if _form(case) == _form(plain) and all(size > 1 for recipe in case.tensors().values() for size in recipe.shape)
+    )
+    chosen: dict[Any, Case] = {}
+    for case in itertools.islice(alike, 40):
+        chosen.setdefault(tuple(recipe.shape for recipe in case.tensors().values()), case)
+    found = list(chosen.values()) or [plain]
+    if len(found) == 1 and plain.group == "plain" and suite.space is None:
+        found += _grown(context, plain)
+    return [*found[: _SIZES - 1], *found[-1:]] if len(found) >= _SIZES else found
+
+
+def _grown(context: Context, case: Case) -> list[Case]:
+    """Return an example with each of its sizes doubled, one after the other, where the operator takes that."""
+    found = []
+    for size in sorted({size for recipe in case.tensors().values() for size in recipe.shape if size > 1}):
+        arguments = {name: _doubled(value, size) for name, value in case.arguments.items()}
+        other = Case(arguments, f"{case.label}, sizes of {size} doubled", case.group)
+        try:
+            if disagreement(context, other) is None:
+                found.append(other)
+        except RefusedError:
+            continue
+    return found
+
+
+def _doubled(value: Any, size: int) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_doubled(item, size) for item in value)
+    if not isinstance(value, TensorRecipe) or value.given is None:
+        return value
+    given = value.given.repeat([2 if length == size else 1 for length in value.shape])
+    return replace(value, shape=tuple(given.shape), given=given)
+
+
+def _form(case: Case) -> Any:
+    """Return what of a case decides which graph it is: ranks and types, and what is given at all."""
+    return [(name, len(recipe.shape), recipe.dtype) for name, recipe in case.tensors().items()], [
+        value for value in case.arguments.values() if value is None or isinstance(value, bool | str | float)
+    ]
+
+
+def _numbers(case: Case) -> Any:
+    """Return the arguments that are no tensors."""
+    return {
+        name: value
+        for name, value in case.arguments.items()
+        if not isinstance(value, TensorRecipe) and f"{name}[0]" not in case.tensors()
+    }
+
+
+def trainable_inputs(context: Context, case: Case) -> tuple[str, ...]:
+    """Return the inputs to differentiate by, none where the operator has no gradient in eager mode."""
+    if why_no_gradient(context) is not None or not has_autograd_kernel(context.subject, context.device):
+        return ()
+    names = differentiable_inputs(context.subject, case)
+    with no_gradient_registered() as is_unregistered:
+        try:
+            _call(context, case, context.subject.call, names)
+        except Exception:
+            return ()
+        return () if is_unregistered() else names
+
+
+def _call(context: Context, case: Case, function: Callable[..., Any], names: tuple[str, ...]) -> _Call:
+    values, leaves = with_leaves(case.build(context.device), names)
+    results = context.subject.results(function, values)
+    chosen = [(index, result) for index, result in enumerate(results) if result.requires_grad]
+    if not names or not chosen:
+        return _Call([result.detach() for result in results], [])
+    weights = [
+        fill(tuple(result.shape), result.dtype, "normal", 8009 + index).to(result.device) for index, result in chosen
+    ]
+    found = torch.autograd.grad([result for _, result in chosen], leaves, weights, allow_unused=True)
+    return _Call([result.detach() for result in results], materialized(found, leaves))
+
+
+def _wrong(found: _Call, expected: _Call) -> str | None:
+    for what, mine, theirs in (
+        ("output", found.results, expected.results),
+        ("the gradient of input", found.gradients, expected.gradients),
+    ):
+        if len(mine) != len(theirs):
+            return f"there are {len(mine)} results of the kind {what!r}, in eager mode {len(theirs)}"
+        for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+            if one.shape != other.shape or one.dtype != other.dtype:
+                return (
+                    f"{what} {index} is {tuple(one.shape)} of {one.dtype}, in eager mode {tuple(other.shape)} of "
+                    f"{other.dtype}"
+                )
+            if not torch.allclose(one, other, rtol=_tolerance(other), atol=_tolerance(other), equal_nan=True):
+                return (
+                    f"{what} {index} differs from eager mode in {int((one != other).sum())} of {other.numel()} elements"
+                )
+    return None
+
+
+def _tolerance(tensor: Tensor) -> float:
+    return float(8 * torch.finfo(tensor.dtype).eps ** 0.75) if tensor.dtype.is_floating_point else 0.0
+
+
+def _dynamic(value: Any) -> Any:
+    """Return what torch.export wants to be told of an argument: every size of a tensor may change."""
+    if isinstance(value, Tensor):
+        return dict.fromkeys(range(value.dim()), torch.export.Dim.AUTO)
+    return [_dynamic(item) for item in value] if isinstance(value, list) else None
+
+
+def _judged(context: Context, case: Case, message: str, hint: str, *, is_export: bool = False) -> Outcome:
+    """Return a finding, unless what is more basic is wrong and explains it."""
+    if is_fake_wrong(context):
+        return not_run("the fake kernel is missing or wrong already, and nothing can be traced without it")
+    if is_export and compiled(context).state == "failed":
+        return not_run("torch.compile fails already, which traces the operator in the same way")
+    try:
+        if disagreement(context, case) is not None:
+            return not_run("the kernel's own results are wrong already")
+    except RefusedError:
+        pass
+    one, other = (_call(context, case, context.subject.call, ()) for _ in range(2))
+    if _wrong(one, other) is not None:
+        return not_run("the kernel's own results differ from call to call")
+    return failed(Finding(message, case, hint))
+
+
+def _cause(error: BaseException) -> str:
+    """Return what went wrong below what dynamo wraps around it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return first_line(error)
