@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opsmith.check.isolate import Ended, Send, in_child
+from opsmith.check.isolate import Send, in_child
 from opsmith.check.outcome import Outcome, not_run
 from opsmith.check.properties import PROPERTIES, Context, Property
 from opsmith.check.report import Column
@@ -53,15 +53,11 @@ class Blame:
 
     def _ask(self, name: str, column: Column, dtypes: Mapping[str, str]) -> bool:
         item = next(item for item in PROPERTIES if item.name == name)
-        found: list[Outcome] = []
 
         def work(send: Send) -> None:
             outcome = item.run(Context(self._subject, column.device, dtypes))
             send(Outcome(outcome.state))
 
-        for message in in_child(work, silence_s=self._silence_s):
-            if isinstance(message, Outcome):
-                found.append(message)
-            elif isinstance(message, Ended) and message.crash and not found and message.crash != "exit status 1":
-                return True  # as it dies in that property's own check
-        return any(outcome.state == "failed" for outcome in found)
+        # A child that dies says nothing: whoever asked has seen the crash itself, and reports it.
+        messages = in_child(work, silence_s=self._silence_s)
+        return any(isinstance(message, Outcome) and message.state == "failed" for message in messages)

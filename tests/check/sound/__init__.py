@@ -1,0 +1,1 @@
+"""Correct operators: no property may fail for any of them."""
