@@ -13,6 +13,7 @@ import torch
 
 from opsmith.check.isolate import Ended, Send, in_child
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, not_run_for
+from opsmith.check.pace import paced
 from opsmith.check.properties import PROPERTIES, Context, Property
 from opsmith.check.recipe import Case
 from opsmith.check.report import Column, Report, Result
@@ -81,6 +82,8 @@ def run_check(subject: Subject, options: Options | None = None, watch: Watcher |
     watch = watch or Watcher()
     started = time.perf_counter()
     results: list[Result] = []
+    if not options.thorough:
+        subject = paced(subject)
     for bare in _results(subject, options, _tasks(subject, options), watch):
         result = _with_snippets(subject, bare)
         results.append(result)

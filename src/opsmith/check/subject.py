@@ -14,7 +14,7 @@ from torch import Tensor
 from opsmith._env import set_default
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.space import Space
-from opsmith.check.suite import Suite
+from opsmith.check.suite import MOST_ELEMENTS, Suite
 from opsmith.errors import ArgumentError, DefinitionError
 from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
@@ -51,12 +51,14 @@ class Subject:
     notes: tuple[str, ...] = field(default=())
     # Lines that define the operator where it is known by its name in `torch.ops` alone: "import torchvision".
     imports: tuple[str, ...] = ()
+    # No generated input has more.
+    most_elements: int = MOST_ELEMENTS
 
     @cached_property
     def suite(self) -> Suite:
         """The calls to make."""
         space = Space(self.signature) if self.signature is not None else None
-        return Suite(space, self.examples, self.seed)
+        return Suite(space, self.examples, self.seed, self.most_elements)
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the arguments of a call by position; what is missing at the end is left to defaults."""
