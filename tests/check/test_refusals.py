@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,3 +103,11 @@ def test_a_kernel_that_refuses_every_call_is_not_judged() -> None:
         raise RuntimeError("never")
 
     assert check_product(refuse).state == "not run"
+
+
+def test_a_process_that_uses_a_gpu_forks_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = replace(subject_of(unguarded.every), devices=("cuda",))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    (result,) = run_check(subject, Options(chosen(("bad arguments",)))).results
+    assert result.outcome.state == "not run"
+    assert "uses the GPU already" in result.outcome.note

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 import torch
+from jaxtyping import Float
 from kit_screen import operators
 from torch import Tensor
 
 from opsmith.check.checks import values
+from opsmith.check.pace import paced
 from opsmith.check.properties import Context, chosen
 from opsmith.check.recipe import Case
 from opsmith.check.report import Column, Report, Result
@@ -141,3 +144,21 @@ def test_an_argument_that_cannot_be_sent_is_no_obstacle():
     for function, state in ((reference, "passed"), (wrong, "failed")):
         found = subject_of(function, reference=reference, examples=[(torch.ones(4), Unsendable())])
         assert states(check(found, "value")) == {"value": state}
+
+
+def rowwise(x: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+    return x + 1
+
+
+def elementwise(x: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+    time.sleep(x.shape[1] * 1e-5)
+    return x + 1
+
+
+def test_a_slow_reference_is_spared_the_largest_inputs():
+    slow, quick = (paced(subject_of(function, reference=function)) for function in (elementwise, rowwise))
+    assert quick.notes == ()
+    assert any(case.group == "large" for case in quick.suite.cases({"T": "float32"}))
+    assert not any(case.group == "large" for case in slow.suite.cases({"T": "float32"}))
+    (note,) = slow.notes
+    assert note.endswith("s for N = 4099: larger inputs are left out (--thorough tries them)")

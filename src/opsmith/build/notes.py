@@ -139,8 +139,9 @@ def _programs() -> list[str | None]:
 
 
 def _gpus() -> list[str]:
-    properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return [f"{item.name} {item.major}.{item.minor} {getattr(item, 'gcnArchName', '')}" for item in properties]
+    from opsmith.toolchain.gpus import find_gpus
+
+    return [f"{gpu.name} {gpu.major}.{gpu.minor} {gpu.architecture}" for gpu in find_gpus()]
 
 
 def _same_compilers(note: Mapping[str, Any]) -> bool:

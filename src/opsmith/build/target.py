@@ -96,16 +96,19 @@ def _numbers(capability: str) -> tuple[int, ...]:
 def _native_cuda() -> tuple[str, ...]:
     import torch
 
+    from opsmith.toolchain.gpus import find_gpus
+
     if torch.version.cuda is None or not torch.cuda.is_available():
         return ()
-    pairs = {torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count())}
+    pairs = {(gpu.major, gpu.minor) for gpu in find_gpus()}
     return tuple(f"{major}.{minor}" for major, minor in sorted(pairs))
 
 
 def _native_rocm() -> tuple[str, ...]:
     import torch
 
+    from opsmith.toolchain.gpus import find_gpus
+
     if torch.version.hip is None or not torch.cuda.is_available():
         return ()
-    names = {torch.cuda.get_device_properties(index).gcnArchName for index in range(torch.cuda.device_count())}
-    return tuple(sorted(names))
+    return tuple(sorted({gpu.architecture for gpu in find_gpus()}))

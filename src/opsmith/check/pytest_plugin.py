@@ -109,17 +109,16 @@ class OperatorTest(pytest.Item):
 
 
 def _tests_of(session: pytest.Session, path: str) -> Iterator[OperatorTest]:
-    import torch
-
     from opsmith.check.find import find_operators
     from opsmith.check.properties import PROPERTIES
+    from opsmith.check.subject import devices_here
     from opsmith.runtime.operator import Operator
 
     try:
         operators = find_operators(path)
     except OpsmithError as error:
         raise pytest.UsageError(f"--opsmith {path}: {error}") from error
-    here = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    here = devices_here()
     for operator in operators:
         if not isinstance(operator, Operator):
             raise pytest.UsageError(

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import torch
+
 from opsmith.check.blame import Blame
 from opsmith.check.isolate import Ended, Send, in_child
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, not_run_for
+from opsmith.check.pace import paced
 from opsmith.check.properties import PROPERTIES, Context, Property
 from opsmith.check.recipe import Case
 from opsmith.check.report import Column, Report, Result
@@ -80,6 +83,8 @@ def run_check(subject: Subject, options: Options | None = None, watch: Watcher |
     watch = watch or Watcher()
     started = time.perf_counter()
     results: list[Result] = []
+    if not options.thorough:
+        subject = paced(subject)
     for bare in _results(subject, options, _tasks(subject, options), watch):
         result = _with_snippets(subject, bare)
         results.append(result)
@@ -134,11 +139,16 @@ _ORDER = {name: index for index, name in enumerate(("float64", "float32", "float
 
 
 def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
-    if not options.isolate:
-        for task in tasks:
-            watch.tell_doing(task, None)
-            yield Result(task.item.name, task.column, _run(subject, options, task, partial(watch.tell_doing, task)))
-        return
+    # What is forked from a process that uses a GPU cannot use one.
+    spoiled = torch.cuda.is_initialized()
+    here = [task for task in tasks if not options.isolate or (spoiled and task.column.device != "cpu")]
+    yield from _in_children(subject, options, [task for task in tasks if task not in here], watch)
+    for task in here:
+        watch.tell_doing(task, None)
+        yield Result(task.item.name, task.column, _run(subject, options, task, partial(watch.tell_doing, task)))
+
+
+def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
     left = tasks
     blame = Blame(subject, options.silence_s)
     died: list[tuple[str, str]] = []  # property and device

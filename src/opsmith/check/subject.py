@@ -14,13 +14,13 @@ from torch import Tensor
 from opsmith._env import set_default
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.space import Space
-from opsmith.check.suite import Suite
+from opsmith.check.suite import MOST_ELEMENTS, Suite
 from opsmith.errors import ArgumentError, DefinitionError
 from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
 
-__all__ = ["Subject", "as_case", "subject_of"]
+__all__ = ["Subject", "as_case", "devices_here", "subject_of"]
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,14 @@ class Subject:
     notes: tuple[str, ...] = field(default=())
     # Lines that define the operator where it is known by its name in `torch.ops` alone: "import torchvision".
     imports: tuple[str, ...] = ()
+    # No generated input has more.
+    most_elements: int = MOST_ELEMENTS
 
     @cached_property
     def suite(self) -> Suite:
         """The calls to make."""
         space = Space(self.signature) if self.signature is not None else None
-        return Suite(space, self.examples, self.seed)
+        return Suite(space, self.examples, self.seed, self.most_elements)
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the arguments of a call by position; what is missing at the end is left to defaults."""
@@ -83,9 +85,7 @@ def subject_of(
     are jaxtyping's as in a definition, none are needed. Raises ArgumentError where there is nothing to compare with or
     to call with.
     """
-    # Asking CUDA itself whether there is a GPU would spoil it for the processes that are forked later; so would the load
-    # of an operator, which asks as well.
-    set_default("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    here = devices_here()  # before the operator is loaded
     given = list(examples() if callable(examples) else examples or ())
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
@@ -101,7 +101,7 @@ def subject_of(
             f"{subject.name}: there is nothing to call it with. Give examples=, a function that returns tuples of "
             "arguments, or annotate the reference as a definition is: Float[Tensor, 'B N']"
         )
-    available = _available_devices(subject.devices)
+    available = tuple(device for device in here if device in subject.devices)
     wanted = available if devices is None else tuple(devices)
     if missing := [device for device in wanted if device not in available]:
         raise ArgumentError(
@@ -242,6 +242,11 @@ def _dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:
     return tuple({"T": name} for name in [*floating, *wanted]) or ({},)
 
 
-def _available_devices(declared: Iterable[str]) -> tuple[str, ...]:
-    here = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    return tuple(device for device in here if device in declared)
+def devices_here() -> tuple[str, ...]:
+    """Return the devices of this machine, without using them.
+
+    Asking CUDA itself would spoil the GPU for the processes that are forked later; so would the load of an operator, which
+    asks as well. From here on both ask the driver's management library.
+    """
+    set_default("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

@@ -16,7 +16,7 @@ from opsmith.check.values import FLOAT_VALUES, SPECIAL_VALUES
 from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Kind, Parameter
 
-__all__ = ["EDGES", "Suite"]
+__all__ = ["EDGES", "MOST_ELEMENTS", "Suite"]
 
 # Around the widths of vectors, warps and blocks, and primes between them.
 EDGES = (
