@@ -58,7 +58,7 @@ class Subject:
     def suite(self) -> Suite:
         """The calls to make."""
         space = Space(self.signature) if self.signature is not None else None
-        return Suite(space, self.examples, self.seed, self.most_elements)
+        return Suite(space, self.examples, self.seed, self.most_elements, mutated=self.mutated)
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the arguments of a call by position; what is missing at the end is left to defaults."""

@@ -65,6 +65,7 @@ class Suite:
     examples: tuple[Case, ...] = ()
     seed: int = 0
     most_elements: int = MOST_ELEMENTS
+    mutated: tuple[str, ...] = ()
 
     def cases(self, dtypes: Mapping[str, str], *groups: str) -> Iterator[Case]:
         """Yield the cases of some groups (plain, sizes, empty, large, layouts, values, special, scalars), or of all."""
@@ -179,9 +180,13 @@ class Suite:
             if layout == "contiguous":
                 continue
             choice = four if layout == "channels_last" else base
-            yield replace(choice, layouts={"": layout}, label=f"every tensor {layout}", group="layouts")
+            # Nobody can write to an expanded tensor: several of its elements share one place.
+            kept = dict.fromkeys(self.mutated, "contiguous") if layout == "expanded" else {}
+            yield replace(choice, layouts={"": layout, **kept}, label=f"every tensor {layout}", group="layouts")
             if len(tensors) > 1:
                 for name in tensors:
+                    if name in kept:
+                        continue
                     yield replace(choice, layouts={name: layout}, label=f"{name} {layout}", group="layouts")
 
     def _values(self, space: Space, base: Choice) -> Iterator[Choice]:

@@ -80,7 +80,12 @@ def disagreement(context: Context, case: Case) -> Disagreement | Exception | Non
         found = subject.results(subject.kernel, values)
     except Exception as error:
         return error
-    return compare(found, expected)
+    wrong = compare(found, expected)
+    if wrong is not None and wrong.kind == "shape" and case.group == "empty" and subject.operator is not None:
+        # The definition says the shape, and opsmith holds every kernel to it; some of PyTorch's own functions have
+        # another one for nothing (a convolution of no channels).
+        raise RefusedError("the reference returns another shape than the definition says")
+    return wrong
 
 
 def _agree(context: Context, *groups: str) -> Outcome:

@@ -1,0 +1,109 @@
+"""How many of the planted defects does `torch.library.opcheck` notice, and how many `opsmith check`?
+
+    python benchmarks/opcheck_score.py [name ...]
+
+opcheck runs its four tests on the calls that ours makes for the property in question, each defect in a child process:
+some crash. A defect counts for opcheck if any of them raises, and for ours if the property fails that is its name. The
+same operators without the defects are counted as false alarms. Writes results/check_score.json.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_HERE = Path(__file__).resolve().parent
+sys.path.append(str(_HERE.parent / "tests" / "check" / "planted"))
+
+from table import TABLE, Planted  # noqa: E402
+
+from opsmith.check.isolate import Ended, Send, in_child  # noqa: E402
+from opsmith.check.properties import PROPERTIES  # noqa: E402
+from opsmith.check.run import Options, run_check  # noqa: E402
+from opsmith.check.subject import Subject  # noqa: E402
+
+# The part of the suite that a property's cases are from; the plain ones for all others.
+_GROUPS = {
+    "magnitude": "values",
+    "special values": "special",
+    "sizes": "sizes",
+    "empty": "empty",
+    "strides": "layouts",
+    "arguments": "scalars",
+}
+_MOST_CASES = 12
+
+
+def opcheck_notices(subject: Subject, row: Planted) -> bool:
+    """Whether opcheck raises, or the process dies, for the plain case or one of those that show the defect."""
+    dtypes = next((d for d in subject.dtypes if d.get("T", row.dtypes[0]) == row.dtypes[0]), subject.dtypes[0])
+    cases = list(subject.suite.cases(dtypes, "plain"))
+    if row.named in _GROUPS:
+        cases += list(subject.suite.cases(dtypes, _GROUPS[row.named]))[:_MOST_CASES]
+
+    def work(send: Send) -> None:
+        warnings.simplefilter("ignore")
+        for case in cases:
+            values = case.build("cpu")
+            for name in subject.differentiable:
+                if isinstance(value := values.get(name), torch.Tensor):
+                    value.requires_grad_()
+            try:
+                torch.library.opcheck(subject.overload, tuple(subject.arguments(values)))
+            except Exception as error:
+                send(f"{type(error).__name__}: {str(error).splitlines()[0][:120]}")
+                return
+
+    found: list[Any] = list(in_child(work, silence_s=60.0))
+    ended = found[-1]
+    assert isinstance(ended, Ended)
+    return len(found) > 1 or bool(ended.crash)
+
+
+def ours_notices(subject: Subject, row: Planted) -> bool:
+    """Whether the property fails that the defect is to be called by."""
+    (item,) = (item for item in PROPERTIES if item.name == row.named)
+    return bool(run_check(subject, Options((item,), row.dtypes)).failed)
+
+
+def main() -> None:
+    wanted = set(sys.argv[1:])
+    rows = [row for row in TABLE if not wanted or row.name in wanted]
+    results = []
+    for row in rows:
+        result: dict[str, Any] = {"name": row.name, "defect": row.defect, "property": row.named}
+        for kind, planted in (("with", True), ("without", False)):
+            subject = row.subject(planted=planted)
+            result[kind] = {
+                "opcheck": opcheck_notices(subject, row),
+                "opsmith": ours_notices(subject, row),
+            }
+        results.append(result)
+        print(f"{row.name:16} {row.named:16} with {result['with']}  without {result['without']}", flush=True)
+    score = {
+        tool: {
+            "found": sum(result["with"][tool] for result in results),
+            "false_alarms": sum(result["without"][tool] for result in results),
+        }
+        for tool in ("opcheck", "opsmith")
+    }
+    print(f"of {len(results)}: {score}")
+    if wanted:
+        return
+    found = {
+        "machine": {"torch": torch.__version__, "python": platform.python_version(), "processor": platform.machine()},
+        "defects": len(results),
+        "score": score,
+        "results": results,
+    }
+    (_HERE / "results" / "check_score.json").write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
