@@ -79,7 +79,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device"),
     Property("determinism", "the same call gives the same bits", "repeats:determinism"),
     Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
-    Property("memory growth", "a thousand calls leave no memory behind", "repeats:memory_growth", per="device"),
+    Property("memory growth", "a thousand calls leave no memory behind", "growth:memory_growth", per="device"),
     Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake"),
     Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device"),
     Property("compile", "torch.compile: one graph for all sizes", "compiling:compiled", per="device"),

@@ -16,7 +16,7 @@ from torch import Tensor
 from opsmith.check.guard import why_unguarded
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
-from opsmith.check.trial import BODIES, Trial, accepted, attempt
+from opsmith.check.trial import BODIES, Trial, accepted, attempt, on_threads
 
 __all__ = ["Difference", "Seen", "depends_on", "differences", "same_bits", "survey"]
 
@@ -63,7 +63,6 @@ def survey(context: Context) -> list[Seen]:
     """Return what was seen in all cases that the reference takes and the kernel does not refuse."""
     key = (id(context.subject), context.device, tuple(context.dtypes.items()))
     if key not in _surveys:
-        _surveys.clear()  # only the last column's is asked for again
         _surveys[key] = list(_survey(context))
     return _surveys[key]
 
@@ -79,7 +78,9 @@ def _survey(context: Context) -> Iterator[Seen]:
             for body, margin, around in _fillings(case, number)
         ]
         if all(trial.error is None for trial in trials):
-            yield look(context, case, trials)
+            with on_threads(1):
+                seen = look(context, case, trials)
+            yield seen
 
 
 def look(context: Context, case: Case, trials: list[Trial]) -> Seen:
