@@ -132,7 +132,7 @@ def accepts(context: Context, case: Case) -> bool:
 def kernel_outputs(subject: Subject, values: Mapping[str, Any]) -> list[Tensor]:
     """Call the kernel without a gradient and return the tensors that it returns."""
     with torch.no_grad():
-        found = subject.kernel(*subject.arguments(values))
+        found = subject.kernel(*subject.arguments(values), **subject.keyword_arguments(values))
     return _tensors(found)
 
 
@@ -150,7 +150,8 @@ def differentiated(subject: Subject, values: Mapping[str, Any]) -> tuple[list[Te
     }
     if not leaves:
         return [], {}
-    found = subject.call(*subject.arguments({**values, **leaves}))
+    given = {**values, **leaves}
+    found = subject.call(*subject.arguments(given), **subject.keyword_arguments(given))
     return [result for result in _tensors(found) if result.requires_grad], leaves
 
 
