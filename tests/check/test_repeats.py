@@ -43,7 +43,7 @@ def test_operators_without_a_defect(op: Any) -> None:
         (sums.total_by_threads, ("threads",), "than on one, each time"),
         (sums.leaking, ("memory growth",), "bytes of memory (32 a call)"),
         (sums.remembering, ("memory growth",), "bytes of memory"),
-        (sums.bad_slope, ("memory growth",), "with a backward leave"),
+        (sums.leaky_slope, ("memory growth",), "with a backward leave"),
     ],
 )
 def test_a_defect_has_one_name(op: Any, failed: tuple[str, ...], words: str) -> None:

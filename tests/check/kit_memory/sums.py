@@ -56,12 +56,12 @@ def tidy(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
 
 
 @opsmith.op(cpu=opsmith.view(_CPU, entry="tidy"), outputs="y")
-def bad_slope(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+def leaky_slope(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
     return x.clone()
 
 
-@bad_slope.backward(cpu=opsmith.view(_CPU, entry="leaking_slope"), outputs="grad_x")
-def bad_slope_backward(grad_y: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+@leaky_slope.backward(cpu=opsmith.view(_CPU, entry="leaking_slope"), outputs="grad_x")
+def leaky_slope_backward(grad_y: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
     return grad_y.clone()
 
 
