@@ -71,7 +71,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("strides", "strides, offsets and memory formats", "values:strides"),
     Property("arguments", "optional tensors and other arguments", "values:arguments"),
     Property("gradient", "gradients equal the reference's", "gradients:gradient"),
-    Property("second gradient", "gradients of gradients", "gradients:second_gradient", per="device"),
+    Property("second gradient", "gradients of gradients", "second_gradients:second_gradient", per="device"),
     Property("outputs written", "every element of every output is written", "memory:outputs_written"),
     Property("writes outside", "nothing beside the outputs is written", "memory:writes_outside"),
     Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside"),

@@ -278,13 +278,14 @@ def _count_graphs(context: Context, function: Callable[..., Any], cases: list[Ca
         graphs.append(graph)
         return graph
 
-    def call(*arguments: Any) -> Any:
-        return function(*arguments)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **keywords)
 
     torch._dynamo.reset()
-    traced = torch.compile(call, fullgraph=True, dynamic=True, backend=backend)
-    for case in cases:
-        traced(*context.subject.arguments(case.build(context.device)))
+    with _any_sizes():
+        traced = torch.compile(call, fullgraph=True, dynamic=True, backend=backend)
+        for case in cases:
+            context.subject.results(traced, case.build(context.device))
     return len(graphs)
 
 
