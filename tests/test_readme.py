@@ -52,3 +52,15 @@ def test_the_first_operator(tmp_path: Path):
     (error,) = [line for line in session.splitlines() if line.startswith("opsmith.errors.")]
     assert printed[0] == error.removeprefix("opsmith.errors.").replace(": ", " ", 1)
     assert printed[1] == "torch.Size([4, 1000])"
+
+
+def test_the_report_of_the_check_has_every_property():
+    from opsmith.check.properties import PROPERTIES
+
+    (printed,) = [block for block in blocks("console") if block.startswith("$ opsmith check smooth\n")]
+    head, _, rest = printed.partition("bf16\n")
+    assert head.splitlines()[1].split() == ["smooth.lowpass", "cpu"]
+    rows = [line[:17].strip() for line in rest.partition("\n\n")[0].splitlines()]
+    assert rows == [item.name for item in PROPERTIES if "cpu" in item.devices]
+    assert "✗" not in printed
+    assert "!" not in printed

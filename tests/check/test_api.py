@@ -63,7 +63,7 @@ def test_several_operators_and_a_module():
     assert "kit_screen.right" not in str(raised.value)
 
     everything = opsmith.check(operators, properties=["empty"], dtypes=["float32"])
-    assert len(everything) == 5
+    assert len(everything) == 6
     assert everything.ok
 
 

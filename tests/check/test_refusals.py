@@ -93,6 +93,12 @@ def test_memory_that_overlaps_is_not_written_to(op: Any, state: str) -> None:
     assert state == "passed" or "x expanded, though it is written to" in outcome.findings[0].message.splitlines()[1]
 
 
+def test_memory_that_is_spoiled_is_another_matter() -> None:
+    # The process ends at any call after the first, so at one of the probes.
+    outcome = check(unguarded.scribbles)
+    assert outcome.state != "failed", outcome.findings
+
+
 def test_in_the_report_of_a_check() -> None:
     report = run_check(subject_of(unguarded.every_on_trust), Options(chosen(("bad arguments",))))
     assert report.failed == ("bad arguments",)

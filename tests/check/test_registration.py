@@ -56,3 +56,9 @@ def test_what_others_name_is_left_to_them() -> None:
     assert results["opcheck", ""].note.endswith("is named by `inputs unchanged`")
     names, _ = judge(kernels.short_sum, "gradient", "opcheck")
     assert names == ("gradient",)
+
+
+def test_arguments_that_go_by_name_are_given_by_name() -> None:
+    names, results = judge(kernels.scaled, "value", "gradient", "opcheck", "compile", "export", "vmap", "jvp")
+    assert names == ()
+    assert {outcome.state for outcome in results.values()} == {"passed"}

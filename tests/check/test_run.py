@@ -162,3 +162,10 @@ def test_a_slow_reference_is_spared_the_largest_inputs():
     assert not any(case.group == "large" for case in slow.suite.cases({"T": "float32"}))
     (note,) = slow.notes
     assert note.endswith("s for N = 4099: larger inputs are left out (--thorough tries them)")
+
+
+@pytest.mark.compile
+def test_a_body_that_is_traced_anew_for_each_size_is_no_fault_of_the_operator():
+    report = check(subject_of(operators.running_sum), "value", "gradient", "compile")
+    assert report.ok, str(report)
+    assert report.results[-1].outcome.note.startswith("one graph for all sizes; the gradient comes from the body")

@@ -69,7 +69,7 @@ def test_what_is_right_passes(kind: str) -> None:
 @pytest.mark.compile
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("op", [add2, sigmoid, lltm_cell, lltm_gates])
+@pytest.mark.parametrize("op", [add2, lltm_cell])
 def test_the_library_passes(op: Any, kind: str) -> None:
     outcome = sanitize(op, kind)
     assert outcome.state == "passed", outcome

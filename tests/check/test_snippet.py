@@ -136,6 +136,18 @@ def test_an_operator_of_torch_ops_is_named_there(capsys: pytest.CaptureFixture[s
     assert "torch.ops.aten.sin(self)" in text
 
 
+def shifted(x: Float[Tensor, "N"], *, by: float = 1.0) -> Float[Tensor, "N"]:
+    return x + by
+
+
+@pytest.mark.parametrize("name", ["value", "gradient"])
+def test_arguments_that_go_by_name_do(name: str, capsys: pytest.CaptureFixture[str]):
+    case = Case({"x": CASE.arguments["x"], "by": 2.5})
+    text = snippet_of(subject_of(shifted, reference=shifted), case, "cpu", name)
+    assert "shifted(x, by=by)" in text or name == "gradient"
+    assert "tensor([3.5" in run_here(text, capsys)[0] or name == "gradient"
+
+
 def add_twice_(x: Tensor, other: Tensor) -> None:
     x.add_(other, alpha=2)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,10 +49,18 @@ class _Program:
     differentiable: tuple[str, ...]
     mutated: tuple[str, ...]
     is_large: bool
+    keyword_only: tuple[str, ...] = ()
 
     @property
     def call(self) -> str:
-        return f"{self.operator}({', '.join(self.arguments)})"
+        return f"{self.operator}({self.spelled(self.arguments)})"
+
+    def spelled(self, values: Iterable[str]) -> str:
+        """Return the inside of a call with these values for the arguments."""
+        return ", ".join(
+            f"{name}={value}" if name in self.keyword_only else value
+            for name, value in zip(self.arguments, values, strict=True)
+        )
 
 
 def snippet_of(subject: Subject, case: Case, device: str, name: str = "value") -> str:
@@ -69,6 +77,7 @@ def snippet_of(subject: Subject, case: Case, device: str, name: str = "value") -
         tuple(p for p in passed if p in subject.differentiable and _is_floating(case.arguments[p])),
         subject.mutated,
         case.elements > _FEW,
+        subject.keyword_only,
     )
     body += ["", *_ENDS.get(name, _compare)(program)]
     digits = max((_DIGITS.get(recipe.dtype, 5) for recipe in case.tensors().values()), default=5)
@@ -83,12 +92,12 @@ def _compare(program: _Program) -> list[str]:
     if program.mutated:
         copies = [f"{name}_expected = {name}.clone()" for name in program.mutated]
         given = [f"{name}_expected" if name in program.mutated else name for name in program.arguments]
-        lines = [*copies, program.call, f"{program.reference}({', '.join(given)})"]
+        lines = [*copies, program.call, f"{program.reference}({program.spelled(given)})"]
         for name in program.mutated:
             lines += [f'print("{name} after the operator: ", {name})']
             lines += [f'print("{name} after the reference:", {name}_expected)']
         return lines
-    expected = f"{program.reference}({', '.join(program.wide)})"
+    expected = f"{program.reference}({program.spelled(program.wide)})"
     if program.is_large:
         return [f"torch.testing.assert_close({program.call}, {expected}, equal_nan=True, check_dtype=False)"]
     return [f'print("operator: ", {program.call})', f'print("reference:", {expected})']
@@ -101,7 +110,7 @@ def _gradient(program: _Program) -> list[str]:
     return [
         f"def gradients(function, {inputs}):",
         *(f"    {name} = {name}.detach().requires_grad_()" for name in program.differentiable),
-        f"    results = function({', '.join(program.arguments)})",
+        f"    results = function({program.spelled(program.arguments)})",
         "    results = results if isinstance(results, tuple) else (results,)",
         "    floating = [result for result in results if result.requires_grad]",
         "    weights = [torch.arange(1, 1 + out.numel()).reshape(out.shape).to(out) for out in floating]",
@@ -134,9 +143,9 @@ def _fake(program: _Program) -> list[str]:
 
 
 def _compiled(program: _Program) -> list[str]:
-    inside = ", ".join(program.arguments)
+    inside = program.spelled(program.arguments)
     return [
-        f'compiled = torch.compile(lambda *a: {program.operator}(*a), fullgraph=True, backend="eager")',
+        f'compiled = torch.compile(lambda *a, **k: {program.operator}(*a, **k), fullgraph=True, backend="eager")',
         f"print(compiled({inside}))",
     ]
 

@@ -29,7 +29,8 @@ class Subject:
 
     `call` is what users call. `kernel` is the operator as the dispatcher has it, whose results include outputs for the
     backward alone; it is `call` where PyTorch knows no operator of that kind. `reference` is plain PyTorch and returns
-    what `kernel` does. `mutated` are the arguments it may write to, `differentiable` those with a gradient.
+    what `kernel` does. `keyword_only` are the parameters that go by name, `mutated` the arguments it may write to,
+    `differentiable` those with a gradient.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Subject:
     signature: Signature | None = None
     overload: Any = None
     operator: Operator | None = None
+    keyword_only: tuple[str, ...] = ()
     mutated: tuple[str, ...] = ()
     differentiable: tuple[str, ...] = ()
     differentiable_outputs: tuple[int, ...] | None = None
@@ -62,11 +64,15 @@ class Subject:
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the arguments of a call by position; what is missing at the end is left to defaults."""
-        return [values[name] for name in self.parameters if name in values]
+        return [values[name] for name in self.parameters if name in values and name not in self.keyword_only]
+
+    def keyword_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call that go by name alone."""
+        return {name: values[name] for name in self.keyword_only if name in values}
 
     def results(self, function: Callable[..., Any], values: Mapping[str, Any]) -> list[Tensor]:
         """Call the kernel or the reference; return its tensors, and after them the arguments that it writes to."""
-        found = function(*self.arguments(values))
+        found = function(*self.arguments(values), **self.keyword_arguments(values))
         listed = list(found) if isinstance(found, tuple | list) else [] if found is None else [found]
         return [*(item for item in listed if isinstance(item, Tensor)), *(values[name] for name in self.mutated)]
 
@@ -154,6 +160,7 @@ def _of_operator(op: Operator, seed: int) -> Subject:
         signature=signature,
         overload=op.torch_op,
         operator=op,
+        keyword_only=tuple(parameter.name for parameter in signature.parameters if parameter.keyword_only),
         mutated=tuple(parameter.name for parameter in signature.mutated),
         differentiable=() if signature.mutated else tuple(p.name for p in signature.parameters if p.differentiable),
         differentiable_outputs=tuple(index for index, output in enumerate(signature.outputs) if output.differentiable),
@@ -190,11 +197,22 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
         dtypes=dtypes,
         signature=signature,
         overload=overload,
+        keyword_only=_keyword_only(schema, reference),
         mutated=mutated,
         differentiable=tuple(p.name for p in signature.parameters if p.differentiable) if signature else parameters,
         module=getattr(op, "__module__", None),
         seed=seed,
     )
+
+
+def _keyword_only(schema: Any, reference: Callable[..., Any]) -> tuple[str, ...]:
+    if schema is not None:
+        return tuple(argument.name for argument in schema.arguments if argument.kwarg_only)
+    try:
+        parameters = inspect.signature(reference).parameters.values()
+    except ValueError:  # a builtin tells no signature
+        return ()
+    return tuple(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
 
 
 def _overload_of(op: Any) -> Any:

@@ -6,7 +6,7 @@ between fillings, the case is run again with one thing changed at a time: `depen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from opsmith.check.guard import why_unguarded
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
-from opsmith.check.trial import BODIES, Trial, accepted, attempt
+from opsmith.check.trial import BODIES, Trial, accepted, attempt, on_threads
 
 __all__ = ["Difference", "Seen", "depends_on", "differences", "same_bits", "survey"]
 
@@ -25,7 +25,7 @@ _FILLINGS = ((BODIES[0], BODIES[1], "high"), (BODIES[1], BODIES[0], "low"), (BOD
 _GROUPS = ("plain", "layouts", "scalars", "empty", "large", "sizes")
 # Beyond this many sizes each element type takes every second one, in turns.
 _MANY_SIZES = 54
-# How often a case is repeated to learn which elements vary by themselves.
+# How often a case is repeated to learn whether results vary by themselves.
 _REPEATS = 3
 
 
@@ -63,7 +63,6 @@ def survey(context: Context) -> list[Seen]:
     """Return what was seen in all cases that the reference takes and the kernel does not refuse."""
     key = (id(context.subject), context.device, tuple(context.dtypes.items()))
     if key not in _surveys:
-        _surveys.clear()  # only the last column's is asked for again
         _surveys[key] = list(_survey(context))
     return _surveys[key]
 
@@ -79,7 +78,9 @@ def _survey(context: Context) -> Iterator[Seen]:
             for body, margin, around in _fillings(case, number)
         ]
         if all(trial.error is None for trial in trials):
-            yield look(context, case, trials)
+            with on_threads(1):
+                seen = look(context, case, trials)
+            yield seen
 
 
 def look(context: Context, case: Case, trials: list[Trial]) -> Seen:
@@ -123,8 +124,8 @@ def _outside(trial: Trial) -> str:
     return next((text for place in trial.places if (text := place.strayed())), "")
 
 
-def differences(one: Trial, other: Trial, ignored: Mapping[str, Tensor] | None = None) -> list[Difference]:
-    """Return the results that are not the same, bit by bit; elements that `ignored` marks do not count."""
+def differences(one: Trial, other: Trial) -> list[Difference]:
+    """Return the results that are not the same, bit by bit."""
     found = []
     for name in dict.fromkeys([*one.results, *other.results]):
         first, second = one.results.get(name), other.results.get(name)
@@ -133,8 +134,6 @@ def differences(one: Trial, other: Trial, ignored: Mapping[str, Tensor] | None =
             found.append(Difference(name, (), elements, elements))
             continue
         differs = (_bits(first) != _bits(second)).any(dim=1)
-        if ignored is not None and name in ignored:
-            differs &= ~ignored[name]
         if bool(differs.any()):
             found.append(_describe(name, first, second, differs))
     return found
@@ -146,10 +145,7 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def depends_on(context: Context, case: Case, what: str) -> list[Difference]:
-    """Return the results that depend on the `body` of what is allocated, or on what is `around` it and the inputs.
-
-    Elements that vary from run to run with nothing changed are left out.
-    """
+    """Return the results that depend on the `body` of what is allocated, or on what is `around` it and the inputs."""
     body, margin, around = _FILLINGS[0]
     is_guarded = not why_unguarded(context.device)
     changed = [
@@ -161,29 +157,21 @@ def depends_on(context: Context, case: Case, what: str) -> list[Difference]:
         return attempt(context, case, body=filling[0], margin=filling[1], around=filling[2], with_guard=is_guarded)
 
     base = run(_FILLINGS[0])
-    noisy: dict[str, Tensor] | None = None
     for filling in changed:
         other = run(filling)
-        if base.error is not None or other.error is not None or not differences(base, other):
+        found = [] if base.error is not None or other.error is not None else differences(base, other)
+        if not found:
             continue
-        if noisy is None:
-            noisy = _noise(base, [run(_FILLINGS[0]) for _ in range(_REPEATS)])
-        if found := differences(base, other, noisy):
+        is_steady = not any(
+            differences(first, run(again))
+            for first, again in ((base, _FILLINGS[0]), (other, filling))
+            for _ in range(_REPEATS)
+        )
+        # Of an operator whose results vary by themselves, only what holds the very bytes put there says anything.
+        found = found if is_steady else [item for item in found if item.is_untouched]
+        if found:
             return found
     return []
-
-
-def _noise(base: Trial, repeats: list[Trial]) -> dict[str, Tensor]:
-    """Return by name which elements vary between equal calls."""
-    noisy = {name: torch.zeros(result.numel(), dtype=torch.bool) for name, result in base.results.items()}
-    for trial in repeats:
-        for name, result in base.results.items():
-            other = trial.results.get(name)
-            if other is None or other.shape != result.shape or other.dtype != result.dtype:
-                noisy[name] |= True
-            else:
-                noisy[name] |= (_bits(result) != _bits(other)).any(dim=1)
-    return noisy
 
 
 def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor) -> Difference:

@@ -20,10 +20,24 @@ if TYPE_CHECKING:
     from opsmith.check.properties import Context
     from opsmith.check.subject import Subject
 
-__all__ = ["BODIES", "Trial", "accepted", "accepts", "attempt", "differentiated", "kernel_outputs", "quiet"]
+__all__ = [
+    "BODIES",
+    "Trial",
+    "accepted",
+    "accepts",
+    "attempt",
+    "differentiated",
+    "kernel_outputs",
+    "on_threads",
+    "quiet",
+]
 
 # What guarded memory holds. As numbers, the first two are large, of either sign and finite in every type; the third is NaN.
 BODIES = (0x7B, 0xFB, 0xFF)
+
+
+# Smaller calls run on one thread: on a busy machine threads wait for each other longer than they work.
+_FOR_ALL_THREADS = 4096
 
 
 @dataclass
@@ -58,9 +72,11 @@ def attempt(
     subject = context.subject
     context.tell(case)
     trial = Trial()
-    values, trial.places = place_all(case.build(context.device), around)
+    with on_threads(1):
+        values, trial.places = place_all(case.build(context.device), around)
     guard = guarded(context.device, body, margin) if with_guard else contextlib.nullcontext()
-    with quiet(), guard as watch:
+    threads = torch.get_num_threads() if case.elements >= _FOR_ALL_THREADS else 1
+    with quiet(), on_threads(threads), guard as watch:
         torch.manual_seed(subject.seed)
         try:
             trial.results = _named(subject, kernel_outputs(subject, values), values)
@@ -106,7 +122,7 @@ _accepted: dict[Any, bool] = {}
 def accepts(context: Context, case: Case) -> bool:
     """Whether the reference takes a case's arguments."""
     try:
-        with quiet():
+        with quiet(), on_threads(1):
             context.subject.results(context.subject.reference, case.build(context.device))
     except Exception:
         return False
@@ -116,7 +132,7 @@ def accepts(context: Context, case: Case) -> bool:
 def kernel_outputs(subject: Subject, values: Mapping[str, Any]) -> list[Tensor]:
     """Call the kernel without a gradient and return the tensors that it returns."""
     with torch.no_grad():
-        found = subject.kernel(*subject.arguments(values))
+        found = subject.kernel(*subject.arguments(values), **subject.keyword_arguments(values))
     return _tensors(found)
 
 
@@ -134,8 +150,22 @@ def differentiated(subject: Subject, values: Mapping[str, Any]) -> tuple[list[Te
     }
     if not leaves:
         return [], {}
-    found = subject.call(*subject.arguments({**values, **leaves}))
+    given = {**values, **leaves}
+    found = subject.call(*subject.arguments(given), **subject.keyword_arguments(given))
     return [result for result in _tensors(found) if result.requires_grad], leaves
+
+
+@contextlib.contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Let PyTorch use that many threads on the CPU."""
+    before = torch.get_num_threads()
+    if count != before:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count != before:
+            torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

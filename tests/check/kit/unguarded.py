@@ -62,6 +62,12 @@ def until(x: Float[Tensor, "N"], steps: int = 2) -> Float[Tensor, "N"]:
     return x * 2**steps
 
 
+@opsmith.op(cpu="unguarded.cpp")
+def scribbles(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """x; what lies before the output is written to as well."""
+    return x.clone()
+
+
 def _read(tensor: Tensor, count: int) -> np.ndarray:
     """Read a tensor's memory as float32, whatever it is."""
     return np.frombuffer(ctypes.string_at(tensor.data_ptr(), 4 * count), np.float32)

@@ -58,3 +58,9 @@ def kinked(x: Row) -> Row:
 
 @kinked.backward(cpu="derivatives.cpp")
 def kinked_backward(grad_y: Row, x: Row) -> Row: ...
+
+
+@opsmith.op
+def scaled(x: Row, *, scale: float = 2.0, steps: list[int] = [2, 1]) -> Row:  # noqa: B006 - never changed
+    """scale x^2, with arguments that go by name alone."""
+    return scale * x**2 * sum(steps)

@@ -39,3 +39,11 @@ void hanging(View<const T, 1> x, View<T, 1> y) {
     y(i) = T(2 * value);
   }
 }
+
+template <class T>
+void running_sum(View<const T, 2> x, View<T, 2> y) {
+  for (int64_t i = 0; i < x.size[0]; ++i) {
+    compute_t<T> sum = 0;
+    for (int64_t j = 0; j < x.size[1]; ++j) y(i, j) = T(sum += compute_t<T>(x(i, j)));
+  }
+}

@@ -1,7 +1,8 @@
-"""One operator that is right, and four with one defect each."""
+"""Two operators that are right, and four with one defect each."""
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -36,3 +37,12 @@ def crashing(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
 def hanging(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
     """Return 2 * x; the kernel waits for ever for a NaN to become a number."""
     return 2 * x
+
+
+@opsmith.op(cpu="kernels.cpp", outputs="y")
+def running_sum(x: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+    """Return the running sums of the rows; the body loops over a size, and is the gradient too."""
+    sums = [x[:, 0]]
+    for column in range(1, x.shape[1]):
+        sums.append(sums[-1] + x[:, column])
+    return torch.stack(sums, dim=1)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 
 from opsmith.check.checks.gradients import why_no_gradient
 from opsmith.check.checks.tracing import NO_OPERATOR, is_fake_wrong
@@ -55,10 +58,11 @@ def compiled(context: Context) -> Outcome:
         expected = [_call(context, case, subject.call, names) for case in cases]
     except Exception as error:
         return not_run(f"the operator raises by itself: {first_line(error)}")
-    backend = _CountingBackend()
+    function = _plain_function(subject)
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
-        traced = torch.compile(_plain_function(subject), fullgraph=True, dynamic=True, backend=backend)
+    with _any_sizes():
+        # "aot_eager" traces as the compiler would, forward and backward, and runs PyTorch's own kernels.
+        traced = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
         for case, wanted in zip(cases, expected, strict=True):
             context.tell(case)
             try:
@@ -67,8 +71,9 @@ def compiled(context: Context) -> Outcome:
                 return _judged(context, case, f"torch.compile raises {type(error).__name__}: {_cause(error)}", "")
             if (message := _wrong(found, wanted)) is not None:
                 return _judged(context, case, f"under torch.compile {message}", "")
-    if backend.graphs > 1:
-        message = f"it is compiled again for other sizes: {backend.graphs} graphs for {len(cases)} sizes"
+    graphs = len(_debug_get_cache_entry_list(function.__code__))
+    if graphs > 1:
+        message = f"it is compiled again for other sizes: {graphs} graphs for {len(cases)} sizes"
         return _judged(context, cases[0], message, _FIXED)
     return passed(len(cases), note="" if len(cases) > 1 else _ONE_SIZE)
 
@@ -87,12 +92,14 @@ def exported(context: Context) -> Outcome:
     except Exception as error:
         return not_run(f"the operator raises by itself: {first_line(error)}")
     context.tell(first)
-    arguments = tuple(subject.arguments(first.build(context.device)))
+    values = first.build(context.device)
+    arguments = tuple(subject.arguments(values))
+    module = _Module(subject, subject.keyword_arguments(values))
     try:
-        program = torch.export.export(
-            _Module(subject), arguments, dynamic_shapes=(tuple(_dynamic(value) for value in arguments),)
-        ).module()
-        found = [_call(context, case, program, ()) for case in cases]
+        with _any_sizes():
+            shapes = (tuple(map(_dynamic, arguments)),)
+            program = torch.export.export(module, arguments, dynamic_shapes=shapes).module()
+        found = [_call(context, case, lambda *given, **_: program(*given), ()) for case in cases]
     except Exception as error:
         message = f"torch.export raises {type(error).__name__}: {_cause(error)}"
         return _judged(context, first, message, _FIXED, is_export=True)
@@ -102,35 +109,35 @@ def exported(context: Context) -> Outcome:
     return passed(len(cases), note="" if len(cases) > 1 else _ONE_SIZE)
 
 
-class _CountingBackend:
-    """PyTorch's "aot_eager" backend, which traces as the compiler would and runs PyTorch's kernels; counts graphs."""
-
-    def __init__(self) -> None:
-        self.graphs = 0
-        self._compile = torch._dynamo.lookup_backend("aot_eager")
-
-    def __call__(self, graph: Any, inputs: Any) -> Any:
-        self.graphs += 1
-        return self._compile(graph, inputs)
-
-
 class _Module(torch.nn.Module):
-    """A call of the operator, as torch.export wants it."""
+    """A call of the operator, as torch.export wants it; what goes by name are constants of the program."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, keywords: dict[str, Any]) -> None:
         super().__init__()
         self._operator = subject.call
+        self._keywords = keywords
 
     def forward(self, *arguments: Any) -> Any:
-        return self._operator(*arguments)
+        return self._operator(*arguments, **self._keywords)
 
 
-def _plain_function(subject: Subject) -> Callable[..., Any]:
+@contextmanager
+def _any_sizes() -> Iterator[None]:
+    """Have PyTorch take sizes that are equal in the first call by chance for different ones, and results of any size."""
+    with (
+        torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True),
+        torch.fx.experimental._config.patch(use_duck_shape=False),  # type: ignore[attr-defined]
+    ):
+        yield
+
+
+def _plain_function(subject: Subject) -> FunctionType:
     operator = subject.call
 
-    def call(*arguments: Any) -> Any:
-        return operator(*arguments)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return operator(*arguments, **keywords)
 
+    assert isinstance(call, FunctionType)
     return call
 
 
@@ -138,7 +145,6 @@ def _cases(context: Context) -> list[Case]:
     """Return calls of different sizes and nothing else different; the first has no size of 0 or 1."""
     suite = context.subject.suite
     plain = suite.plain(context.dtypes)
-    # Sizes that are equal in the first call by chance would be taken for one.
     alike = (
         case
         for case in suite.cases(context.dtypes, "plain", "sizes")
@@ -249,8 +255,44 @@ def _dynamic(value: Any) -> Any:
     return [_dynamic(item) for item in value] if isinstance(value, list) else None
 
 
+def _is_of_the_body(context: Context) -> bool:
+    """Whether it is the body, as the operator's gradient, that is traced anew for each size: a loop over one, say.
+
+    The operator itself has one graph then, and a backward kernel would have one too.
+    """
+    subject = context.subject
+    if subject.operator is None or subject.operator.gradient is not None:
+        return False
+    cases = _cases(context)
+    try:
+        return _count_graphs(context, subject.call, cases) == 1 < _count_graphs(context, subject.reference, cases)
+    except Exception:
+        return False
+
+
+def _count_graphs(context: Context, function: Callable[..., Any], cases: list[Case]) -> int:
+    """Return how many graphs a function is compiled to, without gradients."""
+    graphs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **keywords)
+
+    torch._dynamo.reset()
+    with _any_sizes():
+        traced = torch.compile(call, fullgraph=True, dynamic=True, backend=backend)
+        for case in cases:
+            context.subject.results(traced, case.build(context.device))
+    return len(graphs)
+
+
 def _judged(context: Context, case: Case, message: str, hint: str, *, is_export: bool = False) -> Outcome:
     """Return a finding, unless what is more basic is wrong and explains it."""
+    if hint == _FIXED and not is_export and _is_of_the_body(context):
+        return passed(_SIZES, note="one graph for all sizes; the gradient comes from the body, which has one for each")
     if is_fake_wrong(context):
         return not_run("the fake kernel is missing or wrong already, and nothing can be traced without it")
     if is_export and compiled(context).state == "failed":

@@ -80,7 +80,9 @@ def _run_tests(context: Context, case: Case, names: tuple[str, ...], tests: tupl
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         arguments = tuple(subject.arguments(values))
-        return dict(torch.library.opcheck(subject.overload, arguments, test_utils=tests, raise_exception=False))
+        keywords = subject.keyword_arguments(values)
+        found = torch.library.opcheck(subject.overload, arguments, keywords, test_utils=tests, raise_exception=False)
+        return dict(found)
 
 
 def _named_elsewhere(context: Context, case: Case, test: str, error: BaseException) -> str | None:

@@ -1,0 +1,164 @@
+"""Do a thousand calls leave memory behind? What malloc has given out, what a GPU's allocator has, and Python's objects."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.check.properties import Context
+from opsmith.check.trial import accepted, differentiated, kernel_outputs, on_threads, quiet
+
+__all__ = ["memory_growth"]
+
+_CALLS, _CALLS_WITH_GRADIENT = 1000, 200
+_WARM_UP = 100
+# The smallest that malloc gives out is 32 bytes, of which a leak of 16 bytes is one.
+_BYTES_A_CALL = 12.0
+_OBJECTS_A_CALL = 0.5
+_WINDOWS = 3
+_SECONDS = 2.0
+
+
+class _HeapInfo(ctypes.Structure):
+    """glibc's struct mallinfo2; `in_use` and `mapped` are its uordblks and hblkhd, summed over all arenas."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "mapped",
+            "usmblks",
+            "fsmblks",
+            "in_use",
+            "free",
+            "keepcost",
+        )
+    ]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What is held at one moment, in bytes and in Python's objects."""
+
+    heap: int
+    device: int
+    objects: int
+
+
+def memory_growth(context: Context) -> Outcome:
+    """Calls leave nothing behind, nor do calls with a backward."""
+    if _heap_bytes() is None:
+        return not_run("this C library does not say how much memory is in use (glibc 2.33 and newer do)")
+    case = next(accepted(context, "plain"), None)
+    if case is None:
+        return not_run("there is no input that both the reference and the kernel take")
+    context.tell(case)
+    subject, values = context.subject, case.build(context.device)
+
+    def forward() -> None:
+        kernel_outputs(subject, values)
+
+    def backward() -> None:
+        results, leaves = differentiated(subject, values)
+        total = sum((result.sum() for result in results[1:]), results[0].sum())
+        torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
+
+    with quiet(), on_threads(1):
+        try:
+            forward()
+        except Exception as error:
+            return not_run(f"the kernel refuses an ordinary input: {str(error).splitlines()[0][:200]}")
+        calls, grown = _growth(context, forward, _CALLS)
+        kind = ""
+        if not grown:
+            try:
+                backward()
+            except Exception:
+                return passed(calls, note="without a backward, which it has not")
+            calls, grown = _growth(context, backward, _CALLS_WITH_GRADIENT)
+            kind = " with a backward"
+    if not grown:
+        return passed(calls)
+    return failed(
+        Finding(
+            f"{calls:,} calls{kind} leave {grown} behind",
+            case,
+            "Free what is allocated by hand on every path; a cache or a list that is kept between calls must have an end.",
+        ),
+        inputs=calls,
+    )
+
+
+def _growth(context: Context, call: Callable[[], None], calls: int) -> tuple[int, str]:
+    """Return how many calls were made, and what they left behind in words; "" for nothing.
+
+    What grows once is a cache or a pool, so growth has to go on, and once more in a second measurement that is longer.
+    """
+    calls = _as_many_as_fit(call, calls)
+    for times in (1, 2):
+        held = [_held(context)]
+        for _ in range(_WINDOWS):
+            for _ in range(calls * times):
+                call()
+            held.append(_held(context))
+        total = calls * times * _WINDOWS
+        grown = _describe(held, total)
+        if not grown:
+            return total, ""
+    return total, grown
+
+
+def _describe(held: list[_Held], calls: int) -> str:
+    limits = {"heap": _BYTES_A_CALL, "device": _BYTES_A_CALL, "objects": _OBJECTS_A_CALL}
+    words = {"heap": "bytes of memory", "device": "bytes of the GPU's memory", "objects": "Python objects"}
+    for what, limit in limits.items():
+        amounts = [getattr(item, what) for item in held]
+        steps = [after - before for before, after in pairwise(amounts)]
+        # What doubles when it is full grows in two windows of three.
+        growing = sum(step > limit * calls / _WINDOWS / 4 for step in steps)
+        if amounts[-1] - amounts[0] >= limit * calls and growing >= 2:
+            grown = amounts[-1] - amounts[0]
+            return f"{grown:,} {words[what]} ({grown / calls:.3g} a call)"
+    return ""
+
+
+def _as_many_as_fit(call: Callable[[], None], calls: int) -> int:
+    """Warm up, and return how many calls there is time for: all, unless the operator is slow."""
+    started = time.thread_time()
+    done = 0
+    while done < _WARM_UP and (done < 5 or time.thread_time() - started < _SECONDS / 4):
+        call()
+        done += 1
+    each_s = (time.thread_time() - started) / done
+    return max(10, min(calls, int(_SECONDS / _WINDOWS / max(each_s, 1e-9))))
+
+
+def _held(context: Context) -> _Held:
+    gc.collect()
+    device = 0
+    if context.device != "cpu":
+        torch.cuda.synchronize()
+        device = torch.cuda.memory_allocated()
+    return _Held(_heap_bytes() or 0, device, sys.getallocatedblocks())
+
+
+def _heap_bytes() -> int | None:
+    """Return how much memory malloc has given out, or None where nobody counts."""
+    try:
+        ask = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError):
+        return None
+    ask.restype = _HeapInfo
+    info = ask()
+    return int(info.in_use + info.mapped)
