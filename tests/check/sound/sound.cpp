@@ -79,7 +79,6 @@ void arg_max(View<const T, 2> x, View<int64_t, 1> index) {
 template <class T>
 void convolve(View<const T, 4> x, View<const T, 4> w, View<T, 4> y) {
   using C = compute_t<T>;
-  const int64_t pad_h = w.size[2] / 2, pad_w = w.size[3] / 2;
   for (int64_t b = 0; b < y.size[0]; ++b)
     for (int64_t o = 0; o < y.size[1]; ++o)
       for (int64_t h = 0; h < y.size[2]; ++h)
@@ -88,9 +87,7 @@ void convolve(View<const T, 4> x, View<const T, 4> w, View<T, 4> y) {
           for (int64_t c = 0; c < x.size[1]; ++c)
             for (int64_t i = 0; i < w.size[2]; ++i)
               for (int64_t j = 0; j < w.size[3]; ++j) {
-                const int64_t from_h = h + i - pad_h, from_w = v + j - pad_w;
-                if (from_h < 0 || from_h >= x.size[2] || from_w < 0 || from_w >= x.size[3]) continue;
-                sum += C(x(b, c, from_h, from_w)) * C(w(o, c, i, j));
+                sum += C(x(b, c, h + i, v + j)) * C(w(o, c, i, j));
               }
           y(b, o, h, v) = T(sum);
         }

@@ -44,8 +44,8 @@ def arg_max(x: Matrix) -> Int64[Tensor, "B"]:
 
 
 @opsmith.op(cpu="sound.cpp")
-def convolve(x: Float[Tensor, "B C H W"], w: Float[Tensor, "O C 3 3"]) -> Float[Tensor, "B O H W"]:
-    return torch.nn.functional.conv2d(x, w, padding=1)
+def convolve(x: Float[Tensor, "B C H W"], w: Float[Tensor, "O C 3 3"]) -> Float[Tensor, "B O H-2 W-2"]:
+    return torch.nn.functional.conv2d(x, w)
 
 
 @opsmith.op(cpu="sound.cpp")
