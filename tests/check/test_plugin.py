@@ -73,6 +73,7 @@ def test_what_cannot_be_judged_is_skipped_with_the_reason(user_python: Python, p
     argv = ("-m", "pytest", "-q", "-rs", "--opsmith", "kit_screen::wrong", "-k", "arguments and not bad")
     printed = user_python.run(*argv, cwd=project).stdout
     assert "1 skipped" in printed
+    assert "kit_screen/operators.py:" in printed
     assert "no input of this kind" in printed
 
 

@@ -94,7 +94,8 @@ class OperatorTest(pytest.Item):
             raise CheckError(_failure(report))
         if all(result.outcome.state == "not run" for result in report.results):
             reasons = dict.fromkeys(result.outcome.note for result in report.results)
-            pytest.skip("; ".join(reasons))
+            # In the summary with the operator's place, not with this line.
+            raise pytest.skip.Exception("; ".join(reasons), _use_item_location=True)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show what was found, and no traceback of opsmith's."""
