@@ -85,11 +85,10 @@ TABLE: tuple[Planted, ...] = (
     _kernel("stale", "outputs written", "the last element of an odd size is not written", (*_VALUES, "determinism")),
     _kernel("write_after", "writes outside", "writes one element behind the output"),
     _kernel("write_before", "writes outside", "writes one element before the output"),
-    _kernel("read_after", "reads outside", "reads one element behind the input"),
     _kernel("neighbour", "reads outside", "the last element's neighbour is read", (*_VALUES, "determinism")),
     _kernel("scribble", "inputs unchanged", "writes to its input", ("determinism", "vmap")),
     _kernel("leak", "memory growth", "scratch memory is never freed"),
-    _kernel("restless", "determinism", "every second call sums in another order", ("threads",)),
+    _kernel("restless", "determinism", "every third call sums in another order", ("threads",)),
     _kernel("race", "threads", "threads count into one variable without a lock", (*_VALUES, "determinism")),
     _kernel("chunked", "threads", "the order of a sum depends on the number of threads", ("determinism",)),
     _kernel("cube", "gradient", "the gradient has a wrong factor", ("second gradient", "func.grad")),
@@ -99,7 +98,9 @@ TABLE: tuple[Planted, ...] = (
     _python(
         "py_mutates", "inputs unchanged", "writes to an input that the schema calls read-only", ("strides", *_TRACING)
     ),
-    _python("py_buffer", "aliasing", "every call returns the same memory", ("determinism", "gradient", *_TRACING)),
+    _python(
+        "py_buffer", "aliasing", "every call returns the same memory", ("determinism", "gradient", "fake", *_TRACING)
+    ),
     _python("py_hoards", "memory growth", "keeps a tensor of each call"),
     _python("py_moody", "determinism", "every call rounds in another way", ("threads",)),
     _python("py_fake_dtype", "fake", "the fake kernel has another element type", _TRACING),
