@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from opsmith.check.checks.values import RefusedError, disagreement
+from opsmith.check.fence import at_the_end_of_memory
 from opsmith.check.guard import why_unguarded
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 from opsmith.check.shrink import smallest
 from opsmith.check.survey import Seen, depends_on, look, survey
-from opsmith.check.trial import accepts, attempt
+from opsmith.check.trial import accepted, accepts, attempt, kernel_outputs, quiet
 
 __all__ = ["inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
 
@@ -69,7 +71,18 @@ def reads_outside(context: Context) -> Outcome:
 
     hint = "Compare indices with the size before the read; a neighbour of the first or last element may not exist."
     cases = [seen.case for seen in survey(context) if seen.differs]
-    return _first(context, cases, judge, hint, note=why_unguarded(context.device))
+    outcome = _first(context, cases, judge, hint, note=why_unguarded(context.device))
+    if outcome.state == "passed" and context.device == "cpu":
+        _call_at_the_end_of_memory(context)
+    return outcome
+
+
+def _call_at_the_end_of_memory(context: Context) -> None:
+    """Call the kernel on inputs behind which nothing may be read: what comes of a read is then no matter, it crashes."""
+    for case in accepted(context, "plain"):
+        context.tell(case)
+        with quiet(), contextlib.suppress(Exception):
+            kernel_outputs(context.subject, at_the_end_of_memory(case.build()))
 
 
 def inputs_unchanged(context: Context) -> Outcome:
