@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,19 @@ for _name in ("dot", "alias", "offset", "keep"):
     torch.library.register_fake(
         f"{__name__}::{_name}", lambda *xs, name=_name: xs[0].new_empty(1 if name == "dot" else xs[0].shape)
     )
+
+
+def _loop(info, in_dims, *xs, op):
+    taken = [
+        [x if dim is None else x.select(dim, n) for x, dim in zip(xs, in_dims, strict=True)]
+        for n in range(info.batch_size)
+    ]
+    return torch.stack([op(*one) for one in taken]), 0
+
+
+for _name in ("dot", "alias", "offset", "keep"):
+    _op = getattr(_ops, _name).default
+    torch.library.register_vmap(f"{__name__}::{_name}", functools.partial(_loop, op=_op))
 
 OPERATORS: dict[str, tuple[Any, Any]] = {
     "dot": (_ops.dot.default, dot),
