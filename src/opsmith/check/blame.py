@@ -20,10 +20,10 @@ __all__ = ["Blame"]
 _CAUSES: Mapping[str, str] = dict.fromkeys(
     ("value", "magnitude", "special values", "sizes", "strides", "arguments", "determinism", "threads"),
     "outputs written",
-)
+) | {"large": "reads outside"}
 # The same where the process died; these find out about it themselves.
 _CAUSE_OF_CRASHES = "writes outside"
-_FIND_CRASHES = frozenset({"writes outside", "reads outside", "outputs written", "bad arguments", "large"})
+_FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments", "large"})
 
 
 class Blame:

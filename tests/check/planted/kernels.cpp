@@ -410,7 +410,7 @@ void multiply(View<const T, 1> x, View<const T, 1> y, View<T, 1> out) {
 
 template <class T>
 void multiply_backward(View<const T, 1> grad_out, View<const T, 1> x, View<const T, 1> y, View<T, 1> grad_x,
-                     View<T, 1> grad_y) {
+                       View<T, 1> grad_y) {
   for (int64_t n = 0; n < x.size[0]; ++n) {
     const compute_t<T> g = grad_out(n), for_x = g * compute_t<T>(y(n)), for_y = g * compute_t<T>(x(n));
     grad_x(n) = T(planted ? for_y : for_x);

@@ -96,10 +96,16 @@ TABLE: tuple[Planted, ...] = (
     _kernel("half_gradient", "gradient", "one column has no gradient", ("second gradient", "func.grad")),
     _kernel("far_apart", "large", "an offset is kept in 32 bits"),
     _python(
-        "py_mutates", "inputs unchanged", "writes to an input that the schema calls read-only", ("strides", *_TRACING)
+        "py_mutates",
+        "inputs unchanged",
+        "writes to an input that the schema calls read-only",
+        ("strides", "gradient", *_TRACING),
     ),
     _python(
-        "py_buffer", "aliasing", "every call returns the same memory", ("determinism", "gradient", "fake", *_TRACING)
+        "py_buffer",
+        "aliasing",
+        "every call returns the same memory",
+        ("determinism", "gradient", "fake", "vmap", *_TRACING),
     ),
     _python("py_hoards", "memory growth", "keeps a tensor of each call"),
     _python("py_moody", "determinism", "every call rounds in another way", ("threads",)),

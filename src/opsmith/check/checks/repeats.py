@@ -119,6 +119,8 @@ def _run(context: Context, case: Case, count: int) -> Trial:
     except Exception as error:
         trial.error = error
         return trial
+    if subject.operator is not None and subject.operator.gradient is None:
+        return trial  # the gradient is PyTorch's own, of the body's operators, and so are its roundings
     values = case.build(context.device)
     with contextlib.suppress(Exception), on_threads(count):
         results, leaves = differentiated(subject, values)
