@@ -124,4 +124,5 @@ def test_memcheck_names_the_line() -> None:
         for n, text in enumerate(Path(on_gpu.__file__).with_suffix(".cu").read_text().splitlines(), 1)
         if "2 * x[n]" in text
     )
+    assert result.outcome.state == "failed", result.outcome
     assert result.outcome.findings[0].message.startswith(f"on_gpu.cu:{line}: Invalid __global__ read of size 4 bytes")
