@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opsmith.spec.casts import Autocast
     from opsmith.spec.samples import Batch
 
-__all__ = ["declare_backward", "declare_rule", "op"]
+__all__ = ["declare_backward", "declare_rival", "declare_rule", "op"]
 
 
 _File = str | KernelFile | None
@@ -140,6 +140,22 @@ def declare_rule(
     if operator.is_loaded:
         raise DefinitionError(f"{definition.name} is loaded already; declare its {kind} rule before the first call")
     operator.definition = replace(definition, rules=replace(definition.rules, **{kind: function}))
+    return function
+
+
+def declare_rival(operator: Operator, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Note what an operator is timed against; `Operator.versus` is the public way to it.
+
+    Unlike other rules it changes nothing about the operator, so it may be declared at any time. Raises DefinitionError
+    for what is no function, and for a name that is taken.
+    """
+    definition = operator.definition
+    known = definition.rules.versus or {}
+    if not callable(function):
+        raise DefinitionError(f"{definition.name}.versus({name!r}) decorates a function, found {function!r}")
+    if name in known:
+        raise DefinitionError(f"{definition.name}.versus({name!r}) is declared twice")
+    operator.definition = replace(definition, rules=replace(definition.rules, versus={**known, name: function}))
     return function
 
 

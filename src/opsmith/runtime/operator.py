@@ -147,6 +147,16 @@ class Operator:
         """
         return self._declare_rule("examples", function)
 
+    def versus(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare what `opsmith bench` times the operator against, as a decorator of a function of the same arguments."""
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            from opsmith.runtime.declare import declare_rival
+
+            return declare_rival(self, name, function)
+
+        return decorate
+
     def attach(self, overload: Any) -> None:
         """Take over the registered operator: from now on calls enter the dispatcher."""
         explain, hides, select = self._explain, self._hides, self._select

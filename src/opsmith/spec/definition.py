@@ -42,6 +42,7 @@ class Rules:
     sharding: Callable[..., Any] | None = None
     flops: Callable[..., int] | None = None
     examples: Callable[[], Iterable[Any]] | None = None
+    versus: Mapping[str, Callable[..., Any]] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,106 @@
+"""What a benchmark found, as data: one timing for each competitor, size, type and phase, and the machine it was taken on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from opsmith._version import __version__
+from opsmith.bench.machine import Machine
+from opsmith.bench.statistics import Interval, Verdict
+
+__all__ = ["FORMAT", "BenchReport", "Timing"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One competitor at one phase of one size.
+
+    `time` is the time of one call as the device sees it and `wall` that by the clock, in seconds. `verdict` compares with
+    the eager reference by the device's time, `wall_verdict` by the clock's; both are None for the reference itself.
+    `share` is the part of the machine's limit that is reached, `bound` what the limit is (bandwidth, compute, launch).
+    `peak_bytes` is the memory that a call needs beside its inputs, None where that was not measured. `error` says why
+    there is no time.
+    """
+
+    workload: str
+    dtype: str
+    phase: str
+    competitor: str
+    time: Interval | None = None
+    wall: Interval | None = None
+    verdict: Verdict | None = None
+    wall_verdict: Verdict | None = None
+    share: float | None = None
+    bound: str = ""
+    bytes_moved: int = 0
+    flops: int = 0
+    peak_bytes: int | None = None
+    rounds: int = 0
+    prepare_s: float = 0.0
+    error: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The benchmark of one operator on one device."""
+
+    operator: str
+    machine: Machine
+    timings: tuple[Timing, ...]
+    seed: int
+    seconds: float
+    warnings: tuple[str, ...] = ()
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    date: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
+
+    @property
+    def ok(self) -> bool:
+        """Whether every competitor that could be timed gave right results and no impossible figure."""
+        return not any(timing.error.startswith("wrong") for timing in self.timings)
+
+    def find(self, workload: str, dtype: str, phase: str, competitor: str) -> Timing | None:
+        """Return one timing, or None."""
+        key = (workload, dtype, phase, competitor)
+        return next((t for t in self.timings if (t.workload, t.dtype, t.phase, t.competitor) == key), None)
+
+    def to_json(self) -> str:
+        """Return the report as JSON; `from_json` reads it again."""
+        return json.dumps({"format": FORMAT, "opsmith": __version__, **asdict(self)}, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> BenchReport:
+        """Return the report of a JSON text; raises ValueError where it is none, or of another format."""
+        try:
+            content = json.loads(text)
+            if content["format"] != FORMAT:
+                raise ValueError(f"the format is {content['format']}, not {FORMAT}")
+            return cls(
+                content["operator"],
+                Machine(**content["machine"]),
+                tuple(map(_timing, content["timings"])),
+                content["seed"],
+                content["seconds"],
+                tuple(content["warnings"]),
+                content["limits"],
+                content["date"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is no report of opsmith bench ({error!r})") from None
+
+
+def _timing(content: dict[str, Any]) -> Timing:
+    read = dict(content)
+    for name in ("time", "wall"):
+        read[name] = None if read[name] is None else Interval(**read[name])
+    for name in ("verdict", "wall_verdict"):
+        found = read[name]
+        read[name] = None if found is None else Verdict(found["kind"], Interval(**found["ratio"]), found["noise"])
+    read["notes"] = tuple(read["notes"])
+    return Timing(**read)
