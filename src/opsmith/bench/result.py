@@ -21,8 +21,9 @@ FORMAT = 1
 class Timing:
     """One competitor at one phase of one size.
 
-    `time` is the time of one call as the device sees it and `wall` that by the clock, in seconds. `verdict` compares with
-    the eager reference by the device's time, `wall_verdict` by the clock's; both are None for the reference itself.
+    `time` is the time of one call as the device sees it and `wall` that by the clock, in seconds. `verdict` says how many
+    times as fast the operator is as this competitor, by the device's time, `wall_verdict` by the clock's; both are None for
+    the operator itself.
     `share` is the part of the machine's limit that is reached, `bound` what the limit is (bandwidth, compute, launch).
     `peak_bytes` is the memory that a call needs beside its inputs, None where that was not measured. `error` says why
     there is no time.

@@ -207,7 +207,7 @@ class _Bench:
         error = f"wrong result after timing: {wrong}" if wrong is not None else ""
         if share > _ABOVE_LIMIT and workload.is_out_of_cache and work.moved > 0:
             error = f"wrong figure: {share:.2f} of the machine's limit; the measurement is not to be believed"
-        is_base = name == "eager" or "eager" not in measured.series
+        operator = next(iter(measured.series))
         return Timing(
             workload.label,
             workload.dtype,
@@ -215,8 +215,8 @@ class _Bench:
             name,
             series.device,
             series.wall,
-            None if is_base else measured.verdict(name, "eager"),
-            None if is_base else measured.verdict(name, "eager", "wall"),
+            None if name == operator else measured.verdict(operator, name),
+            None if name == operator else measured.verdict(operator, name, "wall"),
             share,
             bound,
             work.moved,
