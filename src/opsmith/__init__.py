@@ -9,14 +9,15 @@ from opsmith._lazy import lazy_names
 from opsmith._version import __version__
 
 if TYPE_CHECKING:
-    # To a type checker it is the function; at run time the package `opsmith.check`, which can be called (see there).
+    # To a type checker they are functions; at run time the packages, which can be called (see opsmith.check).
+    from opsmith.bench.api import bench
     from opsmith.check.api import check
     from opsmith.cpp_extension.jit import load, load_inline
     from opsmith.runtime.declare import op
     from opsmith.runtime.kernel_file import native, view
     from opsmith.runtime.operator import Operator
 
-__all__ = ["Operator", "__version__", "check", "errors", "load", "load_inline", "native", "op", "view"]
+__all__ = ["Operator", "__version__", "bench", "check", "errors", "load", "load_inline", "native", "op", "view"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -28,5 +29,5 @@ __getattr__ = lazy_names(
         "op": "runtime.declare",
         "view": "runtime.kernel_file",
     },
-    modules=("check",),
+    modules=("bench", "check"),
 )

@@ -7,6 +7,7 @@ threads.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import torch
 
 from opsmith._version import __version__
-from opsmith.bench.clock import clock_for, repeats_for
+from opsmith.bench.clock import Call, clock_for, repeats_for
 from opsmith.bench.machine import cache_bytes, this_machine
 from opsmith.store import Store, default_root, digest
 from opsmith.store.files import write_atomic
@@ -53,11 +54,13 @@ def ceilings(device: str, *, again: bool = False) -> Ceilings:
     if not again and (found := _read(place)) is not None:
         return found
     measured = Ceilings(_copy_rate(device), _matmul_rates(device), _launch(device))
-    text = {"copy_bytes_s": measured.copy_bytes_s, "matmul_flops_s": measured.matmul_flops_s, "launch_s": measured.launch_s}
-    try:
+    text = {
+        "copy_bytes_s": measured.copy_bytes_s,
+        "matmul_flops_s": measured.matmul_flops_s,
+        "launch_s": measured.launch_s,
+    }
+    with contextlib.suppress(OSError):
         write_atomic(place, json.dumps(text).encode(), scratch=store.layout.staging, durable=False)
-    except OSError:
-        pass
     return measured
 
 
@@ -99,11 +102,11 @@ def _matmul_rates(device: str) -> dict[str, float]:
     return rates
 
 
-def _product(a: torch.Tensor, b: torch.Tensor) -> object:
+def _product(a: torch.Tensor, b: torch.Tensor) -> Call:
     return lambda: a @ b
 
 
 def _launch(device: str) -> float:
     x = torch.zeros(1, device=device)
     clock = clock_for(device)
-    return min(clock.sample([lambda: x.neg()], 200).wall_s for _ in range(_ROUNDS))
+    return min(clock.sample([x.neg], 200).wall_s for _ in range(_ROUNDS))

@@ -83,7 +83,9 @@ class GpuClock:
     def sample(self, calls: Sequence[Call], repeats: int) -> Sample:
         """Return the seconds of one call: the median between events, and the mean by the clock of `repeats` in a row."""
         device = []
-        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(self._EVENTS)]
+        pairs = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(self._EVENTS)
+        ]
         torch.cuda.synchronize()
         for (begin, end), call in zip(pairs, _in_turn(calls, self._EVENTS), strict=True):
             self._flush.zero_()

@@ -64,9 +64,7 @@ def differentiable(subject: Subject, values: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def prepare(
-    subject: Subject, competitor: Competitor, phase: Phase, inputs: Sequence[Mapping[str, Any]]
-) -> list[Call]:
+def prepare(subject: Subject, competitor: Competitor, phase: Phase, inputs: Sequence[Mapping[str, Any]]) -> list[Call]:
     """Return the calls of a competitor at a phase, one for each set of inputs. Raises what the competitor raises."""
     function = competitor.make()
     if phase == "forward":
@@ -92,9 +90,7 @@ def _with_gradient(function: Callable[..., Any], arguments: list[Any], leaves: l
         return lambda: torch.autograd.grad(outputs, leaves, grads, retain_graph=True, allow_unused=True)
 
     def both() -> object:
-        return torch.autograd.grad(
-            _differentiable_outputs(function(*arguments)), leaves, grads, allow_unused=True
-        )
+        return torch.autograd.grad(_differentiable_outputs(function(*arguments)), leaves, grads, allow_unused=True)
 
     return both
 
@@ -108,7 +104,7 @@ def _compiled(reference: Callable[..., Any], mode: str) -> Callable[[], Callable
     def make() -> Callable[..., Any]:
         # What an earlier size has compiled shall not make this one dynamic.
         torch._dynamo.reset()
-        return torch.compile(reference, mode=mode, dynamic=False)  # type: ignore[no-any-return]
+        return torch.compile(reference, mode=mode, dynamic=False)
 
     return make
 

@@ -17,7 +17,14 @@ from opsmith import _subprocess
 __all__ = ["GpuState", "Machine", "cache_bytes", "gpu_state", "load_warning", "this_machine"]
 
 _DEFAULT_CACHE = 32 << 20
-_GPU_QUERY = ("clocks.sm", "clocks.mem", "clocks.max.sm", "temperature.gpu", "power.draw", "clocks_event_reasons.active")
+_GPU_QUERY = (
+    "clocks.sm",
+    "clocks.mem",
+    "clocks.max.sm",
+    "temperature.gpu",
+    "power.draw",
+    "clocks_event_reasons.active",
+)
 # Bits of the driver's reasons for lower clocks that are no throttling: idle, and clocks that somebody has chosen.
 _HARMLESS_REASONS = 0x1 | 0x2
 
@@ -95,8 +102,8 @@ def gpu_state() -> GpuState | None:
     """Return a GPU's state, or None where there is no nvidia-smi or it does not say."""
     values = _nvidia_smi(*_GPU_QUERY)
     try:
-        numbers = [float(value) for value in values[:5]]
-        return GpuState(*numbers, reasons=int(values[5], 16))
+        sm, memory, most_sm, celsius, watts = (float(value) for value in values[:5])
+        return GpuState(sm, memory, most_sm, celsius, watts, int(values[5], 16))
     except (ValueError, IndexError, TypeError):
         return None
 

@@ -140,5 +140,3 @@ def _series(samples: Sequence[tuple[float, float]], repeats: int) -> Series:
 
 def _samples(series: Series, kind: str) -> tuple[float, ...]:
     return series.device_s if kind == "device" else series.wall_s
-
-

@@ -75,6 +75,11 @@ class BenchReport:
         """Return the report as JSON; `from_json` reads it again."""
         return json.dumps({"format": FORMAT, "opsmith": __version__, **asdict(self)}, indent=2) + "\n"
 
+    def __str__(self) -> str:
+        from opsmith.bench.render import report_lines
+
+        return "\n".join(report_lines(self))
+
     @classmethod
     def from_json(cls, text: str) -> BenchReport:
         """Return the report of a JSON text; raises ValueError where it is none, or of another format."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -127,7 +127,9 @@ class _Bench:
             wrong = {name: self._disagreement(name, of[0]) for name, of in calls.items()}
             peaks = {name: peak_bytes(of[0], self.job.workload.device) for name, of in calls.items()}
         work = work_of(self.subject, self.job.phase, self.inputs[0])
-        return [self._timing(name, measured, work, prepared[name], peaks[name], wrong[name]) for name in calls] + self.failed
+        return [
+            self._timing(name, measured, work, prepared[name], peaks[name], wrong[name]) for name in calls
+        ] + self.failed
 
     def _prepare(self, started: float) -> tuple[dict[str, list[Call]], dict[str, float]]:
         calls: dict[str, list[Call]] = {}
@@ -137,7 +139,9 @@ class _Bench:
                 continue
             left = self.seconds - (time.perf_counter() - started)
             if competitor.is_costly and self.costs.get(competitor.name, 0.0) * 0.5 > max(left, 0.0) and calls:
-                self._fail(competitor.name, "not timed: compiling it takes longer than the time that is left (--seconds)")
+                self._fail(
+                    competitor.name, "not timed: compiling it takes longer than the time that is left (--seconds)"
+                )
                 continue
             begun = time.perf_counter()
             try:
@@ -166,7 +170,11 @@ class _Bench:
         if name == "eager":
             return None
         results = call()
-        found = [item.detach() for item in (results if isinstance(results, tuple | list) else [results]) if isinstance(item, Tensor)]
+        found = [
+            item.detach()
+            for item in (results if isinstance(results, tuple | list) else [results])
+            if isinstance(item, Tensor)
+        ]
         expected = self._expected
         if len(found) > len(expected.values):
             found = found[: len(expected.values)]
@@ -227,5 +235,3 @@ class _Bench:
             error,
             () if workload.is_out_of_cache else ("the inputs stay in the cache",),
         )
-
-

@@ -39,7 +39,9 @@ def work_of(subject: Subject, phase: Phase, values: Mapping[str, Any]) -> Work:
     }
     with FlopCounterMode(display=False) as forward:
         results = subject.reference(*subject.arguments(given))
-    outputs = [item for item in (results if isinstance(results, tuple | list) else [results]) if isinstance(item, Tensor)]
+    outputs = [
+        item for item in (results if isinstance(results, tuple | list) else [results]) if isinstance(item, Tensor)
+    ]
     visible = _visible(subject, outputs)
     forward_work = Work(_bytes(tensors_in(values)) + _bytes(visible), forward.get_total_flops())
     if phase == "forward":
@@ -86,7 +88,8 @@ def _source(argument: Argument, subject: Subject, values: Mapping[str, Any], out
 def _bytes(tensors: list[Tensor]) -> int:
     """Return the bytes of memory that tensors cover: what is expanded is there once."""
     return sum(
-        tensor.element_size() * (tensor.numel() if 0 not in tensor.stride() else _distinct(tensor)) for tensor in tensors
+        tensor.element_size() * (tensor.numel() if 0 not in tensor.stride() else _distinct(tensor))
+        for tensor in tensors
     )
 
 

@@ -37,9 +37,7 @@ class Workload:
 
     def inputs(self, seed: int) -> dict[str, Any]:
         """Return one set of arguments; another seed gives other values."""
-        shifted = {
-            name: _reseeded(value, seed) if seed else value for name, value in self.case.arguments.items()
-        }
+        shifted = {name: _reseeded(value, seed) if seed else value for name, value in self.case.arguments.items()}
         return Case(shifted).build(self.device)
 
     @property
@@ -60,7 +58,9 @@ class Workload:
         return self.sets * self.bytes_in > _TIMES_CACHE * cache_bytes(self.device)
 
 
-def workloads(subject: Subject, device: str, dtypes: Iterable[str], sizes: Iterable[Mapping[str, int]] = ()) -> Iterator[Workload]:
+def workloads(
+    subject: Subject, device: str, dtypes: Iterable[str], sizes: Iterable[Mapping[str, int]] = ()
+) -> Iterator[Workload]:
     """Yield what is timed on a device: the sizes given by name, else those of the operator's examples, else three.
 
     Raises ArgumentError for a name that is no size of the operator.
@@ -95,7 +95,9 @@ def _of_sizes(space: Space, sizes: Mapping[str, int], letters: Mapping[str, str]
     if unknown := sorted(sizes.keys() - names):
         raise ArgumentError(f"{name} has no size {unknown[0]}; it has {', '.join(sorted(names))}")
     if missing := sorted(names - sizes.keys()):
-        raise ArgumentError(f"{name}: the size {missing[0]} is missing; give {', '.join(f'{n}=...' for n in sorted(names))}")
+        raise ArgumentError(
+            f"{name}: the size {missing[0]} is missing; give {', '.join(f'{n}=...' for n in sorted(names))}"
+        )
     plain = {size: sizes[size] for size in space.names}
     groups = {group: (sizes[group],) for group in space.groups}
     case = space.case(Choice(plain, groups, {}, {}), letters, 0)

@@ -17,7 +17,7 @@ from opsmith.runtime import registry
 from opsmith.runtime.operator import Operator
 from opsmith.spec.dtypes import DTYPES
 
-__all__ = ["Reports", "check", "dtype_names", "forward_operators"]
+__all__ = ["Reports", "check", "dtype_names", "forward_operators", "several_operators"]
 
 _Examples = Callable[[], Iterable[Any]] | Iterable[Any] | None
 
@@ -106,7 +106,7 @@ def check(
         large=large,
     )
     wanted = (devices,) if isinstance(devices, str) else None if devices is None else tuple(devices)
-    several = _several(op)
+    several = several_operators(op)
     if several is None:
         subject = subject_of(op, reference=reference, examples=examples, devices=wanted, seed=seed or 0)
         return run_check(subject, options)
@@ -136,7 +136,8 @@ def dtype_names(dtypes: Iterable[str | torch.dtype]) -> tuple[str, ...]:
     return names
 
 
-def _several(op: Any) -> tuple[Any, ...] | None:
+def several_operators(op: Any) -> tuple[Any, ...] | None:
+    """Return the operators that a list or a module stands for, or None for one; raises ArgumentError for an empty module."""
     if isinstance(op, list | tuple):
         return tuple(op)
     # torch.ops and its namespaces are modules too, by type, but hold no operators of a module.

@@ -139,7 +139,8 @@ def declare_rule(
         raise DefinitionError(f"{definition.name}.{kind} decorates a function, found {function!r}")
     if operator.is_loaded:
         raise DefinitionError(f"{definition.name} is loaded already; declare its {kind} rule before the first call")
-    operator.definition = replace(definition, rules=replace(definition.rules, **{kind: function}))
+    said: dict[str, Any] = {kind: function}
+    operator.definition = replace(definition, rules=replace(definition.rules, **said))
     return function
 
 

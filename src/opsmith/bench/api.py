@@ -1,0 +1,127 @@
+"""`opsmith.bench(op)`: time one operator, or several, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any, overload
+
+import torch
+
+from opsmith.bench.competitors import PHASES, Phase
+from opsmith.bench.result import BenchReport
+from opsmith.bench.run import BenchOptions, run_bench
+from opsmith.check.api import dtype_names, several_operators
+from opsmith.check.subject import subject_of
+from opsmith.errors import ArgumentError
+
+__all__ = ["BenchReports", "bench", "bench_options"]
+
+_Examples = Callable[[], Iterable[Any]] | Iterable[Any] | None
+
+
+class BenchReports(tuple[BenchReport, ...]):
+    """The reports of several operators, with what they come to."""
+
+    __slots__ = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no result and no figure was wrong in any of them."""
+        return all(report.ok for report in self)
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self))
+
+
+@overload
+def bench(
+    op: ModuleType | list[Any] | tuple[Any, ...],
+    *,
+    device: str | None = None,
+    dtypes: Iterable[str | torch.dtype] = (),
+    sizes: Iterable[Mapping[str, int]] = (),
+    phases: Iterable[str] = (),
+    against: Iterable[str] = (),
+    seconds: float = 60.0,
+    seed: int = 0,
+) -> BenchReports: ...
+@overload
+def bench(
+    op: Any,
+    *,
+    reference: Callable[..., Any] | None = None,
+    examples: _Examples = None,
+    device: str | None = None,
+    dtypes: Iterable[str | torch.dtype] = (),
+    sizes: Iterable[Mapping[str, int]] = (),
+    phases: Iterable[str] = (),
+    against: Iterable[str] = (),
+    seconds: float = 60.0,
+    seed: int = 0,
+) -> BenchReport: ...
+def bench(
+    op: Any,
+    *,
+    reference: Callable[..., Any] | None = None,
+    examples: _Examples = None,
+    device: str | None = None,
+    dtypes: Iterable[str | torch.dtype] = (),
+    sizes: Iterable[Mapping[str, int]] = (),
+    phases: Iterable[str] = (),
+    against: Iterable[str] = (),
+    seconds: float = 60.0,
+    seed: int = 0,
+) -> BenchReport | BenchReports:
+    """Time an operator against its reference, the compiler and the machine's limit, and return what was found.
+
+    `op` is what `opsmith.check` takes: an operator of opsmith's, one of `torch.ops`, or any function with `reference=`, the
+    same in plain PyTorch. A module stands for the operators that it declares, and a list for its items; BenchReports come
+    back for those. `examples` are calls to time, where the definition does not say what to call with: tuples of arguments
+    or dicts by name.
+
+    `device` is "cuda" where there is a GPU, else "cpu". `dtypes` are float32 by default, and bfloat16 too on a GPU.
+    `sizes` are mappings from the definition's names to sizes, `{"B": 64, "N": 4096}`; without them three are chosen.
+    `phases` are "forward", "backward" and "both" (the two together). `against` are the competitors besides eager:
+    "compiled", "reduce-overhead", "max-autotune", "graph" (a replayed CUDA graph) and what `@op.versus` names; by default
+    those that fit into the time. `seconds` is how long one operator may take. The same `seed` gives the same inputs and
+    the same order.
+
+    Nothing is raised for a competitor that fails: its timing says why. Raises ArgumentError for names that do not exist,
+    and where there is nothing to compare with or to call with, and BuildError where the operator cannot be built.
+    """
+    options = bench_options(phases=phases, against=against, dtypes=dtypes, sizes=sizes, seconds=seconds, seed=seed)
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    several = several_operators(op)
+    if several is None:
+        subject = subject_of(op, reference=reference, examples=examples, devices=(where,), seed=seed)
+        return run_bench(subject, where, options)
+    if reference is not None or examples is not None:
+        raise ArgumentError("reference= and examples= belong to one operator; time several one by one")
+    return BenchReports(run_bench(subject_of(one, devices=(where,), seed=seed), where, options) for one in several)
+
+
+def bench_options(
+    *,
+    phases: Iterable[str] = (),
+    against: Iterable[str] = (),
+    dtypes: Iterable[str | torch.dtype] = (),
+    sizes: Iterable[Mapping[str, int]] = (),
+    seconds: float = 60.0,
+    seed: int = 0,
+) -> BenchOptions:
+    """Return the options of a benchmark; raises ArgumentError for a phase or an element type that does not exist."""
+    wanted = _names(phases)
+    if unknown := [name for name in wanted if name not in PHASES]:
+        raise ArgumentError(f"there is no phase {unknown[0]!r}; there are {', '.join(PHASES)}")
+    if not seconds > 0:
+        raise ArgumentError(f"a benchmark of {seconds} seconds measures nothing; give more than 0")
+    chosen: tuple[Phase, ...] = tuple(phase for phase in PHASES if not wanted or phase in wanted)
+    return BenchOptions(
+        chosen, _names(against), dtype_names(_names(dtypes)), tuple(map(dict, sizes)), seconds, seed=seed
+    )
+
+
+def _names(given: Iterable[Any] | str) -> tuple[Any, ...]:
+    """Return what was given as a tuple; one text is one name, and not its letters."""
+    return (given,) if isinstance(given, str | torch.dtype) else tuple(given)
