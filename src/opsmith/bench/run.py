@@ -17,6 +17,7 @@ from opsmith.bench.competitors import PHASES, Competitor, Phase, competitors, di
 from opsmith.bench.machine import load_warning, this_machine
 from opsmith.bench.measure import Limits, Measurement, measure
 from opsmith.bench.memory import peak_bytes
+from opsmith.bench.progress import Progress, Watch
 from opsmith.bench.result import BenchReport, Timing
 from opsmith.bench.work import Work, work_of
 from opsmith.bench.workload import Workload, workloads
@@ -51,14 +52,14 @@ class _Job:
 
 
 def run_bench(
-    subject: Subject, device: str, options: BenchOptions | None = None, watch: Callable[[str], Any] | None = None
+    subject: Subject, device: str, options: BenchOptions | None = None, watch: Watch | None = None
 ) -> BenchReport:
     """Time an operator on a device; `watch` is told what is timed next. Raises ArgumentError for sizes that do not fit."""
     options = options or BenchOptions()
-    watch = watch or (lambda text: None)
+    watch = watch or (lambda progress: None)
     started = time.perf_counter()
     notes = [text for text in [load_warning(device)] if text]
-    watch("the machine's limits")
+    watch(Progress(subject.name, "the machine's limits"))
     limits = ceilings(device)
     jobs = _jobs(subject, device, options)
     timings: list[Timing] = []
@@ -66,9 +67,9 @@ def run_bench(
     clock = clock_for(device)
     for index, job in enumerate(jobs):
         left = options.seconds - (time.perf_counter() - started)
-        watch(f"{job.workload.dtype}, {job.workload.label}, {job.phase}")
         share = max(left, 0.0) / (len(jobs) - index)
-        timings += _Bench(subject, job, options, limits, clock, share, costs).run()
+        where = Progress(subject.name, "", index, len(jobs), tuple(timings))
+        timings += _Bench(subject, job, options, limits, clock, share, costs, _teller(watch, where, job)).run()
     return BenchReport(
         subject.name,
         this_machine(device),
@@ -96,6 +97,11 @@ def _usual_dtypes(subject: Subject, device: str) -> tuple[str, ...]:
     return tuple(name for name in usual if name in known) or (known[0] if known else "",)
 
 
+def _teller(watch: Watch, where: Progress, job: _Job) -> Callable[[str], Any]:
+    place = f"{job.workload.dtype}, {job.workload.label}, {job.phase}"
+    return lambda doing: watch(replace(where, doing=f"{place}: {doing}"))
+
+
 class _Bench:
     """One size at one phase: everything that is timed against each other in one run."""
 
@@ -108,9 +114,10 @@ class _Bench:
         clock: Clock,
         seconds: float,
         costs: dict[str, float],
+        tell: Callable[[str], Any],
     ) -> None:
         self.subject, self.job, self.options, self.limits, self.clock = subject, job, options, limits, clock
-        self.seconds, self.costs = seconds, costs
+        self.seconds, self.costs, self.tell = seconds, costs, tell
         self.inputs = [job.workload.inputs(index) for index in range(job.workload.sets)]
         self.failed: list[Timing] = []
 
@@ -122,6 +129,7 @@ class _Bench:
             return self.failed
         left = max(0.3, self.seconds - (time.perf_counter() - started))
         limits = replace(self.options.limits, seconds=min(self.options.limits.seconds, left))
+        self.tell(f"timing {', '.join(calls)}")
         with self._gradients():
             measured = measure(calls, self.clock, limits, seed=self.options.seed)
             wrong = {name: self._disagreement(name, of[0]) for name, of in calls.items()}
@@ -143,6 +151,7 @@ class _Bench:
                     competitor.name, "not timed: compiling it takes longer than the time that is left (--seconds)"
                 )
                 continue
+            self.tell(f"making {competitor.name}" if competitor.is_costly else f"trying {competitor.name}")
             begun = time.perf_counter()
             try:
                 with self._gradients(), warnings.catch_warnings():

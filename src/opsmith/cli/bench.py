@@ -105,7 +105,7 @@ def _run(subject: Subject, device: str, options: BenchOptions) -> BenchReport:
     if not console.is_terminal:
         return run_bench(subject, device, options)
     with console.status(f"{subject.name} ...") as status:
-        return run_bench(subject, device, options, lambda text: status.update(f"{subject.name}: {text}"))
+        return run_bench(subject, device, options, lambda now: status.update(f"{subject.name}: {now.doing}"))
 
 
 def _write(reports: list[BenchReport], json_file: Path | None, html_file: Path | None, as_markdown: bool) -> None:
