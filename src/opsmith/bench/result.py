@@ -76,7 +76,7 @@ class BenchReport:
         return json.dumps({"format": FORMAT, "opsmith": __version__, **asdict(self)}, indent=2) + "\n"
 
     def __str__(self) -> str:
-        from opsmith.bench.render import report_lines
+        from opsmith.bench.render.text import report_lines
 
         return "\n".join(report_lines(self))
 

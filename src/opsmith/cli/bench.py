@@ -109,13 +109,13 @@ def _run(subject: Subject, device: str, options: BenchOptions) -> BenchReport:
 
 
 def _write(reports: list[BenchReport], json_file: Path | None, html_file: Path | None, as_markdown: bool) -> None:
-    from opsmith.bench.render import markdown, report_lines
+    from opsmith.bench.render.text import markdown, report_lines
 
     text = json.dumps([json.loads(report.to_json()) for report in reports], indent=2) + "\n"
     if json_file is not None and str(json_file) != "-":
         json_file.write_text(text, encoding="utf-8")
     if html_file is not None:
-        from opsmith.bench.html import page
+        from opsmith.bench.render.html import page
 
         html_file.write_text(page(reports), encoding="utf-8")
     if json_file is not None and str(json_file) == "-":

@@ -10,7 +10,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from opsmith.bench.render import duration, report_lines
+from opsmith.bench.render.text import duration, report_lines
 from opsmith.bench.result import BenchReport, Timing
 from opsmith.errors import ToolchainError
 
