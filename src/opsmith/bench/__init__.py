@@ -15,10 +15,11 @@ from opsmith._lazy import lazy_names
 if TYPE_CHECKING:
     from opsmith.bench.api import BenchReports
     from opsmith.bench.machine import Machine
+    from opsmith.bench.progress import Progress
     from opsmith.bench.result import BenchReport, Timing
     from opsmith.bench.statistics import Interval, Verdict
 
-__all__ = ["BenchReport", "BenchReports", "Interval", "Machine", "Timing", "Verdict"]
+__all__ = ["BenchReport", "BenchReports", "Interval", "Machine", "Progress", "Timing", "Verdict"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -27,6 +28,7 @@ __getattr__ = lazy_names(
         "BenchReports": "api",
         "Interval": "statistics",
         "Machine": "machine",
+        "Progress": "progress",
         "Timing": "result",
         "Verdict": "statistics",
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any
 
@@ -26,7 +26,8 @@ class Timing:
     the operator itself.
     `share` is the part of the machine's limit that is reached, `bound` what the limit is (bandwidth, compute, launch).
     `peak_bytes` is the memory that a call needs beside its inputs, None where that was not measured. `error` says why
-    there is no time.
+    there is no time, and begins with `not timed`, `failed` or `wrong`. `kernel_s` is what the kernels of one call take by
+    themselves, in seconds, as CUPTI has it, and `kernels` how many there are; both are None where that is not known.
     """
 
     workload: str
@@ -46,11 +47,21 @@ class Timing:
     prepare_s: float = 0.0
     error: str = ""
     notes: tuple[str, ...] = ()
+    kernel_s: float | None = None
+    kernels: int | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a result or a figure is wrong: the benchmark then has found a defect, and says so by its exit code."""
+        return self.error.startswith("wrong")
 
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The benchmark of one operator on one device."""
+    """The benchmark of one operator on one device.
+
+    `conditions` says what the machine was like before and after: its load, or a GPU's clocks, temperature and power.
+    """
 
     operator: str
     machine: Machine
@@ -59,12 +70,13 @@ class BenchReport:
     seconds: float
     warnings: tuple[str, ...] = ()
     limits: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Mapping[str, Any] = field(default_factory=dict)
     date: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
 
     @property
     def ok(self) -> bool:
         """Whether every competitor that could be timed gave right results and no impossible figure."""
-        return not any(timing.error.startswith("wrong") for timing in self.timings)
+        return not any(timing.is_wrong for timing in self.timings)
 
     def find(self, workload: str, dtype: str, phase: str, competitor: str) -> Timing | None:
         """Return one timing, or None."""
@@ -87,16 +99,9 @@ class BenchReport:
             content = json.loads(text)
             if content["format"] != FORMAT:
                 raise ValueError(f"the format is {content['format']}, not {FORMAT}")
-            return cls(
-                content["operator"],
-                Machine(**content["machine"]),
-                tuple(map(_timing, content["timings"])),
-                content["seed"],
-                content["seconds"],
-                tuple(content["warnings"]),
-                content["limits"],
-                content["date"],
-            )
+            known = {item.name: content[item.name] for item in fields(cls)}
+            known |= {"machine": Machine(**content["machine"]), "warnings": tuple(content["warnings"])}
+            return cls(**{**known, "timings": tuple(map(_timing, content["timings"]))})
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no report of opsmith bench ({error!r})") from None
 
