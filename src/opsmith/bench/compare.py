@@ -1,75 +1,188 @@
-"""Has something become slower since an earlier report? By the times of both, each with its own interval."""
+"""Has something become slower since an earlier report? By ratios that were taken within each run.
+
+The machine may be slower today than it was then. So what is compared is not the operator's time but how many times as fast
+it was as its reference, in rounds of the same run: what slows both is not seen. The two runs are independent, and the
+logarithms of their ratios are taken to be roughly normal, so that the half-widths of their intervals add as squares. Many
+sizes are many chances for a false alarm: the intervals are widened until all of them together hold with 95 %
+(Bonferroni's correction).
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
 
-from opsmith.bench.measure import LEAST_DIFFERENCE
 from opsmith.bench.result import BenchReport, Timing
+from opsmith.bench.statistics import Interval
 from opsmith.errors import ArgumentError
 
-__all__ = ["Change", "compare_reports"]
+__all__ = ["Change", "Comparison", "compare_reports"]
+
+# The same program is not the same in another process: its memory lies elsewhere, and so do its conflicts in caches.
+TOLERANCE = 0.03
+_LEVEL = 0.95
+_BASELINE = "eager"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One timing then and now. `times_slower` is above 1 where it has become slower; `is_real` says beyond the noise."""
+    """One timing of an operator then and now.
 
-    place: str
+    `clock` is "device" or, on a GPU beside that, "wall". `times_as_long` is above 1 where the operator has become slower;
+    `against` names the competitor whose time in each run it is relative to, "" where there is none in both. `noise` is how
+    large a difference means nothing.
+    """
+
+    operator: str
+    dtype: str
+    workload: str
+    phase: str
+    clock: Literal["device", "wall"]
     before_s: float
     now_s: float
-    is_real: bool
+    times_as_long: Interval
+    against: str
+    noise: float
 
     @property
-    def times_slower(self) -> float:
-        """How many times the earlier time the present one is."""
-        return self.now_s / self.before_s
+    def kind(self) -> Literal["slower", "faster", "equal"]:
+        """What has become of it, beyond the noise."""
+        if self.times_as_long.low > 1 + self.noise:
+            return "slower"
+        return "faster" if self.times_as_long.high < 1 / (1 + self.noise) else "equal"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What has become of what. `lost` had a time and now has an error; `missing` is not there any more, `new` was not."""
+
+    changes: tuple[Change, ...]
+    lost: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
 
     @property
-    def is_regression(self) -> bool:
-        """Whether it has become slower beyond the noise."""
-        return self.is_real and self.now_s > self.before_s
+    def ok(self) -> bool:
+        """Whether nothing has become slower, and nothing that had a time now fails."""
+        return not self.lost and all(change.kind != "slower" for change in self.changes)
 
 
-def compare_reports(before: BenchReport, now: BenchReport) -> tuple[Change, ...]:
-    """Return how each timing that both reports have has changed, those of the operator itself alone.
+def compare_reports(
+    before: Iterable[BenchReport], now: Iterable[BenchReport], *, tolerance: float = TOLERANCE
+) -> Comparison:
+    """Return what has become of the operators of some reports since earlier ones.
 
-    The machine may be slower today than it was then. So the operator's time is taken relative to the eager reference's
-    of the same run, where both reports have it. Raises ArgumentError where the reports are of different operators, or of
-    different devices or versions of torch, whose figures say nothing about each other.
+    `tolerance` is the difference, as a part, below which nothing counts however quiet both runs were. Raises ArgumentError
+    where the reports are of other devices, machines or versions of torch, whose figures say nothing about each other, and
+    where they have nothing in common.
     """
-    for what, one, other in (
-        ("operator", before.operator, now.operator),
-        ("machine", before.machine.name, now.machine.name),
-        ("torch", before.machine.torch, now.machine.torch),
-        ("threads", before.machine.threads, now.machine.threads),
-    ):
+    earlier = {report.operator: report for report in before}
+    present = list(now)
+    pairs, lost, missing, new = [], [], [], []
+    for report in present:
+        old = earlier.get(report.operator)
+        if old is not None:
+            _refuse_others(old, report)
+        known = {} if old is None else _own_timings(old)
+        found = _own_timings(report)
+        pairs += [
+            (old, known[key], report, found[key])
+            for key in found
+            if old and key in known and _timed(known[key], found[key])
+        ]
+        lost += [
+            _place(report, found[key]) for key in found if key in known and known[key].time and not found[key].time
+        ]
+        new += [_place(report, found[key]) for key in found if key not in known]
+        missing += [_place(report, known[key]) for key in known if key not in found]
+    if not pairs and not lost:
+        names = [", ".join(dict.fromkeys(report.operator for report in some)) for some in (earlier.values(), present)]
+        raise ArgumentError(
+            f"the reports have nothing in common: the earlier is of {names[0]}, the present of {names[1]}"
+        )
+    clocks = [(*pair, clock) for pair in pairs for clock in _clocks(pair[2])]
+    changes = [_change(*item, tolerance, widen=_widening(len(clocks))) for item in clocks]
+    return Comparison(tuple(changes), tuple(lost), tuple(missing), tuple(new))
+
+
+def _refuse_others(before: BenchReport, now: BenchReport) -> None:
+    old, new = before.machine, now.machine
+    facts = [("device", old.device, new.device), ("machine", old.name, new.name), ("torch", old.torch, new.torch)]
+    if new.device == "cpu":
+        facts.append(("number of threads", str(old.threads), str(new.threads)))
+    for what, one, other in facts:
         if one != other:
-            raise ArgumentError(f"the reports cannot be compared: the {what} was {one} and is {other}")
-    changes = []
-    for timing in now.timings:
-        old = before.find(timing.workload, timing.dtype, timing.phase, timing.competitor)
-        if timing.competitor not in ("opsmith", "operator") or old is None or old.time is None or timing.time is None:
-            continue
-        changes.append(_change(before, now, old, timing))
-    return tuple(changes)
+            raise ArgumentError(
+                f"the reports of {now.operator} cannot be compared: the {what} was {one} and is {other}. Make the earlier "
+                "report again here"
+            )
 
 
-def _change(before: BenchReport, now: BenchReport, old: Timing, new: Timing) -> Change:
-    assert old.time is not None
-    assert new.time is not None
-    scale, noise = _machine_factor(before, now, new)
-    low, high = new.time.low / (old.time.high * scale), new.time.high / (old.time.low * scale)
-    band = max(LEAST_DIFFERENCE, noise)
-    is_real = low > 1 + band or high < 1 / (1 + band)
-    place = f"{new.dtype}, {new.workload}, {new.phase}"
-    return Change(place, old.time.middle * scale, new.time.middle, is_real)
+def _own_timings(report: BenchReport) -> dict[tuple[str, str, str], Timing]:
+    return {(t.dtype, t.workload, t.phase): t for t in report.timings if t.is_own}
 
 
-def _machine_factor(before: BenchReport, now: BenchReport, timing: Timing) -> tuple[float, float]:
-    """Return how much slower the reference is now, and how sure that is not: its intervals' widths."""
-    key = (timing.workload, timing.dtype, timing.phase, "eager")
-    old, new = before.find(*key), now.find(*key)
-    if old is None or new is None or old.time is None or new.time is None:
-        return 1.0, LEAST_DIFFERENCE
-    return new.time.middle / old.time.middle, old.time.half_width + new.time.half_width
+def _timed(before: Timing, now: Timing) -> bool:
+    return before.time is not None and now.time is not None
+
+
+def _place(report: BenchReport, timing: Timing) -> str:
+    return ", ".join(part for part in (report.operator, timing.dtype, timing.workload, timing.phase) if part)
+
+
+def _clocks(report: BenchReport) -> tuple[Literal["device", "wall"], ...]:
+    """On the CPU both clocks are one."""
+    return ("device",) if report.machine.device == "cpu" else ("device", "wall")
+
+
+def _change(
+    before: BenchReport,
+    old: Timing,
+    now: BenchReport,
+    new: Timing,
+    clock: Literal["device", "wall"],
+    tolerance: float,
+    widen: float,
+) -> Change:
+    then_s, now_s = _time(old, clock), _time(new, clock)
+    then, noise_then = _against_baseline(before, old, clock)
+    present, noise_now = _against_baseline(now, new, clock)
+    if then is not None and present is not None:
+        # Both are how many times as fast as the reference: what has fallen has become slower.
+        times_as_long, against = _quotient(then, present, widen), _BASELINE
+    else:
+        times_as_long, against = _quotient(now_s, then_s, widen), ""
+    noise = max(tolerance, noise_then, noise_now)
+    place = (now.operator, new.dtype, new.workload, new.phase)
+    return Change(*place, clock, then_s.middle, now_s.middle, times_as_long, against, noise)
+
+
+def _time(timing: Timing, clock: str) -> Interval:
+    found = timing.time if clock == "device" else timing.wall
+    assert found is not None
+    return found
+
+
+def _against_baseline(report: BenchReport, timing: Timing, clock: str) -> tuple[Interval | None, float]:
+    """Return how many times as fast an operator is as its reference in a report, and the noise of that."""
+    baseline = report.find(timing.workload, timing.dtype, timing.phase, _BASELINE)
+    verdict = None if baseline is None else baseline.verdict if clock == "device" else baseline.wall_verdict
+    return (None, 0.0) if verdict is None else (verdict.ratio, verdict.noise)
+
+
+def _quotient(above: Interval, below: Interval, widen: float) -> Interval:
+    """Return the quotient of two independent figures: the half-widths of their logarithms add as squares."""
+    middle = above.middle / below.middle
+    up = widen * math.hypot(math.log(above.high / above.middle), math.log(below.middle / below.low))
+    down = widen * math.hypot(math.log(above.middle / above.low), math.log(below.high / below.middle))
+    return Interval(middle, middle * math.exp(-down), middle * math.exp(up))
+
+
+def _widening(count: int) -> float:
+    """Return how many times wider an interval of 95 % is where `count` of them shall hold together."""
+    normal = NormalDist()
+    outside = (1 - _LEVEL) / 2
+    return normal.inv_cdf(1 - outside / max(1, count)) / normal.inv_cdf(1 - outside)

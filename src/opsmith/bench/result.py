@@ -12,9 +12,11 @@ from opsmith._version import __version__
 from opsmith.bench.machine import Machine
 from opsmith.bench.statistics import Interval, Verdict
 
-__all__ = ["FORMAT", "BenchReport", "Timing"]
+__all__ = ["FORMAT", "OWN", "BenchReport", "Timing"]
 
 FORMAT = 1
+# What the operator itself is called among the competitors: one of opsmith's, or somebody else's.
+OWN = ("opsmith", "operator")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class Timing:
         """Whether a result or a figure is wrong: the benchmark then has found a defect, and says so by its exit code."""
         return self.error.startswith("wrong")
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the operator's own, and no competitor's."""
+        return self.competitor in OWN
+
 
 @dataclass(frozen=True)
 class BenchReport:
@@ -75,8 +82,8 @@ class BenchReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every competitor that could be timed gave right results and no impossible figure."""
-        return not any(timing.is_wrong for timing in self.timings)
+        """Whether the operator could be timed, and all that was timed gave right results and no impossible figure."""
+        return not any(t.is_wrong or (t.is_own and t.time is None) for t in self.timings)
 
     def find(self, workload: str, dtype: str, phase: str, competitor: str) -> Timing | None:
         """Return one timing, or None."""

@@ -2,144 +2,297 @@
 
 from __future__ import annotations
 
-import json
+import importlib
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
-    from opsmith.bench.compare import Change
+    from rich.console import Console
+
+    from opsmith.bench.compare import Comparison
+    from opsmith.bench.progress import Watch
     from opsmith.bench.result import BenchReport
-    from opsmith.bench.run import BenchOptions
-    from opsmith.check.subject import Subject
 
 __all__ = ["command"]
+
+_STDOUT = "-"
+# Options that are called otherwise than their parameters.
+_OPTIONS = {"dtypes": "dtype", "sizes": "size", "phases": "phase"}
+
+
+@dataclass(frozen=True)
+class _Output:
+    """What is shown, and where it goes besides."""
+
+    json_file: str | None
+    page: Path | None
+    as_markdown: bool
+    verbose: bool
+
+    @property
+    def is_json(self) -> bool:
+        """Whether standard output is for a program."""
+        return self.json_file == _STDOUT
 
 
 @click.command("bench")
 @click.argument("path", metavar="PATH[::OP]")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: the GPU where there is one]")
-@click.option("--dtype", "dtypes", multiple=True, help="float32, ...; may be repeated.  [default: float32, on a GPU bfloat16]")
+@click.option(
+    "--dtype", "dtypes", multiple=True, help="float32, ...; may be repeated.  [default: float32, on a GPU bfloat16 too]"
+)
 @click.option("--size", "sizes", multiple=True, metavar="B=64,N=4096", help="Sizes by name; may be repeated.")
-@click.option("--phase", "phases", multiple=True, type=click.Choice(["forward", "backward", "both"]))
-@click.option("--against", "against", multiple=True, help="compiled, reduce-overhead, max-autotune, graph, or one that @op.versus names.")
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    metavar="PHASE",
+    help="forward, backward or both; may be repeated.  [default: all]",
+)
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="NAME",
+    help="compiled, reduce-overhead, max-autotune, graph, or what @op.versus names; may be repeated.",
+)
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="How long one operator may take.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the report there; - prints it.")
-@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write a page with plots there.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print a table for a README.")
-@click.option("--compare", "earlier", type=click.Path(path_type=Path, exists=True), help="An earlier report: exit with 1 where it has become slower.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same inputs.")
 @click.option("--reference", metavar="MODULE:FUNCTION", help="What the operator computes, in plain PyTorch.")
 @click.option("--examples", metavar="MODULE:FUNCTION", help="Returns calls to time: tuples of arguments.")
+@click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
+@click.option(
+    "--json",
+    "json_file",
+    is_flag=False,
+    flag_value=_STDOUT,
+    metavar="[FILE]",
+    help="Print the report as JSON, or write it to FILE.",
+)
+@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as a page.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print tables for a README.")
+@click.option(
+    "--compare",
+    "earlier",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Compare with an earlier report (--json FILE).",
+)
+@click.option(
+    "--tolerance",
+    type=float,
+    metavar="PERCENT",
+    help="What --compare lets pass however quiet the runs were.  [default: 3]",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show every competitor's time, by the clock too, and what is done.")
 def command(
     path: str,
-    device: str | None,
-    dtypes: tuple[str, ...],
-    sizes: tuple[str, ...],
-    phases: tuple[str, ...],
-    against: tuple[str, ...],
-    seconds: float,
-    seed: int,
-    json_file: Path | None,
-    html_file: Path | None,
+    imports: tuple[str, ...],
+    json_file: str | None,
+    page: Path | None,
     as_markdown: bool,
     earlier: Path | None,
-    reference: str | None,
-    examples: str | None,
+    tolerance: float | None,
+    verbose: bool,
+    **said: Any,
 ) -> None:
     """Time the operators of PATH: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
 
-    All competitors take turns in one run. Exits with 1 where a result is wrong or, with --compare, where an operator has
-    become slower than the noise, and with 2 where the command line is wrong.
+    All competitors take turns in one run. PATH may be a report of an earlier run too (a .json file), which is then shown
+    again. Exits with 0 where all is well, 1 where a result is wrong, the operator fails or, with --compare, has become
+    slower beyond the noise, and 2 where the command line is wrong.
     """
-    import torch
-
-    from opsmith.bench.competitors import PHASES
-    from opsmith.bench.run import BenchOptions
-
+    # As `python -m` has it: a module of the folder in which one is can be named.
     sys.path.insert(0, str(Path.cwd()))
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    chosen = tuple(phase for phase in PHASES if not phases or phase in phases)
+    output = _Output(json_file, page, as_markdown, verbose)
     try:
-        options = BenchOptions(chosen, against, dtypes, tuple(map(_read_sizes, sizes)), seconds, seed=seed)
-        subjects = _subjects(path, device, reference, examples)
-        reports = [_run(subject, device, options) for subject in subjects]
+        _refuse(output, earlier, tolerance)
+        before = None if earlier is None else _read(earlier)
+        reports = list(_shown(_stored(path, said) or _timed(path, imports, verbose, **said), output))
+        comparison = None if before is None else _compare(before, reports, tolerance)
     except (ArgumentError, DefinitionError) as error:
         raise click.UsageError(str(error)) from error
-    _write(reports, json_file, html_file, as_markdown)
-    changes = [change for report in reports for change in _changes(earlier, report)] if earlier is not None else []
-    if not all(report.ok for report in reports) or any(change.is_regression for change in changes):
+    if comparison is not None and earlier is not None:
+        _show_comparison(comparison, earlier, to_stderr=output.is_json)
+    _write(reports, comparison, output)
+    if not all(report.ok for report in reports) or not (comparison is None or comparison.ok):
         sys.exit(1)
 
 
-def _read_sizes(text: str) -> dict[str, int]:
-    try:
-        return {name.strip(): int(value) for name, _, value in (part.partition("=") for part in text.split(","))}
-    except ValueError:
-        raise ArgumentError(f"--size {text}: write names and numbers, such as B=64,N=4096") from None
+def _refuse(output: _Output, earlier: Path | None, tolerance: float | None) -> None:
+    """Raise ArgumentError for options that do not go together, before a minute of measuring."""
+    if output.is_json and output.as_markdown:
+        raise ArgumentError("--json and --markdown both print; write one of them to a file: --json FILE")
+    if tolerance is not None and earlier is None:
+        raise ArgumentError("--tolerance is for --compare FILE")
+    if tolerance is not None and not tolerance >= 0:
+        raise ArgumentError(f"--tolerance {tolerance}: give a percentage, 0 or more")
+    for file in [output.page, None if output.json_file in (None, _STDOUT) else Path(str(output.json_file))]:
+        if file is not None and file.is_dir():
+            raise ArgumentError(f"{file} is a folder; name a file in it")
 
 
-def _subjects(path: str, device: str, reference: str | None, examples: str | None) -> list[Subject]:
+def _read(file: Path) -> tuple[BenchReport, ...]:
+    from opsmith.bench.render.as_json import read_reports
+
+    return read_reports(file)
+
+
+def _stored(path: str, said: dict[str, Any]) -> Iterator[BenchReport] | None:
+    """Return the reports of a file, or None where PATH names operators."""
+    name, _, operator = path.partition("::")
+    if not name.endswith(".json"):
+        return None
+    where = click.get_current_context().get_parameter_source
+    if given := [option for option in said if where(option) is ParameterSource.COMMANDLINE]:
+        raise ArgumentError(
+            f"{path} is a report of an earlier run; --{_OPTIONS.get(given[0], given[0])} cannot change it"
+        )
+    reports = _read(Path(name))
+    chosen = [
+        report for report in reports if not operator or operator in (report.operator, report.operator.split(".")[-1])
+    ]
+    if not chosen:
+        raise ArgumentError(f"{name} has no {operator!r}; it has {', '.join(report.operator for report in reports)}")
+    return iter(chosen)
+
+
+def _timed(
+    path: str,
+    imports: tuple[str, ...],
+    verbose: bool,
+    *,
+    reference: str | None,
+    examples: str | None,
+    device: str | None,
+    sizes: tuple[str, ...],
+    **said: Any,
+) -> Iterator[BenchReport]:
+    """Time the operators of PATH; nothing is built for a command line that is wrong."""
+    import torch
+
+    from opsmith.bench.api import bench_options
+    from opsmith.bench.run import run_bench
     from opsmith.check.api import forward_operators
     from opsmith.check.find import find_attribute, find_operators
     from opsmith.check.subject import subject_of
 
-    said: dict[str, Any] = {}
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("--device cuda: torch sees no GPU here")
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    options = bench_options(sizes=map(_sizes, sizes), **said)
+    _import(imports)
+    given: dict[str, Callable[..., Any]] = {}
     if reference is not None:
-        said["reference"] = find_attribute(reference, "--reference")
+        given["reference"] = find_attribute(reference, "--reference")
     if examples is not None:
-        said["examples"] = find_attribute(examples, "--examples")
-    return [subject_of(op, devices=(device,), **said) for op in forward_operators(find_operators(path))]
+        given["examples"] = find_attribute(examples, "--examples")
+    operators = forward_operators(find_operators(path))
+    if given and len(operators) != 1:
+        raise ArgumentError(
+            f"--{next(iter(given))} is for one operator; {path} has {len(operators)}, name one as {path}::name"
+        )
+    for subject in [subject_of(op, devices=(device,), seed=options.seed, **given) for op in operators]:
+        with _screen(verbose) as watch:
+            report = run_bench(subject, device, options, watch)
+        yield report
 
 
-def _run(subject: Subject, device: str, options: BenchOptions) -> BenchReport:
+def _sizes(text: str) -> dict[str, int]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    try:
+        return {name.strip(): int(value) for name, _, value in pairs}
+    except ValueError:
+        raise ArgumentError(f"--size {text}: write names and whole numbers, such as B=64,N=4096") from None
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ArgumentError(f"--import {module}: {error}") from error
+
+
+def _screen(verbose: bool) -> AbstractContextManager[Watch | None]:
+    """Return what shows how far it is: on standard error, so that standard output is the report alone."""
+    from opsmith.bench.render.live import TableScreen, line_watcher
+
+    console = _console(to_stderr=True)
+    if console.is_terminal:
+        return TableScreen(console)
+    return nullcontext(line_watcher(sys.stderr) if verbose else None)
+
+
+def _shown(reports: Iterator[BenchReport], output: _Output) -> Iterator[BenchReport]:
+    """Yield reports when they have been printed: each as soon as it is there."""
+    from opsmith.bench.render.live import colour
+    from opsmith.bench.render.markdown import report_markdown
+    from opsmith.bench.render.text import report_lines
+
+    console = _console()
+    width = console.width if console.is_terminal else 120
+    for number, report in enumerate(reports):
+        if output.as_markdown:
+            click.echo(report_markdown(report))
+        elif not output.is_json:
+            if number:
+                click.echo()
+            _echo(report_lines(report, style=colour(console), width=width, verbose=output.verbose), console)
+        yield report
+
+
+def _compare(before: tuple[BenchReport, ...], now: list[BenchReport], tolerance: float | None) -> Comparison:
+    from opsmith.bench.compare import TOLERANCE, compare_reports
+
+    return compare_reports(before, now, tolerance=TOLERANCE if tolerance is None else tolerance / 100)
+
+
+def _show_comparison(comparison: Comparison, earlier: Path, *, to_stderr: bool) -> None:
+    from opsmith.bench.render.changes import comparison_lines
+    from opsmith.bench.render.live import colour
+
+    console = _console(to_stderr=to_stderr)
+    _echo(["", *comparison_lines(comparison, str(earlier), style=colour(console))], console)
+
+
+def _write(reports: list[BenchReport], comparison: Comparison | None, output: _Output) -> None:
+    if output.json_file is not None:
+        from opsmith.bench.render.as_json import reports_as_json
+
+        text = reports_as_json(reports, comparison)
+        if output.is_json:
+            click.echo(text, nl=False)
+        else:
+            _write_file(Path(output.json_file), text)
+    if output.page is not None:
+        from opsmith.bench.render.html import reports_as_html
+
+        _write_file(output.page, reports_as_html(reports))
+
+
+def _write_file(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    click.echo(f"report: {file}", err=True)
+
+
+def _console(*, to_stderr: bool = False) -> Console:
     from rich.console import Console
 
-    from opsmith.bench.run import run_bench
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return run_bench(subject, device, options)
-    with console.status(f"{subject.name} ...") as status:
-        return run_bench(subject, device, options, lambda now: status.update(f"{subject.name}: {now.doing}"))
+    return Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
 
 
-def _write(reports: list[BenchReport], json_file: Path | None, html_file: Path | None, as_markdown: bool) -> None:
-    from opsmith.bench.render.text import markdown, report_lines
+def _echo(lines: Any, console: Console) -> None:
+    from opsmith.bench.render.text import for_encoding
 
-    text = json.dumps([json.loads(report.to_json()) for report in reports], indent=2) + "\n"
-    if json_file is not None and str(json_file) != "-":
-        json_file.write_text(text, encoding="utf-8")
-    if html_file is not None:
-        from opsmith.bench.render.html import page
-
-        html_file.write_text(page(reports), encoding="utf-8")
-    if json_file is not None and str(json_file) == "-":
-        click.echo(text, nl=False)
-        return
-    for report in reports:
-        click.echo(markdown(report) if as_markdown else "\n".join(report_lines(report)))
-
-
-def _changes(earlier: Path, report: BenchReport) -> tuple[Change, ...]:
-    """Print how an operator compares with an earlier report of it, and return that."""
-    from opsmith.bench.compare import compare_reports
-    from opsmith.bench.result import BenchReport
-
-    try:
-        found = [BenchReport.from_json(json.dumps(item)) for item in json.loads(earlier.read_text(encoding="utf-8"))]
-    except ValueError as error:
-        raise click.UsageError(f"{earlier}: {error}") from error
-    for before in found:
-        if before.operator != report.operator:
-            continue
-        changes = compare_reports(before, report)
-        for change in changes:
-            word = "slower" if change.is_regression else "faster" if change.is_real else "no difference"
-            click.echo(f"  {change.place}: {change.times_slower:.2f} of the earlier time, {word}")
-        return changes
-    raise click.UsageError(f"{earlier} has no report of {report.operator}")
+    for line in lines:
+        click.echo(for_encoding(line, console.encoding), color=console.color_system is not None, err=console.stderr)

@@ -1,1 +1,1 @@
-"""How a benchmark is shown: in a terminal, while it runs, in a README, to a program, and as a page."""
+"""How a benchmark is shown: `grid` arranges it; `text`, `live`, `markdown`, `as_json` and `html` each show it somewhere."""

@@ -10,11 +10,12 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from opsmith.bench.render.text import duration, report_lines
+from opsmith.bench.render.text import report_lines
+from opsmith.bench.render.units import duration
 from opsmith.bench.result import BenchReport, Timing
 from opsmith.errors import ToolchainError
 
-__all__ = ["page"]
+__all__ = ["reports_as_html"]
 
 _COLOURS = ("#3b6fd4", "#8a8f98", "#d9822b", "#2e9e6b", "#b5478f", "#c0392b")
 
@@ -35,7 +36,7 @@ pre {{ overflow-x: auto; padding: 1rem; border-radius: .5rem; background: rgba(1
 """
 
 
-def page(reports: Sequence[BenchReport]) -> str:
+def reports_as_html(reports: Sequence[BenchReport]) -> str:
     """Return the page of some reports; raises ToolchainError where plotly is not installed."""
     try:
         from plotly.offline import get_plotlyjs
@@ -71,7 +72,9 @@ def _plots(report: BenchReport, timings: list[Timing], key: str) -> str:
 
 
 def _div(figure: Any, key: str) -> str:
-    text: str = figure.to_html(full_html=False, include_plotlyjs=False, div_id=f"plot-{key}", config={"displaylogo": False})
+    text: str = figure.to_html(
+        full_html=False, include_plotlyjs=False, div_id=f"plot-{key}", config={"displaylogo": False}
+    )
     return text
 
 

@@ -1,0 +1,63 @@
+"""How does a benchmark look in a README? A Markdown table for each element type and phase, with the machine and the date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opsmith.bench.render.grid import Row, Table, is_wrong, machine_words, tables_of, verdict_text
+from opsmith.bench.render.units import duration, percent, size
+from opsmith.bench.result import BenchReport, Timing
+
+__all__ = ["report_markdown", "table_markdown"]
+
+
+def report_markdown(report: BenchReport) -> str:
+    """Return a report as Markdown, ending in a newline."""
+    about = f"{machine_words(report)}, {report.date[:10]}; medians of rounds in turn, ratios with their 95 % interval"
+    lines = [f"**`{report.operator}`** ({_escaped(about)})"]
+    for table in tables_of(report.timings):
+        lines += ["", f"{table.title}:", "", *table_markdown(table)]
+    return "\n".join(lines) + "\n"
+
+
+def table_markdown(table: Table) -> Iterator[str]:
+    """Yield one table: the operator's time, how many times as fast it is, its share of the limit, its memory."""
+    has_memory = any(timing.peak_bytes is not None for timing in table.timings)
+    heads = [table.head, table.own, *(f"against {name}" for name in table.others), "of the limit"]
+    yield _row([*heads, *(["memory"] if has_memory else [])])
+    yield _row(["---"] * (len(heads) + has_memory))
+    for row in table.rows:
+        cells = [row.label, _time(row.own), *(_ratio(row, name) for name in table.others), _limit(row.own)]
+        yield _row([*cells, *([_memory(row)] if has_memory else [])])
+
+
+def _time(timing: Timing | None) -> str:
+    if timing is None or timing.time is None or is_wrong(timing.error):
+        return "wrong" if timing is not None and is_wrong(timing.error) else "–"
+    return duration(timing.time.middle)
+
+
+def _ratio(row: Row, name: str) -> str:
+    timing, verdict = row.timings.get(name), row.verdict(name)
+    if timing is not None and is_wrong(timing.error):
+        return "wrong"
+    return "–" if verdict is None else verdict_text(verdict)
+
+
+def _limit(timing: Timing | None) -> str:
+    return "–" if timing is None or timing.share is None else f"{percent(timing.share)}, {timing.bound}"
+
+
+def _memory(row: Row) -> str:
+    own, eager = row.own, row.timings.get("eager")
+    if own is None or own.peak_bytes is None:
+        return "–"
+    return size(own.peak_bytes) + (f" against {size(eager.peak_bytes)}" if eager and eager.peak_bytes else "")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_escaped, cells))} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
