@@ -15,7 +15,6 @@ __all__ = [
     "Problem",
     "Row",
     "Table",
-    "is_wrong",
     "limit_words",
     "machine_words",
     "noise_of",
@@ -77,11 +76,7 @@ class Problem:
     competitor: str
     error: str
     places: tuple[str, ...]
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether it is a wrong result or a wrong figure, and no mere gap."""
-        return is_wrong(self.error)
+    is_wrong: bool
 
 
 def tables_of(timings: Sequence[Timing]) -> tuple[Table, ...]:
@@ -96,18 +91,14 @@ def tables_of(timings: Sequence[Timing]) -> tuple[Table, ...]:
 
 def problems_of(timings: Iterable[Timing]) -> tuple[Problem, ...]:
     """Return what has no time or is wrong; what a competitor has at several places, but for numbers, once."""
-    found: dict[tuple[str, str], tuple[str, list[str]]] = {}
+    alike: dict[tuple[str, str], list[Timing]] = {}
     for timing in timings:
         if timing.error:
-            place = ", ".join(part for part in (timing.dtype, timing.workload, timing.phase) if part)
-            kind = timing.error.partition(":")[0]
-            found.setdefault((timing.competitor, kind), (timing.error, []))[1].append(place)
-    return tuple(Problem(name, error, tuple(where)) for (name, _), (error, where) in found.items())
-
-
-def is_wrong(error: str) -> bool:
-    """Whether an error says that a result or a figure is wrong."""
-    return error.startswith("wrong")
+            alike.setdefault((timing.competitor, timing.error.partition(":")[0]), []).append(timing)
+    return tuple(
+        Problem(name, found[0].error, tuple(map(_place, found)), found[0].is_wrong)
+        for (name, _), found in alike.items()
+    )
 
 
 def noise_of(timings: Iterable[Timing]) -> tuple[float, float] | None:
@@ -142,6 +133,10 @@ def limit_words(report: BenchReport) -> Iterator[str]:
     for dtype in dict.fromkeys(timing.dtype for timing in report.timings):
         if dtype in rates and any(timing.flops for timing in report.timings):
             yield f"matrix products {with_prefix(rates[dtype], 'FLOP/s')} in {dtype}"
+
+
+def _place(timing: Timing) -> str:
+    return ", ".join(part for part in (timing.dtype, timing.workload, timing.phase) if part)
 
 
 def _table(dtype: str, phase: str, timings: Sequence[Timing]) -> Table:

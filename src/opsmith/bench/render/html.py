@@ -1,182 +1,161 @@
-"""A benchmark as one page that needs nothing else: time against size, speed-ups, and the roofline, to be pointed at.
-
-The plots are plotly's (https://plotly.com/python); its JavaScript goes into the page, so that the page can be sent to
-somebody and opened without a network.
-"""
+"""How does a benchmark look in a browser? One page that needs no other file and no network, with plots to be pointed at."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from typing import Any
 
-from opsmith.bench.render.text import report_lines
-from opsmith.bench.render.units import duration
-from opsmith.bench.result import BenchReport, Timing
-from opsmith.errors import ToolchainError
+from opsmith.bench.render.grid import Table, machine_words, noise_of, problems_of, tables_of
+from opsmith.bench.render.html_script import SCRIPT
+from opsmith.bench.render.html_style import STYLE
+from opsmith.bench.render.html_table import figures
+from opsmith.bench.render.plots import memory_plot, number_of, ratio_plot, roof_plot, swatch, time_plot
+from opsmith.bench.render.summary import summary_of
+from opsmith.bench.render.units import count_of, duration, with_prefix
+from opsmith.bench.result import BenchReport
 
 __all__ = ["reports_as_html"]
 
-_COLOURS = ("#3b6fd4", "#8a8f98", "#d9822b", "#2e9e6b", "#b5478f", "#c0392b")
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }}
-h1 {{ font-size: 1.6rem; margin-bottom: 0; }} h2 {{ font-size: 1.15rem; margin-top: 2.5rem; }}
-.about, .note {{ opacity: .75; margin-top: .25rem; }}
-pre {{ overflow-x: auto; padding: 1rem; border-radius: .5rem; background: rgba(128, 128, 128, .12); font-size: 13px; }}
-.plots {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(28rem, 1fr)); gap: 1rem; }}
-</style>
-<script>{script}</script></head><body>
-{body}
-</body></html>
+_METHOD = """
+<p>All competitors were timed in turn, in one run: every round takes one sample of each, in an order of its own, so that
+whatever disturbed the machine for a while disturbed all of them. Inputs were taken in rotation from more memory than the
+cache holds. The operator was timed twice in every round, as if it were two: how far its two series are apart is the noise
+of this run, and no difference smaller than that is called one.</p>
+<p>A ratio is formed within each round; shown is the median of those, and in brackets the interval that holds it with 95 %,
+from drawing whole blocks of rounds again (the moving-block bootstrap). Results were compared with the reference before and
+after they were timed.</p>
+<p>The machine's limit for a call is the time in which it can move every input and every output once, at the rate of a large
+copy measured here, or do the call's operations at the rate of PyTorch's own matrix product measured here, whichever is
+longer.</p>
 """
 
 
-def reports_as_html(reports: Sequence[BenchReport]) -> str:
-    """Return the page of some reports; raises ToolchainError where plotly is not installed."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ToolchainError("pages with plots need plotly: pip install 'opsmith[bench]'") from error
-    body = "\n".join(_report(report, number) for number, report in enumerate(reports))
-    title = html.escape(f"opsmith bench: {', '.join(report.operator for report in reports)}")
-    return _PAGE.format(title=title, script=get_plotlyjs(), body=body)
-
-
-def _report(report: BenchReport, number: int) -> str:
-    machine = report.machine
-    about = (
-        f"{machine.name} · {machine.threads} CPU threads · torch {machine.torch} · Python {machine.python} · "
-        f"{report.date[:16].replace('T', ' ')} UTC · seed {report.seed}"
+def reports_as_html(reports: Iterable[BenchReport]) -> str:
+    """Return a page with all reports."""
+    listed = list(reports)
+    names = ", ".join(report.operator for report in listed)
+    sections = "\n".join(_section(number, report, has_title=len(listed) > 1) for number, report in enumerate(listed))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>opsmith bench: {escape(names)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f'<header><p class="tool">opsmith bench</p><h1>{escape(_headline(listed))}</h1>{_overview(listed)}</header>\n'
+        f"{sections}\n</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
-    parts = [f"<h1>{html.escape(report.operator)}</h1>", f'<p class="about">{html.escape(about)}</p>']
-    parts += [f'<p class="note">! {html.escape(text)}</p>' for text in report.warnings]
-    for dtype in dict.fromkeys(timing.dtype for timing in report.timings):
-        for phase in ("forward", "backward", "both"):
-            timings = [t for t in report.timings if t.dtype == dtype and t.phase == phase and t.time is not None]
-            if timings:
-                name = f"{dtype}, {'forward and backward' if phase == 'both' else phase}"
-                parts.append(f"<h2>{html.escape(name)}</h2>")
-                parts.append(_plots(report, timings, f"{number}-{dtype}-{phase}"))
-    parts.append(f"<h2>Figures</h2><pre>{html.escape(chr(10).join(report_lines(report)))}</pre>")
-    return "\n".join(parts)
 
 
-def _plots(report: BenchReport, timings: list[Timing], key: str) -> str:
-    figures = [_times(timings), _speed_ups(timings), _roofline(report, timings)]
-    return f'<div class="plots">{"".join(_div(figure, f"{key}-{i}") for i, figure in enumerate(figures))}</div>'
+def _headline(reports: Sequence[BenchReport]) -> str:
+    wrong = [report.operator for report in reports if not report.ok]
+    if wrong:
+        return f"Not to be believed yet: {', '.join(wrong)}"
+    return reports[0].operator if len(reports) == 1 else count_of(len(reports), "operator")
 
 
-def _div(figure: Any, key: str) -> str:
-    text: str = figure.to_html(
-        full_html=False, include_plotlyjs=False, div_id=f"plot-{key}", config={"displaylogo": False}
+def _overview(reports: Sequence[BenchReport]) -> str:
+    if len(reports) < 2:
+        return ""
+    items = "".join(f'<li><a href="#op{n}">{escape(report.operator)}</a></li>' for n, report in enumerate(reports))
+    return f'<ul class="overview">{items}</ul>'
+
+
+def _section(number: int, report: BenchReport, *, has_title: bool) -> str:
+    tables = tables_of(report.timings)
+    ids = [f"op{number}-{index}" for index in range(len(tables))]
+    tiles = "".join(_tile(table, anchor) for table, anchor in zip(tables, ids, strict=True))
+    title = f"<h2>{escape(report.operator)}</h2>" if has_title else ""
+    phases = len({table.phase for table in tables})
+    parts = [
+        f'<section id="op{number}">',
+        f'{title}<p class="about">{escape(machine_words(report))}, {escape(report.date[:10])}</p>',
+        *(f'<p class="warning">! {escape(text)}</p>' for text in report.warnings),
+        *_problems(report),
+        f'<nav class="tiles" style="--n: {phases}" aria-label="element types and phases">{tiles}</nav>',
+        *(_panel(report, table, anchor) for table, anchor in zip(tables, ids, strict=True)),
+        f"<details><summary>Machine and versions</summary>{_machine(report)}</details>",
+        f"<details><summary>How this was measured</summary>{_METHOD}{_run(report)}</details>",
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _tile(table: Table, anchor: str) -> str:
+    summary = summary_of(table)
+    lines = "".join(f"<span>{escape(line)}</span>" for line in summary.lines)
+    return (
+        f'<a class="tile" href="#{anchor}"><span class="what">{escape(table.title)}</span>'
+        f'<b class="{summary.kind}">{escape(summary.figure)}</b>{lines}</a>'
     )
-    return text
 
 
-def _times(timings: list[Timing]) -> Any:
-    """Time of a call against the bytes it must move; both axes in decades."""
-    import plotly.graph_objects as go
+def _panel(report: BenchReport, table: Table, anchor: str) -> str:
+    plots = [_figure("Time of a call", "bars: the interval of 95 %; dotted: the machine's limit", time_plot(table))]
+    plots.append(
+        _figure(f"How many times as fast {table.own} is", "pale: no difference beyond the noise", ratio_plot(table))
+    )
+    roof, title = roof_plot(table, report.limits)
+    plots.append(_figure(title, "dotted: what this machine reaches at most", roof))
+    if (memory := memory_plot(table)) is not None:
+        plots.append(_figure("Memory of a call", "at its peak, beside the inputs", memory))
+    drawn = "".join(plots) if table.timings else '<p class="note">Nothing could be timed.</p>'
+    return (
+        f'<div class="panel" id="{anchor}"><h3>{escape(table.title)}</h3>{_legend(table)}'
+        f'<div class="plots">{drawn}</div><div class="scroll">{figures(table)}</div></div>'
+    )
 
-    figure = go.Figure()
-    for name, colour in _coloured(timings):
-        chosen = sorted((t for t in timings if t.competitor == name), key=lambda t: t.bytes_moved)
-        intervals = [timing.time for timing in chosen if timing.time is not None]
-        figure.add_scatter(
-            x=[timing.bytes_moved for timing in chosen],
-            y=[interval.middle for interval in intervals],
-            error_y={
-                "array": [interval.high - interval.middle for interval in intervals],
-                "arrayminus": [interval.middle - interval.low for interval in intervals],
-            },
-            name=name,
-            mode="lines+markers",
-            line={"color": colour},
-            text=[f"{timing.workload}: {duration(i.middle)}" for timing, i in zip(chosen, intervals, strict=True)],
-            hoverinfo="text+name",
+
+def _figure(title: str, about: str, plot: str) -> str:
+    return f"<figure><figcaption>{escape(title)}<span>{escape(about)}</span></figcaption>{plot}</figure>"
+
+
+def _legend(table: Table) -> str:
+    buttons = "".join(
+        f'<button type="button" disabled aria-pressed="true" data-name="{escape(name, quote=True)}">'
+        f"{swatch(number_of(name, table.others))}{escape(name)}</button>"
+        for name in (table.own, *table.others)
+    )
+    return f'<div class="legend">{buttons}</div>'
+
+
+def _problems(report: BenchReport) -> Iterator[str]:
+    for problem in problems_of(report.timings):
+        more = f" and {len(problem.places) - 1} more" if len(problem.places) > 1 else ""
+        text = f"{problem.competitor} ({problem.places[0]}{more}): {problem.error}"
+        yield f'<p class="wrong">✗ {escape(text)}</p>' if problem.is_wrong else f'<p class="note">– {escape(text)}</p>'
+
+
+def _machine(report: BenchReport) -> str:
+    machine, limits = report.machine, report.limits
+    facts = {
+        "GPU" if machine.device == "cuda" else "processor": machine.name,
+        "driver": machine.driver,
+        "cores": f"{machine.cores}, {count_of(machine.threads, 'thread')} of PyTorch's",
+        "torch": machine.torch,
+        "Python": machine.python,
+        "system": machine.system,
+        "copy": with_prefix(limits["copy_bytes_s"], "B/s") if limits.get("copy_bytes_s") else "",
+        "matrix product": ", ".join(
+            f"{with_prefix(rate, 'FLOP/s')} in {dtype}" for dtype, rate in limits.get("matmul_flops_s", {}).items()
+        ),
+        "smallest call": duration(limits["launch_s"]) if limits.get("launch_s") else "",
+        **{name.replace("_", " "): _said(value) for name, value in report.conditions.items()},
+    }
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items() if value)
+    return f"<dl>{rows}</dl>"
+
+
+def _said(value: Any) -> str:
+    """Return a condition as text: a mapping's items, a number with few digits."""
+    if isinstance(value, Mapping):
+        return ", ".join(
+            f"{str(name).replace('_', ' ')} {_said(item)}" for name, item in value.items() if item is not None
         )
-    return _styled(figure, "time of a call", "bytes in and out", "seconds", log=True)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_said, value))
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def _speed_ups(timings: list[Timing]) -> Any:
-    """How many times as fast the operator is as each competitor."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    for name, colour in _coloured(timings)[1:]:
-        chosen = [t for t in timings if t.competitor == name and t.verdict is not None]
-        ratios = [timing.verdict.ratio for timing in chosen if timing.verdict is not None]
-        figure.add_bar(
-            x=[timing.workload for timing in chosen],
-            y=[ratio.middle for ratio in ratios],
-            error_y={
-                "array": [ratio.high - ratio.middle for ratio in ratios],
-                "arrayminus": [ratio.middle - ratio.low for ratio in ratios],
-            },
-            name=f"than {name}",
-            marker={"color": colour},
-            text=[str(timing.verdict) for timing in chosen],
-            hoverinfo="text+name",
-            textposition="none",
-        )
-    figure.add_hline(y=1, line={"dash": "dot", "color": "#888"})
-    return _styled(figure, "times as fast", "", "", log=False)
-
-
-def _roofline(report: BenchReport, timings: list[Timing]) -> Any:
-    """Operations a second against operations a byte; without operations, bytes a second against bytes."""
-    import plotly.graph_objects as go
-
-    copy = float(report.limits["copy_bytes_s"])
-    figure = go.Figure()
-    has_flops = any(timing.flops for timing in timings)
-    for name, colour in _coloured(timings):
-        chosen = [t for t in timings if t.competitor == name and t.time is not None and t.bytes_moved]
-        figure.add_scatter(
-            x=[t.flops / t.bytes_moved if has_flops else t.bytes_moved for t in chosen],
-            y=[(t.flops if has_flops else t.bytes_moved) / t.time.middle for t in chosen if t.time is not None],
-            name=name,
-            mode="markers",
-            marker={"color": colour, "size": 10},
-            text=[f"{t.workload}: {t.share:.0%} of the limit ({t.bound})" for t in chosen],
-            hoverinfo="text+name",
-        )
-    if not has_flops:
-        figure.add_hline(y=copy, line={"dash": "dot", "color": "#888"}, annotation_text="copy bandwidth")
-        return _styled(figure, "bandwidth", "bytes in and out", "bytes a second", log=True)
-    rate = float(report.limits["matmul_flops_s"].get(timings[0].dtype, report.limits["matmul_flops_s"]["float32"]))
-    edge = rate / copy
-    figure.add_scatter(
-        x=[edge / 1000, edge, edge * 100],
-        y=[rate / 1000, rate, rate],
-        name="limit, measured",
-        mode="lines",
-        line={"dash": "dot", "color": "#888"},
-        hoverinfo="skip",
-    )
-    return _styled(figure, "roofline", "operations a byte", "operations a second", log=True)
-
-
-def _coloured(timings: Iterable[Timing]) -> list[tuple[str, str]]:
-    names = list(dict.fromkeys(timing.competitor for timing in timings))
-    return [(name, _COLOURS[index % len(_COLOURS)]) for index, name in enumerate(names)]
-
-
-def _styled(figure: Any, title: str, x: str, y: str, *, log: bool) -> Any:
-    kind = "log" if log else None
-    figure.update_layout(
-        title=title,
-        xaxis={"title": x, "type": kind if x else None, "exponentformat": "SI"},
-        yaxis={"title": y, "type": kind, "exponentformat": "SI"},
-        height=380,
-        margin={"l": 60, "r": 20, "t": 50, "b": 50},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(128,128,128,.08)",
-        font={"color": "#888"},
-        legend={"orientation": "h", "y": -0.2},
-    )
-    return figure
+def _run(report: BenchReport) -> str:
+    noise = noise_of(report.timings)
+    said = f"Two timings of the same differed by {100 * noise[0]:.1f} to {100 * noise[1]:.1f} %. " if noise else ""
+    return f"<p>{said}Seed {report.seed}, {report.seconds:.0f} s, {escape(report.date)}.</p>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opsmith.bench.render.grid import Row, Table, is_wrong, machine_words, tables_of, verdict_text
+from opsmith.bench.render.grid import Row, Table, machine_words, tables_of, verdict_text
 from opsmith.bench.render.units import duration, percent, size
 from opsmith.bench.result import BenchReport, Timing
 
@@ -32,14 +32,14 @@ def table_markdown(table: Table) -> Iterator[str]:
 
 
 def _time(timing: Timing | None) -> str:
-    if timing is None or timing.time is None or is_wrong(timing.error):
-        return "wrong" if timing is not None and is_wrong(timing.error) else "–"
+    if timing is None or timing.time is None or timing.is_wrong:
+        return "wrong" if timing is not None and timing.is_wrong else "–"
     return duration(timing.time.middle)
 
 
 def _ratio(row: Row, name: str) -> str:
     timing, verdict = row.timings.get(name), row.verdict(name)
-    if timing is not None and is_wrong(timing.error):
+    if timing is not None and timing.is_wrong:
         return "wrong"
     return "–" if verdict is None else verdict_text(verdict)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from opsmith.bench.render.grid import (
     Row,
     Table,
-    is_wrong,
     limit_words,
     machine_words,
     noise_of,
@@ -148,12 +147,8 @@ def _columns(table: Table, verbose: bool) -> Iterator[tuple[str, Callable[[Row, 
 
 def _time(timing: Timing | None) -> Cell:
     if timing is None or timing.time is None:
-        return ("✗", "wrong") if timing is not None and is_wrong(timing.error) else _NONE
-    return (
-        (f"✗ {duration(timing.time.middle)}", "wrong")
-        if is_wrong(timing.error)
-        else (duration(timing.time.middle), "own")
-    )
+        return ("✗", "wrong") if timing is not None and timing.is_wrong else _NONE
+    return (f"✗ {duration(timing.time.middle)}", "wrong") if timing.is_wrong else (duration(timing.time.middle), "own")
 
 
 def _interval(timing: Timing) -> Cell:
@@ -166,7 +161,7 @@ def _wall(timing: Timing) -> Cell:
 
 def _ratio(row: Row, name: str) -> Cell:
     timing = row.timings.get(name)
-    if timing is not None and is_wrong(timing.error):
+    if timing is not None and timing.is_wrong:
         return ("✗", "wrong")
     return _verdict(row.verdict(name))
 
