@@ -195,11 +195,14 @@ class Entry {
     return true;
   }
 
+  // Runs the operator on what `parse` has put on the stack; the GIL need not be held.
+  void dispatch(Stack& stack) const { operator_.callBoxed(stack); }
+
   // Runs the operator; null with a Python error set where it fails.
   PyObject* run(Stack& stack) const {
     HANDLE_TH_ERRORS {
       py::gil_scoped_release no_gil;
-      operator_.callBoxed(stack);
+      dispatch(stack);
     }
     if (visible_.size() == 1) return to_object(stack[visible_[0]].toTensor());
     if (visible_.empty()) Py_RETURN_NONE;

@@ -9,6 +9,7 @@
 #include "entry.h"
 #include "gradient.h"
 #include "reading.h"
+#include "timing.h"
 
 namespace opsmith::bridge {
 namespace {
@@ -166,5 +167,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("install_casts", &opsmith::bridge::install_casts, py::arg("operator_name"), py::arg("plan"));
   module.def("make_entry", &opsmith::bridge::make_entry, py::arg("operator_name"), py::arg("parameters"),
              py::arg("visible"));
+  module.def("time_calls", &opsmith::bridge::time_calls, py::arg("entry"), py::arg("calls"), py::arg("repeats"));
   module.def("accelerate", &opsmith::bridge::accelerate, py::arg("type"), py::arg("slot"));
 }

@@ -22,11 +22,12 @@ def prepare(
     archs: str | None = None,
     torch_target: tuple[int, int] = TORCH_TARGET,
     strict: bool = False,
+    timed: bool = False,
 ) -> Prepared:
     """Return the plan for the definitions of a module on some devices.
 
     Where the GPU's compiler is missing, the rest is planned and `missing` says why; with `strict` that raises
-    ToolchainError instead, as does a missing host compiler or torch always.
+    ToolchainError instead, as does a missing host compiler or torch always. `timed` as for `generate_binding`.
     """
     missing: dict[Device, str] = {}
     chosen = tuple(devices)
@@ -38,6 +39,6 @@ def prepare(
         toolchain = choose_toolchain(gpu=False)
         missing["cuda"] = str(error)
         chosen = tuple(device for device in chosen if device != "cuda")
-    extension = replace(assemble(group.module, group.definitions, chosen), library=library_name(group.file))
+    extension = replace(assemble(group.module, group.definitions, chosen, timed=timed), library=library_name(group.file))
     target = choose_target(toolchain, archs, torch_target)
     return Prepared(plan_extension(extension, toolchain, target), toolchain, target, missing)

@@ -18,8 +18,10 @@ __all__ = ["assemble"]
 _GPU_SUFFIXES = frozenset({".cu", ".hip"})
 
 
-def assemble(name: str, definitions: Iterable[Definition], devices: Iterable[Device]) -> Extension:
-    """Return the extension that serves some definitions on some devices.
+def assemble(
+    name: str, definitions: Iterable[Definition], devices: Iterable[Device], *, timed: bool = False
+) -> Extension:
+    """Return the extension that serves some definitions on some devices; `timed` as for `generate_binding`.
 
     Raises DefinitionError where a kernel's source is missing or two operators ask for one file in two ways.
     """
@@ -30,7 +32,7 @@ def assemble(name: str, definitions: Iterable[Definition], devices: Iterable[Dev
     # because of what native kernels include: the standard library of C++20 is a fifth of what there is to parse.
     fast = ("-O1", "-std=c++17")
     api: Api = "stable" if has_native(definitions, chosen) else "none"
-    binding = Source("binding.cpp", "cxx", api, text=generate_binding(definitions, chosen), flags=fast)
+    binding = Source("binding.cpp", "cxx", api, text=generate_binding(definitions, chosen, timed=timed), flags=fast)
     sources = [binding]
     sources += _kernel_sources(definitions, chosen)
     root = definitions[0].root

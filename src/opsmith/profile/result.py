@@ -1,0 +1,156 @@
+"""What a profile found, as data: for each size and phase the parts of a call, and on a GPU its kernels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from opsmith._version import __version__
+from opsmith.bench.machine import Machine
+from opsmith.bench.statistics import Interval
+
+__all__ = ["FORMAT", "CallProfile", "Gpu", "Kernel", "Part", "ProfileReport"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a call: its seconds, and what part of the whole that is. `what` says what happens in it."""
+
+    name: str
+    what: str
+    time: Interval
+    share: float
+
+    @property
+    def is_measurable(self) -> bool:
+        """Whether the part is more than its own noise."""
+        return self.time.low > 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel that a call launches on a GPU; None is what could not be found out.
+
+    `time` is its seconds. `spills_bytes` is the stack and local memory of a thread, which lies in the GPU's memory.
+    `occupancy` is the part of a multiprocessor's warps that can be resident, as PyTorch's profiler estimates it from
+    registers, shared memory and the launch.
+    """
+
+    name: str
+    time: Interval
+    launches: float
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spills_bytes: int | None = None
+    occupancy: float | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What the GPU does in a call. Times are seconds of one call.
+
+    `busy` is the sum of what runs on the GPU, `gap_s` the median time between two of them that follow each other in one
+    call, seen under the profiler; None where a call launches one. `wall` is the time of a call where many are made in a row,
+    and `host` what the program's thread takes to launch one. `bandwidth` is the definition's bytes over `busy`, in bytes a
+    second, and `of_ceiling` what part that is of what a copy reaches on this GPU.
+    """
+
+    kernels: tuple[Kernel, ...]
+    busy: Interval
+    wall: Interval
+    host: Interval
+    gap_s: float | None
+    bytes_moved: int
+    bandwidth: float
+    of_ceiling: float
+    ncu: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """What a faster operator would need: `host-bound`, `GPU-bound`, or `balanced` where the intervals overlap."""
+        if self.host.low > self.busy.high:
+            return "host-bound"
+        return "GPU-bound" if self.busy.low > self.host.high else "balanced"
+
+
+@dataclass(frozen=True)
+class CallProfile:
+    """Where the time of one call goes, in one size, type and phase.
+
+    `whole` is the time of a call as a program in Python makes it; on a GPU, of launching it. The parts follow each other and
+    add up to it. `agreement` is what the operator with clocks in it takes, less its clocks, as a part of what the
+    operator itself takes: how far it is from 1 is how far the parts inside the binding can be believed; None where no
+    such parts are there. `notes` say what could not be separated.
+    """
+
+    workload: str
+    dtype: str
+    phase: str
+    whole: Interval
+    parts: tuple[Part, ...]
+    agreement: Interval | None
+    rounds: int
+    notes: tuple[str, ...] = ()
+    gpu: Gpu | None = None
+
+    @property
+    def sum_s(self) -> float:
+        """What the parts add up to, in seconds."""
+        return sum(part.time.middle for part in self.parts)
+
+    @property
+    def uncertainty(self) -> float:
+        """How far the parts may be off together, as a part of the whole: by their sum, and by the clocks inside."""
+        off = abs(self.sum_s - self.whole.middle) / self.whole.middle
+        inside = 0.0
+        if self.agreement is not None:
+            binding = sum(part.share for part in self.parts if part.name not in ("Python", "autograd", "free"))
+            inside = max(abs(self.agreement.low - 1), abs(self.agreement.high - 1)) * max(0.0, binding)
+        return max(off, inside, self.whole.half_width)
+
+
+@dataclass(frozen=True)
+class ProfileReport:
+    """The profile of one operator on one device."""
+
+    operator: str
+    machine: Machine
+    calls: tuple[CallProfile, ...]
+    seed: int
+    seconds: float
+    warnings: tuple[str, ...] = ()
+    date: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
+
+    @property
+    def ok(self) -> bool:
+        """Whether the parts add up wherever there are any: a clock inside that changes what it measures is no clock."""
+        return bool(self.calls) and all(call.uncertainty < _BELIEVABLE for call in self.calls)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON has it, with what follows from its figures."""
+        content = {"format": FORMAT, "opsmith": __version__, **asdict(self), "ok": self.ok}
+        for read, call in zip(content["calls"], self.calls, strict=True):
+            read["uncertainty"] = call.uncertainty
+            if call.gpu is not None:
+                read["gpu"]["verdict"] = call.gpu.verdict
+        return content
+
+    def to_json(self) -> str:
+        """Return the report as a JSON text."""
+        return json.dumps(self.as_json(), indent=2) + "\n"
+
+    def __str__(self) -> str:
+        from opsmith.profile.render import report_lines
+
+        return "\n".join(report_lines(self))
+
+
+# Parts that are off by more than this together are no answer.
+_BELIEVABLE = 0.25
