@@ -13,11 +13,24 @@ if TYPE_CHECKING:
     from opsmith.bench.api import bench
     from opsmith.check.api import check
     from opsmith.cpp_extension.jit import load, load_inline
+    from opsmith.profile.api import profile
     from opsmith.runtime.declare import op
     from opsmith.runtime.kernel_file import native, view
     from opsmith.runtime.operator import Operator
 
-__all__ = ["Operator", "__version__", "bench", "check", "errors", "load", "load_inline", "native", "op", "view"]
+__all__ = [
+    "Operator",
+    "__version__",
+    "bench",
+    "check",
+    "errors",
+    "load",
+    "load_inline",
+    "native",
+    "op",
+    "profile",
+    "view",
+]
 
 __getattr__ = lazy_names(
     __name__,
@@ -29,5 +42,5 @@ __getattr__ = lazy_names(
         "op": "runtime.declare",
         "view": "runtime.kernel_file",
     },
-    modules=("bench", "check"),
+    modules=("bench", "check", "profile"),
 )

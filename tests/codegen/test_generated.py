@@ -34,6 +34,8 @@ GENERATED = {
     "pooled.cpu.cpp": lambda: instantiate([(D.POOLED, "cpu")], "kernels/pool.cpp"),
     "pooled.cuda.cu": lambda: instantiate([(D.POOLED, "cuda")], "kernels/pool.cu"),
     "blend.binding.cpp": lambda: generate_binding([D.BLEND], ["cpu"]),
+    "blend.timed.binding.cpp": lambda: generate_binding([D.BLEND], ["cpu"], timed=True),
+    "kept.timed.binding.cpp": lambda: generate_binding([D.KEPT], ["cpu", "cuda"], timed=True),
     "kept.binding.cpp": lambda: generate_binding([D.KEPT], ["cpu", "cuda"]),
     "gained_backward.binding.cpp": lambda: generate_binding([D.GAINED_BACKWARD], ["cpu", "cuda"]),
     "kept.cpu_cuda.cpp": lambda: instantiate([(D.KEPT, "cpu"), (D.KEPT, "cuda")], "kept.cpp"),

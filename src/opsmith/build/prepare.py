@@ -39,6 +39,8 @@ def prepare(
         toolchain = choose_toolchain(gpu=False)
         missing["cuda"] = str(error)
         chosen = tuple(device for device in chosen if device != "cuda")
-    extension = replace(assemble(group.module, group.definitions, chosen, timed=timed), library=library_name(group.file))
+    extension = replace(
+        assemble(group.module, group.definitions, chosen, timed=timed), library=library_name(group.file)
+    )
     target = choose_target(toolchain, archs, torch_target)
     return Prepared(plan_extension(extension, toolchain, target), toolchain, target, missing)

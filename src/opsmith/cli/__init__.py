@@ -18,6 +18,7 @@ _COMMANDS = {
     "build": ("opsmith.cli.build", "Build operators by JIT, setuptools or CMake."),
     "check": ("opsmith.cli.check", "Prove operators equal to their references, and say where they are not."),
     "bench": ("opsmith.cli.bench", "Time operators against their references, the compiler and the machine's limit."),
+    "profile": ("opsmith.cli.profile", "Say where the time of one call goes."),
     "stub": ("opsmith.cli.stub", "Print or write the kernels that definitions need."),
     "run": ("opsmith.cli.run", "Run a command with opsmith under its torch.utils.cpp_extension."),
     "doctor": ("opsmith.cli.doctor", "Say what this machine has, what is broken, and what mends it."),

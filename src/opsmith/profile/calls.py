@@ -58,7 +58,7 @@ class _Catch(TorchDispatchMode):
     """Keeps the arguments of the last call of an operator."""
 
     def __init__(self, operator: Operator) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._overload = operator.torch_op
         self.call: Call | None = None
 
@@ -66,7 +66,10 @@ class _Catch(TorchDispatchMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is self._overload:
-            self.call = (tuple(item.detach() if isinstance(item, Tensor) else item for item in args), dict(kwargs or {}))
+            self.call = (
+                tuple(item.detach() if isinstance(item, Tensor) else item for item in args),
+                dict(kwargs or {}),
+            )
         return func(*args, **(kwargs or {}))
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-
 from opsmith.profile.timed import TimedTwin
 
 __all__ = ["Call", "Loop", "cpp_loop", "empty_loop", "python_loop", "timed_loop", "window"]
@@ -93,5 +92,5 @@ def _compile(example: Call, *, call: bool = True) -> Callable[[Any, Sequence[tup
     body = f"f({', '.join(given)})" if call else "pass"
     source = f"def loop(f, rows):\n    for {''.join(f'{name}, ' for name in names) or '_'} in rows:\n        {body}\n"
     space: dict[str, Any] = {}
-    exec(compile(source, "<calls>", "exec"), space)  # noqa: S102 - made of argument names alone
+    exec(compile(source, "<calls>", "exec"), space)
     return space["loop"]  # type: ignore[no-any-return]

@@ -25,19 +25,14 @@ class Part:
     time: Interval
     share: float
 
-    @property
-    def is_measurable(self) -> bool:
-        """Whether the part is more than its own noise."""
-        return self.time.low > 0
-
 
 @dataclass(frozen=True)
 class Kernel:
     """One kernel that a call launches on a GPU; None is what could not be found out.
 
-    `time` is its seconds. `spills_bytes` is the stack and local memory of a thread, which lies in the GPU's memory.
-    `occupancy` is the part of a multiprocessor's warps that can be resident, as PyTorch's profiler estimates it from
-    registers, shared memory and the launch.
+    `time` is its seconds, and `launches` how many of them a call makes. `local_bytes` is the memory of a thread that lies
+    beside its registers, in the GPU's memory: what spilled, and arrays that are indexed. `occupancy` is the part of the
+    GPU's warps that the launch can keep resident, as PyTorch's profiler computes it from registers, shared memory and grid.
     """
 
     name: str
@@ -47,7 +42,7 @@ class Kernel:
     block: tuple[int, ...]
     registers: int | None = None
     shared_bytes: int | None = None
-    spills_bytes: int | None = None
+    local_bytes: int | None = None
     occupancy: float | None = None
 
 
@@ -85,9 +80,9 @@ class CallProfile:
     """Where the time of one call goes, in one size, type and phase.
 
     `whole` is the time of a call as a program in Python makes it; on a GPU, of launching it. The parts follow each other and
-    add up to it. `agreement` is what the operator with clocks in it takes, less its clocks, as a part of what the
-    operator itself takes: how far it is from 1 is how far the parts inside the binding can be believed; None where no
-    such parts are there. `notes` say what could not be separated.
+    are of the operator's timed twin. `agreement` is what the twin takes, less its clocks, as a part of `whole`: how far it
+    is from 1 is how far the parts can be believed. There are no parts, and no agreement, where the call comes to no
+    operator of opsmith's. `notes` say what could not be separated.
     """
 
     workload: str
@@ -101,19 +96,17 @@ class CallProfile:
     gpu: Gpu | None = None
 
     @property
-    def sum_s(self) -> float:
-        """What the parts add up to, in seconds."""
-        return sum(part.time.middle for part in self.parts)
+    def uncertainty(self) -> float:
+        """How far the sum of the parts may be from the whole, as a part of it; 0 where there are no parts."""
+        if self.agreement is None:
+            return 0.0
+        summed = sum(part.time.middle for part in self.parts) / self.whole.middle
+        return max(abs(self.agreement.low - 1), abs(self.agreement.high - 1), abs(summed - 1))
 
     @property
-    def uncertainty(self) -> float:
-        """How far the parts may be off together, as a part of the whole: by their sum, and by the clocks inside."""
-        off = abs(self.sum_s - self.whole.middle) / self.whole.middle
-        inside = 0.0
-        if self.agreement is not None:
-            binding = sum(part.share for part in self.parts if part.name not in ("Python", "autograd", "free"))
-            inside = max(abs(self.agreement.low - 1), abs(self.agreement.high - 1)) * max(0.0, binding)
-        return max(off, inside, self.whole.half_width)
+    def is_believable(self) -> bool:
+        """Whether the parts add up: a clock that changes what it measures is no clock."""
+        return self.uncertainty < _BELIEVABLE
 
 
 @dataclass(frozen=True)
@@ -130,14 +123,14 @@ class ProfileReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the parts add up wherever there are any: a clock inside that changes what it measures is no clock."""
-        return bool(self.calls) and all(call.uncertainty < _BELIEVABLE for call in self.calls)
+        """Whether the parts add up wherever there are any."""
+        return bool(self.calls) and all(call.is_believable for call in self.calls)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON has it, with what follows from its figures."""
         content = {"format": FORMAT, "opsmith": __version__, **asdict(self), "ok": self.ok}
         for read, call in zip(content["calls"], self.calls, strict=True):
-            read["uncertainty"] = call.uncertainty
+            read |= {"uncertainty": call.uncertainty, "is_believable": call.is_believable}
             if call.gpu is not None:
                 read["gpu"]["verdict"] = call.gpu.verdict
         return content

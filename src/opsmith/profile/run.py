@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from opsmith.bench.competitors import differentiable
 from opsmith.bench.machine import load_warning, this_machine
+from opsmith.bench.statistics import Interval
+from opsmith.bench.work import work_of
 from opsmith.bench.workload import Workload, workloads
 from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
 from opsmith.profile.calls import PHASES, backward_calls, forward_call, gradients, recording_call
+from opsmith.profile.gpu import profile_gpu
 from opsmith.profile.ladder import Ladder, Pace, climb, ladder_of, operator_ladder
 from opsmith.profile.loops import Call
+from opsmith.profile.ncu import ask_ncu
 from opsmith.profile.parts import agreement_of, parts_of, whole_of
-from opsmith.profile.result import CallProfile, ProfileReport
+from opsmith.profile.result import CallProfile, Gpu, ProfileReport
 from opsmith.profile.timed import build_twin
+from opsmith.profile.trace import trace_calls
 from opsmith.spec.definition import Device
 
 __all__ = ["ProfileOptions", "run_profile"]
+
+_TRACED_ON_CPU = 30
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,7 @@ class ProfileOptions:
     sizes: tuple[Mapping[str, int], ...] = ()
     pace: Pace = field(default_factory=Pace)
     seed: int = 0
+    trace: Path | None = None
     ncu: bool = True
 
 
@@ -54,12 +63,17 @@ def run_profile(
     started = time.perf_counter()
     warnings = [text for text in [load_warning(device)] if text]
     calls = []
-    for workload in _chosen(subject, device, options):
-        has_gradient = bool(differentiable(subject, workload.inputs(0)))
-        for phase in options.phases:
-            if phase == "forward" or has_gradient:
-                watch(f"{workload.label}, {phase}")
-                calls.append(_Profiler(subject, workload, phase, options).run())
+    jobs = [
+        (workload, phase)
+        for workload in _chosen(subject, device, options)
+        for phase in options.phases
+        if phase == "forward" or differentiable(subject, workload.inputs(0))
+    ]
+    for index, (workload, phase) in enumerate(jobs):
+        watch(f"{workload.label}, {phase}")
+        # One trace, of the last: the largest size, where there is most to be seen.
+        trace = options.trace if index == len(jobs) - 1 else None
+        calls.append(_Profiler(subject, workload, phase, options, trace).run())
     return ProfileReport(
         subject.name,
         this_machine(device),
@@ -83,9 +97,12 @@ def _chosen(subject: Subject, device: str, options: ProfileOptions) -> list[Work
 class _Profiler:
     """One size at one phase."""
 
-    def __init__(self, subject: Subject, workload: Workload, phase: str, options: ProfileOptions) -> None:
+    def __init__(
+        self, subject: Subject, workload: Workload, phase: str, options: ProfileOptions, trace: Path | None
+    ) -> None:
         self.subject, self.workload, self.phase, self.options = subject, workload, phase, options
         operator = subject.operator
+        self.trace = trace
         device: Device = "cpu" if workload.device == "cpu" else "cuda"
         self.twin = build_twin(operator.definition, device) if operator is not None else None
 
@@ -95,17 +112,40 @@ class _Profiler:
         with torch.no_grad() if self.phase == "forward" else torch.enable_grad():
             ladder, calls = self._prepare(inputs)
             rounds = climb(ladder, calls, self.workload.device, self.options.pace, seed=self.options.seed)
-        profile = CallProfile(
+            whole = whole_of(rounds)
+            gpu = self._gpu(ladder, calls["whole"], whole, inputs[0])
+        return CallProfile(
             self.workload.label,
             self.workload.dtype,
             self.phase,
-            whole_of(rounds),
+            whole,
             parts_of(rounds, self.workload.device, self.phase),
             agreement_of(rounds),
             len(rounds),
             ladder.notes,
+            gpu,
         )
-        return profile
+
+    def _gpu(self, ladder: Ladder, calls: list[Call], whole: Interval, values: dict[str, Any]) -> Gpu | None:
+        """Return what the GPU does, and write a trace where one is wanted: both are seen by the same profiler."""
+        function = gradients if self.phase == "backward" else self.subject.call
+
+        def call(index: int) -> None:
+            args, kwargs = calls[index % len(calls)]
+            function(*args, **kwargs)
+
+        if self.workload.device == "cpu":
+            if self.trace is not None:
+                trace_calls(call, _TRACED_ON_CPU, "cpu", self.trace)
+            return None
+        moved = work_of(self.subject, "backward" if self.phase == "backward" else "forward", values).moved
+        library = self.twin.library if self.twin is not None else None
+        found = profile_gpu(call, whole, moved, library, self.trace)
+        operator = self.subject.operator
+        if found is None or operator is None or not self.options.ncu:
+            return found
+        example = recording_call(self.subject, values) if self.phase == "backward" else calls[0]
+        return replace(found, ncu=ask_ncu(operator.definition, example, self.phase))
 
     def _prepare(self, inputs: list[dict[str, Any]]) -> tuple[Ladder, dict[str, list[Call]]]:
         """Return the levels, and the calls of each."""
@@ -115,7 +155,8 @@ class _Profiler:
         make = forward_call if self.phase == "forward" else recording_call
         calls = [make(self.subject, values) for values in inputs]
         if operator is None:
-            ladder = ladder_of(self.subject.call, calls[0])
+            note = "only the whole call can be timed: the parts are known of operators that opsmith builds"
+            ladder = replace(ladder_of(self.subject.call, calls[0]), notes=(note,))
         else:
             has_kernel = self.twin is not None and bool(self.twin.operator.definition.kernels)
             timed = self.twin.operator if self.twin is not None and has_kernel else operator
@@ -127,7 +168,8 @@ class _Profiler:
         plain = [backward_calls(call, self.subject.call, None)[0] for call in calls]
         gradient = self.twin.gradient if self.twin is not None else None
         if self.twin is None or gradient is None:
-            ladder = ladder_of(gradients, plain[0])
+            note = "its gradient is computed by no kernel for this device, but by PyTorch's operators"
+            ladder = replace(ladder_of(gradients, plain[0]), notes=(note,))
             return ladder, dict.fromkeys(ladder.levels, plain)
         pairs = [backward_calls(call, self.twin.operator, gradient) for call in calls]
         above, below = [pair[0] for pair in pairs], [pair[1] for pair in pairs if pair[1] is not None]

@@ -1,0 +1,1 @@
+"""The operators that profiles are tested with."""
