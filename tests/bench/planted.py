@@ -89,7 +89,11 @@ def large(*, flops_per_byte: float = 0.0, device: str = "cuda") -> BenchReport:
                             phase=phase,
                             wall=around(seconds + 5e-6, 0.03) if device == "cuda" else around(seconds),
                             share=least / seconds,
-                            bound="launch" if index == 0 else "compute" if flops / 5e13 > nbytes / 4e12 else "bandwidth",
+                            bound="launch"
+                            if index == 0
+                            else "compute"
+                            if flops / 5e13 > nbytes / 4e12
+                            else "bandwidth",
                             bytes_moved=nbytes,
                             flops=flops,
                             peak_bytes=math.ceil(elements * width * (1 if name in ("opsmith", "graph") else 3)),
@@ -99,4 +103,6 @@ def large(*, flops_per_byte: float = 0.0, device: str = "cuda") -> BenchReport:
                             notes=("the inputs stay in the cache",) if index == 0 else (),
                         )
                     )
-    return report(*timings, machine=GPU if device == "cuda" else CPU, conditions={"before": {"celsius": 41, "sm_mhz": 1980}})
+    return report(
+        *timings, machine=GPU if device == "cuda" else CPU, conditions={"before": {"celsius": 41, "sm_mhz": 1980}}
+    )

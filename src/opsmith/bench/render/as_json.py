@@ -49,7 +49,8 @@ def read_reports(file: Path) -> tuple[BenchReport, ...]:
     except UnicodeDecodeError as error:
         raise ArgumentError(f"{file} is no report of opsmith bench: it is not text") from error
     except json.JSONDecodeError as error:
-        cut = " It ends too early: was its writing broken off?" if error.pos >= len(error.doc.rstrip()) - 1 else ""
+        is_whole = error.doc.rstrip().endswith(("}", "]"))
+        cut = "" if is_whole else " It ends too early: was its writing broken off?"
         raise ArgumentError(f"{file} is no report of opsmith bench: it is no JSON ({error}).{cut}") from error
     parts = content["operators"] if isinstance(content, dict) and "operators" in content else [content]
     try:

@@ -93,9 +93,9 @@ code { font: .9em ui-monospace, monospace; background: var(--code); border-radiu
   dd { margin-bottom: .4rem; } .tiles { grid-template-columns: 1fr 1fr; gap: .5rem; }
   .tile span:nth-of-type(n + 3) { display: none; } .tile b { font-size: 1.25rem; } }
 @media print { body { background: none; font-size: 11pt; } main { max-width: none; padding: 0; }
-  section { border: none; padding: 0; } .panel[hidden] { display: block !important; } #tip, .legend button { cursor: auto; }
+  section { border: none; padding: 0; } .panel[hidden] { display: block !important; } #tip { display: none; }
   .scroll { overflow: visible; } table { font-size: 7.5pt; } th, td { white-space: normal; padding-right: .4rem; }
-   .plots { grid-template-columns: 1fr 1fr; } .bar, .mark, .share i, .swatch, .beyond {
+  .plots { grid-template-columns: 1fr 1fr; } .bar, .mark, .share i, .swatch, .beyond {
   print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
 )

@@ -1,0 +1,1 @@
+"""Operators for the tests of `opsmith bench`."""
