@@ -43,7 +43,7 @@ float32, forward
   4096 x 4096   1.10 ms   0.82x [0.81, 0.83]   –               ▁▁▁▁▁  <1 %  launch *    2.10 MB
 
 – compiled (float32, B 4096, N 4096, forward): failed: RuntimeError: no
-* cached
+* opsmith: cached (float32, B 4096, N 4096, forward)
 ! other programs are running
 1.50x: one and a half times as fast as that competitor, in brackets the 95 % interval · two timings of the same differed
   by 1.0 % · seed 0 · 12 s"""
@@ -115,6 +115,21 @@ def test_errors_that_differ_in_numbers_alone_are_said_once():
     )
     lines = [line for line in report_lines(found) if line.startswith("✗")]
     assert lines == ["✗ eager (float32, N 4, forward and 2 more): wrong result, so it is not timed: y[4] is 4"]
+
+
+def test_notes_say_whose_they_are():
+    everywhere, once = ("the inputs stay in the cache",), ("its calls took 12% longer",)
+    found = report(
+        timing("N 4", "opsmith", 1e-5, notes=everywhere),
+        timing("N 4", "eager", 1e-5, ratio=1.0, notes=(*everywhere, *once)),
+        timing("N 8", "opsmith", 1e-5),
+        timing("N 8", "eager", 1e-5, ratio=1.0, notes=("its calls took 31% longer",)),
+    )
+    lines = [line for line in report_lines(found) if line.startswith("*")]
+    assert lines == [
+        "* the inputs stay in the cache (float32, N 4, forward)",
+        "* eager: its calls took 12% longer (float32, N 4, forward and 1 more)",
+    ]
 
 
 def test_columns_have_the_same_order_whatever_failed_first():

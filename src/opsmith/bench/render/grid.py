@@ -20,12 +20,14 @@ __all__ = [
     "noise_of",
     "problems_of",
     "ratio_text",
+    "remarks_of",
     "tables_of",
     "verdict_text",
 ]
 
 PHASE_WORDS = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 _PHASES = tuple(PHASE_WORDS)
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 _SIZES = re.compile(r"\w+ \d+(, \w+ \d+)*")
 
 
@@ -99,6 +101,23 @@ def problems_of(timings: Iterable[Timing]) -> tuple[Problem, ...]:
         Problem(name, found[0].error, tuple(map(_place, found)), found[0].is_wrong)
         for (name, _), found in alike.items()
     )
+
+
+def remarks_of(timings: Iterable[Timing]) -> tuple[str, ...]:
+    """Return the notes on timings, each with what it is about; the same note, but for numbers, once."""
+    alike: dict[str, list[tuple[str, Timing]]] = {}
+    for timing in timings:
+        for note in timing.notes:
+            alike.setdefault(_NUMBER.sub("#", note), []).append((note, timing))
+    remarks = []
+    for found in alike.values():
+        names = list(dict.fromkeys(timing.competitor for _, timing in found))
+        places = list(dict.fromkeys(_place(timing) for _, timing in found))
+        # What holds for all of a size at once is about the size.
+        whose = "" if len(found) == len(names) * len(places) and len(names) > 1 else f"{', '.join(names)}: "
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        remarks.append(f"{whose}{found[0][0]} ({places[0]}{more})")
+    return tuple(remarks)
 
 
 def noise_of(timings: Iterable[Timing]) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from opsmith.bench.render.grid import Table, machine_words, noise_of, problems_of, tables_of
+from opsmith.bench.render.grid import Table, machine_words, noise_of, problems_of, remarks_of, tables_of
 from opsmith.bench.render.html_script import SCRIPT
 from opsmith.bench.render.html_style import STYLE
 from opsmith.bench.render.html_table import figures
@@ -70,6 +70,7 @@ def _section(number: int, report: BenchReport, *, has_title: bool) -> str:
         f'{title}<p class="about">{escape(machine_words(report))}, {escape(report.date[:10])}</p>',
         *(f'<p class="warning">! {escape(text)}</p>' for text in report.warnings),
         *_problems(report),
+        *(f'<p class="note">* {escape(remark)}</p>' for remark in remarks_of(report.timings)),
         f'<nav class="tiles" style="--n: {phases}" aria-label="element types and phases">{tiles}</nav>',
         *(_panel(report, table, anchor) for table, anchor in zip(tables, ids, strict=True)),
         f"<details><summary>Machine and versions</summary>{_machine(report)}</details>",
@@ -152,7 +153,7 @@ def _said(value: Any) -> str:
         )
     if isinstance(value, list | tuple):
         return ", ".join(map(_said, value))
-    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def _run(report: BenchReport) -> str:

@@ -59,9 +59,8 @@ def _limit(timing: Timing | None) -> str:
     if timing is None or timing.share is None:
         return "–"
     full = min(100.0, 100 * timing.share)
-    notes = "".join(f"<small>{escape(note)}</small>" for note in timing.notes)
     bar = f'<span class="share" aria-hidden="true"><i style="width:{full:.0f}%"></i></span>'
-    return f"{bar}{percent(timing.share)}<small>{escape(timing.bound)}</small>{notes}"
+    return f"{bar}{percent(timing.share)}<small>{escape(timing.bound)}{' *' if timing.notes else ''}</small>"
 
 
 def _memory(timing: Timing | None) -> str:

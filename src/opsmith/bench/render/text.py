@@ -16,6 +16,7 @@ from opsmith.bench.render.grid import (
     machine_words,
     noise_of,
     problems_of,
+    remarks_of,
     tables_of,
     verdict_text,
 )
@@ -202,8 +203,8 @@ def _problems(report: BenchReport) -> Iterator[Cell]:
 
 
 def _remarks(report: BenchReport) -> Iterator[Cell]:
-    for note in dict.fromkeys(note for timing in report.timings for note in timing.notes):
-        yield f"* {note}", "dim"
+    for remark in remarks_of(report.timings):
+        yield f"* {remark}", "dim"
     for warning in report.warnings:
         yield f"! {warning}", "warning"
 
