@@ -77,6 +77,11 @@ def test_verbose_shows_the_clock_and_the_rounds():
     assert "by the clock" not in "\n".join(report_lines(REPORT, verbose=True))
 
 
+def test_on_a_gpu_the_clock_has_a_column():
+    lines = list(report_lines(large(), width=300))
+    assert lines[lines.index("float32, forward") + 1].split()[:7] == ["B", "x", "N", "opsmith", "by", "the", "clock"]
+
+
 def test_a_stream_that_has_no_bars_gets_letters():
     for line in report_lines(REPORT):
         for_encoding(line, "ascii").encode("ascii")

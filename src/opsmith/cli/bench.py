@@ -62,7 +62,7 @@ class _Output:
     "--against",
     multiple=True,
     metavar="NAME",
-    help="compiled, reduce-overhead, max-autotune, graph, or what @op.versus names; may be repeated.",
+    help="eager, compiled, reduce-overhead, max-autotune, graph, eager graph, or what @op.versus names; may be repeated.",
 )
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="How long one operator may take.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same inputs.")

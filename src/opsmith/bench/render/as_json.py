@@ -15,7 +15,7 @@ from opsmith.bench.result import FORMAT, BenchReport, Timing
 from opsmith.bench.statistics import Interval
 from opsmith.errors import ArgumentError
 
-__all__ = ["read_reports", "reports_as_json"]
+__all__ = ["read_reports", "reports_as_json", "reports_from"]
 
 
 def reports_as_json(reports: Iterable[BenchReport], comparison: Comparison | None = None) -> str:
@@ -52,15 +52,20 @@ def read_reports(file: Path) -> tuple[BenchReport, ...]:
         is_whole = error.doc.rstrip().endswith(("}", "]"))
         cut = "" if is_whole else " It ends too early: was its writing broken off?"
         raise ArgumentError(f"{file} is no report of opsmith bench: it is no JSON ({error}).{cut}") from error
-    parts = content["operators"] if isinstance(content, dict) and "operators" in content else [content]
     try:
-        reports = tuple(BenchReport.from_json(json.dumps(part)) for part in parts)
-        for report in reports:
-            _check(report)
+        return reports_from(content)
     except (ValueError, TypeError) as error:
         raise ArgumentError(f"{file} is no report of opsmith bench: {error}") from error
-    if not reports:
-        raise ArgumentError(f"{file} is a report of no operator")
+
+
+def reports_from(content: Any) -> tuple[BenchReport, ...]:
+    """Return the reports in what `json.loads` has made of a report; raises ValueError where it is none."""
+    parts = content["operators"] if isinstance(content, dict) and "operators" in content else [content]
+    if not isinstance(parts, list) or not parts:
+        raise ValueError("it is of no operator")
+    reports = tuple(BenchReport.from_json(json.dumps(part)) for part in parts)
+    for report in reports:
+        _check(report)
     return reports
 
 

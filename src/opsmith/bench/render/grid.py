@@ -174,7 +174,7 @@ def _table(dtype: str, phase: str, timings: Sequence[Timing]) -> Table:
 
 def _in_usual_order(names: Sequence[str]) -> list[str]:
     """A competitor that failed at the first size comes late in a report; columns shall not depend on that."""
-    usual = ("eager", "compiled", "reduce-overhead", "max-autotune", "graph")
+    usual = ("eager", "compiled", "reduce-overhead", "max-autotune", "graph", "eager graph")
     return sorted(names, key=lambda name: usual.index(name) if name in usual else len(usual) + names.index(name))
 
 

@@ -7,16 +7,16 @@ __all__ = ["STYLE"]
 _LIGHT = """--back: #f6f7f9; --card: #fff; --line: #e1e5eb; --text: #1b2027; --soft: #667080; --good: #1a7f45;
   --bad: #c0272d; --warn: #9a6700; --code: #f1f3f6; --tip: #1b2027; --tip-text: #f4f6f8; --beyond: #66708014;
   --k0: #2f6fe4; --k1: #7a8494; --k2: #d9731a; --k3: #b1468e; --k4: #7b52c7; --k5: #17897f; --k6: #b58900; --k7: #c0392b;
-  --k8: #5d8a2e;"""
+  --k8: #5d8a2e; --k9: #00799e;"""
 _DARK = """--back: #12151b; --card: #1a1f27; --line: #2c333e; --text: #e4e8ee; --soft: #98a3b3; --good: #57c27a;
   --bad: #ff7b76; --warn: #d9a93e; --code: #12161d; --tip: #e4e8ee; --tip-text: #14181f; --beyond: #98a3b31a;
   --k0: #6ea4ff; --k1: #98a3b3; --k2: #f0995a; --k3: #e07fc0; --k4: #ab8cf0; --k5: #4fc4b8; --k6: #dcb84a; --k7: #f07a6d;
-  --k8: #93c060;"""
+  --k8: #93c060; --k9: #54b9de;"""
 
 STYLE = (
     f":root {{ color-scheme: light dark; {_LIGHT} }}\n"
     f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}\n"
-    + "".join(f".k{number} {{ --k: var(--k{number}); }} " for number in range(9))
+    + "".join(f".k{number} {{ --k: var(--k{number}); }} " for number in range(10))
     + """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--back); color: var(--text); font: 15px/1.55 system-ui, sans-serif; }

@@ -22,8 +22,17 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 428, 12, 258
 # Bars: where they begin and end, behind names and before figures.
 _BARS, _BARS_END, _BAR, _BAR_STEP, _GROUP = 112, 372, 11, 17, 26
 # A competitor has the same colour and mark in every plot, whatever else is there.
-_NUMBERS = {"opsmith": 0, "operator": 0, "eager": 1, "compiled": 2, "reduce-overhead": 3, "max-autotune": 4, "graph": 5}
-_COLOURS = 9
+_NUMBERS = {
+    "opsmith": 0,
+    "operator": 0,
+    "eager": 1,
+    "compiled": 2,
+    "reduce-overhead": 3,
+    "max-autotune": 4,
+    "graph": 5,
+    "eager graph": 6,
+}
+_COLOURS = 10
 _SHAPES = (
     '<circle r="5"/>',
     '<rect x="-4.2" y="-4.2" width="8.4" height="8.4"/>',
@@ -34,6 +43,7 @@ _SHAPES = (
     '<path d="M-5-3-3-5 0-2 3-5 5-3 2 0 5 3 3 5 0 2-3 5-5 3-2 0Z"/>',
     '<path d="M0-5.6 5.4-1.7 3.3 4.6H-3.3L-5.4-1.7Z"/>',
     '<rect x="-6" y="-2.2" width="12" height="4.4"/>',
+    '<path d="M-1.8-6h3.6V6h-3.6Z"/>',
 )
 
 

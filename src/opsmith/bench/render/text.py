@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from opsmith.bench.render.grid import (
     Row,
@@ -101,13 +102,18 @@ def _head(report: BenchReport, style: Style, width: int) -> Iterator[str]:
 
 def _wide(table: Table) -> list[list[Cell]]:
     """Return a row for each size: the operator's time, the others' ratios, the share of the limit, the memory."""
-    has_memory = any(timing.peak_bytes is not None for timing in table.timings)
-    head = [table.head, table.own, *table.others, "of the limit", *(["memory"] if has_memory else [])]
-    rows = [[(text, "dim") for text in head]]
-    for row in table.rows:
-        cells = [(row.label, ""), _time(row.own), *(_ratio(row, name) for name in table.others)]
-        rows.append([*cells, _limit(row.own), *([_memory(row)] if has_memory else [])])
-    return rows
+    columns: list[tuple[str, Callable[[Row], Cell]]] = [
+        (table.head, lambda row: (row.label, "")),
+        (table.own, lambda row: _time(row.own)),
+    ]
+    if any(timing.wall != timing.time for timing in table.timings):
+        columns.append(("by the clock", lambda row: _NONE if row.own is None else _wall(row.own)))
+    columns += [(name, partial(_ratio, name=name)) for name in table.others]
+    columns.append(("of the limit", lambda row: _limit(row.own)))
+    if any(timing.peak_bytes is not None for timing in table.timings):
+        columns.append(("memory", _memory))
+    head: list[Cell] = [(title, "dim") for title, _ in columns]
+    return [head, *([write(row) for _, write in columns] for row in table.rows)]
 
 
 def _tall(table: Table, width: int, verbose: bool) -> list[list[Cell]]:
