@@ -107,6 +107,20 @@ def test_what_was_there_and_is_not_is_named():
     assert found.ok
 
 
+def test_what_there_was_no_time_for_is_missing_and_no_regression():
+    skipped = timing("N 8", "opsmith", 0, time=None, wall=None, error="not timed: there was no time left for it")
+    one = timing("N 4", "opsmith", 1e-5)
+    found = compare_reports([report(one, timing("N 8", "opsmith", 1e-5))], [report(one, skipped)])
+    assert (found.ok, found.missing) == (True, ("kit.smooth, float32, N 8, forward",))
+    assert report(one, skipped).ok
+
+
+def test_an_operator_that_is_wrong_now_is_a_regression():
+    wrong = timing("N 4", "opsmith", 9e-6, error="wrong result after timing: y[0] is 1")
+    found = compare_reports([report(timing("N 4", "opsmith", 1e-5))], [report(wrong)])
+    assert (found.ok, found.changes) == (False, ())
+
+
 def test_an_operator_that_now_fails_is_a_regression():
     failed = timing("N 4", "opsmith", 0, time=None, wall=None, error="failed: RuntimeError: no")
     found = compare_reports([report(timing("N 4", "opsmith", 1e-5))], [report(failed)])

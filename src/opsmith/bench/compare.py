@@ -57,7 +57,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What has become of what. `lost` had a time and now has an error; `missing` is not there any more, `new` was not."""
+    """What has become of what. `lost` had a time and now fails; `missing` has none any more, `new` had none."""
 
     changes: tuple[Change, ...]
     lost: tuple[str, ...] = ()
@@ -86,18 +86,12 @@ def compare_reports(
         old = earlier.get(report.operator)
         if old is not None:
             _refuse_others(old, report)
-        known = {} if old is None else _own_timings(old)
-        found = _own_timings(report)
-        pairs += [
-            (old, known[key], report, found[key])
-            for key in found
-            if old and key in known and _timed(known[key], found[key])
-        ]
-        lost += [
-            _place(report, found[key]) for key in found if key in known and known[key].time and not found[key].time
-        ]
-        new += [_place(report, found[key]) for key in found if key not in known]
-        missing += [_place(report, known[key]) for key in known if key not in found]
+        had, has = {} if old is None else _timed(old), _timed(report)
+        failed = {_key(t) for t in report.timings if t.is_own and (t.is_wrong or t.has_failed)}
+        pairs += [(old, had[key], report, has[key]) for key in has if old is not None and key in had]
+        lost += [_place(report, had[key]) for key in had if key in failed]
+        missing += [_place(report, had[key]) for key in had if key not in has and key not in failed]
+        new += [_place(report, has[key]) for key in has if key not in had]
     if not pairs and not lost:
         names = [", ".join(dict.fromkeys(report.operator for report in some)) for some in (earlier.values(), present)]
         raise ArgumentError(
@@ -121,12 +115,13 @@ def _refuse_others(before: BenchReport, now: BenchReport) -> None:
             )
 
 
-def _own_timings(report: BenchReport) -> dict[tuple[str, str, str], Timing]:
-    return {(t.dtype, t.workload, t.phase): t for t in report.timings if t.is_own}
+def _key(timing: Timing) -> tuple[str, str, str]:
+    return timing.dtype, timing.workload, timing.phase
 
 
-def _timed(before: Timing, now: Timing) -> bool:
-    return before.time is not None and now.time is not None
+def _timed(report: BenchReport) -> dict[tuple[str, str, str], Timing]:
+    """Return the operator's own timings that can be compared."""
+    return {_key(t): t for t in report.timings if t.is_own and t.time is not None and not t.is_wrong}
 
 
 def _place(report: BenchReport, timing: Timing) -> str:

@@ -58,6 +58,11 @@ class Timing:
         return self.error.startswith("wrong")
 
     @property
+    def has_failed(self) -> bool:
+        """Whether calling it has failed; what there was no time for has not."""
+        return self.error.startswith("failed")
+
+    @property
     def is_own(self) -> bool:
         """Whether it is the operator's own, and no competitor's."""
         return self.competitor in OWN
@@ -82,8 +87,8 @@ class BenchReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the operator could be timed, and all that was timed gave right results and no impossible figure."""
-        return not any(t.is_wrong or (t.is_own and t.time is None) for t in self.timings)
+        """Whether the operator did not fail, and all that was timed gave right results and no impossible figure."""
+        return not any(timing.is_wrong or (timing.is_own and timing.has_failed) for timing in self.timings)
 
     def find(self, workload: str, dtype: str, phase: str, competitor: str) -> Timing | None:
         """Return one timing, or None."""

@@ -24,8 +24,8 @@ def comparison_lines(comparison: Comparison, earlier: str, *, style: Style = pla
         yield from aligned(rows, style)
     for sign, places, what in (
         ("✗", comparison.lost, "has had a time and now fails"),
-        ("–", comparison.missing, "is not in the present report"),
-        ("–", comparison.new, "is not in the earlier report"),
+        ("–", comparison.missing, "has no time in the present report"),
+        ("–", comparison.new, "has no time in the earlier report"),
     ):
         yield from (style(f"{sign} {place}: {what}", "wrong" if sign == "✗" else "dim") for place in places)
     yield from _totals(comparison, style)

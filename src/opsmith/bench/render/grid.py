@@ -113,8 +113,8 @@ def remarks_of(timings: Iterable[Timing]) -> tuple[str, ...]:
     for found in alike.values():
         names = list(dict.fromkeys(timing.competitor for _, timing in found))
         places = list(dict.fromkeys(_place(timing) for _, timing in found))
-        # What holds for all of a size at once is about the size.
-        whose = "" if len(found) == len(names) * len(places) and len(names) > 1 else f"{', '.join(names)}: "
+        # What the operator and another have in common is about the size, not about them.
+        whose = "" if len(names) > 1 and found[0][1].is_own else f"{', '.join(names)}: "
         more = f" and {len(places) - 1} more" if len(places) > 1 else ""
         remarks.append(f"{whose}{found[0][0]} ({places[0]}{more})")
     return tuple(remarks)
