@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from opsmith.build.artifact import Watcher, obtain_artifact
@@ -12,11 +13,14 @@ from opsmith.build.diagnose import explain_signature
 from opsmith.build.export import export_library, write_description
 from opsmith.build.plan import TORCH_TARGET
 from opsmith.build.prepare import Prepared, prepare
-from opsmith.errors import BuildError
+from opsmith.errors import BuildError, ToolchainError
 from opsmith.spec.definition import Device, Group
 from opsmith.store import Store, default_root
 
-__all__ = ["BUILDERS", "Built", "Request", "build_group"]
+__all__ = ["BUILDERS", "Built", "Request", "build_group", "require_builder"]
+
+# Builder -> (module that it needs, what to do where it is missing). CMake says for itself how to get it.
+_NEEDS = {"setuptools": ("setuptools", 'setuptools is not installed. Get it with `pip install "opsmith[setuptools]"`')}
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,13 @@ def build_group(group: Group, builder: str, request: Request, watcher: Watcher |
     except BuildError as error:
         raise explain_signature(error, list(group.definitions)) from None
     return Built(group, library, prepared, builder)
+
+
+def require_builder(builder: str) -> None:
+    """Raise ToolchainError, with what mends it, where a builder needs a Python package that is not installed."""
+    module, advice = _NEEDS.get(builder, (None, ""))
+    if module is not None and find_spec(module) is None:
+        raise ToolchainError(advice)
 
 
 def _jit(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from opsmith.cli.bench_builds import compare_builds
+from opsmith.cli.selection import import_modules, read_sizes
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ class _Output:
     metavar="PERCENT",
     help="What --compare lets pass however quiet the runs were.  [default: 3]",
 )
+@click.option(
+    "--builds", is_flag=True, help="Compare builds by JIT, setuptools and CMake instead: their times, and calls."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show every competitor's time, by the clock too, and what is done.")
 def command(
     path: str,
@@ -101,6 +105,7 @@ def command(
     as_markdown: bool,
     earlier: Path | None,
     tolerance: float | None,
+    builds: bool,
     verbose: bool,
     **said: Any,
 ) -> None:
@@ -114,6 +119,8 @@ def command(
     sys.path.insert(0, str(Path.cwd()))
     output = _Output(json_file, page, as_markdown, verbose)
     try:
+        if builds:
+            sys.exit(0 if compare_builds(click.get_current_context()) else 1)
         _refuse(output, earlier, tolerance)
         before = None if earlier is None else _read(earlier)
         reports = list(_shown(_stored(path, said) or _timed(path, imports, verbose, **said), output))
@@ -188,8 +195,8 @@ def _timed(
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch sees no GPU here")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    options = bench_options(sizes=map(_sizes, sizes), **said)
-    _import(imports)
+    options = bench_options(sizes=map(read_sizes, sizes), **said)
+    import_modules(imports)
     given: dict[str, Callable[..., Any]] = {}
     if reference is not None:
         given["reference"] = find_attribute(reference, "--reference")
@@ -204,22 +211,6 @@ def _timed(
         with _screen(verbose) as watch:
             report = run_bench(subject, device, options, watch)
         yield report
-
-
-def _sizes(text: str) -> dict[str, int]:
-    pairs = [part.partition("=") for part in text.split(",")]
-    try:
-        return {name.strip(): int(value) for name, _, value in pairs}
-    except ValueError:
-        raise ArgumentError(f"--size {text}: write names and whole numbers, such as B=64,N=4096") from None
-
-
-def _import(modules: tuple[str, ...]) -> None:
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ArgumentError(f"--import {module}: {error}") from error
 
 
 def _screen(verbose: bool) -> AbstractContextManager[Watch | None]:

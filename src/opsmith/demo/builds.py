@@ -12,7 +12,7 @@ from pathlib import Path
 
 import opsmith
 from opsmith.build.artifact import Watcher
-from opsmith.build.builders import BUILDERS, Request, build_group
+from opsmith.build.builders import BUILDERS, Request, build_group, require_builder
 from opsmith.build.devices import wanted_devices
 from opsmith.build.discover import discover
 from opsmith.build.ninja import Progress
@@ -24,10 +24,6 @@ from opsmith.errors import BuildError, ToolchainError
 from opsmith.spec.definition import Device, Group
 
 __all__ = ["Build", "are_identical", "build_all", "build_one", "build_table", "find_group", "prepare_group"]
-
-# Builder -> (module that it needs or None, what to do where it is missing). CMake says for itself how to get it.
-_NEEDS = {"setuptools": ("setuptools", 'setuptools is not installed. Get it with `pip install "opsmith[setuptools]"`')}
-
 
 _SOURCES = frozenset({".cpp", ".cu", ".h", ".py"})
 
@@ -83,7 +79,7 @@ def build_one(group: Group, builder: str, devices: Sequence[Device], folder: Pat
     with screen.step(builder) as step:
         started = time.perf_counter()
         try:
-            _require(builder)
+            require_builder(builder)
             library = build_group(group, builder, request, _watch(step)).library
         except ToolchainError as error:
             if builder == "jit":
@@ -122,14 +118,6 @@ def build_table(builds: Sequence[Build], devices: Sequence[Device]) -> Table:
         note = "The libraries differ in their bytes; what is promised is that their results do not."
     note = f"Built for {' and '.join(devices)}, each from nothing. {note if done > 1 else ''}".strip()
     return Table("Three builds", ("built with", "time", "size", "sha256", "library"), "lrrll", tuple(rows), note)
-
-
-def _require(builder: str) -> None:
-    from importlib.util import find_spec
-
-    module, advice = _NEEDS.get(builder, (None, ""))
-    if module is not None and find_spec(module) is None:
-        raise ToolchainError(advice)
 
 
 def _digest_sources(group: Group) -> str:

@@ -1,0 +1,102 @@
+"""`opsmith bench PATH --builds`: one operator built in three ways, timed side by side."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from opsmith.cli.selection import import_modules, read_sizes
+from opsmith.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from opsmith.bench.build_result import BuildReport
+
+__all__ = ["compare_builds"]
+
+# What of `opsmith bench` has a meaning here.
+_OURS = frozenset({"path", "builds", "imports", "device", "dtypes", "sizes", "seconds", "seed", "json_file"})
+_STDOUT = "-"
+
+
+def compare_builds(context: click.Context) -> bool:
+    """Compare the builds of the operators that a command line names and print it; return whether all results are equal.
+
+    Raises ArgumentError for options that say nothing about builds, and for names that do not exist.
+    """
+    given = context.params
+    _refuse(context)
+    json_file: str | None = given["json_file"]
+    reports = []
+    for report in _reports(**{name: given[name] for name in _OURS - {"builds", "json_file"}}):
+        reports.append(report)
+        if json_file != _STDOUT:
+            _echo(report)
+    if json_file is not None:
+        text = json.dumps([report.as_json() for report in reports], indent=2) + "\n"
+        if json_file == _STDOUT:
+            click.echo(text, nl=False)
+        else:
+            Path(json_file).parent.mkdir(parents=True, exist_ok=True)
+            Path(json_file).write_text(text, encoding="utf-8")
+    return all(report.ok for report in reports)
+
+
+def _refuse(context: click.Context) -> None:
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name not in _OURS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise ArgumentError(
+                f"{parameter.opts[-1]} and --builds do not go together: builds are compared with each other"
+            )
+
+
+def _reports(
+    *,
+    path: str,
+    imports: tuple[str, ...],
+    device: str | None,
+    dtypes: tuple[str, ...],
+    sizes: tuple[str, ...],
+    seconds: float,
+    seed: int,
+) -> Any:
+    import torch
+
+    from opsmith.bench.builds import BuildOptions, bench_builds
+    from opsmith.check.api import dtype_names, forward_operators
+    from opsmith.check.find import find_operators
+    from opsmith.check.subject import subject_of
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("--device cuda: torch sees no GPU here")
+    if len(dtypes) > 1:
+        raise ArgumentError("--builds takes one --dtype: builds do not differ by it")
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = next(iter(dtype_names(dtypes)), None)
+    options = BuildOptions(seconds=seconds, dtype=dtype, sizes=tuple(map(read_sizes, sizes)), seed=seed)
+    import_modules(imports)
+    for op in forward_operators(find_operators(path)):
+        subject = subject_of(op, devices=(where,), seed=seed)
+        yield bench_builds(subject, where, options, _watch(subject.name))
+
+
+def _watch(name: str) -> Any:
+    """Return what tells a person who waits what comes next; nothing moves while something is timed."""
+    return (lambda text: click.echo(f"{name}: {text} ...", err=True)) if sys.stderr.isatty() else None
+
+
+def _echo(report: BuildReport) -> None:
+    from rich.console import Console
+
+    from opsmith.bench.render.builds import build_lines
+    from opsmith.bench.render.live import colour
+    from opsmith.bench.render.text import for_encoding
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for line in build_lines(report, style=colour(console)):
+        click.echo(for_encoding(line, console.encoding), color=console.color_system is not None)
