@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from opsmith.build.artifact import Watcher, obtain_artifact
@@ -59,6 +58,8 @@ def build_group(group: Group, builder: str, request: Request, watcher: Watcher |
 
 def require_builder(builder: str) -> None:
     """Raise ToolchainError, with what mends it, where a builder needs a Python package that is not installed."""
+    from importlib.util import find_spec
+
     module, advice = _NEEDS.get(builder, (None, ""))
     if module is not None and find_spec(module) is None:
         raise ToolchainError(advice)
