@@ -45,6 +45,7 @@ def bench(
     against: Iterable[str] = (),
     seconds: float = 60.0,
     seed: int = 0,
+    threads: int | None = None,
 ) -> BenchReports: ...
 @overload
 def bench(
@@ -59,6 +60,7 @@ def bench(
     against: Iterable[str] = (),
     seconds: float = 60.0,
     seed: int = 0,
+    threads: int | None = None,
 ) -> BenchReport: ...
 def bench(
     op: Any,
@@ -72,6 +74,7 @@ def bench(
     against: Iterable[str] = (),
     seconds: float = 60.0,
     seed: int = 0,
+    threads: int | None = None,
 ) -> BenchReport | BenchReports:
     """Time an operator against its reference, the compiler and the machine's limit, and return what was found.
 
@@ -85,12 +88,20 @@ def bench(
     `phases` are "forward", "backward" and "both" (the two together). `against` are the competitors besides eager:
     "compiled", "reduce-overhead", "max-autotune", "graph" (a replayed CUDA graph) and what `@op.versus` names; by default
     those that fit into the time. `seconds` is how long one operator may take. The same `seed` gives the same inputs and
-    the same order.
+    the same order. `threads` are PyTorch's on the CPU, by default as many as it has.
 
     Nothing is raised for a competitor that fails: its timing says why. Raises ArgumentError for names that do not exist,
     and where there is nothing to compare with or to call with, and BuildError where the operator cannot be built.
     """
-    options = bench_options(phases=phases, against=against, dtypes=dtypes, sizes=sizes, seconds=seconds, seed=seed)
+    options = bench_options(
+        phases=phases,
+        against=against,
+        dtypes=dtypes,
+        sizes=sizes,
+        seconds=seconds,
+        seed=seed,
+        threads=threads,
+    )
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     several = several_operators(op)
     if several is None:
@@ -109,6 +120,7 @@ def bench_options(
     sizes: Iterable[Mapping[str, int]] = (),
     seconds: float = 60.0,
     seed: int = 0,
+    threads: int | None = None,
 ) -> BenchOptions:
     """Return the options of a benchmark; raises ArgumentError for a phase or an element type that does not exist."""
     wanted = _names(phases)
@@ -117,8 +129,16 @@ def bench_options(
     if not seconds > 0:
         raise ArgumentError(f"a benchmark of {seconds} seconds measures nothing; give more than 0")
     chosen: tuple[Phase, ...] = tuple(phase for phase in PHASES if not wanted or phase in wanted)
+    if threads is not None and threads < 1:
+        raise ArgumentError(f"PyTorch cannot have {threads} threads; give 1 or more")
     return BenchOptions(
-        chosen, _names(against), dtype_names(_names(dtypes)), tuple(map(dict, sizes)), seconds, seed=seed
+        chosen,
+        _names(against),
+        dtype_names(_names(dtypes)),
+        tuple(map(dict, sizes)),
+        seconds,
+        seed=seed,
+        threads=threads,
     )
 
 

@@ -2,28 +2,33 @@
 
 Datasheets name what no program reaches; a plain copy and PyTorch's own matrix product are what one can hope for. They are
 measured when they are first needed and kept in opsmith's cache folder for this device, this torch and this number of
-threads.
+threads. Where other programs had the machine too, they are measured again the next time, and the best of all counts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
 from opsmith._version import __version__
-from opsmith.bench.clock import Call, clock_for, repeats_for
+from opsmith.bench.clock import Call, Clock, Sample, Turns, clock_for, repeats_for
+from opsmith.bench.conditions import Conditions
 from opsmith.bench.machine import cache_bytes, this_machine
 from opsmith.store import Store, default_root, digest
 from opsmith.store.files import write_atomic
 
 __all__ = ["Ceilings", "ceilings"]
 
-_FORMAT = 1
-_ROUNDS = 9
+_FORMAT = 2
+# Each figure is the best of the samples of so many seconds: what disturbs only ever makes them longer.
+_SECONDS = 0.25
+# What a limit's own measurement may be off.
+_TOLERANCE = 1.15
 _MATMUL_TYPES = ("float64", "float32", "bfloat16", "float16")
 
 
@@ -31,10 +36,12 @@ _MATMUL_TYPES = ("float64", "float32", "bfloat16", "float16")
 class Ceilings:
     """Bytes a second of a copy (read and written ones both count), and operations a second of a product by type.
 
-    `launch_s` is what the smallest operator of PyTorch takes by the clock.
+    `read_bytes_s` is the same of a sum, which reads alone. `launch_s` is what the smallest operator of PyTorch takes by
+    the clock.
     """
 
     copy_bytes_s: float
+    read_bytes_s: float
     matmul_flops_s: dict[str, float]
     launch_s: float
 
@@ -44,43 +51,73 @@ class Ceilings:
         memory_s, compute_s = moved / self.copy_bytes_s, flops / rate
         return (compute_s, "compute") if compute_s > memory_s else (memory_s, "bandwidth")
 
+    def possible_seconds(self, read: int, written: int, flops: int) -> float:
+        """Return the time that nothing can be faster than, the measurement's own error allowed for.
+
+        Operations may be done in any type: a kernel may take a narrower one than its inputs have.
+        """
+        moved_s = (read + written) / max(self.copy_bytes_s, self.read_bytes_s)
+        return max(moved_s, flops / max(self.matmul_flops_s.values())) / _TOLERANCE
+
+    def best_of(self, other: Ceilings) -> Ceilings:
+        """Return the higher of two measurements of the same machine: nothing makes one too fast."""
+        rates = {
+            name: max(self.matmul_flops_s.get(name, 0.0), other.matmul_flops_s.get(name, 0.0))
+            for name in {**self.matmul_flops_s, **other.matmul_flops_s}
+        }
+        copied, read = max(self.copy_bytes_s, other.copy_bytes_s), max(self.read_bytes_s, other.read_bytes_s)
+        return Ceilings(copied, read, rates, min(self.launch_s, other.launch_s))
+
 
 def ceilings(device: str, *, again: bool = False) -> Ceilings:
-    """Return the ceilings of a device, measured now where they are not known; a cache that cannot be written is no error."""
+    """Return the ceilings of a device, measured now where they are not known; `again` measures and keeps the best of all.
+
+    A cache that cannot be written is no error.
+    """
     store = Store(default_root())
     machine = this_machine(device)
     known = digest(str(_FORMAT), __version__, device, machine.name, machine.torch, str(machine.threads))
     place = store.layout.base / "ceilings" / f"{known}.json"
-    if not again and (found := _read(place)) is not None:
+    found, is_final = _read(place)
+    if found is not None and is_final and not again:
         return found
-    measured = Ceilings(_copy_rate(device), _matmul_rates(device), _launch(device))
-    text = {
-        "copy_bytes_s": measured.copy_bytes_s,
-        "matmul_flops_s": measured.matmul_flops_s,
-        "launch_s": measured.launch_s,
-    }
+    measured, is_quiet = _measure(device)
+    if found is not None:
+        measured = measured.best_of(found)
+    text = json.dumps({**asdict(measured), "is_final": is_quiet or is_final})
     with contextlib.suppress(OSError):
-        write_atomic(place, json.dumps(text).encode(), scratch=store.layout.staging, durable=False)
+        write_atomic(place, text.encode(), scratch=store.layout.staging, durable=False)
     return measured
 
 
-def _read(place: Path) -> Ceilings | None:
+def _read(place: Path) -> tuple[Ceilings | None, bool]:
+    """Return what is known, and whether the machine was quiet when that was measured."""
     try:
         found = json.loads(place.read_bytes())
         rates = {str(name): float(rate) for name, rate in found["matmul_flops_s"].items()}
-        return Ceilings(float(found["copy_bytes_s"]), rates, float(found["launch_s"]))
+        known = Ceilings(float(found["copy_bytes_s"]), float(found["read_bytes_s"]), rates, float(found["launch_s"]))
+        return known, bool(found["is_final"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        return None, False
 
 
-def _copy_rate(device: str) -> float:
-    """Return the best of some copies of memory that is far larger than the cache."""
-    size = max(4 * cache_bytes(device), 1 << 30 if device == "cuda" else 1 << 27)
-    source = torch.empty(size, dtype=torch.int8, device=device).random_(0, 100)
+def _measure(device: str) -> tuple[Ceilings, bool]:
+    """Return the ceilings, and whether the machine was quiet while they were measured."""
+    conditions = Conditions(device)
+    copied, read = _memory_rates(device)
+    measured = Ceilings(copied, read, _matmul_rates(device), _launch(device))
+    _, warned = conditions.finish()
+    return measured, not warned
+
+
+def _memory_rates(device: str) -> tuple[float, float]:
+    """Return the best of some copies and sums of memory that is far larger than the cache, in bytes a second."""
+    count = max(4 * cache_bytes(device), 1 << 30 if device == "cuda" else 1 << 27) // 4
+    source = torch.ones(count, device=device)
     target = torch.empty_like(source)
-    clock = clock_for(device)
-    best = min(clock.sample([lambda: target.copy_(source)], 1).device_s for _ in range(_ROUNDS))
-    return 2 * size / best
+    clock, size = clock_for(device), source.nbytes
+    copy, total = Turns([lambda: target.copy_(source)]), Turns([source.sum])
+    return 2 * size / _best(clock, copy, 1).device_s, size / _best(clock, total, 1).device_s
 
 
 def _matmul_rates(device: str) -> dict[str, float]:
@@ -93,12 +130,11 @@ def _matmul_rates(device: str) -> dict[str, float]:
         try:
             a = torch.randn(side, side, device=device, dtype=torch.float32).to(dtype)
             b = torch.randn(side, side, device=device, dtype=torch.float32).to(dtype)
-            call = _product(a, b)
-            repeats = repeats_for(clock.estimate([call]))
-            best = min(clock.sample([call], repeats).device_s for _ in range(_ROUNDS))
+            product = Turns([_product(a, b)])
+            repeats = repeats_for(clock.estimate(product))
+            rates[name] = 2 * side**3 / _best(clock, product, repeats).device_s
         except RuntimeError:
-            continue
-        rates[name] = 2 * side**3 / best
+            continue  # not there in this type
     return rates
 
 
@@ -108,5 +144,15 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> Call:
 
 def _launch(device: str) -> float:
     x = torch.zeros(1, device=device)
-    clock = clock_for(device)
-    return min(clock.sample([x.neg], 200).wall_s for _ in range(_ROUNDS))
+    clock, negation = clock_for(device), Turns([x.neg])
+    return _best(clock, negation, 200).wall_s
+
+
+def _best(clock: Clock, turns: Turns, repeats: int) -> Sample:
+    """Return the shortest of the samples of some time, by each of the two clocks."""
+    best = clock.sample(turns, repeats)
+    started = time.perf_counter()
+    while time.perf_counter() - started < _SECONDS:
+        sample = clock.sample(turns, repeats)
+        best = Sample(min(best.wall_s, sample.wall_s), min(best.device_s, sample.device_s))
+    return best

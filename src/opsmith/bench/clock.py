@@ -1,28 +1,29 @@
 """How long does a call take? On the CPU by the clock; on a GPU by events around each call and by the clock over many.
 
-On a GPU the two say different things. Between events the work of one call is timed as the GPU sees it, behind a kernel
-that empties the second-level cache and keeps the GPU busy until the call is launched; by the clock, many calls in a row
-are timed as a program sees them, with what Python and the dispatcher take.
+On a GPU the two say different things. Between events a call is timed as the GPU sees it: the second-level cache is emptied
+first, and the GPU is kept busy until the call has been launched, so that what Python and the dispatcher take is not in it.
+By the clock, many calls in a row are timed as a program sees them, with all of that.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import Any, Protocol
 
 import torch
 
-__all__ = ["Clock", "CpuClock", "GpuClock", "Sample", "clock_for"]
+__all__ = ["SAMPLE_S", "Call", "Clock", "CpuClock", "GpuClock", "Sample", "Turns", "clock_for", "repeats_for"]
 
 Call = Callable[[], Any]
 
 # A sample by the clock is as many calls as take about so long: a hundred thousand ticks of the clock, and longer than most
 # interruptions by the system take to be noticed.
 SAMPLE_S = 0.003
+_MOST_REPEATS = 20_000
 
 
 @dataclass(frozen=True)
@@ -33,38 +34,82 @@ class Sample:
     device_s: float
 
 
+@dataclass
+class Turns:
+    """Calls that do the same with other inputs, taken round and round; each sample goes on where the last has stopped.
+
+    `reset` puts arguments back that a call has written to; it is called before each sample. `host_s` is what the host took
+    for a call of late, in seconds, as the clock has learned it; `made` counts the calls.
+    """
+
+    calls: Sequence[Call]
+    reset: Call | None = None
+    host_s: float = 100e-6
+    made: int = 0
+    _next: int = field(default=0, repr=False)
+
+    def take(self, count: int) -> list[Call]:
+        """Return the next calls."""
+        start, self._next = self._next, (self._next + count) % len(self.calls)
+        self.made += count
+        return [self.calls[(start + index) % len(self.calls)] for index in range(count)]
+
+    def skip(self, count: int) -> None:
+        """Leave out so many calls: somebody else has just used their inputs, which are in the cache."""
+        self._next = (self._next + count) % len(self.calls)
+
+
 class Clock(Protocol):
     """What takes samples on one kind of device."""
 
-    def sample(self, calls: Sequence[Call], repeats: int) -> Sample:
-        """Make so many calls, going round through `calls`, and return the seconds of one."""
+    # How many calls are made in a sample at least.
+    least_calls: int
+
+    def sample(self, turns: Turns, repeats: int) -> Sample:
+        """Make so many calls and return the seconds of one."""
         ...
 
-    def estimate(self, calls: Sequence[Call]) -> float:
+    def estimate(self, turns: Turns) -> float:
         """Return roughly how long one call takes by the clock, in seconds."""
         ...
 
 
 def repeats_for(seconds: float) -> int:
-    """Return how many calls make a sample."""
-    return max(1, min(100_000, round(SAMPLE_S / max(seconds, 1e-9))))
+    """Return how many calls make a sample by the clock."""
+    return max(1, min(_MOST_REPEATS, round(SAMPLE_S / max(seconds, 1e-9))))
 
 
 class CpuClock:
-    """Times calls on the CPU."""
+    """Times calls on the CPU. Each sample begins with some that do not count.
 
-    def sample(self, calls: Sequence[Call], repeats: int) -> Sample:
-        """Make so many calls, going round through `calls`, and return the seconds of one."""
-        rounds = _in_turn(calls, repeats)
-        started = time.perf_counter()
-        for call in rounds:
+    Whoever had the turn before has left behind threads that still spin in wait for work, and caches and predictors full
+    of its own.
+    """
+
+    least_calls = 1
+    _LEAD_IN_S = 0.001
+
+    def sample(self, turns: Turns, repeats: int) -> Sample:
+        """Make so many calls and return the seconds of one."""
+        if turns.reset is not None:
+            turns.reset()
+        for call in turns.take(min(repeats, round(self._LEAD_IN_S / max(turns.host_s, 1e-9)))):
             call()
-        seconds = (time.perf_counter() - started) / repeats
+        calls = turns.take(repeats)
+        started = time.perf_counter()
+        for call in calls:
+            call()
+        turns.host_s = seconds = (time.perf_counter() - started) / repeats
         return Sample(seconds, seconds)
 
-    def estimate(self, calls: Sequence[Call]) -> float:
-        """Return roughly how long one call takes, in seconds: the shortest of a few."""
-        return min(self.sample(calls[index % len(calls) :], 1).wall_s for index in range(5))
+    def estimate(self, turns: Turns) -> float:
+        """Return roughly how long one call takes, in seconds: the shortest of a few, or of one where it is long."""
+        shortest = self.sample(turns, 1).wall_s
+        for _ in range(4):
+            if shortest > SAMPLE_S * 10:
+                break
+            shortest = min(shortest, self.sample(turns, 1).wall_s)
+        return shortest
 
 
 class GpuClock:
@@ -72,6 +117,9 @@ class GpuClock:
 
     # Calls between events in one sample: enough for a median, few enough to take turns often.
     _EVENTS = 5
+    least_calls = _EVENTS + 1
+    # What the GPU is kept busy for at most while a call is launched: who takes longer is bound by the host in any case.
+    _LONGEST_LAUNCH_S = 0.02
 
     @cached_property
     def _flush(self) -> torch.Tensor:
@@ -80,41 +128,68 @@ class GpuClock:
         size = getattr(properties, "L2_cache_size", 0) or 64 << 20
         return torch.empty(3 * size + (1 << 20), dtype=torch.int8, device="cuda")
 
-    def sample(self, calls: Sequence[Call], repeats: int) -> Sample:
-        """Return the seconds of one call: the median between events, and the mean by the clock of `repeats` in a row."""
-        device = []
-        pairs = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(self._EVENTS)
-        ]
+    @cached_property
+    def _cycles_s(self) -> float:
+        """How many cycles the GPU's own waiting loop makes in a second."""
+        cycles = 2_000_000
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(cycles)
+        begin.record()
+        torch.cuda._sleep(cycles)
+        end.record()
         torch.cuda.synchronize()
-        for (begin, end), call in zip(pairs, _in_turn(calls, self._EVENTS), strict=True):
-            self._flush.zero_()
-            begin.record()
-            call()
-            end.record()
-        torch.cuda.synchronize()
-        device = [begin.elapsed_time(end) * 1e-3 for begin, end in pairs]
-        rounds = _in_turn(calls, repeats)
-        started = time.perf_counter()
-        for call in rounds:
-            call()
-        torch.cuda.synchronize()
-        return Sample((time.perf_counter() - started) / repeats, median(device))
+        return float(cycles / max(begin.elapsed_time(end) * 1e-3, 1e-6))
 
-    def estimate(self, calls: Sequence[Call]) -> float:
-        """Return roughly how long one call takes by the clock, in seconds."""
+    def sample(self, turns: Turns, repeats: int) -> Sample:
+        """Return the seconds of one call: the median between events, and the mean by the clock of `repeats` in a row."""
+        if turns.reset is not None:
+            turns.reset()
+        timed = [self._between_events(turns.host_s, call) for call in turns.take(self._EVENTS)]
+        calls = turns.take(repeats)
         torch.cuda.synchronize()
         started = time.perf_counter()
-        for call in _in_turn(calls, 5):
+        for call in calls:
             call()
         torch.cuda.synchronize()
-        return (time.perf_counter() - started) / 5
+        wall_s = (time.perf_counter() - started) / repeats
+        # One that waits for the GPU has waited for its delay too; so what it takes by itself is an upper bound.
+        turns.host_s = min(max(launch_s for _, launch_s in timed), wall_s)
+        return Sample(wall_s, median(device_s for device_s, _ in timed))
+
+    def estimate(self, turns: Turns) -> float:
+        """Return roughly how long one call takes by the clock, in seconds: the mean of a few, or one that is long."""
+        if turns.reset is not None:
+            turns.reset()
+        calls = turns.take(5)
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for count, call in enumerate(calls, 1):
+            call()
+            if count == 1:
+                torch.cuda.synchronize()
+                if time.perf_counter() - started > SAMPLE_S * 10:
+                    break
+        torch.cuda.synchronize()
+        return (time.perf_counter() - started) / count
+
+    def _between_events(self, launch_s: float, call: Call) -> tuple[float, float]:
+        """Return the seconds between an event before a call and one behind it, and those that the host took for it.
+
+        The GPU is kept busy for about as long as the launch takes, so that the event before the call is not reached until
+        all of it is queued.
+        """
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        self._flush.zero_()
+        torch.cuda._sleep(int(self._cycles_s * min(2 * launch_s + 20e-6, self._LONGEST_LAUNCH_S)))
+        begin.record()
+        started = time.perf_counter()
+        call()
+        launched_s = time.perf_counter() - started
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) * 1e-3, launched_s
 
 
 def clock_for(device: str) -> Clock:
     """Return the clock of a device, "cpu" or "cuda"."""
     return CpuClock() if device == "cpu" else GpuClock()
-
-
-def _in_turn(calls: Sequence[Call], count: int) -> list[Call]:
-    return [calls[index % len(calls)] for index in range(count)]

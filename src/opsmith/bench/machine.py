@@ -1,4 +1,4 @@
-"""What is the machine, and is it fit to be timed on now? Caches, threads, load; a GPU's clocks, heat and throttling."""
+"""What is the machine that something is timed on? Its name, caches and threads; a GPU's clocks, heat and throttling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from opsmith import _subprocess
 
-__all__ = ["GpuState", "Machine", "cache_bytes", "gpu_state", "load_warning", "this_machine"]
+__all__ = ["GpuState", "Machine", "cache_bytes", "gpu_state", "this_machine", "usable_cores"]
 
 _DEFAULT_CACHE = 32 << 20
 _GPU_QUERY = (
@@ -58,6 +58,10 @@ class GpuState:
     watts: float
     reasons: int
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the state as JSON has it."""
+        return {**asdict(self), "is_throttled": self.is_throttled}
+
     @property
     def is_throttled(self) -> bool:
         """Whether heat or power holds the clocks down."""
@@ -75,7 +79,7 @@ def this_machine(device: str) -> Machine:
     return Machine(
         device,
         name,
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        usable_cores(),
         torch.get_num_threads(),
         platform.platform(),
         str(torch.__version__),
@@ -98,8 +102,13 @@ def cache_bytes(device: str) -> int:
     return max(sizes, default=_DEFAULT_CACHE)
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def gpu_state() -> GpuState | None:
-    """Return a GPU's state, or None where there is no nvidia-smi or it does not say."""
+    """Return the state of PyTorch's current GPU, or None where there is no nvidia-smi or it does not say."""
     values = _nvidia_smi(*_GPU_QUERY)
     try:
         sm, memory, most_sm, celsius, watts = (float(value) for value in values[:5])
@@ -108,28 +117,20 @@ def gpu_state() -> GpuState | None:
         return None
 
 
-def load_warning(device: str) -> str | None:
-    """Return what is wrong with timing on this machine now, or None."""
-    if device == "cuda":
-        state = gpu_state()
-        if state is not None and state.is_throttled:
-            return f"the GPU is held back at {state.sm_mhz:.0f} of {state.most_sm_mhz:.0f} MHz ({state.celsius:.0f} C)"
-        return None
-    if not hasattr(os, "getloadavg"):
-        return None
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    busy = os.getloadavg()[0]
-    if busy > 0.5 * cores:
-        return f"other programs are running: a load of {busy:.1f} on {cores} cores in the last minute"
-    return None
-
-
 def _nvidia_smi(*fields: str) -> list[str]:
     if shutil.which("nvidia-smi") is None:
         return []
-    argv = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "-i", "0"]
+    argv = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "-i", _gpu_id()]
     done = _subprocess.run(argv)
     return [word.strip() for word in done.output.strip().split(",")] if done.status == 0 else []
+
+
+@cache
+def _gpu_id() -> str:
+    """Return what the driver calls PyTorch's current GPU, which counts those alone that the process is shown."""
+    index = torch.cuda.current_device()
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    return str(index) if uuid is None else f"GPU-{uuid}"
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import torch
@@ -20,7 +19,6 @@ _LEAST_SEEN = 4 << 20
 def peak_bytes(call: Call, device: str) -> int | None:
     """Return how far memory grows during one call, results included, or None where that cannot be seen."""
     call()
-    gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

@@ -1,7 +1,7 @@
 """How much work is a call at least? Bytes from the definition, and operations as PyTorch counts them or as declared.
 
 Every input is read once and every output written once: no kernel moves less, and one that keeps intermediate results on
-the chip moves no more.
+the chip moves no more. Operations are what `@op.flops` says, else what torch.utils.flop_counter counts in the reference.
 """
 
 from __future__ import annotations
@@ -14,49 +14,87 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from opsmith.bench.competitors import Phase, differentiable
+from opsmith.bench.calls import differentiable
+from opsmith.bench.competitors import Phase
 from opsmith.bench.workload import tensors_in
 from opsmith.check.subject import Subject
+from opsmith.spec.definition import Definition
 from opsmith.spec.gradient import Argument
 
 __all__ = ["Work", "work_of"]
 
+Values = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class Work:
-    """The least that a call moves, in bytes, and the operations it takes."""
+    """The least that a call reads and writes, in bytes, and the operations it takes."""
 
-    moved: int
+    read: int
+    written: int
     flops: int
 
+    @property
+    def moved(self) -> int:
+        """Bytes read and written."""
+        return self.read + self.written
 
-def work_of(subject: Subject, phase: Phase, values: Mapping[str, Any]) -> Work:
-    """Return the work of a call with these arguments."""
-    leaves = differentiable(subject, values)
-    given = {
-        name: value.detach().requires_grad_() if phase != "forward" and name in leaves else value
-        for name, value in values.items()
-    }
-    with FlopCounterMode(display=False) as forward:
-        results = subject.reference(*subject.arguments(given))
-    outputs = [
-        item for item in (results if isinstance(results, tuple | list) else [results]) if isinstance(item, Tensor)
-    ]
+    def __add__(self, other: Work) -> Work:
+        return Work(self.read + other.read, self.written + other.written, self.flops + other.flops)
+
+
+def work_of(subject: Subject, phase: Phase, values: Values) -> Work:
+    """Return the work of a call with these arguments, which are not changed. Raises what the reference raises."""
+    names = differentiable(subject, values) if phase != "forward" else []
+    given = {name: _copied(value) if name in subject.mutated else value for name, value in values.items()}
+    given |= {name: values[name].detach().requires_grad_() for name in names}
+    read_bytes = _bytes(tensors_in(values))
+    with torch.set_grad_enabled(phase != "forward"), FlopCounterMode(display=False) as counter:
+        results = subject.reference(*subject.arguments(given), **subject.keyword_arguments(given))
+    listed = results if isinstance(results, tuple | list) else [results]
+    outputs = [item for item in listed if isinstance(item, Tensor)]
     visible = _visible(subject, outputs)
-    forward_work = Work(_bytes(tensors_in(values)) + _bytes(visible), forward.get_total_flops())
+    changed = [given[name] for name in subject.mutated if isinstance(given.get(name), Tensor)]
+    forward = Work(read_bytes, _bytes([*visible, *changed]), _forward_flops(subject, values, counter))
     if phase == "forward":
-        return forward_work
+        return forward
     wanted = [output for output in visible if output.requires_grad]
-    with FlopCounterMode(display=False) as backward:
-        grads = torch.autograd.grad(
-            wanted, [given[name] for name in leaves], [torch.ones_like(output) for output in wanted], allow_unused=True
-        )
-    written = _bytes([grad for grad in grads if grad is not None])
-    moved = written + _bytes(_read_by_backward(subject, values, outputs, wanted))
-    work = Work(moved, backward.get_total_flops())
-    if phase == "backward":
-        return work
-    return Work(work.moved + forward_work.moved, work.flops + forward_work.flops)
+    leaves = [given[name] for name in names]
+    with FlopCounterMode(display=False) as counter:
+        grads = torch.autograd.grad(wanted, leaves, [torch.ones_like(one) for one in wanted], allow_unused=True)
+    needed = _read_by_backward(subject, values, outputs, wanted)
+    flops = _backward_flops(subject, values, outputs, counter)
+    backward = Work(_bytes(needed), _bytes([grad for grad in grads if grad is not None]), flops)
+    return backward if phase == "backward" else forward + backward
+
+
+def _definition(subject: Subject) -> Definition | None:
+    return subject.operator.definition if subject.operator is not None else None
+
+
+def _forward_flops(subject: Subject, values: Values, counter: FlopCounterMode) -> int:
+    definition = _definition(subject)
+    if definition is None or definition.rules.flops is None:
+        return int(counter.get_total_flops())
+    return int(definition.rules.flops(*subject.arguments(values), **subject.keyword_arguments(values)))
+
+
+def _backward_flops(subject: Subject, values: Values, outputs: list[Tensor], counter: FlopCounterMode) -> int:
+    """Return the operations of a backward: what is declared for it, with the arguments that it gets, or what is counted."""
+    definition = _definition(subject)
+    gradient = subject.operator.gradient if subject.operator is not None else None
+    declared = gradient.definition.rules.flops if gradient is not None else None
+    if definition is None or definition.wiring is None or declared is None:
+        return int(counter.get_total_flops())
+    arguments = [_wired(argument, subject, values, outputs) for argument in definition.wiring.arguments]
+    return int(declared(*arguments))
+
+
+def _wired(argument: Argument, subject: Subject, values: Values, outputs: list[Tensor]) -> Any:
+    """Return what a backward gets for an argument; a gradient looks like the output that it belongs to."""
+    if argument.source == "input":
+        return values.get(subject.parameters[argument.index])
+    return True if argument.source == "needs" else outputs[argument.index].detach()
 
 
 def _visible(subject: Subject, outputs: list[Tensor]) -> list[Tensor]:
@@ -65,24 +103,17 @@ def _visible(subject: Subject, outputs: list[Tensor]) -> list[Tensor]:
     return [tensor for tensor, output in zip(outputs, subject.signature.outputs, strict=True) if not output.saved]
 
 
-def _read_by_backward(
-    subject: Subject, values: Mapping[str, Any], outputs: list[Tensor], wanted: list[Tensor]
-) -> list[Tensor]:
+def _read_by_backward(subject: Subject, values: Values, outputs: list[Tensor], wanted: list[Tensor]) -> list[Tensor]:
     """Return what a backward reads: what its definition names, or the gradients and all inputs."""
-    definition = subject.operator.definition if subject.operator is not None else None
+    definition = _definition(subject)
     if definition is None or definition.wiring is None:
         return [*wanted, *tensors_in(values)]
-    found = []
-    for argument in definition.wiring.arguments:
-        found += _source(argument, subject, values, outputs)
-    return found
+    found = {str(index): _wired(one, subject, values, outputs) for index, one in enumerate(definition.wiring.arguments)}
+    return tensors_in(found)
 
 
-def _source(argument: Argument, subject: Subject, values: Mapping[str, Any], outputs: list[Tensor]) -> list[Tensor]:
-    if argument.source == "input":
-        name = subject.parameters[argument.index]
-        return tensors_in({name: values.get(name)})
-    return [outputs[argument.index]] if argument.source in ("gradient", "output") else []
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _bytes(tensors: list[Tensor]) -> int:
