@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from opsmith.bench.clock import Call, Turns
-from opsmith.bench.competitors import Competitor, Phase
+from opsmith.bench.competitors import Competitor, Phase, differentiable
 from opsmith.check.subject import Subject
 
-__all__ = ["Contender", "differentiable", "gradients", "has_gradient", "prepare"]
+__all__ = ["Contender", "Values", "gradients", "has_gradient", "prepare"]
 
 Values = Mapping[str, Any]
 
@@ -25,17 +25,6 @@ class Contender:
     competitor: Competitor
     turns: Turns
     results: Callable[[], list[Tensor]]
-
-
-def differentiable(subject: Subject, values: Values) -> list[str]:
-    """Return the names of the arguments that gradients are computed for."""
-    if subject.mutated:
-        return []
-    return [
-        name
-        for name in subject.differentiable
-        if isinstance(values.get(name), Tensor) and values[name].is_floating_point()
-    ]
 
 
 def has_gradient(subject: Subject, values: Values) -> bool:

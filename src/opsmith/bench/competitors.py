@@ -6,14 +6,16 @@ gradients, `backward` alone through a graph that was made before, and `both` tog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from torch import Tensor
 
 from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
 
-__all__ = ["MODES", "PHASES", "Competitor", "Phase", "competitors", "visible_outputs"]
+__all__ = ["MODES", "PHASES", "Competitor", "Phase", "competitors", "differentiable", "visible_outputs"]
 
 Phase = Literal["forward", "backward", "both"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "both")
@@ -69,6 +71,17 @@ def competitors(
     wanted = names or (*_BY_DEFAULT[device], *rivals)
     chosen = [there[name] for name in there if name == "eager" or name in wanted]
     return (operator, *chosen, *extra)
+
+
+def differentiable(subject: Subject, values: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments that gradients are computed for."""
+    if subject.mutated:
+        return []
+    return [
+        name
+        for name in subject.differentiable
+        if isinstance(values.get(name), Tensor) and values[name].is_floating_point()
+    ]
 
 
 def visible_outputs(subject: Subject) -> Callable[..., Any]:

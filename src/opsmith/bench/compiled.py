@@ -72,7 +72,7 @@ class Compiler:
         return Compiled(function, time.perf_counter() - started)
 
     def _call(self, function: Callable[..., Any], workload: Workload, with_gradient: bool) -> None:
-        values = workload.inputs(1)[0]
+        values = workload.inputs(0)
         if with_gradient:
             gradients(self._subject, function, values)
         else:

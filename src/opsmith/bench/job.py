@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from opsmith.bench.agree import Judge
-from opsmith.bench.calls import Contender, gradients, prepare
+from opsmith.bench.calls import Contender, Values, gradients, prepare
 from opsmith.bench.clock import Call, Clock
 from opsmith.bench.competitors import Competitor, Phase
 from opsmith.bench.compiled import Compiler, short_text
@@ -29,7 +29,7 @@ from opsmith.check.subject import Subject
 __all__ = ["Job", "JobRun", "Place"]
 
 # A job is measured for so long at least, however long getting ready for it took; and the last one may be late by so much.
-_LEAST_S, _GRACE_S = 0.4, 2.0
+_LEAST_S, _GRACE_S = 0.4, 4.0
 # Of what is left of its time when all are ready, so much is for the samples; the rest is for what they come to.
 _MEASURED_PART = 0.85
 # Making sets of inputs ready takes this part of the time at most; there are never more than so many sets.
@@ -90,12 +90,12 @@ class JobRun:
     def _run(self) -> dict[str, Timing]:
         subject, job, figures = self._place.subject, self._job, self._place.figures
         self._tell("getting ready")
-        first = job.workload.inputs(1)[0]
+        first = job.workload.inputs(0)
         work = work_of(subject, job.phase, first)
         judge = Judge(subject, job.workload, job.phase, first)
         judge.learn()
-        sets = job.workload.sets(work.read, self._most_sets(first))
-        inputs = [first, *job.workload.inputs(sets)[1:]]
+        sets = job.workload.sets_for(work.read, self._most_sets(first))
+        inputs = job.workload.input_sets(first, sets)
         # On a GPU the cache is emptied before each call that is timed.
         is_cold = job.workload.device != "cpu" or job.workload.is_out_of_cache(work.read, sets)
         contenders = self._prepare(judge, inputs)
@@ -123,7 +123,7 @@ class JobRun:
             self.probes[name] = contender.turns.calls[0]
         return figures.believed(timings, job.workload, work, is_cold=is_cold)
 
-    def _most_sets(self, values: dict[str, Any]) -> int:
+    def _most_sets(self, values: Values) -> int:
         """Return how many sets there is time for: a backward is made ready by a call with each, by every competitor."""
         if self._job.phase == "forward":
             return _MOST_SETS
@@ -132,7 +132,7 @@ class JobRun:
         call_s = (time.perf_counter() - started) * (len(self._place.competitors) + 1)
         return int(self._share.left_s * _SETS_PART / call_s)
 
-    def _prepare(self, judge: Judge, inputs: list[dict[str, Any]]) -> list[Contender]:
+    def _prepare(self, judge: Judge, inputs: Sequence[Values]) -> list[Contender]:
         contenders = []
         for competitor in self._place.competitors:
             if self._job.phase not in competitor.phases:
@@ -154,7 +154,7 @@ class JobRun:
             contenders.append(contender)
         return contenders
 
-    def _made(self, competitor: Competitor, inputs: list[dict[str, Any]]) -> Contender | None:
+    def _made(self, competitor: Competitor, inputs: Sequence[Values]) -> Contender | None:
         """Return a competitor that is ready, or None for one that could not be compiled, which is noted."""
         function = competitor.function
         if competitor.kind == "compiled":

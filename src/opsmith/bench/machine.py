@@ -14,7 +14,7 @@ import torch
 
 from opsmith import _subprocess
 
-__all__ = ["GpuState", "Machine", "cache_bytes", "gpu_state", "this_machine", "usable_cores"]
+__all__ = ["GpuState", "Machine", "cache_bytes", "gpu_state", "load_warning", "this_machine", "usable_cores"]
 
 _DEFAULT_CACHE = 32 << 20
 _GPU_QUERY = (
@@ -115,6 +115,21 @@ def gpu_state() -> GpuState | None:
         return GpuState(sm, memory, most_sm, celsius, watts, int(values[5], 16))
     except (ValueError, IndexError, TypeError):
         return None
+
+
+def load_warning(device: str) -> str | None:
+    """Return what is wrong with timing on this machine now, or None."""
+    if device == "cuda":
+        state = gpu_state()
+        if state is not None and state.is_throttled:
+            return f"the GPU is held back at {state.sm_mhz:.0f} of {state.most_sm_mhz:.0f} MHz ({state.celsius:.0f} C)"
+        return None
+    if not hasattr(os, "getloadavg"):
+        return None
+    busy = os.getloadavg()[0]
+    if busy > 0.5 * usable_cores():
+        return f"other programs are running: a load of {busy:.1f} on {usable_cores()} cores in the last minute"
+    return None
 
 
 def _nvidia_smi(*fields: str) -> list[str]:

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from opsmith.bench.calls import differentiable
-from opsmith.bench.competitors import Phase
+from opsmith.bench.competitors import Phase, differentiable
 from opsmith.bench.workload import tensors_in
 from opsmith.check.subject import Subject
 from opsmith.spec.definition import Definition

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from opsmith.bench.machine import cache_bytes
@@ -37,7 +38,18 @@ class Workload:
     dtype: str
     device: str
 
-    def sets(self, read_bytes: int, most: int = _MOST_SETS) -> int:
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of all inputs."""
+        recipes = self.case.tensors().values()
+        return sum(math.prod(recipe.shape) * getattr(torch, recipe.dtype).itemsize for recipe in recipes)
+
+    @property
+    def sets(self) -> int:
+        """How many sets of inputs are taken in turn where a call reads its inputs and nothing else."""
+        return self.sets_for(self.bytes_in)
+
+    def sets_for(self, read_bytes: int, most: int = _MOST_SETS) -> int:
         """Return how many sets of inputs are taken in turn, so that each is out of the cache when its turn comes.
 
         `read_bytes` is what one call reads. There are `most` at most, and at least two.
@@ -49,15 +61,15 @@ class Workload:
         """Return whether the sets together are more than the cache holds; small inputs come from it."""
         return sets * read_bytes > _TIMES_CACHE * cache_bytes(self.device)
 
-    def inputs(self, count: int) -> list[dict[str, Any]]:
-        """Return so many sets of arguments, each in memory of its own."""
-        first = {name: _build(value, self.device) for name, value in self.case.arguments.items()}
+    def inputs(self, seed: int) -> dict[str, Any]:
+        """Return one set of arguments; another seed gives other values, of the same kind."""
+        return {name: _build(_other_seed(value, seed), self.device) for name, value in self.case.arguments.items()}
+
+    def input_sets(self, first: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
+        """Return so many sets of arguments, each in memory of its own; `first` is the first, as `inputs(0)` gives it."""
         if self.case.elements > _BLOCK:
             return [first, *({name: _copied(value) for name, value in first.items()} for _ in range(count - 1))]
-        return [first, *(self._reseeded(index) for index in range(1, count))]
-
-    def _reseeded(self, index: int) -> dict[str, Any]:
-        return {name: _build(_other_seed(value, index), self.device) for name, value in self.case.arguments.items()}
+        return [first, *(self.inputs(index) for index in range(1, count))]
 
 
 def workloads(
@@ -167,6 +179,8 @@ def _build(value: Any, device: str) -> Any:
 
 
 def _other_seed(value: Any, index: int) -> Any:
+    if index == 0:
+        return value
     if isinstance(value, TensorRecipe):
         return replace(value, seed=value.seed + 100_003 * index)
     return tuple(_other_seed(item, index) for item in value) if isinstance(value, tuple) else value
