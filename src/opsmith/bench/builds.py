@@ -27,7 +27,7 @@ from torch import Tensor
 from opsmith import _env, _subprocess
 from opsmith.bench import first_load
 from opsmith.bench.build_result import BuildReport, BuildTimes, CallTimes
-from opsmith.bench.clock import Call, clock_for
+from opsmith.bench.clock import Call, Turns, clock_for
 from opsmith.bench.machine import this_machine
 from opsmith.bench.measure import Limits, measure
 from opsmith.bench.workload import Workload, workloads
@@ -212,7 +212,8 @@ def _time_calls(subject: Subject, workload: Workload, overloads: Mapping[str, An
     }
     with torch.no_grad():
         differing = _differing(calls)
-        measured = measure(calls, clock_for(workload.device), options.limits, seed=options.seed)
+        turns = {name: Turns(made) for name, made in calls.items()}
+        measured = measure(turns, clock_for(workload.device), options.limits, seed=options.seed)
     return CallTimes(
         workload.label,
         workload.dtype,
