@@ -61,7 +61,7 @@ class Judge:
 
     def _run(self, values: Mapping[str, Any]) -> list[Tensor]:
         if self._phase != "forward":
-            return gradients(self._subject, self._subject.reference, values)
+            return gradients(self._subject, visible_outputs(self._subject), values)
         return self._subject.results(visible_outputs(self._subject), values)
 
 
