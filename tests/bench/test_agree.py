@@ -17,7 +17,7 @@ def test_gradients_are_those_of_the_outputs_that_a_caller_gets(size: int):
     """lltm_cell has outputs that are saved for its backward; nobody computes gradients of those."""
     subject = subject_of(lltm_cell, devices=("cpu",))
     (workload,) = workloads(subject, "cpu", ("float32",), [{"B": 4, "I": size, "S": size}])
-    (values,) = workload.inputs(1)
+    values = workload.inputs(0)
     judge = Judge(subject, workload, "both", values)
     judge.learn()
     found = gradients(subject, visible_outputs(subject), values)

@@ -124,6 +124,11 @@ def in_terminal(argv: list[str], env: dict[str, str]) -> str:
         ([TWICE, "--size", "B=4,N=8,M=2"], "has no size M"),
         ([TWICE, "--size", "B4"], "--size B4: write names and whole numbers"),
         ([TWICE, "--seconds", "0"], "measures nothing"),
+        ([TWICE, "--threads", "0"], "PyTorch cannot have 0 threads"),
+        (
+            [TWICE, "--against", "nobody"],
+            "has no competitor 'nobody' on cpu; there are eager, compiled, max-autotune, sum",
+        ),
         ([TWICE, "--device", "tpu"], "'tpu' is not one of"),
         ([f"{KIT}/operators.py", "--reference", "torch:sin"], "--reference is for one operator"),
         ([TWICE, "--import", "no_such_module"], "--import no_such_module"),

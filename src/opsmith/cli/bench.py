@@ -67,6 +67,7 @@ class _Output:
 )
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="How long one operator may take.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same inputs.")
+@click.option("--threads", type=int, metavar="N", help="PyTorch's threads on the CPU.  [default: as many as it has]")
 @click.option("--reference", metavar="MODULE:FUNCTION", help="What the operator computes, in plain PyTorch.")
 @click.option("--examples", metavar="MODULE:FUNCTION", help="Returns calls to time: tuples of arguments.")
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
