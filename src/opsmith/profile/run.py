@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from opsmith.bench.competitors import differentiable
-from opsmith.bench.machine import load_warning, this_machine
+from opsmith.bench.conditions import Conditions
+from opsmith.bench.machine import this_machine
 from opsmith.bench.statistics import Interval
 from opsmith.bench.work import work_of
 from opsmith.bench.workload import Workload, workloads
@@ -61,7 +62,7 @@ def run_profile(
     if unknown := [phase for phase in options.phases if phase not in PHASES]:
         raise ArgumentError(f"there is no phase {unknown[0]!r}; there are {', '.join(PHASES)}")
     started = time.perf_counter()
-    warnings = [text for text in [load_warning(device)] if text]
+    conditions = Conditions(device)
     calls = []
     jobs = [
         (workload, phase)
@@ -71,16 +72,18 @@ def run_profile(
     ]
     for index, (workload, phase) in enumerate(jobs):
         watch(f"{workload.label}, {phase}")
-        # One trace, of the last: the largest size, where there is most to be seen.
+        # One trace, of the last: the largest size, where there is most to be seen. Counters, which take a process and
+        # some seconds each, are of that size too.
         trace = options.trace if index == len(jobs) - 1 else None
-        calls.append(_Profiler(subject, workload, phase, options, trace).run())
+        ncu = options.ncu and workload is jobs[-1][0]
+        calls.append(_Profiler(subject, workload, phase, replace(options, trace=trace, ncu=ncu)).run())
     return ProfileReport(
         subject.name,
         this_machine(device),
         tuple(calls),
         options.seed,
         time.perf_counter() - started,
-        tuple(warnings),
+        conditions.finish()[1],
     )
 
 
@@ -97,18 +100,15 @@ def _chosen(subject: Subject, device: str, options: ProfileOptions) -> list[Work
 class _Profiler:
     """One size at one phase."""
 
-    def __init__(
-        self, subject: Subject, workload: Workload, phase: str, options: ProfileOptions, trace: Path | None
-    ) -> None:
+    def __init__(self, subject: Subject, workload: Workload, phase: str, options: ProfileOptions) -> None:
         self.subject, self.workload, self.phase, self.options = subject, workload, phase, options
         operator = subject.operator
-        self.trace = trace
         device: Device = "cpu" if workload.device == "cpu" else "cuda"
         self.twin = build_twin(operator.definition, device) if operator is not None else None
 
     def run(self) -> CallProfile:
         """Return where the time of a call goes."""
-        inputs = [self.workload.inputs(index) for index in range(self.workload.sets)]
+        inputs = self.workload.input_sets(self.workload.inputs(0), self.workload.sets)
         with torch.no_grad() if self.phase == "forward" else torch.enable_grad():
             ladder, calls = self._prepare(inputs)
             rounds = climb(ladder, calls, self.workload.device, self.options.pace, seed=self.options.seed)
@@ -126,7 +126,7 @@ class _Profiler:
             gpu,
         )
 
-    def _gpu(self, ladder: Ladder, calls: list[Call], whole: Interval, values: dict[str, Any]) -> Gpu | None:
+    def _gpu(self, ladder: Ladder, calls: list[Call], whole: Interval, values: Mapping[str, Any]) -> Gpu | None:
         """Return what the GPU does, and write a trace where one is wanted: both are seen by the same profiler."""
         function = gradients if self.phase == "backward" else self.subject.call
 
@@ -135,19 +135,19 @@ class _Profiler:
             function(*args, **kwargs)
 
         if self.workload.device == "cpu":
-            if self.trace is not None:
-                trace_calls(call, _TRACED_ON_CPU, "cpu", self.trace)
+            if self.options.trace is not None:
+                trace_calls(call, _TRACED_ON_CPU, "cpu", self.options.trace)
             return None
         moved = work_of(self.subject, "backward" if self.phase == "backward" else "forward", values).moved
         library = self.twin.library if self.twin is not None else None
-        found = profile_gpu(call, whole, moved, library, self.trace)
+        found = profile_gpu(call, whole, moved, library, self.options.trace)
         operator = self.subject.operator
         if found is None or operator is None or not self.options.ncu:
             return found
         example = recording_call(self.subject, values) if self.phase == "backward" else calls[0]
         return replace(found, ncu=ask_ncu(operator.definition, example, self.phase))
 
-    def _prepare(self, inputs: list[dict[str, Any]]) -> tuple[Ladder, dict[str, list[Call]]]:
+    def _prepare(self, inputs: Sequence[Mapping[str, Any]]) -> tuple[Ladder, dict[str, list[Call]]]:
         """Return the levels, and the calls of each."""
         operator = self.subject.operator
         if self.phase == "backward":
