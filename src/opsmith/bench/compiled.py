@@ -84,6 +84,7 @@ class Compiler:
 def compiling(device: str) -> Iterator[None]:
     """Let the compiler keep a function for every size: beyond its limit it would run the reference eagerly, silently."""
     import torch._dynamo
+    import torch._functorch.config
     import torch._inductor.config
 
     many = 10_000
@@ -91,6 +92,8 @@ def compiling(device: str) -> Iterator[None]:
     threads = {"compile_threads": 1} if device == "cpu" else {}
     with (
         torch._dynamo.config.patch(recompile_limit=many, accumulated_recompile_limit=many),
+        # A backward that reuses the memory of what was saved runs once; it is timed by running it again and again.
+        torch._functorch.config.patch(donated_buffer=False),
         torch._inductor.config.patch(threads),
     ):
         yield

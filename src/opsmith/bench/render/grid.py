@@ -18,6 +18,7 @@ __all__ = [
     "limit_words",
     "machine_words",
     "noise_of",
+    "problem_text",
     "problems_of",
     "ratio_text",
     "remarks_of",
@@ -101,6 +102,12 @@ def problems_of(timings: Iterable[Timing]) -> tuple[Problem, ...]:
         Problem(name, found[0].error, tuple(map(_place, found)), found[0].is_wrong)
         for (name, _), found in alike.items()
     )
+
+
+def problem_text(problem: Problem) -> str:
+    """Return a problem in one line: whose it is, where, and what."""
+    more = f" and {len(problem.places) - 1} more" if len(problem.places) > 1 else ""
+    return f"{problem.competitor} ({problem.places[0]}{more}): {problem.error}"
 
 
 def remarks_of(timings: Iterable[Timing]) -> tuple[str, ...]:

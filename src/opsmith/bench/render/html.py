@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from opsmith.bench.render.grid import Table, machine_words, noise_of, problems_of, remarks_of, tables_of
+from opsmith.bench.render.grid import Table, machine_words, noise_of, problem_text, problems_of, remarks_of, tables_of
 from opsmith.bench.render.html_script import SCRIPT
 from opsmith.bench.render.html_style import STYLE
 from opsmith.bench.render.html_table import figures
@@ -64,15 +64,16 @@ def _section(number: int, report: BenchReport, *, has_title: bool) -> str:
     ids = [f"op{number}-{index}" for index in range(len(tables))]
     tiles = "".join(_tile(table, anchor) for table, anchor in zip(tables, ids, strict=True))
     title = f"<h2>{escape(report.operator)}</h2>" if has_title else ""
+    problems, remarks = problems_of(report.timings), remarks_of(report.timings)
     phases = len({table.phase for table in tables})
     parts = [
         f'<section id="op{number}">',
         f'{title}<p class="about">{escape(machine_words(report))}, {escape(report.date[:10])}</p>',
         *(f'<p class="warning">! {escape(text)}</p>' for text in report.warnings),
-        *_problems(report),
-        *(f'<p class="note">* {escape(remark)}</p>' for remark in remarks_of(report.timings)),
+        *(f'<p class="wrong">✗ {escape(problem_text(problem))}</p>' for problem in problems if problem.is_wrong),
         f'<nav class="tiles" style="--n: {phases}" aria-label="element types and phases">{tiles}</nav>',
         *(_panel(report, table, anchor) for table, anchor in zip(tables, ids, strict=True)),
+        _notes([*(f"– {problem_text(p)}" for p in problems if not p.is_wrong), *(f"* {text}" for text in remarks)]),
         f"<details><summary>Machine and versions</summary>{_machine(report)}</details>",
         f"<details><summary>How this was measured</summary>{_METHOD}{_run(report)}</details>",
         "</section>",
@@ -118,11 +119,11 @@ def _legend(table: Table) -> str:
     return f'<div class="legend">{buttons}</div>'
 
 
-def _problems(report: BenchReport) -> Iterator[str]:
-    for problem in problems_of(report.timings):
-        more = f" and {len(problem.places) - 1} more" if len(problem.places) > 1 else ""
-        text = f"{problem.competitor} ({problem.places[0]}{more}): {problem.error}"
-        yield f'<p class="wrong">✗ {escape(text)}</p>' if problem.is_wrong else f'<p class="note">– {escape(text)}</p>'
+def _notes(lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    items = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return f"<details><summary>Notes, and what was not timed</summary>{items}</details>"
 
 
 def _machine(report: BenchReport) -> str:

@@ -16,6 +16,7 @@ from opsmith.bench.render.grid import (
     limit_words,
     machine_words,
     noise_of,
+    problem_text,
     problems_of,
     remarks_of,
     tables_of,
@@ -203,9 +204,8 @@ def _plainly(value: float | int | None, write: Callable[[int], str] | Callable[[
 
 def _problems(report: BenchReport) -> Iterator[Cell]:
     for problem in problems_of(report.timings):
-        more = f" and {len(problem.places) - 1} more" if len(problem.places) > 1 else ""
         sign, kind = ("✗", "wrong") if problem.is_wrong else ("–", "dim")
-        yield f"{sign} {problem.competitor} ({problem.places[0]}{more}): {problem.error}", kind
+        yield f"{sign} {problem_text(problem)}", kind
 
 
 def _remarks(report: BenchReport) -> Iterator[Cell]:
