@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import kit_builds
 import pytest
@@ -13,7 +15,8 @@ import torch
 from click.testing import CliRunner
 
 from opsmith.bench.build_result import BuildReport, BuildTimes, CallTimes
-from opsmith.bench.builds import BuildOptions, _are_equal, _bits, _differing, bench_builds
+from opsmith.bench.builds import BuildOptions, bench_builds, differing_builds
+from opsmith.bench.extremes import extreme_workloads
 from opsmith.bench.machine import Machine
 from opsmith.bench.measure import Limits
 from opsmith.bench.render.builds import build_lines
@@ -71,17 +74,47 @@ def test_other_results_are_what_is_wrong_and_other_times_are_not() -> None:
     assert json.loads(wrong.to_json())["ok"] is False
 
 
-def test_results_are_compared_by_their_bits() -> None:
-    nan, zero = torch.tensor([float("nan")]), torch.zeros(1)
-    assert _are_equal(_bits((nan, torch.zeros(0))), _bits((nan.clone(), torch.zeros(0))))
-    assert not _are_equal(_bits(zero), _bits(-zero))
-    assert not _are_equal(_bits(zero), _bits((zero, zero)))
+def changed(index: int, value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the operator with one number of its result made another."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = 2 * x
+        y[index] = value
+        return y
+
+    return function
 
 
-def test_only_who_differs_from_what_repeats_itself_is_named() -> None:
-    one, other = torch.ones(3), torch.zeros(3)
-    assert _differing({"jit": [lambda: one], "cmake": [lambda: other], "setuptools": [lambda: one]}) == ("cmake",)
-    assert _differing({"jit": [lambda: torch.rand(3)], "cmake": [lambda: other]}) == ()
+@pytest.mark.parametrize(("ours", "theirs"), [(float("nan"), float("nan")), (0.0, 0.0)])
+def test_equal_bits_are_equal_results(ours: float, theirs: float) -> None:
+    assert differing({"jit": changed(3, ours), "cmake": changed(3, theirs)}) == ()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(0.0, -0.0), (1.0, 1.0000001)])
+def test_who_gives_other_bits_than_the_first_is_named(ours: float, theirs: float) -> None:
+    functions = {"jit": changed(3, ours), "setuptools": changed(3, ours), "cmake": changed(3, theirs)}
+    assert differing(functions) == ("cmake",)
+
+
+def test_where_the_first_does_not_repeat_itself_nobody_is_named() -> None:
+    assert differing({"jit": torch.rand_like, "cmake": changed(3, 1.0)}) == ()
+
+
+def test_what_a_call_writes_to_is_a_result() -> None:
+    def doubled(x: torch.Tensor) -> None:
+        x.mul_(2)
+
+    def tripled(x: torch.Tensor) -> None:
+        x.mul_(3)
+
+    functions = {"jit": doubled, "setuptools": doubled, "cmake": tripled}
+    assert differing(functions, mutated=("x",)) == ("cmake",)
+
+
+def differing(functions: dict[str, Callable[..., Any]], **changes: Any) -> tuple[str, ...]:
+    subject = replace(subject_of(kit_builds.body_alone, devices=("cpu",)), **changes)
+    (workload,) = extreme_workloads(subject, "cpu", sizes=SIZES)
+    return differing_builds(subject, workload, functions)
 
 
 @pytest.mark.compile

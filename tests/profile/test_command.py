@@ -63,6 +63,16 @@ def test_an_operator_without_a_kernel_has_no_part_for_one(quick: Pace) -> None:
     assert any("by no kernel for this device" in note for note in backward.notes)
 
 
+def test_an_operator_that_writes_to_its_argument_is_profiled_as_it_is_called(quick: Pace) -> None:
+    subject = subject_of(
+        kit.add_one, examples=[{"x": torch.zeros(8, dtype=torch.int32), "by": [1], "times": 3}], devices=("cpu",)
+    )
+    (call,) = run_profile(subject, "cpu", ProfileOptions(pace=quick)).calls
+    assert {"Python", "kernel"} <= {part.name for part in call.parts}
+    assert call.dtype in ("int32", "int64")
+    assert any("not put back" in note for note in call.notes)
+
+
 def test_of_a_function_the_whole_call_is_timed() -> None:
     report = opsmith.profile(kit.plain, reference=torch.sin, examples=kit.calls, device="cpu", phases="forward")
     (call,) = report.calls

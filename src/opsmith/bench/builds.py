@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,9 +28,10 @@ from opsmith import _env, _subprocess
 from opsmith.bench import first_load
 from opsmith.bench.build_result import BuildReport, BuildTimes, CallTimes
 from opsmith.bench.clock import Call, Turns, clock_for
+from opsmith.bench.extremes import extreme_workloads
 from opsmith.bench.machine import this_machine
 from opsmith.bench.measure import Limits, Measurement, TooSlowError, measure
-from opsmith.bench.workload import Workload, workloads
+from opsmith.bench.workload import Workload
 from opsmith.build.builders import BUILDERS, Request, build_group, require_builder
 from opsmith.build.devices import wanted_devices
 from opsmith.build.prepare import prepare
@@ -40,7 +41,7 @@ from opsmith.runtime.load import load_library
 from opsmith.runtime.operator import Operator
 from opsmith.spec.definition import Definition, Group
 
-__all__ = ["BuildOptions", "bench_builds"]
+__all__ = ["BuildOptions", "bench_builds", "differing_builds"]
 
 # What is built first: all others are compared with it, and none can do without what it needs.
 _BASELINE = "jit"
@@ -88,7 +89,7 @@ def bench_builds(
             times, renamed = _Builds(operator, Path(folder), options, watch).run()
         overloads = {name: _load(library, definition) for name, (library, definition) in renamed.items()}
     calls = []
-    for workload in _chosen(subject, device, options):
+    for workload in extreme_workloads(subject, device, options.dtype, options.sizes):
         watch(f"calls, {workload.label}")
         calls.append(_time_calls(subject, workload, overloads, options))
     return BuildReport(subject.name, this_machine(device), times, tuple(calls), time.perf_counter() - started)
@@ -196,14 +197,6 @@ def _load(library: Path, definition: Definition) -> Any:
     return getattr(getattr(torch.ops, definition.namespace), definition.name).default
 
 
-def _chosen(subject: Subject, device: str, options: BuildOptions) -> list[Workload]:
-    """Return the workloads asked for, or the smallest and the largest."""
-    known = [item.get("T", "") for item in subject.dtypes]
-    dtype = options.dtype or ("float32" if "float32" in known else known[0] if known else "")
-    found = sorted(workloads(subject, device, [dtype], options.sizes), key=lambda workload: workload.bytes_in)
-    return found if options.sizes else list({0: found[0], len(found) - 1: found[-1]}.values())
-
-
 def _time_calls(subject: Subject, workload: Workload, overloads: Mapping[str, Any], options: BuildOptions) -> CallTimes:
     inputs = workload.input_sets(workload.inputs(0), workload.sets)
     calls: dict[str, list[Call]] = {
@@ -211,7 +204,7 @@ def _time_calls(subject: Subject, workload: Workload, overloads: Mapping[str, An
         for name, overload in overloads.items()
     }
     with torch.no_grad():
-        differing = _differing(calls)
+        differing = differing_builds(subject, workload, overloads)
         measured = _measured(calls, workload.device, options)
     return CallTimes(
         workload.label,
@@ -233,18 +226,19 @@ def _measured(calls: Mapping[str, Sequence[Call]], device: str, options: BuildOp
         return measure(turns, clock, longer, seed=options.seed)
 
 
-def _differing(calls: Mapping[str, Sequence[Call]]) -> tuple[str, ...]:
-    """Return the builders whose operator gives other bits than the baseline's; none where that gives others each time."""
-    expected = _bits(calls[_BASELINE][0]())
-    if not _are_equal(expected, _bits(calls[_BASELINE][0]())):
+def differing_builds(subject: Subject, workload: Workload, overloads: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the builds that give other bits than the first does; none where that gives others each time."""
+    baseline, *others = overloads
+    expected = _bits(subject, workload, overloads[baseline])
+    if not _are_equal(expected, _bits(subject, workload, overloads[baseline])):
         return ()
-    return tuple(name for name, of in calls.items() if not _are_equal(expected, _bits(of[0]())))
+    return tuple(name for name in others if not _are_equal(expected, _bits(subject, workload, overloads[name])))
 
 
-def _bits(results: Any) -> list[Tensor]:
-    """Return the bytes of each result: a NaN is equal to itself then."""
-    listed: Iterable[Any] = results if isinstance(results, tuple | list) else [results]
-    return [item.contiguous().reshape(-1).view(torch.uint8) for item in listed if isinstance(item, Tensor)]
+def _bits(subject: Subject, workload: Workload, overload: Any) -> list[Tensor]:
+    """Return the bytes of each result and of each argument that is written to: a NaN is equal to itself then."""
+    found = subject.results(overload, workload.inputs(0))
+    return [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in found]
 
 
 def _are_equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:

@@ -12,10 +12,11 @@ import torch
 
 from opsmith.bench.competitors import differentiable
 from opsmith.bench.conditions import Conditions
+from opsmith.bench.extremes import extreme_workloads
 from opsmith.bench.machine import this_machine
 from opsmith.bench.statistics import Interval
 from opsmith.bench.work import work_of
-from opsmith.bench.workload import Workload, workloads
+from opsmith.bench.workload import Workload
 from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
 from opsmith.profile.calls import PHASES, backward_calls, forward_call, gradients, recording_call
@@ -32,6 +33,7 @@ from opsmith.spec.definition import Device
 __all__ = ["ProfileOptions", "run_profile"]
 
 _TRACED_ON_CPU = 30
+_WRITTEN = "arguments that it writes to are not put back between calls, which go on with what they find"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def run_profile(
     calls = []
     jobs = [
         (workload, phase)
-        for workload in _chosen(subject, device, options)
+        for workload in extreme_workloads(subject, device, options.dtype, options.sizes)
         for phase in options.phases
         if phase == "forward" or differentiable(subject, workload.inputs(0))
     ]
@@ -85,16 +87,6 @@ def run_profile(
         time.perf_counter() - started,
         conditions.finish()[1],
     )
-
-
-def _chosen(subject: Subject, device: str, options: ProfileOptions) -> list[Workload]:
-    """Return the workloads asked for, or the one with the fewest bytes and the one with the most."""
-    known = [item.get("T", "") for item in subject.dtypes]
-    dtype = options.dtype or ("float32" if "float32" in known else known[0] if known else "")
-    found = sorted(workloads(subject, device, [dtype], options.sizes), key=lambda workload: workload.bytes_in)
-    if not found:
-        raise ArgumentError(f"{subject.name} has no size to be profiled at: give sizes, or examples")
-    return found if options.sizes else list({0: found[0], len(found) - 1: found[-1]}.values())
 
 
 class _Profiler:
@@ -122,7 +114,7 @@ class _Profiler:
             parts_of(rounds, self.workload.device, self.phase),
             agreement_of(rounds),
             len(rounds),
-            ladder.notes,
+            (*ladder.notes, *([_WRITTEN] if self.subject.mutated else [])),
             gpu,
         )
 

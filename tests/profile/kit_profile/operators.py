@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 import opsmith
@@ -25,6 +25,12 @@ def spin_backward(grad_out: Float[Tensor, "N"], microseconds: int) -> Float[Tens
 def rows(x: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
     """Return a copy of what the kernel gets contiguous."""
     return x.clone()
+
+
+@opsmith.op(cpu="spin.cpp", mutates="x")
+def add_one(x: Int[Tensor, "N"], by: list[int], *, times: int = 1) -> None:
+    """Add a number to each element, in place: no element type of floats, a list, a keyword, and no result."""
+    x.add_(by[0] * times)
 
 
 @opsmith.op

@@ -29,3 +29,8 @@ void rows(View<const T, 2> x, View<T, 2> y) {
     for (int64_t column = 0; column < x.size[1]; ++column) y(row, column) = x(row, column);
   }
 }
+
+template <class I>
+void add_one(View<I, 1> x, List<int64_t> by, int64_t times) {
+  for (int64_t index = 0; index < x.size[0]; ++index) x(index) += static_cast<I>(by[0] * times);
+}
