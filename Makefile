@@ -15,12 +15,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-without-bridge upstream-test lint gpu-test gpu-demo gpu-bench clean
+.PHONY: help venv demo test test-without-bridge upstream-test lint bench gpu-test gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
 	@echo "make test      the tests"
 	@echo "make lint      ruff, mypy, clang-format, generated tables"
+	@echo "make bench     the README's figures, by benchmarks/ and opsmith bench"
 	@echo "make gpu-test, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
 	@echo "make venv, make clean"
 
@@ -56,6 +57,17 @@ lint: $(READY)
 	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/python docs/generate.py --check
 
+# The README's figures for the CPU: half an hour in which the machine should do nothing else.
+bench: $(READY)
+	$(BIN)/python benchmarks/build_time.py --output benchmarks/results/build_time.json
+	$(BIN)/python benchmarks/existing_build.py --output benchmarks/results/existing_build.json
+	$(BIN)/python benchmarks/call_time.py --output benchmarks/results/call_time.json
+	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_cell --device cpu --phase forward --phase both --size B=16,I=32,S=128 \
+	  --size B=64,I=512,S=512 --size B=256,I=1024,S=1024 --seconds 75 --json benchmarks/results/lltm_cell_cpu.json
+	$(BIN)/opsmith bench opsmith.ops --device cpu --seconds 30 --phase forward --phase both \
+	  --json benchmarks/results/operators_cpu.json
+	$(BIN)/python benchmarks/tables.py
+
 # A GPU machine may be offline and have its own torch: nothing is installed there.
 gpu-test:
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu $(PYTEST_FLAGS)
@@ -67,6 +79,7 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
+	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops --device cuda --json benchmarks/results/operators_gpu.json
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
 clean:

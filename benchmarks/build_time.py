@@ -26,6 +26,8 @@ from pathlib import Path
 
 import torch
 
+from opsmith.toolchain.processor import processor_name
+
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "build_time"
 ARCH = "9.0"
@@ -172,7 +174,7 @@ def main() -> None:
     arguments = parser.parse_args()
     report: dict[str, object] = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()},
+        "machine": {"cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()},
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
@@ -189,13 +191,6 @@ def main() -> None:
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-
-
-def cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
 
 
 if __name__ == "__main__":

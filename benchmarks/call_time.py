@@ -38,7 +38,9 @@ from contenders import ROWS, Contender, contenders  # noqa: E402
 from lltm_memory import SIZES, measure  # noqa: E402
 
 import opsmith  # noqa: E402
+from opsmith.bench.statistics import median_interval  # noqa: E402
 from opsmith.ops.lltm import lltm_cell  # noqa: E402
+from opsmith.toolchain.processor import processor_name  # noqa: E402
 
 ROUND_SECONDS = 0.005
 # A GPU's queue holds about a thousand launches; a call here makes at most three.
@@ -178,15 +180,13 @@ def span(values: list[float]) -> dict[str, float]:
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    low, middle, high = statistics.quantiles(values, n=4)
-    return {"median": middle, "low": low, "high": high, "min": min(values), "count": len(values)}
+    found = median_interval(values)
+    return {"median": found.middle, "low": found.low, "high": found.high, "min": min(values), "count": len(values)}
 
 
 def describe_machine(device: str) -> dict[str, object]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": names[0] if names else platform.processor(),
+        "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
         "system": platform.platform(),
@@ -223,6 +223,7 @@ def main() -> None:
         "python": platform.python_version(),
         "device": arguments.device,
         "gradient_path": "Python" if os.environ["OPSMITH_BRIDGE"] == "off" else "C++",
+        "interval": "of the median, 95 %",
         "rows": {},
     }
     for row in ROWS:

@@ -27,7 +27,8 @@ from typing import Any
 
 import torch
 
-from build_time import cpu_name, spread
+from build_time import spread
+from opsmith.toolchain.processor import processor_name
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "existing_build"
@@ -194,7 +195,7 @@ def main() -> None:
     arguments = parser.parse_args()
     report: dict[str, Any] = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()},
+        "machine": {"cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()},
         "torch": torch.__version__,
         "python": platform.python_version(),
         "compiler": subprocess.run(

@@ -1,4 +1,4 @@
-"""Make the README's tables from the results of the benchmarks; `--check` only says whether they are current."""
+"""Make the tables of README and docs from the results of the benchmarks; `--check` only says whether they are current."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import argparse
 import itertools
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from opsmith.bench.render.as_json import reports_from
+from opsmith.bench.render.grid import PHASE_WORDS, Row, tables_of, verdict_text
+from opsmith.bench.render.units import duration, percent
+
 HERE = Path(__file__).resolve().parent
 README = HERE.parent / "README.md"
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
 def build_time(results: dict[str, Any]) -> Iterator[str]:
@@ -91,27 +95,32 @@ def foreign_binary(results: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def lltm_cell_cpu(results: dict[str, Any]) -> Iterator[str]:
-    machine = results["machine"]
+def operators(results: dict[str, Any]) -> Iterator[str]:
+    """What `opsmith bench` has found: float32, forward and the whole, against eager and what torch.compile makes of it."""
+    reports = reports_from(results)
+    machine = reports[0].machine
+    threads = f", {machine.threads} threads" if machine.device == "cpu" else ""
     yield (
-        f"**The LLTM cell on the CPU**, float32, against its body in eager PyTorch ({machine['cores']} cores, "
-        f"{machine['processor']}, {machine['cpu_capability']}, torch {machine['torch']}, {machine['date']}; median and "
-        "quartiles of interleaved rounds)"
+        f"**Operators** ({machine.name}{threads}, torch {machine.torch}, {reports[0].date[:10]}; float32; medians of "
+        "interleaved rounds, ratios with their 95 % intervals)"
     )
     yield ""
-    yield "| batch, input, state | threads | forward | forward and backward |"
-    yield "|---|---|---|---|"
-    rows: dict[tuple[int, int, int, int], dict[str, str]] = {}
-    for timing in results["timings"]:
-        if timing["dtype"] == "float32" and (timing["batch"], timing["input"], timing["state"]) in _SHOWN_CELLS:
-            key = (timing["batch"], timing["input"], timing["state"], timing["threads"])
-            low, high = timing["ratio_quartiles"]
-            text = f"{timing['ratio']:.2f}x [{low:.2f}, {high:.2f}], {timing['operator_us']:,.0f} us"
-            rows.setdefault(key, {})[timing["what"]] = text
-    for (batch, inputs, state, threads), texts in sorted(rows.items()):
-        yield f"| {batch}, {inputs}, {state} | {threads} | {texts['forward']} | {texts['forward+backward']} |"
-    yield ""
-    yield "The result file has the whole grid, with the sizes where the gain is small or none (a batch of 1)."
+    yield f"| operator | sizes | time | against {' | against '.join(_RIVALS)} | of the machine's limit |"
+    yield "|---|---|---|" + "---|" * (len(_RIVALS) + 1)
+    for report in reports:
+        for table in tables_of(report.timings):
+            if table.dtype == "float32" and table.phase in _SHOWN_PHASES:
+                name = f"`{report.operator.partition('.')[2]}`, {PHASE_WORDS[table.phase]}"
+                yield from (_operator_row(name, row) for row in table.rows)
+
+
+def _operator_row(name: str, row: Row) -> str:
+    if row.own is None or row.own.time is None:
+        return f"| {name} | {row.workload} | {' | '.join('–' * (len(_RIVALS) + 2))} |"
+    verdicts = [row.verdict(rival) for rival in _RIVALS]
+    ratios = ["–" if verdict is None else verdict_text(verdict) for verdict in verdicts]
+    share = "–" if row.own.share is None else f"{percent(row.own.share)}, {row.own.bound}"
+    return f"| {name} | {row.workload} | {duration(row.own.time.middle)} | {' | '.join(ratios)} | {share} |"
 
 
 def call_time(results: dict[str, Any]) -> Iterator[str]:
@@ -119,9 +128,10 @@ def call_time(results: dict[str, Any]) -> Iterator[str]:
     machine = results["machine"]
     where = machine["gpu"] or f"{machine['cores']} cores, {machine['cpu']}"
     kind = "the host's time, nothing waits for the GPU" if machine["gpu"] else "float32"
+    interval = "95 % intervals" if "interval" in results else "quartiles"
     yield (
         f"**A call** ({where}, torch {results['torch']}, {results['date'][:10]}; 8 elements, {kind}; medians of "
-        "interleaved rounds, ratios with their quartiles)"
+        f"interleaved rounds, ratios with their {interval})"
     )
     yield ""
     for rows in _with_equal_baselines(results["rows"].values()):
@@ -155,15 +165,17 @@ def _with_equal_baselines(rows: Iterable[dict[str, Any]]) -> list[list[dict[str,
     return [list(group) for _, group in itertools.groupby(rows, key=lambda row: list(row["of_baseline"]))]
 
 
-# The classic size first, and how it goes on from there.
-_SHOWN_CELLS = ((1, 512, 512), (16, 32, 128), (16, 128, 128), (64, 512, 512), (256, 1024, 1024))
+# Of all that a report has; the result files have the rest.
+_RIVALS = ("eager", "compiled")
+_SHOWN_PHASES = ("forward", "both")
 
 # Result file -> the lines of its table, in the order of the README.
 TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "build_time.json": build_time,
     "existing_build.json": existing_build,
     "existing_build_gpu.json": existing_build,
-    "lltm_cell_cpu.json": lltm_cell_cpu,
+    "operators_cpu.json": operators,
+    "operators_gpu.json": operators,
     "call_time.json": call_time,
     "call_time_gpu.json": call_time,
     "foreign_binary.json": foreign_binary,
@@ -199,19 +211,46 @@ def tables() -> str:
     return "\n\n".join(parts)
 
 
+def bench_screen() -> str:
+    """What `opsmith bench` has printed, from the report that it has written."""
+    path = HERE / "results" / "lltm_cell_cpu.json"
+    if not path.is_file():
+        return ""
+    (report,) = reports_from(json.loads(path.read_text(encoding="utf-8")))
+    sizes = dict.fromkeys(timing.workload for timing in report.timings)
+    phases = dict.fromkeys(timing.phase for timing in report.timings)
+    options = [f"--phase={phase}" for phase in phases]
+    options += [f"--size={size.replace(', ', ',').replace(' ', '=')}" for size in sizes]
+    typed = f"$ opsmith bench opsmith.ops.lltm::lltm_cell {' '.join(options)}"
+    command = " \\\n".join(textwrap.wrap(typed, 118, subsequent_indent="    ", break_on_hyphens=False))
+    return "\n".join(["```console", command, str(report), "```"])
+
+
+# What stands between two marks of a page, and the pages that have some.
+REGIONS: dict[str, Callable[[], str]] = {"tables": tables, "bench": bench_screen}
+PAGES = (README, README.parent / "docs" / "bench.md")
+
+
+def filled(text: str) -> str:
+    for name, make in REGIONS.items():
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, found, rest = text.partition(begin)
+        if found:
+            after = rest.partition(end)[2]
+            text = f"{before}{begin}\n{make()}\n{end}{after}"
+    return text
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    text = README.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    current = f"{before}{BEGIN}\n{tables()}\n{END}{after}"
-    if arguments.check:
-        if current != text:
-            sys.exit("README.md's tables are not those of benchmarks/results; run `python benchmarks/tables.py`")
-    else:
-        README.write_text(current, encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if not arguments.check:
+            page.write_text(filled(text), encoding="utf-8")
+        elif filled(text) != text:
+            sys.exit(f"{page.name} is not what benchmarks/results say; run `python benchmarks/tables.py`")
 
 
 if __name__ == "__main__":

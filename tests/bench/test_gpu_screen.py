@@ -34,7 +34,6 @@ def test_a_whole_run(tmp_path: Path):
     # The largest size is far beyond any cache: an addition is bound by the memory there.
     largest = max((t for t in report.timings if t.is_own), key=lambda t: t.bytes_moved)
     assert largest.bound == "bandwidth"
-    again = bench(file, "--compare", file, "--json")
     changes = json.loads(bench(file, "--compare", file, "--json"))["comparison"]["changes"]
     assert {change["clock"] for change in changes} == {"device", "wall"}
     assert {change["kind"] for change in changes} == {"equal"}
