@@ -54,6 +54,17 @@ def test_both_paths_give_the_same_bits(session_store: Path) -> None:
     assert with_bridge["values"] == without["values"]
 
 
+def test_who_asks_is_told_where_the_bridge_is(
+    session_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(session_store, OPSMITH_BRIDGE="wait")
+    library = bridge.describe_bridge()["library"]
+    assert library is not None
+    assert Path(library).is_file()
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
+    assert bridge.describe_bridge() == {"library": None, "failure": None}
+
+
 @pytest.mark.slow
 def test_the_first_process_does_not_wait_and_a_later_one_has_the_bridge(tmp_path: Path) -> None:
     first = run(tmp_path, OPSMITH_BRIDGE="auto")

@@ -50,10 +50,12 @@ def command(path: str, imports: tuple[str, ...], as_json: bool, **said: Any) -> 
     # As `python -m` has it: a module of the folder in which one is can be named.
     sys.path.insert(0, str(Path.cwd()))
     # What is measured must not depend on whether a build in the background has come to its end.
-    bridge = nullcontext() if _env.read("OPSMITH_BRIDGE") else _env.overridden("OPSMITH_BRIDGE", "wait")
+    is_set = _env.read("OPSMITH_BRIDGE") is not None
+    if not is_set:
+        _tell_of_bridge()
     reports = []
     try:
-        with bridge:
+        with nullcontext() if is_set else _env.overridden("OPSMITH_BRIDGE", "wait"):
             for report in _profiled(path, imports, **said):
                 reports.append(report)
                 if not as_json:
@@ -104,6 +106,14 @@ def _profiled(
     for op in operators:
         subject = subject_of(op, devices=(where,), seed=seed, **given)
         yield run_profile(subject, where, options, _watch(subject.name))
+
+
+def _tell_of_bridge() -> None:
+    """Say what is built first where that takes a while: the bridge, which is there once for each torch."""
+    from opsmith.runtime.bridge import describe_bridge
+
+    if sys.stderr.isatty() and describe_bridge()["library"] is None:
+        click.echo("opsmith: building the fast path for calls, once for this torch ...", err=True)
 
 
 def _watch(name: str) -> Callable[[str], None] | None:

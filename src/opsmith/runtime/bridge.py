@@ -54,9 +54,13 @@ def find_bridge() -> Any | None:
 
 def describe_bridge() -> dict[str, str | None]:
     """Return the bridge's `library` for this torch where it is there, and the `failure` of its last build, if it failed."""
-    note = _read_note(Store(default_root()))
-    library, failure = note.get("library"), note.get("failure")
-    return {"library": library if library and Path(library).is_file() else None, "failure": failure}
+    store = Store(default_root())
+    note = _read_note(store)
+    try:
+        artifact = store.get(str(note.get("artifact", "")))
+    except StoreError:
+        artifact = None
+    return {"library": None if artifact is None else str(artifact.library), "failure": note.get("failure")}
 
 
 def build_bridge(watcher: Watcher | None = None) -> Path:
