@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--planted-runs", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=6.0, help="of each run of the same; a planted one takes half")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each run of the same; a planted one takes half")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     started = time.perf_counter()

@@ -24,8 +24,8 @@ __all__ = ["Judge"]
 
 _FEW_ELEMENTS = 1 << 18
 # How many times as far off as the reference in the same type a competitor may be, and how many roundings of the largest
-# result: two orders of a sum differ by so much.
-_OF_OWN, _OF_SCALE = 8.0, 16.0
+# result in float32 besides, which sums are made in: two orders of a sum differ by so much.
+_OF_OWN, _OF_SUMS = 8.0, 16.0
 
 
 class Judge:
@@ -76,7 +76,8 @@ def _differs(found: Tensor, exact: Tensor, own: Tensor) -> str | None:
         return f"is NaN, or is not, unlike the reference's in {strange} of {found.numel()} elements"
     error, own_error = _largest(found, exact), _largest(own, exact)
     scale = float(exact.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    allowed = _OF_OWN * own_error + _OF_SCALE * torch.finfo(found.dtype).eps * scale
+    eps = torch.finfo(found.dtype).eps
+    allowed = _OF_OWN * own_error + (eps + _OF_SUMS * min(eps, torch.finfo(torch.float32).eps)) * scale
     return None if error <= allowed else f"is off by up to {error:.3g}, where {allowed:.3g} is allowed"
 
 

@@ -103,7 +103,8 @@ def _differentiated(
         return [torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(found, leaves, strict=True)]
 
     if phase == "both":
-        # The graph of the first call is not needed, and neither is its memory.
+        # The graph of the first call is brought to its end, which CUDA graphs of compiled functions wait for, and let go.
+        torch.autograd.grad(outputs, leaves, grads, allow_unused=True)
         outputs = []
     return call, results
 

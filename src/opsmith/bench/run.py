@@ -18,7 +18,7 @@ from opsmith.bench.clock import Call, clock_for
 from opsmith.bench.competitors import PHASES, Competitor, Phase, competitors
 from opsmith.bench.compiled import Compiler, compiling
 from opsmith.bench.conditions import Conditions
-from opsmith.bench.deadline import Deadline
+from opsmith.bench.deadline import Deadline, OutOfTime, time_limit
 from opsmith.bench.figures import Figures
 from opsmith.bench.job import Job, JobRun, Place
 from opsmith.bench.machine import this_machine
@@ -34,6 +34,8 @@ __all__ = ["BenchOptions", "run_bench"]
 _COMPILING, _AFTER = 0.55, 0.12
 # Whatever a build and the machine's limits have taken, which are there the next time: this part is for the operator.
 _AT_LEAST = 0.5
+# Looking at kernels may be late by so much.
+_LATE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -127,32 +129,30 @@ class _Bench:
             running = JobRun(place, job, share, partial(self._tell_job, job, index))
             self.timings += running.run()
             if self.device == "cuda" and _has_memory_to_spare():
-                self.probes |= {(job, name): call for name, call in running.probes.items()}
+                self.probes |= {(job, name): _in_phase(job, call) for name, call in running.probes.items()}
 
     def _add_kernel_times(self) -> None:
         """Look at kernels with CUPTI, after everything is timed: calls are slower from then on.
 
-        It takes a second or so, which is what was kept back of the time.
+        It takes a second or two, which are of what was kept back of the time.
         """
-        from opsmith.bench.kernels import KernelTime, kernel_time
+        from opsmith.bench.kernels import kernel_times
 
-        late = Deadline(self.options.seconds - (time.perf_counter() - self.started))
-        found: dict[tuple[str, str, str, str], KernelTime] = {}
-        for (job, name), call in self.probes.items():
-            if late.left_s == 0.0:
-                break
-            self._tell(f"kernels of {name}, {job}", len(self.jobs))
-            try:
-                with torch.set_grad_enabled(job.phase != "forward"):
-                    taken = kernel_time(call)
-            except RuntimeError:
-                break  # no right to use CUPTI, or somebody else uses it
-            if taken is not None:
-                found[job.workload.label, job.workload.dtype, job.phase, name] = taken
+        self._tell("the kernels by themselves", len(self.jobs))
+        late = max(_LATE_S, self.options.seconds - (time.perf_counter() - self.started))
+        try:
+            with time_limit(late):
+                found = kernel_times(self.probes)
+        except (OutOfTime, RuntimeError):
+            return  # no right to use CUPTI, or somebody else uses it
+        by_place = {
+            (job.workload.label, job.workload.dtype, str(job.phase), name): taken
+            for (job, name), taken in found.items()
+        }
         for index, timing in enumerate(self.timings):
-            one = found.get((timing.workload, timing.dtype, timing.phase, timing.competitor))
-            if one is not None and timing.time is not None:
-                self.timings[index] = replace(timing, kernel_s=one.seconds, kernels=one.count)
+            taken = by_place.get((timing.workload, timing.dtype, timing.phase, timing.competitor))
+            if taken is not None and timing.time is not None:
+                self.timings[index] = replace(timing, kernel_s=taken.seconds, kernels=taken.count)
 
     def _compiling(self) -> AbstractContextManager[None]:
         # Importing the compiler takes seconds.
@@ -205,6 +205,14 @@ def _usual_dtypes(subject: Subject, device: str) -> tuple[str, ...]:
     known = [item.get("T") or next(iter(item.values()), "") for item in subject.dtypes]
     usual = ("float32", "bfloat16") if device == "cuda" else ("float32",)
     return tuple(name for name in usual if name in known) or (known[0] if known else "",)
+
+
+def _in_phase(job: Job, call: Call) -> Call:
+    def run() -> None:
+        with torch.set_grad_enabled(job.phase != "forward"):
+            call()
+
+    return run
 
 
 def _has_memory_to_spare() -> bool:

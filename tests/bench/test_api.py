@@ -1,0 +1,86 @@
+"""`opsmith.bench(op)`: what it takes, what it gives back, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import opsmith
+from opsmith.bench import BenchReport, BenchReports
+from opsmith.errors import ArgumentError
+
+QUICK: dict[str, Any] = {"phases": "forward", "against": "eager", "seconds": 2.0, "device": "cpu"}
+
+
+def annotated_double(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    return x * 2
+
+
+def double(x: Tensor) -> Tensor:
+    return x + x
+
+
+@pytest.mark.compile
+def test_operators_and_a_module():
+    from kit_bench import operators
+
+    report = opsmith.bench(operators.twice, sizes=[{"B": 4, "N": 8}], dtypes=[torch.float64], **QUICK)
+    assert isinstance(report, BenchReport)
+    assert report.ok
+    assert report.operator == "kit_bench.twice"
+    assert [(timing.competitor, timing.dtype) for timing in report.timings] == [
+        ("opsmith", "float64"),
+        ("eager", "float64"),
+    ]
+    assert "kit_bench.twice" in str(report)
+
+    both = opsmith.bench([operators.twice, operators.off], sizes=[{"B": 4, "N": 8}], **QUICK)
+    assert isinstance(both, BenchReports)
+    assert [one.operator for one in both] == ["kit_bench.twice", "kit_bench.off"]
+    assert not both.ok
+    everything = opsmith.bench(operators, sizes=[{"B": 4, "N": 8}], **QUICK)
+    assert len(everything) == 2
+
+
+def test_a_function_with_a_reference_and_examples():
+    report = opsmith.bench(double, reference=lambda x: x * 2, examples=[(torch.randn(5),)], **QUICK)
+    assert report.ok
+    assert [timing.workload for timing in report.timings] == ["example 1", "example 1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"phases": ["sideways"]}, "there is no phase 'sideways'; there are forward, backward, both"),
+        ({"seconds": 0}, "a benchmark of 0 seconds measures nothing"),
+        ({"threads": 0}, "cannot have 0 threads"),
+        ({"dtypes": ["float8"]}, "there is no element type 'float8'"),
+        ({"dtypes": ["int32"]}, "has no element type int32"),
+        ({"against": ["nobody"]}, "has no competitor 'nobody'"),
+        ({"sizes": [{"M": 1}]}, "has no size M; it has N"),
+        ({"reference": None}, "has no reference to compare it with"),
+        ({"device": "tpu"}, "tpu"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], message: str):
+    with pytest.raises(ArgumentError, match=message):
+        opsmith.bench(double, **{"reference": annotated_double, **QUICK, **given})
+
+
+def test_a_reference_for_several_is_refused():
+    with pytest.raises(ArgumentError, match="belong to one operator"):
+        opsmith.bench([double, double], reference=double)
+
+
+def test_the_package_can_be_called_and_costs_no_import_of_torch():
+    assert callable(opsmith.bench)
+    assert opsmith.bench is sys.modules["opsmith.bench"]
+    program = "import sys, opsmith, opsmith.bench; opsmith.bench; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
