@@ -73,6 +73,17 @@ def test_json_alone_is_what_is_printed():
 
 
 @pytest.mark.compile
+def test_further_runs_are_in_processes_of_their_own(tmp_path: Path):
+    file = tmp_path / "report.json"
+    bench(TWICE, *QUICK, "--against", "sum", "--runs", "2", "--json", file)
+    (report,) = read_reports(file)
+    assert report.conditions["runs"] == 2
+    assert [t.competitor for t in report.timings] == ["opsmith", "eager", "sum"]
+    alone = bench(TWICE, *QUICK, "--against", "sum", "--json")
+    assert "runs" not in json.loads(alone.stdout)["operators"][0]["conditions"]
+
+
+@pytest.mark.compile
 def test_a_log_has_neither_colours_nor_progress():
     argv = [sys.executable, "-m", "opsmith", "bench", TWICE, *QUICK, "--against", "sum"]
     done = subprocess.run(
@@ -124,12 +135,14 @@ def in_terminal(argv: list[str], env: dict[str, str]) -> str:
         ([TWICE, "--size", "B=4,N=8,M=2"], "has no size M"),
         ([TWICE, "--size", "B4"], "--size B4: write names and whole numbers"),
         ([TWICE, "--seconds", "0"], "measures nothing"),
+        ([TWICE, "--runs", "0"], "0 is not in the range"),
         ([TWICE, "--threads", "0"], "PyTorch cannot have 0 threads"),
         (
             [TWICE, "--against", "nobody"],
             "has no competitor 'nobody' on cpu; there are eager, compiled, max-autotune, sum",
         ),
         ([TWICE, "--device", "tpu"], "'tpu' is not one of"),
+        ([f"{KIT}/operators.py", "--against", "sum"], "kit_bench.off has no competitor 'sum'"),
         ([f"{KIT}/operators.py", "--reference", "torch:sin"], "--reference is for one operator"),
         ([TWICE, "--import", "no_such_module"], "--import no_such_module"),
         ([TWICE, "--tolerance", "5"], "--tolerance is for --compare"),

@@ -40,11 +40,17 @@ def test_a_machine_that_is_slower_as_a_whole_is_no_regression():
     assert kind_of(small(own=1e-5, eager=3e-5), small(own=2e-5, eager=6e-5)) == "equal"
 
 
-def test_an_operator_that_is_slower_is_seen_on_a_machine_that_is_faster():
-    (change,) = compare_reports([small(own=1e-5, eager=3e-5)], [small(own=1e-5, eager=2e-5)]).changes
+def test_an_operator_that_is_slower_is_seen_on_a_machine_that_is_slower():
+    (change,) = compare_reports([small(own=1e-5, eager=3e-5)], [small(own=2e-5, eager=4e-5)]).changes
     assert change.kind == "slower"
     assert change.against == "eager"
     assert change.times_as_long.middle == pytest.approx(1.5)
+    assert change.absolute.middle == pytest.approx(2.0)
+
+
+def test_a_reference_that_has_changed_is_no_regression():
+    assert kind_of(small(own=1e-5, eager=3e-5), small(own=1e-5, eager=2e-5)) == "equal"
+    assert kind_of(small(own=1e-5, eager=3e-5), small(own=1e-5, eager=9e-5)) == "equal"
 
 
 def test_without_the_reference_times_are_compared_as_they_are():
@@ -74,6 +80,12 @@ def test_an_uncertain_ratio_is_no_regression():
     assert kind_of(uncertain(1e-5), uncertain(1.1e-5)) == "equal"
 
 
+def test_warnings_of_both_runs_are_said():
+    busy = replace(small(), warnings=("other programs took 50 %",))
+    lines = list(comparison_lines(compare_reports([busy], [small()]), "old"))
+    assert "! then: other programs took 50 %" in lines
+
+
 def test_the_tolerance():
     assert kind_of(small(own=1e-5), small(own=1.08e-5)) == "slower"
     assert kind_of(small(own=1e-5), small(own=1.08e-5), tolerance=0.1) == "equal"
@@ -94,7 +106,9 @@ def test_many_sizes_make_each_less_certain():
 
 def test_on_a_gpu_the_clock_is_compared_too():
     before, now = small(machine=GPU), small(machine=GPU)
-    slow_launch = tuple(t if t.competitor == "opsmith" else replace(t, wall_verdict=verdict(2.0)) for t in now.timings)
+    slow_launch = tuple(
+        replace(t, wall=around(2e-5)) if t.is_own else replace(t, wall_verdict=verdict(1.5)) for t in now.timings
+    )
     found = compare_reports([before], [replace(now, timings=slow_launch)])
     assert [(change.clock, change.kind) for change in found.changes] == [("device", "equal"), ("wall", "slower")]
 
@@ -162,7 +176,7 @@ def test_the_lines_of_a_comparison():
         "  kit.smooth                     then      now       takes",
         "  float32, forward, B 64, N 64   10.0 us   12.0 us   1.20x as long [1.18, 1.22]: slower",
         "1 of 1 timing slower, 0 faster, beyond the noise",
-        "the operator's time relative to eager's of the same run: a slower machine does not count",
+        "times relative to eager's of the same run: a machine that is slower as a whole does not count",
     ]
 
 

@@ -10,7 +10,7 @@ import torch
 
 from opsmith.bench.competitors import PHASES, Phase
 from opsmith.bench.result import BenchReport
-from opsmith.bench.run import BenchOptions, run_bench
+from opsmith.bench.run import BenchOptions, refuse_wrong, run_bench
 from opsmith.check.api import dtype_names, several_operators
 from opsmith.check.subject import subject_of
 from opsmith.errors import ArgumentError
@@ -109,7 +109,10 @@ def bench(
         return run_bench(subject, where, options)
     if reference is not None or examples is not None:
         raise ArgumentError("reference= and examples= belong to one operator; time several one by one")
-    return BenchReports(run_bench(subject_of(one, devices=(where,), seed=seed), where, options) for one in several)
+    subjects = [subject_of(one, devices=(where,), seed=seed) for one in several]
+    for subject in subjects:
+        refuse_wrong(subject, where, options)
+    return BenchReports(run_bench(subject, where, options) for subject in subjects)
 
 
 def bench_options(

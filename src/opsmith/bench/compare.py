@@ -1,10 +1,12 @@
 """Has something become slower since an earlier report? By ratios that were taken within each run.
 
-The machine may be slower today than it was then. So what is compared is not the operator's time but how many times as fast
-it was as its reference, in rounds of the same run: what slows both is not seen. The two runs are independent, and the
-logarithms of their ratios are taken to be roughly normal, so that the half-widths of their intervals add as squares. Many
-sizes are many chances for a false alarm: the intervals are widened until all of them together hold with 95 %
-(Bonferroni's correction).
+The machine may be slower today than it was then. So what is compared is not the operator's time alone but how many times as
+fast it was as its reference, in rounds of the same run: what slows both is not seen. The reference may be slower, too, as
+one with many threads is beside another program; so the operator's own time has to have changed in the same direction.
+
+The two runs are independent, and the logarithms of their ratios are taken to be roughly normal, so that the half-widths of
+their intervals add as squares. Many sizes are many chances for a false alarm: the intervals are widened until all of them
+together hold with 95 % (Bonferroni's correction).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from opsmith.errors import ArgumentError
 
 __all__ = ["Change", "Comparison", "compare_reports"]
 
-# The same program is not the same in another process: its memory lies elsewhere, and so do its conflicts in caches.
+# Two runs of the same program differ by this at least. Where memory falls in caches makes it more: see runs.py.
 TOLERANCE = 0.03
 _LEVEL = 0.95
 _BASELINE = "eager"
@@ -31,9 +33,9 @@ _BASELINE = "eager"
 class Change:
     """One timing of an operator then and now.
 
-    `clock` is "device" or, on a GPU beside that, "wall". `times_as_long` is above 1 where the operator has become slower;
-    `against` names the competitor whose time in each run it is relative to, "" where there is none in both. `noise` is how
-    large a difference means nothing.
+    `clock` is "device" or, on a GPU beside that, "wall". `times_as_long` is above 1 where the operator has become slower
+    relative to `against`, the competitor whose time was taken in each run, and `absolute` is the same of its own time; both
+    are one where `against` is "", because none is in both reports. `noise` is how large a difference means nothing.
     """
 
     operator: str
@@ -44,25 +46,31 @@ class Change:
     before_s: float
     now_s: float
     times_as_long: Interval
+    absolute: Interval
     against: str
     noise: float
 
     @property
     def kind(self) -> Literal["slower", "faster", "equal"]:
-        """What has become of it, beyond the noise."""
-        if self.times_as_long.low > 1 + self.noise:
+        """What has become of it, beyond the noise, relative to its reference and by itself."""
+        both = (self.times_as_long, self.absolute)
+        if all(interval.low > 1 + self.noise for interval in both):
             return "slower"
-        return "faster" if self.times_as_long.high < 1 / (1 + self.noise) else "equal"
+        return "faster" if all(interval.high < 1 / (1 + self.noise) for interval in both) else "equal"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What has become of what. `lost` had a time and now fails; `missing` has none any more, `new` had none."""
+    """What has become of what, and what was to be warned about in either run.
+
+    `lost` had a time and now fails; `missing` has none any more, `new` had none.
+    """
 
     changes: tuple[Change, ...]
     lost: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -99,7 +107,9 @@ def compare_reports(
         )
     clocks = [(*pair, clock) for pair in pairs for clock in _clocks(pair[2])]
     changes = [_change(*item, tolerance, widen=_widening(len(clocks))) for item in clocks]
-    return Comparison(tuple(changes), tuple(lost), tuple(missing), tuple(new))
+    warnings = [f"then: {warning}" for report in earlier.values() for warning in report.warnings]
+    warnings += [f"now: {warning}" for report in present for warning in report.warnings]
+    return Comparison(tuple(changes), tuple(lost), tuple(missing), tuple(new), tuple(dict.fromkeys(warnings)))
 
 
 def _refuse_others(before: BenchReport, now: BenchReport) -> None:
@@ -145,14 +155,14 @@ def _change(
     then_s, now_s = _time(old, clock), _time(new, clock)
     then, noise_then = _against_baseline(before, old, clock)
     present, noise_now = _against_baseline(now, new, clock)
+    absolute = times_as_long = _quotient(now_s, then_s, widen)
+    against = ""
     if then is not None and present is not None:
         # Both are how many times as fast as the reference: what has fallen has become slower.
         times_as_long, against = _quotient(then, present, widen), _BASELINE
-    else:
-        times_as_long, against = _quotient(now_s, then_s, widen), ""
     noise = max(tolerance, noise_then, noise_now)
     place = (now.operator, new.dtype, new.workload, new.phase)
-    return Change(*place, clock, then_s.middle, now_s.middle, times_as_long, against, noise)
+    return Change(*place, clock, then_s.middle, now_s.middle, times_as_long, absolute, against, noise)
 
 
 def _time(timing: Timing, clock: str) -> Interval:

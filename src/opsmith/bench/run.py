@@ -28,7 +28,7 @@ from opsmith.bench.result import BenchReport, Timing
 from opsmith.bench.workload import workloads
 from opsmith.check.subject import Subject
 
-__all__ = ["BenchOptions", "run_bench"]
+__all__ = ["BenchOptions", "refuse_wrong", "run_bench"]
 
 # Of the time there is, compiling may take this part, and the last part is for the report and what comes late.
 _COMPILING, _AFTER = 0.55, 0.12
@@ -68,6 +68,13 @@ def run_bench(
     options = options or BenchOptions()
     with _threads(options.threads):
         return _Bench(subject, device, options, watch or (lambda progress: None)).run()
+
+
+def refuse_wrong(subject: Subject, device: str, options: BenchOptions) -> None:
+    """Raise ArgumentError where `run_bench` would, before anything is built: of several operators it may be the last."""
+    competitors(subject, device, options.competitors, options.extra)
+    for _ in workloads(subject, device, options.dtypes or _usual_dtypes(subject, device), options.sizes):
+        pass
 
 
 class _Bench:

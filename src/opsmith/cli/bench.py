@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from opsmith.cli.bench_builds import compare_builds
+from opsmith.cli.bench_runs import run_again
 from opsmith.cli.selection import import_modules, read_sizes
 from opsmith.errors import ArgumentError, DefinitionError
 
@@ -66,6 +67,12 @@ class _Output:
     help="eager, compiled, reduce-overhead, max-autotune, graph, eager graph, or what @op.versus names; may be repeated.",
 )
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="How long one operator may take.")
+@click.option(
+    "--runs",
+    type=click.IntRange(1),
+    default=1,
+    help="How many processes; what differs between them is in the intervals.  [default: 1]",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same inputs.")
 @click.option("--threads", type=int, metavar="N", help="PyTorch's threads on the CPU.  [default: as many as it has]")
 @click.option("--reference", metavar="MODULE:FUNCTION", help="What the operator computes, in plain PyTorch.")
@@ -182,13 +189,16 @@ def _timed(
     examples: str | None,
     device: str | None,
     sizes: tuple[str, ...],
+    runs: int,
     **said: Any,
 ) -> Iterator[BenchReport]:
     """Time the operators of PATH; nothing is built for a command line that is wrong."""
     import torch
 
     from opsmith.bench.api import bench_options
-    from opsmith.bench.run import run_bench
+    from opsmith.bench.progress import Progress
+    from opsmith.bench.run import refuse_wrong, run_bench
+    from opsmith.bench.runs import combined
     from opsmith.check.api import forward_operators
     from opsmith.check.find import find_attribute, find_operators
     from opsmith.check.subject import subject_of
@@ -208,10 +218,18 @@ def _timed(
         raise ArgumentError(
             f"--{next(iter(given))} is for one operator; {path} has {len(operators)}, name one as {path}::name"
         )
-    for subject in [subject_of(op, devices=(device,), seed=options.seed, **given) for op in operators]:
+    subjects = [subject_of(op, devices=(device,), seed=options.seed, **given) for op in operators]
+    for subject in subjects:
+        refuse_wrong(subject, device, options)
+    for subject in subjects:
         with _screen(verbose) as watch:
-            report = run_bench(subject, device, options, watch)
-        yield report
+            found = [run_bench(subject, device, options, watch)]
+            target = path if len(subjects) == 1 else f"{path}::{subject.name.rpartition('.')[2]}"
+            for number in range(2, runs + 1):
+                if watch is not None:
+                    watch(Progress(subject.name, f"run {number} of {runs}, in a new process", timings=found[0].timings))
+                found.append(run_again(click.get_current_context(), target))
+        yield combined(found)
 
 
 def _screen(verbose: bool) -> AbstractContextManager[Watch | None]:

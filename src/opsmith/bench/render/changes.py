@@ -28,6 +28,7 @@ def comparison_lines(comparison: Comparison, earlier: str, *, style: Style = pla
         ("–", comparison.new, "has no time in the earlier report"),
     ):
         yield from (style(f"{sign} {place}: {what}", "wrong" if sign == "✗" else "dim") for place in places)
+    yield from (style(f"! {warning}", "warning") for warning in comparison.warnings)
     yield from _totals(comparison, style)
 
 
@@ -49,4 +50,6 @@ def _totals(comparison: Comparison, style: Style) -> Iterator[str]:
     said = f"{slower} of {count_of(len(kinds), 'timing')} slower, {faster} faster, beyond the noise"
     yield style(said, "faster" if comparison.ok else "wrong")
     if any(change.against for change in comparison.changes):
-        yield style("the operator's time relative to eager's of the same run: a slower machine does not count", "dim")
+        yield style(
+            "times relative to eager's of the same run: a machine that is slower as a whole does not count", "dim"
+        )
