@@ -198,6 +198,24 @@ def test_what_cannot_be_compared_exits_with_2(stored, tmp_path: Path):
     assert "It ends too early: was its writing broken off?" in output
 
 
+def test_a_report_of_another_machine_is_said_before_anything_is_timed(stored):
+    other = stored("other.json", replace(small(), operator="kit_bench.twice"))
+    done = bench(TWICE, "--device", "cpu", "--compare", other, code=2)
+    assert "the machine was Planted CPU and is" in " ".join(done.output.split())
+    assert done.stdout == ""
+
+
+def test_what_was_measured_is_kept_where_it_cannot_be_compared(stored, tmp_path: Path):
+    now, kept = stored("gpu.json", small(machine=GPU)), tmp_path / "kept.json"
+    bench(now, "--compare", stored("before.json", small()), "--json", kept, code=2)
+    assert read_reports(kept) == (small(machine=GPU),)
+
+
+def test_a_file_that_cannot_be_written_is_said(stored):
+    file = stored("report.json", small())
+    assert "page.html cannot be written: " in bench(file, "--html", file / "page.html", code=1).output
+
+
 def test_a_report_that_cannot_be_read_is_said_before_anything_is_timed(tmp_path: Path):
     (tmp_path / "text.json").write_text("times")
     done = bench(TWICE, "--compare", tmp_path / "text.json", code=2)

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
+from opsmith.bench.machine import Machine
 from opsmith.bench.result import BenchReport, Timing
 from opsmith.bench.statistics import Interval
 from opsmith.errors import ArgumentError
 
-__all__ = ["Change", "Comparison", "compare_reports"]
+__all__ = ["TOLERANCE", "Change", "Comparison", "compare_reports", "refuse_other_machine"]
 
 # Two runs of the same program differ by this at least. Where memory falls in caches makes it more: see runs.py.
 TOLERANCE = 0.03
@@ -93,7 +94,7 @@ def compare_reports(
     for report in present:
         old = earlier.get(report.operator)
         if old is not None:
-            _refuse_others(old, report)
+            refuse_other_machine(old, report.machine)
         had, has = {} if old is None else _timed(old), _timed(report)
         failed = {_key(t) for t in report.timings if t.is_own and (t.is_wrong or t.has_failed)}
         pairs += [(old, had[key], report, has[key]) for key in has if old is not None and key in had]
@@ -112,16 +113,17 @@ def compare_reports(
     return Comparison(tuple(changes), tuple(lost), tuple(missing), tuple(new), tuple(dict.fromkeys(warnings)))
 
 
-def _refuse_others(before: BenchReport, now: BenchReport) -> None:
-    old, new = before.machine, now.machine
-    facts = [("device", old.device, new.device), ("machine", old.name, new.name), ("torch", old.torch, new.torch)]
-    if new.device == "cpu":
-        facts.append(("number of threads", str(old.threads), str(new.threads)))
+def refuse_other_machine(before: BenchReport, now: Machine) -> None:
+    """Raise ArgumentError where a report is of another device, machine or torch: its figures say nothing here."""
+    old = before.machine
+    facts = [("device", old.device, now.device), ("machine", old.name, now.name), ("torch", old.torch, now.torch)]
+    if now.device == "cpu":
+        facts.append(("number of threads", str(old.threads), str(now.threads)))
     for what, one, other in facts:
         if one != other:
             raise ArgumentError(
-                f"the reports of {now.operator} cannot be compared: the {what} was {one} and is {other}. Make the earlier "
-                "report again here"
+                f"the reports of {before.operator} cannot be compared: the {what} was {one} and is {other}. Make the "
+                "earlier report again here"
             )
 
 

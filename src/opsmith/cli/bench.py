@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,37 +12,19 @@ import click
 from click.core import ParameterSource
 
 from opsmith.cli.bench_builds import compare_builds
+from opsmith.cli.bench_output import STDOUT, Output
 from opsmith.cli.bench_runs import run_again
 from opsmith.cli.selection import import_modules, read_sizes
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from opsmith.bench.compare import Comparison
-    from opsmith.bench.progress import Watch
     from opsmith.bench.result import BenchReport
 
 __all__ = ["command"]
 
-_STDOUT = "-"
 # Options that are called otherwise than their parameters.
 _OPTIONS = {"dtypes": "dtype", "sizes": "size", "phases": "phase"}
-
-
-@dataclass(frozen=True)
-class _Output:
-    """What is shown, and where it goes besides."""
-
-    json_file: str | None
-    page: Path | None
-    as_markdown: bool
-    verbose: bool
-
-    @property
-    def is_json(self) -> bool:
-        """Whether standard output is for a program."""
-        return self.json_file == _STDOUT
 
 
 @click.command("bench")
@@ -82,7 +63,7 @@ class _Output:
     "--json",
     "json_file",
     is_flag=False,
-    flag_value=_STDOUT,
+    flag_value=STDOUT,
     metavar="[FILE]",
     help="Print the report as JSON, or write it to FILE.",
 )
@@ -125,24 +106,30 @@ def command(
     """
     # As `python -m` has it: a module of the folder in which one is can be named.
     sys.path.insert(0, str(Path.cwd()))
-    output = _Output(json_file, page, as_markdown, verbose)
+    output = Output(json_file, page, as_markdown, verbose)
     try:
         if builds:
             sys.exit(0 if compare_builds(click.get_current_context()) else 1)
         _refuse(output, earlier, tolerance)
-        before = None if earlier is None else _read(earlier)
-        reports = list(_shown(_stored(path, said) or _timed(path, imports, verbose, **said), output))
-        comparison = None if before is None else _compare(before, reports, tolerance)
+        before = () if earlier is None else _read(earlier)
+        found = _stored(path, said) or _timed(path, imports, output, before, **said)
+        reports = list(output.show(found))
     except (ArgumentError, DefinitionError) as error:
         raise click.UsageError(str(error)) from error
-    if comparison is not None and earlier is not None:
-        _show_comparison(comparison, earlier, to_stderr=output.is_json)
-    _write(reports, comparison, output)
+    comparison = None
+    if before and earlier is not None:
+        try:
+            comparison = _compare(before, reports, tolerance)
+        except ArgumentError as error:
+            output.write(reports, None)  # what has been measured is not lost
+            raise click.UsageError(str(error)) from error
+        output.show_comparison(comparison, earlier)
+    output.write(reports, comparison)
     if not all(report.ok for report in reports) or not (comparison is None or comparison.ok):
         sys.exit(1)
 
 
-def _refuse(output: _Output, earlier: Path | None, tolerance: float | None) -> None:
+def _refuse(output: Output, earlier: Path | None, tolerance: float | None) -> None:
     """Raise ArgumentError for options that do not go together, before a minute of measuring."""
     if output.is_json and output.as_markdown:
         raise ArgumentError("--json and --markdown both print; write one of them to a file: --json FILE")
@@ -150,7 +137,7 @@ def _refuse(output: _Output, earlier: Path | None, tolerance: float | None) -> N
         raise ArgumentError("--tolerance is for --compare FILE")
     if tolerance is not None and not tolerance >= 0:
         raise ArgumentError(f"--tolerance {tolerance}: give a percentage, 0 or more")
-    for file in [output.page, None if output.json_file in (None, _STDOUT) else Path(str(output.json_file))]:
+    for file in [output.page, None if output.json_file in (None, STDOUT) else Path(str(output.json_file))]:
         if file is not None and file.is_dir():
             raise ArgumentError(f"{file} is a folder; name a file in it")
 
@@ -183,7 +170,8 @@ def _stored(path: str, said: dict[str, Any]) -> Iterator[BenchReport] | None:
 def _timed(
     path: str,
     imports: tuple[str, ...],
-    verbose: bool,
+    output: Output,
+    before: tuple[BenchReport, ...],
     *,
     reference: str | None,
     examples: str | None,
@@ -196,6 +184,8 @@ def _timed(
     import torch
 
     from opsmith.bench.api import bench_options
+    from opsmith.bench.compare import refuse_other_machine
+    from opsmith.bench.machine import this_machine
     from opsmith.bench.progress import Progress
     from opsmith.bench.run import refuse_wrong, run_bench
     from opsmith.bench.runs import combined
@@ -219,10 +209,14 @@ def _timed(
             f"--{next(iter(given))} is for one operator; {path} has {len(operators)}, name one as {path}::name"
         )
     subjects = [subject_of(op, devices=(device,), seed=options.seed, **given) for op in operators]
+    machine = this_machine(device)
     for subject in subjects:
         refuse_wrong(subject, device, options)
+        for report in before:
+            if report.operator == subject.name:
+                refuse_other_machine(report, replace(machine, threads=options.threads or machine.threads))
     for subject in subjects:
-        with _screen(verbose) as watch:
+        with output.screen() as watch:
             found = [run_bench(subject, device, options, watch)]
             target = path if len(subjects) == 1 else f"{path}::{subject.name.rpartition('.')[2]}"
             for number in range(2, runs + 1):
@@ -232,77 +226,7 @@ def _timed(
         yield combined(found)
 
 
-def _screen(verbose: bool) -> AbstractContextManager[Watch | None]:
-    """Return what shows how far it is: on standard error, so that standard output is the report alone."""
-    from opsmith.bench.render.live import TableScreen, line_watcher
-
-    console = _console(to_stderr=True)
-    if console.is_terminal:
-        return TableScreen(console)
-    return nullcontext(line_watcher(sys.stderr) if verbose else None)
-
-
-def _shown(reports: Iterator[BenchReport], output: _Output) -> Iterator[BenchReport]:
-    """Yield reports when they have been printed: each as soon as it is there."""
-    from opsmith.bench.render.live import colour
-    from opsmith.bench.render.markdown import report_markdown
-    from opsmith.bench.render.text import report_lines
-
-    console = _console()
-    width = console.width if console.is_terminal else 120
-    for number, report in enumerate(reports):
-        if output.as_markdown:
-            click.echo(report_markdown(report))
-        elif not output.is_json:
-            if number:
-                click.echo()
-            _echo(report_lines(report, style=colour(console), width=width, verbose=output.verbose), console)
-        yield report
-
-
 def _compare(before: tuple[BenchReport, ...], now: list[BenchReport], tolerance: float | None) -> Comparison:
     from opsmith.bench.compare import TOLERANCE, compare_reports
 
     return compare_reports(before, now, tolerance=TOLERANCE if tolerance is None else tolerance / 100)
-
-
-def _show_comparison(comparison: Comparison, earlier: Path, *, to_stderr: bool) -> None:
-    from opsmith.bench.render.changes import comparison_lines
-    from opsmith.bench.render.live import colour
-
-    console = _console(to_stderr=to_stderr)
-    _echo(["", *comparison_lines(comparison, str(earlier), style=colour(console))], console)
-
-
-def _write(reports: list[BenchReport], comparison: Comparison | None, output: _Output) -> None:
-    if output.json_file is not None:
-        from opsmith.bench.render.as_json import reports_as_json
-
-        text = reports_as_json(reports, comparison)
-        if output.is_json:
-            click.echo(text, nl=False)
-        else:
-            _write_file(Path(output.json_file), text)
-    if output.page is not None:
-        from opsmith.bench.render.html import reports_as_html
-
-        _write_file(output.page, reports_as_html(reports))
-
-
-def _write_file(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
-    click.echo(f"report: {file}", err=True)
-
-
-def _console(*, to_stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
-
-
-def _echo(lines: Any, console: Console) -> None:
-    from opsmith.bench.render.text import for_encoding
-
-    for line in lines:
-        click.echo(for_encoding(line, console.encoding), color=console.color_system is not None, err=console.stderr)
