@@ -37,7 +37,7 @@ REPORT = BuildReport(
         BuildTimes("setuptools", (2.0,), (1.0,), (0.001,), 86_000, "a" * 64),
         BuildTimes("cmake", left_out="cmake is not installed"),
     ),
-    (CallTimes("N 64", "float32", {"jit": Interval(2e-6, 1e-6, 3e-6)}, {"setuptools": EQUAL}, 40),),
+    (CallTimes("N 64", "float32", {"jit": Interval(2e-6, 1e-6, 3e-6)}, {"setuptools": EQUAL}, 40, 0.02),),
     12.0,
 )
 
@@ -127,7 +127,7 @@ def test_the_three_builds_of_an_operator_are_equal() -> None:
     done = [build for build in report.builds if not build.left_out]
     assert [build.builder for build in report.builds] == ["jit", "setuptools", "cmake"]
     for build in done:
-        assert (len(build.cold_s), len(build.again_s), len(build.load_s)) == (1, 1, 2)
+        assert (len(build.cold_s), len(build.again_s), len(build.load_s)) == (1, 3, 2)
         assert 0 < max(build.load_s) < min(build.cold_s)
     (call,) = report.calls
     assert set(call.times) == {build.builder for build in done}

@@ -1,8 +1,8 @@
 """Does it matter how an operator is built? JIT, setuptools and CMake: how long each takes, and calls of all three in turn.
 
-PyTorch takes an operator of one name once. So each builder also builds the operator under a namespace of its own, from the
-same sources with the same commands, and these three are in one process, called with the same inputs, in one run of
-`measure`. That the libraries which people get are the same is seen in their bytes.
+PyTorch takes an operator of one name once. So each builder also builds the operator under other namespaces, from the same
+sources with the same commands; these copies are in one process, called with the same inputs, in one run of `measure`. That
+the libraries which people get are the same is seen in their bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import os
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ from opsmith import _env, _subprocess
 from opsmith.bench import first_load
 from opsmith.bench.build_result import BuildReport, BuildTimes, CallTimes
 from opsmith.bench.clock import Call, Turns, clock_for
+from opsmith.bench.copies import compare_copies
 from opsmith.bench.extremes import extreme_workloads
 from opsmith.bench.machine import this_machine
 from opsmith.bench.measure import Limits, Measurement, TooSlowError, measure
@@ -45,11 +45,16 @@ __all__ = ["BuildOptions", "bench_builds", "differing_builds"]
 
 # What is built first: all others are compared with it, and none can do without what it needs.
 _BASELINE = "jit"
+# Copies of each build that are made in the first round: three of three builds tell what copies differ by.
+_COPIES = 3
 # New processes in each round; starting one and importing torch takes a second or two.
 _LOADS = 2
 _LOAD_TIMEOUT_S = 120
 # The part of the time that builds may take; calls take the rest.
 _BUILDING = 0.8
+
+# A library, and the operator's definition in the namespace that it has there.
+_Copy = tuple[Path, Definition]
 
 # For namespaces that no other run in this process has taken.
 _numbers = itertools.count()
@@ -87,7 +92,7 @@ def bench_builds(
         # Nothing shall be built in the background while something is timed.
         with _env.overridden("OPSMITH_BRIDGE", "off"), _env.overridden("OPSMITH_PCH", "off"):
             times, renamed = _Builds(operator, Path(folder), options, watch).run()
-        overloads = {name: _load(library, definition) for name, (library, definition) in renamed.items()}
+        overloads = {name: [_load(library, definition) for library, definition in of] for name, of in renamed.items()}
     calls = []
     for workload in extreme_workloads(subject, device, options.dtype, options.sizes):
         watch(f"calls, {workload.label}")
@@ -113,10 +118,10 @@ class _Builds:
             name: {"cold": [], "again": [], "load": []} for name in BUILDERS
         }
         self.libraries: dict[str, bytes] = {}
-        self.renamed: dict[str, tuple[Path, Definition]] = {}
+        self.renamed: dict[str, list[_Copy]] = {}
 
-    def run(self) -> tuple[tuple[BuildTimes, ...], dict[str, tuple[Path, Definition]]]:
-        """Return the times, and for each builder a library with its definition under a namespace of its own."""
+    def run(self) -> tuple[tuple[BuildTimes, ...], dict[str, list[_Copy]]]:
+        """Return the times, and for each builder its libraries with the definitions in namespaces of their own."""
         shuffle, order = random.Random(self.options.seed), list(BUILDERS)
         started = time.perf_counter()
         for index in range(self.options.rounds):
@@ -133,30 +138,31 @@ class _Builds:
 
     def _build(self, builder: str, index: int) -> None:
         place = self.folder / f"{builder}{index}"
-        request = Request(self.devices, output=place / "cold")
-        number = next(_numbers)
-        others = [replace(one, namespace=f"{one.namespace}_{builder}{number}") for one in self.group.definitions]
         seconds = self.seconds[builder]
         with _env.overridden("OPSMITH_CACHE_DIR", str(place / "store")):
             try:
                 require_builder(builder)
-                cold_s, library = _timed(self.group, builder, request)
+                cold_s, library = _timed(self.group, builder, Request(self.devices, output=place / "cold"))
             except ToolchainError as error:
                 if builder == _BASELINE:
                     raise
                 self.left_out[builder] = str(error)
                 return
-            renamed = replace(self.group, definitions=tuple(others))
-            again_s, other = _timed(renamed, builder, replace(request, output=place / "again"))
+            seconds["cold"].append(cold_s)
+            self.libraries.setdefault(builder, library.read_bytes())
+            for _ in range(_COPIES if index == 0 else 1):
+                self._build_copy(builder, place)
             seconds["load"] += list(self._loads(builder, library))
-        seconds["cold"].append(cold_s)
-        seconds["again"].append(again_s)
-        if index == 0:
-            self.libraries[builder] = library.read_bytes()
-            (mine,) = [one for one in others if one.name == self.definition.name]
-            self.renamed[builder] = other, mine
-        else:
-            shutil.rmtree(place, ignore_errors=True)
+
+    def _build_copy(self, builder: str, place: Path) -> None:
+        """Build the module once more, in a namespace that nobody has; the store knows the compilers by now."""
+        number = next(_numbers)
+        others = [replace(one, namespace=f"{one.namespace}_{builder}{number}") for one in self.group.definitions]
+        renamed = replace(self.group, definitions=tuple(others))
+        again_s, library = _timed(renamed, builder, Request(self.devices, output=place / f"again{number}"))
+        self.seconds[builder]["again"].append(again_s)
+        (mine,) = [one for one in others if one.name == self.definition.name]
+        self.renamed.setdefault(builder, []).append((library, mine))
 
     def _loads(self, builder: str, library: Path) -> Iterator[float]:
         """Yield the seconds of the first load in new processes, the JIT's from the store and others' by PyTorch alone."""
@@ -197,23 +203,26 @@ def _load(library: Path, definition: Definition) -> Any:
     return getattr(getattr(torch.ops, definition.namespace), definition.name).default
 
 
-def _time_calls(subject: Subject, workload: Workload, overloads: Mapping[str, Any], options: BuildOptions) -> CallTimes:
+def _time_calls(
+    subject: Subject, workload: Workload, overloads: Mapping[str, Sequence[Any]], options: BuildOptions
+) -> CallTimes:
     inputs = workload.input_sets(workload.inputs(0), workload.sets)
+    copies = {(name, index): copy for name, of in overloads.items() for index, copy in enumerate(of)}
     calls: dict[str, list[Call]] = {
-        name: [partial(overload, *subject.arguments(values), **subject.keyword_arguments(values)) for values in inputs]
-        for name, overload in overloads.items()
+        f"{name} {index}": [
+            partial(copy, *subject.arguments(values), **subject.keyword_arguments(values)) for values in inputs
+        ]
+        for (name, index), copy in copies.items()
     }
     with torch.no_grad():
-        differing = differing_builds(subject, workload, overloads)
+        differing = differing_builds(subject, workload, {name: of[0] for name, of in overloads.items()})
         measured = _measured(calls, workload.device, options)
-    return CallTimes(
-        workload.label,
-        workload.dtype,
-        {name: series.device for name, series in measured.series.items()},
-        {name: measured.verdict(_BASELINE, name) for name in measured.series if name != _BASELINE},
-        len(measured.control.wall_s),
-        differing,
-    )
+    samples = {
+        name: [measured.series[f"{name} {index}"].device_s for index in range(len(of))]
+        for name, of in overloads.items()
+    }
+    times, verdicts, noise = compare_copies(samples, measured.noise())
+    return CallTimes(workload.label, workload.dtype, times, verdicts, len(measured.control.wall_s), noise, differing)
 
 
 def _measured(calls: Mapping[str, Sequence[Call]], device: str, options: BuildOptions) -> Measurement:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opsmith.bench.build_result import BuildReport, BuildTimes, CallTimes, Spread
 from opsmith.bench.render.grid import verdict_text
 from opsmith.bench.render.text import Cell, Style, aligned, plain
-from opsmith.bench.render.units import duration, size
+from opsmith.bench.render.units import duration, percent, size
 
 __all__ = ["build_lines"]
 
@@ -36,12 +36,18 @@ def build_lines(report: BuildReport, *, style: Style = plain) -> Iterator[str]:
     for call in report.calls:
         for name in call.differing:
             yield style(f"✗ {name} gives other results than {names[0]} for {call.workload}", "wrong")
-    rounds = min((call.rounds for call in report.calls), default=0)
     yield style(
         "cold: with an empty store · again: other sources, the same store · load: in a new process · median, in brackets "
-        f"the least and the most · calls: {rounds} rounds or more in turn, in one process · {report.seconds:.0f} s",
+        "the least and the most",
         "dim",
     )
+    if report.calls:
+        rounds, noise = min(call.rounds for call in report.calls), max(call.noise for call in report.calls)
+        yield style(
+            f"calls: {rounds} rounds or more in turn, of several copies of each build · by their places in memory "
+            f"equal builds may differ by {percent(noise)} · {report.seconds:.0f} s",
+            "dim",
+        )
 
 
 def _build(build: BuildTimes) -> list[Cell]:
