@@ -56,7 +56,7 @@ def test_each_builder_has_a_row_with_the_spread_of_its_times() -> None:
 
 def test_calls_are_given_as_the_time_of_the_first_and_verdicts_of_the_others() -> None:
     (row,) = [line for line in lines(REPORT) if line.strip().startswith("N 64")]
-    assert row.split() == ["N", "64,", "float32", "2.00", "us", "no", "difference"]
+    assert row.split() == ["N", "64,", "float32", "2.00", "us", "no", "difference", "2", "%"]
 
 
 def test_libraries_are_said_to_be_the_same_where_their_bytes_are() -> None:

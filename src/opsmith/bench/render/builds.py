@@ -31,7 +31,7 @@ def build_lines(report: BuildReport, *, style: Style = plain) -> Iterator[str]:
         yield f"  the {done} libraries are {same}"
     yield ""
     names = [build.builder for build in report.builds if not build.left_out]
-    title: list[Cell] = [("one call, forward", "dim"), *((name, "dim") for name in names)]
+    title: list[Cell] = [("one call, forward", "dim"), *((name, "dim") for name in names), ("noise", "dim")]
     yield from aligned([title, *(_call(call, names) for call in report.calls)], style)
     for call in report.calls:
         for name in call.differing:
@@ -42,10 +42,10 @@ def build_lines(report: BuildReport, *, style: Style = plain) -> Iterator[str]:
         "dim",
     )
     if report.calls:
-        rounds, noise = min(call.rounds for call in report.calls), max(call.noise for call in report.calls)
+        rounds = min(call.rounds for call in report.calls)
         yield style(
-            f"calls: {rounds} rounds or more in turn, of several copies of each build · by their places in memory "
-            f"equal builds may differ by {percent(noise)} · {report.seconds:.0f} s",
+            f"calls: {rounds} rounds or more in turn, of several copies of each build · noise: what their places in memory, "
+            f"and the machine, can make equal builds differ by · {report.seconds:.0f} s",
             "dim",
         )
 
@@ -69,4 +69,4 @@ def _call(call: CallTimes, names: list[str]) -> list[Cell]:
             cells.append((verdict_text(call.verdicts[name]), call.verdicts[name].kind))
         else:
             cells.append((duration(call.times[name].middle), "own"))
-    return cells
+    return [*cells, (percent(call.noise), "dim")]
