@@ -226,8 +226,32 @@ def bench_screen() -> str:
     return "\n".join(["```console", command, str(report), "```"])
 
 
+def _cells(texts: list[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def compare_trust() -> str:
+    """How often --compare is right, by the number of processes on each side."""
+    path = HERE / "results" / "compare_trust.json"
+    if not path.is_file():
+        return ""
+    results = json.loads(path.read_text(encoding="utf-8"))
+    machine, slower = results["machine"], list(results["rows"][0]["found"])
+    lines = [
+        f"`opsmith bench {results['what']}` on {machine['cores']} cores of a shared machine ({machine['name']}, "
+        f"{results['date'][:10]}): how many of the comparisons exit with 1.",
+        "",
+        f"| processes on each side | the same program | {' | '.join(f'{factor} times as slow' for factor in slower)} |",
+        "|---" * (2 + len(slower)) + "|",
+    ]
+    for row in results["rows"]:
+        counts = [row["false_alarms"], *row["found"].values()]
+        lines.append(_cells([str(row["runs"]), *(f"{count} of {row['comparisons']}" for count in counts)]))
+    return "\n".join(lines)
+
+
 # What stands between two marks of a page, and the pages that have some.
-REGIONS: dict[str, Callable[[], str]] = {"tables": tables, "bench": bench_screen}
+REGIONS: dict[str, Callable[[], str]] = {"tables": tables, "bench": bench_screen, "compare": compare_trust}
 PAGES = (README, README.parent / "docs" / "bench.md")
 
 

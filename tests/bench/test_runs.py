@@ -8,6 +8,7 @@ import pytest
 from planted import around, report, small, timing
 
 from opsmith.bench.compare import compare_reports
+from opsmith.bench.render.changes import comparison_lines
 from opsmith.bench.render.html import reports_as_html
 from opsmith.bench.render.text import report_lines
 from opsmith.bench.runs import combined
@@ -55,8 +56,10 @@ def test_what_differs_between_processes_alone_is_no_regression():
 
 def test_a_slowdown_beyond_what_differs_between_processes_is_found():
     before, now = runs(1.0e-5, 1.01e-5, 1.02e-5, 1.0e-5), runs(1.2e-5, 1.21e-5, 1.19e-5, 1.2e-5)
-    (change,) = compare_reports([combined(before)], [combined(now)]).changes
-    assert change.kind == "slower"
+    found = compare_reports([combined(before)], [combined(now)])
+    assert [change.kind for change in found.changes] == ["slower"]
+    assert found.runs == 4
+    assert not any("one process" in line for line in comparison_lines(found, "old"))
 
 
 def test_a_run_that_is_wrong_makes_the_whole_wrong():

@@ -53,18 +53,18 @@ class Change:
 
     @property
     def kind(self) -> Literal["slower", "faster", "equal"]:
-        """What has become of it, beyond the noise, relative to its reference and by itself."""
-        both = (self.times_as_long, self.absolute)
-        if all(interval.low > 1 + self.noise for interval in both):
+        """What has become of it: surely so relative to its reference, and in the same direction by itself."""
+        band = 1 + self.noise
+        if self.times_as_long.low > band and self.absolute.middle > band:
             return "slower"
-        return "faster" if all(interval.high < 1 / (1 + self.noise) for interval in both) else "equal"
+        return "faster" if self.times_as_long.high < 1 / band and self.absolute.middle < 1 / band else "equal"
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What has become of what, and what was to be warned about in either run.
 
-    `lost` had a time and now fails; `missing` has none any more, `new` had none.
+    `runs` is how many processes there were on the side that had fewer. `lost` had a time and now fails; `missing` has none any more, `new` had none.
     """
 
     changes: tuple[Change, ...]
@@ -72,6 +72,7 @@ class Comparison:
     missing: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    runs: int = 1
 
     @property
     def ok(self) -> bool:
@@ -108,9 +109,10 @@ def compare_reports(
         )
     clocks = [(*pair, clock) for pair in pairs for clock in _clocks(pair[2])]
     changes = [_change(*item, tolerance, widen=_widening(len(clocks))) for item in clocks]
+    runs = min(int(report.conditions.get("runs", 1)) for report in [*earlier.values(), *present])
     warnings = [f"then: {warning}" for report in earlier.values() for warning in report.warnings]
     warnings += [f"now: {warning}" for report in present for warning in report.warnings]
-    return Comparison(tuple(changes), tuple(lost), tuple(missing), tuple(new), tuple(dict.fromkeys(warnings)))
+    return Comparison(tuple(changes), tuple(lost), tuple(missing), tuple(new), tuple(dict.fromkeys(warnings)), runs)
 
 
 def refuse_other_machine(before: BenchReport, now: Machine) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 
 from opsmith.bench.result import BenchReport, Timing
 from opsmith.bench.statistics import Interval, Verdict, judge
@@ -76,7 +76,8 @@ def _timing(found: Sequence[Timing]) -> Timing:
 def _verdict(found: Sequence[Verdict]) -> Verdict | None:
     if not found:
         return None
-    return judge(_interval([verdict.ratio for verdict in found]), max(verdict.noise for verdict in found))
+    # One run that was disturbed is in the interval already.
+    return judge(_interval([verdict.ratio for verdict in found]), median(verdict.noise for verdict in found))
 
 
 def _interval(found: Sequence[Interval]) -> Interval:

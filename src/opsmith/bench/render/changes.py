@@ -49,6 +49,10 @@ def _totals(comparison: Comparison, style: Style) -> Iterator[str]:
     slower, faster = kinds.count("slower"), kinds.count("faster")
     said = f"{slower} of {count_of(len(kinds), 'timing')} slower, {faster} faster, beyond the noise"
     yield style(said, "faster" if comparison.ok else "wrong")
+    if slower and comparison.runs == 1:
+        yield style(
+            "! one process a side: the same program may differ as much; --runs 5 on both sides says more", "warning"
+        )
     if any(change.against for change in comparison.changes):
         yield style(
             "times relative to eager's of the same run: a machine that is slower as a whole does not count", "dim"
