@@ -65,12 +65,26 @@ def test_a_function_with_a_reference_and_examples():
         ({"against": ["nobody"]}, "has no competitor 'nobody'"),
         ({"sizes": [{"M": 1}]}, "has no size M; it has N"),
         ({"reference": None}, "has no reference to compare it with"),
-        ({"device": "tpu"}, "tpu"),
+        ({"device": "tpu"}, "cannot be timed on tpu"),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], message: str):
     with pytest.raises(ArgumentError, match=message):
         opsmith.bench(double, **{"reference": annotated_double, **QUICK, **given})
+
+
+def test_where_an_operator_is_timed(monkeypatch: pytest.MonkeyPatch):
+    from kit_bench import operators
+
+    from opsmith.bench.api import bench_subject
+
+    # As on a machine with a GPU, which the kernels of the kit are not for.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert bench_subject(operators.twice)[1] == "cpu"
+    assert bench_subject(double, reference=annotated_double)[1] == "cuda"
+    assert bench_subject(double, "cpu", reference=annotated_double)[1] == "cpu"
+    with pytest.raises(ArgumentError, match=r"kit_bench\.twice cannot be timed on cuda"):
+        bench_subject(operators.twice, "cuda")
 
 
 def test_a_reference_for_several_is_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, overload
 
@@ -12,10 +13,10 @@ from opsmith.bench.competitors import PHASES, Phase
 from opsmith.bench.result import BenchReport
 from opsmith.bench.run import BenchOptions, refuse_wrong, run_bench
 from opsmith.check.api import dtype_names, several_operators
-from opsmith.check.subject import subject_of
+from opsmith.check.subject import Subject, subject_of
 from opsmith.errors import ArgumentError
 
-__all__ = ["BenchReports", "bench", "bench_options"]
+__all__ = ["BenchReports", "bench", "bench_options", "bench_subject"]
 
 _Examples = Callable[[], Iterable[Any]] | Iterable[Any] | None
 
@@ -83,12 +84,13 @@ def bench(
     back for those. `examples` are calls to time, where the definition does not say what to call with: tuples of arguments
     or dicts by name.
 
-    `device` is "cuda" where there is a GPU, else "cpu". `dtypes` are float32 by default, and bfloat16 too on a GPU.
-    `sizes` are mappings from the definition's names to sizes, `{"B": 64, "N": 4096}`; without them three are chosen.
-    `phases` are "forward", "backward" and "both" (the two together). `against` are the competitors besides eager:
-    "compiled", "reduce-overhead", "max-autotune", "graph" (a replayed CUDA graph) and what `@op.versus` names; by default
-    those that fit into the time. `seconds` is how long one operator may take. The same `seed` gives the same inputs and
-    the same order. `threads` are PyTorch's on the CPU, by default as many as it has.
+    `device` is "cuda" where there is a GPU and the operator has a kernel for it, else "cpu". `dtypes` are float32 by
+    default, and bfloat16 too on a GPU. `sizes` are mappings from the definition's names to sizes, `{"B": 64, "N": 4096}`;
+    without them three are chosen. `phases` are "forward", "backward" and "both" (the two together). `against` are the
+    competitors besides eager: "compiled", "reduce-overhead", "max-autotune", "graph" and "eager graph" (replayed CUDA
+    graphs) and what `@op.versus` names; by default those that fit into the time. `seconds` is how long one operator may
+    take. The same `seed` gives the same inputs and the same order. `threads` are PyTorch's on the CPU, by default as many
+    as it has.
 
     Nothing is raised for a competitor that fails: its timing says why. Raises ArgumentError for names that do not exist,
     and where there is nothing to compare with or to call with, and BuildError where the operator cannot be built.
@@ -102,17 +104,28 @@ def bench(
         seed=seed,
         threads=threads,
     )
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     several = several_operators(op)
     if several is None:
-        subject = subject_of(op, reference=reference, examples=examples, devices=(where,), seed=seed)
-        return run_bench(subject, where, options)
+        return run_bench(*bench_subject(op, device, reference=reference, examples=examples, seed=seed), options)
     if reference is not None or examples is not None:
         raise ArgumentError("reference= and examples= belong to one operator; time several one by one")
-    subjects = [subject_of(one, devices=(where,), seed=seed) for one in several]
-    for subject in subjects:
+    subjects = [bench_subject(one, device, seed=seed) for one in several]
+    for subject, where in subjects:
         refuse_wrong(subject, where, options)
-    return BenchReports(run_bench(subject, where, options) for subject in subjects)
+    return BenchReports(run_bench(subject, where, options) for subject, where in subjects)
+
+
+def bench_subject(op: Any, device: str | None = None, **said: Any) -> tuple[Subject, str]:
+    """Return what is timed and where: by default on the GPU where there is one and the operator has something for it.
+
+    `said` is what `subject_of` takes besides. Raises ArgumentError for a device that is not here.
+    """
+    subject = subject_of(op, **said)
+    where = device or ("cuda" if "cuda" in subject.devices else "cpu")
+    if where not in subject.devices:
+        here = ", ".join(subject.devices)
+        raise ArgumentError(f"{subject.name} cannot be timed on {where}: what it has, and this machine, is {here}")
+    return replace(subject, devices=(where,)), where
 
 
 def bench_options(

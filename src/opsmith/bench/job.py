@@ -29,7 +29,7 @@ from opsmith.check.subject import Subject
 __all__ = ["Job", "JobRun", "Place"]
 
 # A job is measured for so long at least, however long getting ready for it took; and the last one may be late by so much.
-_LEAST_S, _GRACE_S = 0.4, 4.0
+_LEAST_S, _GRACE_S = 0.4, 2.0
 # Of what is left of its time when all are ready, so much is for the samples; the rest is for what they come to.
 _MEASURED_PART = 0.85
 # Making sets of inputs ready takes this part of the time at most; there are never more than so many sets.
@@ -49,7 +49,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Place:
-    """What all jobs of a benchmark share."""
+    """What all jobs of a benchmark share. No job begins after `last`."""
 
     subject: Subject
     competitors: tuple[Competitor, ...]
@@ -58,7 +58,7 @@ class Place:
     figures: Figures
     limits: Limits
     seed: int
-    end: Deadline
+    last: Deadline
 
 
 class JobRun:
@@ -75,9 +75,9 @@ class JobRun:
         """Return a timing of each competitor, in their order; of those that cannot be timed too."""
         timed: dict[str, Timing] = {}
         try:
-            if self._place.end.left_s == 0.0:
+            if self._place.last.left_s == 0.0:
                 raise OutOfTime
-            with time_limit(self._place.end.left_s + _GRACE_S), _warnings_ignored():
+            with time_limit(self._place.last.left_s + _GRACE_S), _warnings_ignored():
                 timed = self._run()
         except OutOfTime:
             self._fail_all(f"not timed: there was no time left for it ({_MORE})")

@@ -30,8 +30,9 @@ from opsmith.check.subject import Subject
 
 __all__ = ["BenchOptions", "refuse_wrong", "run_bench"]
 
-# Of the time there is, compiling may take this part, and the last part is for the report and what comes late.
-_COMPILING, _AFTER = 0.55, 0.12
+# Of the time there is, compiling may take this part; the sizes share what lies before the last part of it, and none begins
+# when the half of that is over.
+_COMPILING, _AFTER = 0.55, 0.14
 # Whatever a build and the machine's limits have taken, which are there the next time: this part is for the operator.
 _AT_LEAST = 0.5
 # Looking at kernels may be late by so much.
@@ -103,7 +104,8 @@ class _Bench:
         figures = Figures(measured, partial(ceilings, self.device, again=True))
         compiler = Compiler(self.subject, self.device, Deadline(self.end.left_s * _COMPILING))
         clock = clock_for(self.device)
-        place = Place(self.subject, self.competitors, clock, compiler, figures, options.limits, options.seed, self.end)
+        last = Deadline(self.end.left_s + options.seconds * _AFTER / 2)
+        place = Place(self.subject, self.competitors, clock, compiler, figures, options.limits, options.seed, last)
         with self._compiling():
             self._compile(compiler)
             conditions = Conditions(self.device)
@@ -223,5 +225,7 @@ def _in_phase(job: Job, call: Call) -> Call:
 
 
 def _has_memory_to_spare() -> bool:
+    """Return whether half of the GPU's memory is free; what PyTorch keeps for later is."""
     free, total = torch.cuda.mem_get_info()
+    free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
     return free > total // 2

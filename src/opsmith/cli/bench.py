@@ -183,7 +183,7 @@ def _timed(
     """Time the operators of PATH; nothing is built for a command line that is wrong."""
     import torch
 
-    from opsmith.bench.api import bench_options
+    from opsmith.bench.api import bench_options, bench_subject
     from opsmith.bench.compare import refuse_other_machine
     from opsmith.bench.machine import this_machine
     from opsmith.bench.progress import Progress
@@ -191,11 +191,9 @@ def _timed(
     from opsmith.bench.runs import combined
     from opsmith.check.api import forward_operators
     from opsmith.check.find import find_attribute, find_operators
-    from opsmith.check.subject import subject_of
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch sees no GPU here")
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     options = bench_options(sizes=map(read_sizes, sizes), **said)
     import_modules(imports)
     given: dict[str, Callable[..., Any]] = {}
@@ -208,16 +206,16 @@ def _timed(
         raise ArgumentError(
             f"--{next(iter(given))} is for one operator; {path} has {len(operators)}, name one as {path}::name"
         )
-    subjects = [subject_of(op, devices=(device,), seed=options.seed, **given) for op in operators]
-    machine = this_machine(device)
-    for subject in subjects:
-        refuse_wrong(subject, device, options)
+    subjects = [bench_subject(op, device, seed=options.seed, **given) for op in operators]
+    for subject, where in subjects:
+        refuse_wrong(subject, where, options)
+        machine = this_machine(where)
         for report in before:
             if report.operator == subject.name:
                 refuse_other_machine(report, replace(machine, threads=options.threads or machine.threads))
-    for subject in subjects:
+    for subject, where in subjects:
         with output.screen() as watch:
-            found = [run_bench(subject, device, options, watch)]
+            found = [run_bench(subject, where, options, watch)]
             target = path if len(subjects) == 1 else f"{path}::{subject.name.rpartition('.')[2]}"
             for number in range(2, runs + 1):
                 if watch is not None:
