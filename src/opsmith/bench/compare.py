@@ -64,7 +64,8 @@ class Change:
 class Comparison:
     """What has become of what, and what was to be warned about in either run.
 
-    `runs` is how many processes there were on the side that had fewer. `lost` had a time and now fails; `missing` has none any more, `new` had none.
+    `runs` is how many processes there were on the side that had fewer. `lost` had a time and now fails; `missing` has none
+    any more, `new` had none.
     """
 
     changes: tuple[Change, ...]
