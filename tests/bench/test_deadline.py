@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,30 @@ def test_a_program_that_was_started_ends():
     with pytest.raises(OutOfTime), time_limit(0.3):
         subprocess.run([sys.executable, "-c", "import time; time.sleep(60)"], check=False)
     assert time.perf_counter() - started < 30
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_what_a_program_has_started_ends_with_it_and_what_was_there_before_does_not(tmp_path: Path):
+    note = tmp_path / "pid"
+    before = subprocess.Popen(["sleep", "60"])
+    try:
+        with pytest.raises(OutOfTime), time_limit(0.5):
+            subprocess.run(["sh", "-c", f"sleep 60 & echo $! > {note}; wait"], check=False)
+        started = time.perf_counter()
+        while is_running(int(note.read_text())) and time.perf_counter() - started < 10:
+            time.sleep(0.01)
+        assert not is_running(int(note.read_text()))
+        assert before.poll() is None
+    finally:
+        before.kill()
+        before.wait()
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_what_ends_in_time_is_not_stopped():

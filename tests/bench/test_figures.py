@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,7 @@ from opsmith.bench import ceilings as ceilings_module
 from opsmith.bench import figures as module
 from opsmith.bench.agree import Judge
 from opsmith.bench.ceilings import Ceilings, ceilings
-from opsmith.bench.conditions import Conditions, CpuTimes
+from opsmith.bench.conditions import Conditions, CpuTimes, nothing_in_background
 from opsmith.bench.figures import Figures
 from opsmith.bench.machine import GpuState
 from opsmith.bench.measure import Measurement, Series
@@ -273,3 +274,15 @@ def test_where_nothing_can_be_read_nothing_is_said():
     found, warned = Conditions("cuda", read_gpu=lambda: None, read_cpu=lambda: None).finish()
     assert warned == ()
     assert found["others_share"] is None
+
+
+def test_nothing_is_built_in_the_background_of_what_is_timed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPSMITH_BRIDGE", raising=False)
+    monkeypatch.setenv("OPSMITH_PCH", "auto")
+    with nothing_in_background():
+        assert (os.environ["OPSMITH_BRIDGE"], os.environ["OPSMITH_PCH"]) == ("wait", "off")
+    assert "OPSMITH_BRIDGE" not in os.environ
+    assert os.environ["OPSMITH_PCH"] == "auto"
+    monkeypatch.setenv("OPSMITH_BRIDGE", "off")
+    with nothing_in_background():
+        assert os.environ["OPSMITH_BRIDGE"] == "off"  # somebody has said so

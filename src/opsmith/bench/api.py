@@ -10,6 +10,7 @@ from typing import Any, overload
 import torch
 
 from opsmith.bench.competitors import PHASES, Phase
+from opsmith.bench.conditions import nothing_in_background
 from opsmith.bench.result import BenchReport
 from opsmith.bench.run import BenchOptions, refuse_wrong, run_bench
 from opsmith.check.api import dtype_names, several_operators
@@ -120,7 +121,8 @@ def bench_subject(op: Any, device: str | None = None, **said: Any) -> tuple[Subj
 
     `said` is what `subject_of` takes besides. Raises ArgumentError for a device that is not here.
     """
-    subject = subject_of(op, **said)
+    with nothing_in_background():
+        subject = subject_of(op, **said)
     where = device or ("cuda" if "cuda" in subject.devices else "cpu")
     if where not in subject.devices:
         here = ", ".join(subject.devices)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from opsmith import _env
 from opsmith.bench.machine import GpuState, gpu_state, usable_cores
 
-__all__ = ["Conditions", "CpuTimes", "read_cpu_times", "warnings_of"]
+__all__ = ["Conditions", "CpuTimes", "nothing_in_background", "read_cpu_times", "warnings_of"]
 
 _STAT = Path("/proc/stat")
 # Above this part of the cores in other programs' hands, figures are not what they would be alone.
@@ -64,6 +66,19 @@ class Conditions:
         if (now := torch.get_num_threads()) != self.threads:
             warned.append(f"something has set PyTorch's threads from {self.threads} to {now} while it was timed")
         return found, tuple(warned)
+
+
+@contextmanager
+def nothing_in_background() -> Iterator[None]:
+    """Build at once, or not at all, what opsmith builds in the background else: it would run beside what is timed.
+
+    The bridge is built now, because calls are timed as they will be; precompiled headers are not needed.
+    """
+    with ExitStack() as stack:
+        for name, instead in (("OPSMITH_BRIDGE", "wait"), ("OPSMITH_PCH", "off")):
+            if (_env.read(name) or "auto") == "auto":
+                stack.enter_context(_env.overridden(name, instead))
+        yield
 
 
 def read_cpu_times() -> CpuTimes | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 __all__ = ["Deadline", "OutOfTime", "time_limit"]
@@ -35,14 +38,21 @@ class Deadline:
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise OutOfTime in what is done inside when so many seconds are over.
 
-    Nothing is limited outside of the main thread and on systems without such signals, and a call of a C function ends
-    first. A limit inside another one is the shorter of the two.
+    Programs that were started inside end too, and those that they have started, but for Python's own processes. Nothing is
+    limited outside of the main thread and on systems without such signals, and a call of a C function ends first. A limit
+    inside another one is the shorter of the two.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    there = set(_programs())
+
     def stop(number: int, frame: Any) -> None:
+        # subprocess kills the compiler's driver alone, and what that has started would go on beside the next thing timed.
+        for process in set(_programs()) - there:
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
         raise OutOfTime
 
     outer_s, _ = signal.getitimer(signal.ITIMER_REAL)
@@ -60,3 +70,20 @@ def time_limit(seconds: float) -> Iterator[None]:
         if outer_s > 0:
             left = outer_s - (time.perf_counter() - started)
             signal.setitimer(signal.ITIMER_REAL, max(left, 1e-3), _AGAIN_S)
+
+
+def _programs() -> Iterator[int]:
+    """Yield the processes that this one has started and those that they have, but for Python's; none where /proc is not."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            # The name, in parentheses, may have anything in it; behind it are the state and the parent.
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    python, found, added = Path(sys.executable).resolve(), {os.getpid()}, {os.getpid()}
+    while added:
+        added = {process for process, parent in parents.items() if parent in added} - found
+        found |= added
+    for process in found - {os.getpid()}:
+        with suppress(OSError):
+            if Path(f"/proc/{process}/exe").resolve() != python:
+                yield process

@@ -17,7 +17,7 @@ from opsmith.bench.ceilings import ceilings
 from opsmith.bench.clock import Call, clock_for
 from opsmith.bench.competitors import PHASES, Competitor, Phase, competitors
 from opsmith.bench.compiled import Compiler, compiling
-from opsmith.bench.conditions import Conditions
+from opsmith.bench.conditions import Conditions, nothing_in_background
 from opsmith.bench.deadline import Deadline, OutOfTime, time_limit
 from opsmith.bench.figures import Figures
 from opsmith.bench.job import Job, JobRun, Place
@@ -32,7 +32,7 @@ __all__ = ["BenchOptions", "refuse_wrong", "run_bench"]
 
 # Of the time there is, compiling may take this part; the sizes share what lies before the last part of it, and none begins
 # when the half of that is over.
-_COMPILING, _AFTER = 0.55, 0.14
+_COMPILING, _AFTER = 0.6, 0.14
 # Whatever a build and the machine's limits have taken, which are there the next time: this part is for the operator.
 _AT_LEAST = 0.5
 # Looking at kernels may be late by so much.
@@ -94,7 +94,8 @@ class _Bench:
         options = self.options
         self._tell("building the operator")
         if self.subject.operator is not None:
-            self.subject.operator.load()
+            with nothing_in_background():
+                self.subject.operator.load()
         # The compiler, which counting operations imports too: a second or two that belong to no size.
         importlib.import_module("torch._dynamo")
         self._tell("the machine's limits")
