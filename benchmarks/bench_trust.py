@@ -144,7 +144,11 @@ def main() -> None:
     rows = {place: row(found) for place, found in verdicts(equal, "again").items()}
     by_clock = verdicts(slower, "slower")
     planted_rows = {place: row(found) for place, found in by_clock.items()}
-    is_equal = bool(rows) and all(one["equal"] >= EQUAL * one["runs"] for one in rows.values())
+    # A run that a busy machine left no time for has said nothing wrong; but half of them must have said something.
+    most_wrong = round((1 - EQUAL) * arguments.runs)
+    is_equal = bool(rows) and all(
+        one["runs"] - one["equal"] <= most_wrong and one["runs"] >= arguments.runs / 2 for one in rows.values()
+    )
     # By the GPU's own clock; that of the host has the launch in it.
     is_found = all(one["faster"] == one["runs"] for place, one in planted_rows.items() if "clock" not in place)
     report = {
