@@ -39,8 +39,8 @@ class Blame:
     ) -> Outcome:
         """Return the outcome of a property, or a reference to the property that its failure is due to."""
         cause = _CAUSES.get(item.name)
-        if crashed:
-            cause = None if item.name in _FIND_CRASHES else _CAUSE_OF_CRASHES
+        if crashed and item.name not in _FIND_CRASHES:
+            cause = _CAUSE_OF_CRASHES
         if outcome.state != "failed" or cause is None or not self._fails(cause, column, dtypes):
             return outcome
         what = "the process died" if crashed else "it fails"
