@@ -150,7 +150,8 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
 
 def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
     left = tasks
-    blame = Blame(subject, options.silence_s)
+    rows = (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
+    blame = Blame(subject, options.silence_s, rows)
     died: list[tuple[str, str]] = []  # property and device
     while left:
         done, doing = 0, None
@@ -187,7 +188,7 @@ def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: 
 
 
 def _charged(blame: Blame, task: _Task, outcome: Outcome, *, crashed: bool = False) -> Result:
-    charged = blame.charged(task.item, task.column, task.dtypes, outcome, crashed=crashed)
+    charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=crashed)
     return Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))
 
 
@@ -196,8 +197,12 @@ def _is_same_row(one: _Task, other: _Task) -> bool:
 
 
 def _batch(left: list[_Task]) -> list[_Task]:
-    """Return the tasks for one child: on a GPU some have one to themselves."""
-    alone = [index for index, task in enumerate(left) if task.item.alone and task.column.device != "cpu"]
+    """Return the tasks for one child: some have one to themselves."""
+    alone = [
+        index
+        for index, task in enumerate(left)
+        if (task.item.fresh if task.column.device == "cpu" else task.item.alone)
+    ]
     return left if not alone else left[: alone[0] or 1]
 
 

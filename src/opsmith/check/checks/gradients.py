@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 MOST_ELEMENTS = 5000
-_GROUPS = ("plain", "scalars", "values", "layouts", "sizes", "empty")
+_LONG = 1025
+_GROUPS = ("plain", "scalars", "equal", "values", "layouts", "sizes", "empty")
 # A kink of the reference at a zero: how far to both sides of it gradients may be taken from.
 _BESIDE_ZERO = 1e-6
 _OF_OTHERS = 0.25
@@ -130,7 +131,9 @@ def _cases(context: Context) -> Iterator[Case]:
     """Yield the cases to differentiate: all kinds, but of the many sizes some; in half precision fewer layouts."""
     is_half = context.dtype in ("float16", "bfloat16")
     for index, case in enumerate(context.subject.suite.cases(context.dtypes, *_GROUPS)):
-        is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0) or (
+        # Long rows are where a sum in half precision shows.
+        is_long = any(_LONG in recipe.shape for recipe in case.tensors().values())
+        is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0 and not is_long) or (
             is_half and case.group == "layouts" and not case.label.startswith("every")
         )
         # Where inputs are near the largest number of the type, the order of a gradient's factors decides what overflows.
