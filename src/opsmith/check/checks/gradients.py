@@ -160,6 +160,9 @@ def _asked(context: Context, case: Case) -> Iterator[Asked]:
     yield asked
     if case.group == "layouts":
         yield replace(asked, layout="transposed")
+    if all(recipe.values == "big" for recipe in case.tensors().values()):
+        # Everything of one sign: a sum that is kept in half precision stops growing.
+        yield replace(asked, layout="summed")
     if case.group != "plain":
         return
     for layout in ("summed", "transposed", "every second"):
