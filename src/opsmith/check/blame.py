@@ -17,18 +17,19 @@ __all__ = ["ELSEWHERE", "Blame"]
 
 # What depends on memory that is not the kernel's to read, or on which thread comes first, may be wrong anywhere.
 _ANYWHERE = ("outputs written", "reads outside", "threads")
-# What is wrong for ordinary numbers is wrong for others as well.
+# What is another result in each call, or for ordinary numbers, is wrong for other numbers as well.
 _VALUES = ("magnitude", "special values", "sizes", "strides", "arguments")
 # A property that failed -> what may lie behind it, the likeliest first.
 _CAUSES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("value", "determinism"), _ANYWHERE),
-    **dict.fromkeys(_VALUES, (*_ANYWHERE, "value")),
+    "determinism": _ANYWHERE,
+    "value": (*_ANYWHERE, "determinism"),
+    **dict.fromkeys(_VALUES, (*_ANYWHERE, "determinism", "value")),
     "threads": ("outputs written", "reads outside"),
     "large": ("reads outside",),
 }
 # The same where the property says that a gradient differs, or that a call has given another result.
 _CAUSE_OF_GRADIENTS = "gradient"
-_IN_GRADIENT = frozenset({"determinism", "threads", "reads outside"})
+_IN_GRADIENT = frozenset({"determinism", "threads", "reads outside", "opcheck"})
 ELSEWHERE = "it returned something else"
 # The same where the process died; these find out about it themselves.
 _CAUSE_OF_CRASHES = "writes outside"
@@ -57,8 +58,9 @@ class Blame:
 
     @staticmethod
     def row(name: str, device: str, dtypes: Mapping[str, str]) -> _Row:
-        """Return what a row of the report is known by."""
-        return name, device, frozenset(dtypes.items())
+        """Return what a row of the report is known by; some are there once for all element types."""
+        is_for_all = any(item.name == name and item.per == "device" for item in PROPERTIES)
+        return name, device, frozenset() if is_for_all else frozenset(dtypes.items())
 
     def charged(
         self, item: Property, device: str, dtypes: Mapping[str, str], outcome: Outcome, *, crashed: bool
@@ -110,8 +112,10 @@ class Blame:
 def _suspects(name: str, outcome: Outcome, crashed: bool) -> Iterator[tuple[str, str]]:
     """Yield the properties that may lie behind a failure, each with how it has to end for that."""
     text = "\n".join(finding.message for finding in outcome.findings)
-    if name in _IN_GRADIENT and (crashed or "the gradient of" in text):
+    if name in _IN_GRADIENT and (crashed or "the gradient of" in text or "Gradients of" in text):
         yield _CAUSE_OF_GRADIENTS, "failed"
+    if name == "value" and "alias" in text:  # PyTorch's own refusal of such a result
+        yield "aliasing", "failed"
     if crashed and name not in _FIND_CRASHES:
         yield _CAUSE_OF_CRASHES, "failed"
         if name in _BEFORE_SIZES:
