@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -145,6 +147,7 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
 
 
 def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
+    _import_what_children_need()
     left = tasks
     rows = (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
     blame = Blame(subject, options.silence_s, rows)
@@ -182,6 +185,13 @@ def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: 
                 yield Result(task.item.name, left[done].column, not_run(reason))
                 done += 1
         left = left[done:]
+
+
+def _import_what_children_need() -> None:
+    """Import what takes seconds here, once: what opcheck and torch.use_deterministic_algorithms import by themselves."""
+    for name in ("torch._dynamo", "torch._inductor"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _charged(blame: Blame, task: _Task, outcome: Outcome, *, crashed: bool = False) -> Result:
