@@ -114,6 +114,22 @@ def lltm_cell_cpu(results: dict[str, Any]) -> Iterator[str]:
     yield "The result file has the whole grid, with the sizes where the gain is small or none (a batch of 1)."
 
 
+def check_score(results: dict[str, Any]) -> Iterator[str]:
+    """How many of the planted defects two tools notice, and how many of the same operators without them they blame."""
+    machine, count = results["machine"], results["defects"]
+    yield (
+        f"**Planted defects noticed** among {count} small operators with one defect each (tests/check/planted; torch "
+        f"{machine['torch']}, {machine['date']})"
+    )
+    yield ""
+    yield "| | noticed | by the right name | correct operators blamed |"
+    yield "|---|---|---|---|"
+    names = {"opcheck": "`torch.library.opcheck`", "opsmith": "`opsmith check`"}
+    for tool, score in results["score"].items():
+        right = f"{score['found']}" if tool == "opsmith" else "it gives none"
+        yield f"| {names[tool]} | {score['found']} | {right} | {score['false_alarms']} |"
+
+
 def call_time(results: dict[str, Any]) -> Iterator[str]:
     """The rows of a result of call_time.py. "bridge", where it is there, holds the seconds to build and to load it."""
     machine = results["machine"]
@@ -167,6 +183,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "call_time.json": call_time,
     "call_time_gpu.json": call_time,
     "foreign_binary.json": foreign_binary,
+    "check_score.json": check_score,
 }
 
 

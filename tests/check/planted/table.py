@@ -126,6 +126,7 @@ TABLE: tuple[Planted, ...] = (
     _python("py_second", "second gradient", "the backward cuts the graph: the second gradient is zero", ("func.grad",)),
     _python("py_no_vmap", "vmap", "there is no rule for vmap", ("func.grad",)),
     _python("py_wrong_vmap", "vmap", "the rule for vmap puts the batch at the wrong place", ("func.grad",)),
+    _python("py_jvp", "jvp", "forward-mode gradients are zero"),
     _unchecked("dot", "bad arguments", "sizes, types and ranks are not checked"),
     _unchecked("alias", "aliasing", "returns its input", _TRACING),
     _unchecked("offset", "strides", "ignores the storage offset"),
