@@ -89,10 +89,14 @@ def real_packages(results: dict[str, Any]) -> Iterator[str]:
     for entry in results["packages"]:
         ours, theirs = entry["build_s"]["opsmith"], entry["build_s"]["torch"]
         if tests := entry.get("tests"):
-            same = "the same" if tests["opsmith"] == tests["torch"] else f"with PyTorch's tool {tests['torch']['passed']}"
+            same = (
+                "the same" if tests["opsmith"] == tests["torch"] else f"with PyTorch's tool {tests['torch']['passed']}"
+            )
             outcome = f"{tests['opsmith']['passed']} pass, {tests['opsmith']['failed']} fail; {same}"
         else:
-            outcome = "none in its sdist; results are " + ("equal to the last bit" if entry["same_result"] else "not equal")
+            outcome = "none in its sdist; results are " + (
+                "equal to the last bit" if entry["same_result"] else "not equal"
+            )
         yield f"| {entry['package']} | {ours:.0f} s | {theirs:.0f} s | {theirs / ours:.1f}x | {outcome} |"
 
 
