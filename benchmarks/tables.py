@@ -77,6 +77,29 @@ def existing_build(results: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def real_packages(results: dict[str, Any]) -> Iterator[str]:
+    machine = results["machine"]
+    yield (
+        f"**Packages from PyPI, unchanged, through `opsmith run -- pip install`** ({machine['cores']} cores, torch "
+        f"{machine['torch']}, {machine['date'][:10]}; one build each, so the times have no spread)"
+    )
+    yield ""
+    yield "| package | opsmith | PyTorch's tool | times faster | its own tests, on both builds |"
+    yield "|---|---|---|---|---|"
+    for entry in results["packages"]:
+        ours, theirs = entry["build_s"]["opsmith"], entry["build_s"]["torch"]
+        if tests := entry.get("tests"):
+            same = (
+                "the same" if tests["opsmith"] == tests["torch"] else f"with PyTorch's tool {tests['torch']['passed']}"
+            )
+            outcome = f"{tests['opsmith']['passed']} pass, {tests['opsmith']['failed']} fail; {same}"
+        else:
+            outcome = "none in its sdist; results are " + (
+                "equal to the last bit" if entry["same_result"] else "not equal"
+            )
+        yield f"| {entry['package']} | {ours:.0f} s | {theirs:.0f} s | {theirs / ours:.1f}x | {outcome} |"
+
+
 def foreign_binary(results: dict[str, Any]) -> Iterator[str]:
     rows = results["rows"]
     devices = sorted({row["device"] for row in rows})
@@ -179,6 +202,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "build_time.json": build_time,
     "existing_build.json": existing_build,
     "existing_build_gpu.json": existing_build,
+    "real_packages.json": real_packages,
     "lltm_cell_cpu.json": lltm_cell_cpu,
     "call_time.json": call_time,
     "call_time_gpu.json": call_time,
