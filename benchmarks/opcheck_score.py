@@ -13,6 +13,7 @@ import json
 import platform
 import sys
 import warnings
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ _MOST_CASES = 12
 
 def opcheck_notices(subject: Subject, row: Planted) -> bool:
     """Whether opcheck raises, or the process dies, for the plain case or one of those that show the defect."""
+    if subject.overload is None:
+        return False  # a function, which opcheck cannot be asked about
     dtypes = next((d for d in subject.dtypes if d.get("T", row.dtypes[0]) == row.dtypes[0]), subject.dtypes[0])
     cases = list(subject.suite.cases(dtypes, "plain"))
     if row.named in _GROUPS:
@@ -51,6 +54,10 @@ def opcheck_notices(subject: Subject, row: Planted) -> bool:
         warnings.simplefilter("ignore")
         for case in cases:
             values = case.build("cpu")
+            try:
+                subject.results(subject.reference, values)
+            except Exception:
+                continue  # what the reference refuses, the operator may refuse too
             for name in subject.differentiable:
                 if isinstance(value := values.get(name), torch.Tensor):
                     value.requires_grad_()
@@ -97,7 +104,12 @@ def main() -> None:
     if wanted:
         return
     found = {
-        "machine": {"torch": torch.__version__, "python": platform.python_version(), "processor": platform.machine()},
+        "machine": {
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+            "processor": platform.machine(),
+            "date": datetime.now(timezone.utc).date().isoformat(),
+        },
         "defects": len(results),
         "score": score,
         "results": results,

@@ -171,7 +171,6 @@ def measure(package: Package, folder: Path, *, opsmith_first: bool) -> dict[str,
     entry: dict[str, object] = {"package": f"{package.name} {package.version}", "build_s": seconds}
     made = {tool: {str(path.relative_to(target)) for path in target.rglob("*.so")} for tool, target in targets.items()}
     entry["libraries"] = sorted(made["torch"])
-    # Where a toolkit is installed, opsmith finds it with a CPU build of torch too, and a setup.py may then build more.
     entry["only_opsmith"] = sorted(made["opsmith"] - made["torch"])
     if missing := made["torch"] - made["opsmith"]:
         raise RuntimeError(f"{package.name}: opsmith did not make {', '.join(sorted(missing))}")

@@ -25,6 +25,8 @@ def session_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPSMITH_CACHE_DIR", str(root))
         patch.setenv("OPSMITH_QUIET", "1")
+        # TorchInductor's own cache may hold a library that a killed process has left half written.
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(root.with_name("inductor")))
         # Nothing shall run in the background of a test; those of precompiled headers say so themselves.
         patch.setenv("OPSMITH_PCH", "off")
         if os.environ.get("OPSMITH_BRIDGE") != "off":

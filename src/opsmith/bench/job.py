@@ -36,7 +36,7 @@ _MEASURED_PART = 0.85
 _SETS_PART, _MOST_SETS = 0.3, 512
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one is what it is: its inputs cannot be hashed
 class Job:
     """One size, element type and phase."""
 

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from opsmith.store import Kind
     from opsmith.toolchain import Toolchain
 
-__all__ = ["Watcher", "build_into", "describe_build", "key_inputs", "obtain_artifact", "read_headers", "watched"]
+__all__ = [
+    "COMPILER_VARIABLES",
+    "Watcher",
+    "build_into",
+    "describe_build",
+    "key_inputs",
+    "obtain_artifact",
+    "read_headers",
+    "watched",
+]
 
 # A source that is saved while it compiles is compiled again; after so many times somebody else must decide.
 _ATTEMPTS = 3
@@ -53,6 +62,20 @@ class Watcher:
     on_lock: Callable[[Path], None] | None = None  # the file whose holder builds, where this process has to wait
 
 
+# What compilers read from the environment by themselves.
+COMPILER_VARIABLES = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "HIPCC_COMPILE_FLAGS_APPEND",
+)
+
+
 def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
     """Return what the source key covers: a name and a digest for everything known before compiling."""
     inputs = {f"generated {name}": digest(text) for name, text in sorted(plan.files.items())}
@@ -64,6 +87,8 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
         inputs[f"compiler {role}"] = digest(identity)
     if asks_for_native(word for step in plan.steps for word in step.argv):
         inputs["processor"] = digest(processor_identity())
+    if variables := [f"{name}={value}" for name in COMPILER_VARIABLES if (value := _env.read(name))]:
+        inputs["environment"] = digest(*variables)
     inputs["archs"] = digest(*target.archs)
     inputs["library"] = digest(plan.library)
     if plan.extension.api == "full":

@@ -22,7 +22,7 @@ from opsmith.store import digest_file
 from opsmith.toolchain import find_python_headers, find_torch
 from opsmith.toolchain.search import resolve_program
 
-__all__ = ["COMPILER_VARIABLES", "assemble_sources", "check_name", "file_sources", "language_of", "prepare_existing"]
+__all__ = ["assemble_sources", "check_name", "file_sources", "language_of", "prepare_existing"]
 
 _LANGUAGES: dict[str, Language] = {
     ".c": "cxx",
@@ -36,19 +36,6 @@ _LANGUAGES: dict[str, Language] = {
     ".hip": "gpu",
     ".sycl": "sycl",
 }
-
-# What compilers read from the environment by themselves.
-COMPILER_VARIABLES = (
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "CPLUS_INCLUDE_PATH",
-    "LIBRARY_PATH",
-    "COMPILER_PATH",
-    "GCC_EXEC_PREFIX",
-    "NVCC_PREPEND_FLAGS",
-    "NVCC_APPEND_FLAGS",
-    "HIPCC_COMPILE_FLAGS_APPEND",
-)
 
 
 def check_name(name: str) -> str:
@@ -179,9 +166,9 @@ def _environment_includes() -> list[Path]:
 def _surroundings(extension: ExistingSources) -> dict[str, str]:
     """Return what decides the binary beside sources, commands and compilers, as a file that counts for the key.
 
-    Compilers read these variables themselves, and no dependency file names the libraries that were linked.
+    No dependency file names the libraries that were linked.
     """
-    lines = [f"{name}={value}" for name in COMPILER_VARIABLES if (value := _env.read(name))]
+    lines: list[str] = []
     folders = [Path(flag[2:]) for flag in extension.link_flags if flag.startswith("-L")]
     names = [flag[2:] for flag in extension.link_flags if flag.startswith("-l")]
     for name in (*(extension.libraries or ()), *names):

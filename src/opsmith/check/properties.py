@@ -43,7 +43,8 @@ class Property:
     """A row of the report. `per` says whether it runs for each element type, or once on each device.
 
     On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
-    has, or because a defect spoils the GPU for the rest of the process.
+    has, or because a defect spoils the GPU for the rest of the process. On the CPU one that is `fresh` has, where earlier
+    calls would hide what it looks for.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Property:
     per: Literal["dtype", "device"] = "dtype"
     devices: tuple[str, ...] = ("cpu", "cuda")
     alone: bool = False
+    fresh: bool = False
 
     def run(self, context: Context) -> Outcome:
         """Check the property; whatever it raises is a defect of the check and not of the operator."""
@@ -77,7 +79,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside"),
     Property("inputs unchanged", "inputs keep their values", "memory:inputs_unchanged"),
     Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device"),
-    Property("determinism", "the same call gives the same bits", "repeats:determinism"),
+    Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True),
     Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
     Property("memory growth", "a thousand calls leave no memory behind", "growth:memory_growth", per="device"),
     Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake"),

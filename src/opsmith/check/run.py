@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -12,21 +14,17 @@ from typing import Any
 import torch
 
 from opsmith.check.blame import Blame
+from opsmith.check.crash import crashed, see_earlier
 from opsmith.check.isolate import Ended, Send, in_child
-from opsmith.check.outcome import Finding, Outcome, failed, not_run, not_run_for
+from opsmith.check.outcome import Outcome, not_run, not_run_for
 from opsmith.check.pace import paced
 from opsmith.check.properties import PROPERTIES, Context, Property
-from opsmith.check.recipe import Case
 from opsmith.check.report import Column, Report, Result
 from opsmith.check.snippet import snippet_of
 from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
 
 __all__ = ["Options", "Watcher", "run_check"]
-
-
-# How long a call of the kernel may take that is made by itself.
-_ALONE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -149,8 +147,10 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
 
 
 def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
+    _import_what_children_need()
     left = tasks
-    blame = Blame(subject, options.silence_s)
+    rows = (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
+    blame = Blame(subject, options.silence_s, rows)
     died: list[tuple[str, str]] = []  # property and device
     while left:
         done, doing = 0, None
@@ -172,7 +172,8 @@ def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: 
         if done < len(batch):
             task = left[done]
             earlier = [name for name, device in died if device == task.column.device and name != task.item.name]
-            outcome = _see_earlier(subject, task, doing, earlier) or _crashed(subject, task, ended, doing)
+            context = Context(subject, task.column.device, task.dtypes)
+            outcome = see_earlier(context, doing, earlier) or crashed(context, ended, doing)
             result = _charged(blame, task, outcome, crashed=not ended.hung)
             yield result
             if result.outcome.state == "failed":
@@ -186,8 +187,15 @@ def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: 
         left = left[done:]
 
 
+def _import_what_children_need() -> None:
+    """Import what takes seconds here, once: what opcheck and torch.use_deterministic_algorithms import by themselves."""
+    for name in ("torch._dynamo", "torch._inductor"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 def _charged(blame: Blame, task: _Task, outcome: Outcome, *, crashed: bool = False) -> Result:
-    charged = blame.charged(task.item, task.column, task.dtypes, outcome, crashed=crashed)
+    charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=crashed)
     return Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))
 
 
@@ -196,8 +204,12 @@ def _is_same_row(one: _Task, other: _Task) -> bool:
 
 
 def _batch(left: list[_Task]) -> list[_Task]:
-    """Return the tasks for one child: on a GPU some have one to themselves."""
-    alone = [index for index, task in enumerate(left) if task.item.alone and task.column.device != "cpu"]
+    """Return the tasks for one child: some have one to themselves."""
+    alone = [
+        index
+        for index, task in enumerate(left)
+        if (task.item.fresh if task.column.device == "cpu" else task.item.alone)
+    ]
     return left if not alone else left[: alone[0] or 1]
 
 
@@ -251,54 +263,3 @@ def _with_snippets(subject: Subject, result: Result) -> Result:
         else:
             findings.append(finding)
     return replace(result, outcome=replace(result.outcome, findings=tuple(findings)))
-
-
-def _see_earlier(subject: Subject, task: _Task, doing: Any, earlier: list[str]) -> Outcome | None:
-    """Return that nothing can be said where the plain call dies too, and an earlier property has found that.
-
-    A kernel that crashes at a certain size does so under every property that comes to it, and is one defect.
-    """
-    if not (earlier and isinstance(doing, Case)):
-        return None
-    ended = _call_alone(subject, task, doing, silence_s=_ALONE_S)
-    return not_run(f"the operator itself does not come back there: see {earlier[0]}") if _died(ended) else None
-
-
-def _crashed(subject: Subject, task: _Task, ended: Ended, doing: Any) -> Outcome:
-    """Return the outcome of a property whose child died or hangs; the input is made smaller, each try in a child."""
-    case = doing if isinstance(doing, Case) else None
-    words = "it hangs: no answer" if ended.hung else f"it crashes: {ended.crash or 'the process ended'}"
-    on = f" on {case.label}" if case is not None and case.label else ""
-    if case is None and isinstance(doing, str):
-        on = f" in {doing}"
-    output = f"\n{ended.output}" if ended.output else ""
-    if case is not None and not ended.hung:
-        case = _smallest_crash(subject, task, case)
-    return failed(Finding(f"{words}{on}{output}", case))
-
-
-def _smallest_crash(subject: Subject, task: _Task, case: Case) -> Case:
-    from opsmith.check.shrink import smallest
-
-    def crashes(other: Case) -> bool:
-        ended = _call_alone(subject, task, other, silence_s=_ALONE_S)
-        return _died(ended) and not ended.hung
-
-    context = Context(subject, task.column.device, task.dtypes)
-    return smallest(context, case, crashes) if crashes(case) else case
-
-
-def _call_alone(subject: Subject, task: _Task, case: Case, *, silence_s: float) -> Ended:
-    """Call the kernel with a case in a child of its own, and return how that ended."""
-
-    def call(send: Send) -> None:
-        subject.results(subject.kernel, case.build(task.column.device))
-
-    *_, ended = in_child(call, silence_s=silence_s)
-    assert isinstance(ended, Ended)
-    return ended
-
-
-def _died(ended: Ended) -> bool:
-    """Whether a call did not come back; an exception is an exit status of 1, and no crash."""
-    return bool(ended.crash) and ended.crash != "exit status 1"

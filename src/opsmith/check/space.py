@@ -154,5 +154,9 @@ def _values_of(parameter: Parameter) -> tuple[Any, ...]:
     if isinstance(default, float):
         # Half of a rate, a temperature or a margin is one, too.
         return (default, default / 2 if default else 0.5)
-    # What other numbers mean nobody has said; the default is sure to mean something.
+    # What other numbers mean nobody has said, but the next one is likely to mean something.
+    if isinstance(default, int):
+        return (default, default + 1)
+    if isinstance(default, tuple) and all(isinstance(number, int) for number in default):
+        return (default, tuple(number + 1 for number in default))
     return (default,)

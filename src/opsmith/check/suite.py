@@ -68,7 +68,7 @@ class Suite:
     mutated: tuple[str, ...] = ()
 
     def cases(self, dtypes: Mapping[str, str], *groups: str) -> Iterator[Case]:
-        """Yield the cases of some groups (plain, sizes, empty, large, layouts, values, special, scalars), or of all."""
+        """Yield the cases of some groups (plain, equal, sizes, empty, large, layouts, values, special, scalars), or all."""
         for case in [*self._examples(dtypes), *self._generated(dtypes)]:
             if not groups or case.group in groups:
                 yield case
@@ -96,7 +96,7 @@ class Suite:
         """Return the call without what is particular about a choice."""
         if choice.group == "plain":
             return None
-        if choice.group in ("layouts", "values", "special"):
+        if choice.group in ("layouts", "values", "equal", "special"):
             return space.case(replace(choice, layouts={}, values={}, label="plain", group="plain"), dtypes, seed)
         return space.case(self._plain(space), dtypes, seed)
 
@@ -169,7 +169,11 @@ class Suite:
             yield replace(base, absent=frozenset(space.optional), label="without optional tensors", group="scalars")
         for name, values in space.scalars.items():
             for value in values[1:]:
-                yield replace(base, scalars={name: value}, label=f"{name} = {value!r}", group="scalars")
+                label = f"{name} = {value!r}"
+                yield replace(base, scalars={name: value}, label=label, group="scalars")
+                # A window of three fits into no two elements.
+                wide = replace(self._wide(space), scalars={name: value}, group="scalars")
+                yield replace(wide, label=f"{label}, some dozens of elements")
         for length in (1, 3) if any(p.kind is Kind.TENSOR_LIST for p in space.signature.tensors) else ():
             yield replace(base, list_length=length, label=f"lists of {length}", group="scalars")
 
@@ -193,7 +197,7 @@ class Suite:
         tensors = list(space.signature.tensors)
         floating = [p.name for p in tensors if p.tensor_type.is_floating]
         for kind in FLOAT_VALUES:
-            group = "special" if kind in SPECIAL_VALUES else "values"
+            group = "special" if kind in SPECIAL_VALUES else "equal" if kind == "zeros" else "values"
             if kind == "normal" or not floating:
                 continue
             yield replace(base, values={"": kind}, label=f"{kind} values", group=group)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from opsmith.check.blame import ELSEWHERE
 from opsmith.check.probes import Probe
 from opsmith.check.subject import Subject
 
@@ -55,7 +56,7 @@ def judge(
                 continue  # nothing was computed
             return f"it returned a result, though {forbidden}"
         elif expected is not None and call is subject.kernel and not alike(answer, expected):
-            return "it returned something else than the reference does for it"
+            return f"{ELSEWHERE} than the reference does for it"
     return ""
 
 

@@ -83,5 +83,9 @@ def _demangled(symbols: list[str]) -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    """Return a name without what demanglers write differently: blanks, and casts of template arguments."""
-    return re.sub(r"\s+|\((?:int|unsigned int|bool|long|unsigned long)\)(?=-?\d)", "", name)
+    """Return a name without what demanglers write differently: blanks, casts, namespaces without a name, parameters.
+
+    A kernel's parameters follow from its template arguments, which one demangler writes out and another names.
+    """
+    named = name.replace("(anonymous namespace)", "<unnamed>")
+    return re.sub(r"\s+|\((?:int|unsigned int|bool|long|unsigned long)\)(?=-?\d)", "", named).partition("(")[0]

@@ -16,6 +16,7 @@ _INPUTS = {
     "generated": "what opsmith generates as {rest}",
     "command": "the command that makes {rest}",
     "compiler": "the {rest} compiler",
+    "environment": "what compilers read from the environment (CPATH, NVCC_APPEND_FLAGS and their like)",
     "archs": "the list of GPU architectures",
     "library": "the name of the library's file",
     "torch": "torch",

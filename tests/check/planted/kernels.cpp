@@ -1,6 +1,7 @@
 // View kernels with one defect each, behind `if (planted)`; table.py says what each of them is.
 #include <cmath>
 #include <cstdlib>
+#include <vector>
 
 #include "planted.h"
 
@@ -49,6 +50,28 @@ template <class T>
 void blend(View<const T, 1> x, View<const T, 1> y, View<T, 1> out) {
   using C = std::conditional_t<planted, float, compute_t<T>>;
   for (int64_t n = 0; n < x.size[0]; ++n) out(n) = T(C(compute_t<T>(x(n))) * C(compute_t<T>(y(n))) + C(0.5));
+}
+
+template <class T>
+void naive_sigmoid(View<const T, 1> x, View<T, 1> y) {
+  for (int64_t n = 0; n < x.size[0]; ++n) {
+    const compute_t<T> v = x(n);
+    y(n) = T(planted ? std::exp(v) / (1 + std::exp(v)) : 1 / (1 + std::exp(-v)));
+  }
+}
+
+// The place of the largest number: of several, of the first.
+template <class T>
+void place_of_largest(View<const T, 2> x, View<int64_t, 1> place) {
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    int64_t best = 0;
+    for (int64_t n = 1; n < x.size[1]; ++n) {
+      const compute_t<T> value = x(b, n), most = x(b, best);
+      if (most != most) break;
+      if (value != value || (planted ? value >= most : value > most)) best = n;
+    }
+    place(b) = best;
+  }
 }
 
 template <class T>
@@ -173,6 +196,12 @@ void long_rows(View<const T, 2> x, View<T, 1> out) {
 }
 
 template <class T>
+void up_to_32(View<const T, 1> x, View<T, 1> y) {
+  if (planted && x.size[0] > 32) std::abort();
+  for (int64_t n = 0; n < x.size[0]; ++n) y(n) = x(n);
+}
+
+template <class T>
 void one_column(View<const T, 2> x, View<T, 2> y) {
   const bool wrong = planted && x.size[1] == 1;
   for (int64_t b = 0; b < x.size[0]; ++b) {
@@ -242,6 +271,17 @@ void image(View<const T, 4> x, View<T, 4> y) {
 }
 
 // Arguments ---------------------------------------------------------------------------------------------------------
+
+// Windows of more than three elements are one too short.
+template <class T>
+void window(View<const T, 1> x, int64_t width, View<T, 1> y) {
+  if (width < 1) fail("width is ", width, "; a window has an element at least");
+  for (int64_t n = 0; n < y.size[0]; ++n) {
+    compute_t<T> sum = 0;
+    for (int64_t m = 0; m < width - (planted && width > 3); ++m) sum += compute_t<T>(x(n + m));
+    y(n) = T(sum);
+  }
+}
 
 template <class T>
 void flagged(View<const T, 1> x, bool negate, View<T, 1> y) {
@@ -331,6 +371,17 @@ void leak(View<const T, 1> x, View<T, 1> y) {
 }
 
 // Repeats -----------------------------------------------------------------------------------------------------------
+
+// Through memory that is kept, and that is larger than it has to be after a call with more elements.
+template <class T>
+void reverse(View<const T, 1> x, View<T, 1> y) {
+  static std::vector<T> kept;
+  const int64_t count = x.size[0];
+  if (int64_t(kept.size()) < count || !planted) kept.resize(count);
+  const int64_t last = int64_t(kept.size()) - 1;
+  for (int64_t n = 0; n < count; ++n) kept[last - n] = x(n);
+  for (int64_t n = 0; n < count; ++n) y(n) = kept[n];
+}
 
 template <class T>
 void restless(View<const T, 2> x, View<T, 1> out) {
@@ -438,6 +489,40 @@ void half_gradient_backward(View<const T, 1> grad_y, View<const T, 2> x, View<T,
   }
 }
 
+template <class T>
+void slope(View<const T, 1> x, View<T, 1> y) {
+  for (int64_t n = 0; n < x.size[0]; ++n) y(n) = T(2 * compute_t<T>(x(n)));
+}
+
+template <class T>
+void slope_backward(View<const T, 1> grad_y, View<T, 1> grad_x) {
+  for (int64_t n = 0; n < grad_y.size[0]; ++n) {
+    grad_x(n) = T(2 * compute_t<T>(planted ? grad_y.data[n] : grad_y(n)));
+  }
+}
+
+template <class T>
+void scale_rows(View<const T, 2> x, View<const T, 1> scale, View<T, 2> y) {
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    for (int64_t n = 0; n < x.size[1]; ++n) y(b, n) = T(compute_t<T>(x(b, n)) * compute_t<T>(scale(b)));
+  }
+}
+
+template <class T>
+void scale_rows_backward(View<const T, 2> grad_y, View<const T, 2> x, View<const T, 1> scale, View<T, 2> grad_x,
+                         View<T, 1> grad_scale) {
+  using Sum = std::conditional_t<planted, T, compute_t<T>>;
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    Sum sum(compute_t<T>(0));
+    for (int64_t n = 0; n < x.size[1]; ++n) {
+      const compute_t<T> g = grad_y(b, n);
+      grad_x(b, n) = T(g * compute_t<T>(scale(b)));
+      sum = Sum(compute_t<T>(sum) + g * compute_t<T>(x(b, n)));
+    }
+    grad_scale(b) = T(sum);
+  }
+}
+
 // Indices -----------------------------------------------------------------------------------------------------------
 
 template <class T>
@@ -449,5 +534,13 @@ void far_apart(View<const T, 2> x, View<T, 1> out) {
       sum += compute_t<T>(x.data[planted ? int32_t(place) : place]);
     }
     out(b) = T(sum);
+  }
+}
+
+template <class T, class I>
+void lookup(View<const T, 2> table, View<const I, 1> index, View<T, 2> y) {
+  for (int64_t m = 0; m < index.size[0]; ++m) {
+    if (!planted && (index(m) < 0 || index(m) >= table.size[0])) fail("an index is outside of the table");
+    for (int64_t n = 0; n < table.size[1]; ++n) y(m, n) = table(index(m), n);
   }
 }

@@ -1,7 +1,7 @@
 """Operators with a view kernel each, declared once with the defects and once without: see `load.py`."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 import opsmith
@@ -229,3 +229,55 @@ def half_gradient_backward(grad_y: Rows, x: Matrix) -> Matrix:
 @opsmith.op(**declare)
 def far_apart(x: Matrix) -> Rows:
     return x.sum(1)
+
+
+@opsmith.op(**declare)
+def naive_sigmoid(x: Vector) -> Vector:
+    return torch.sigmoid(x)
+
+
+@opsmith.op(**declare)
+def place_of_largest(x: Matrix) -> Int64[Tensor, "B"]:
+    return x.argmax(1) if x.shape[1] else x.new_zeros(x.shape[0], dtype=torch.int64)
+
+
+@opsmith.op(**declare)
+def reverse(x: Vector) -> Vector:
+    return x.flip(0)
+
+
+@opsmith.op(**declare)
+def up_to_32(x: Vector) -> Vector:
+    return x.clone()
+
+
+@opsmith.op(**declare)
+def window(x: Vector, width: int = 3) -> Float[Tensor, "N-width+1"]:
+    return _wide(x).unfold(0, width, 1).sum(1).to(x.dtype)
+
+
+@opsmith.op(**declare, outputs="y")
+def slope(x: Vector) -> Vector:
+    return 2 * x
+
+
+@slope.backward(cpu=KERNELS)
+def slope_backward(grad_y: Vector) -> Vector:
+    return 2 * grad_y
+
+
+@opsmith.op(**declare, outputs="y")
+def scale_rows(x: Matrix, scale: Rows) -> Matrix:
+    return x * scale[:, None]
+
+
+@scale_rows.backward(cpu=KERNELS)
+def scale_rows_backward(grad_y: Matrix, x: Matrix, scale: Rows) -> tuple[Matrix, Rows]:
+    return grad_y * scale[:, None], (_wide(grad_y) * _wide(x)).sum(1).to(x.dtype)
+
+
+@opsmith.op(**declare)
+def lookup(table: Float[Tensor, "V N"], index: Int[Tensor, "M"]) -> Float[Tensor, "M N"]:
+    if ((index < 0) | (index >= table.shape[0])).any():
+        raise IndexError("an index is outside of the table")
+    return table[index.long()]

@@ -117,3 +117,29 @@ make("py_factor", backward=choose(lambda ctx, grad: ctx.saved_tensors[0] * grad,
 make("py_second", backward=choose(lambda ctx, grad: 2 * ctx.saved_tensors[0].detach() * grad, _backward))
 make("py_no_vmap", vmap=choose(None, _vmap))
 make("py_wrong_vmap", vmap=choose(_wrong_vmap, _vmap))
+
+
+class _Square(torch.autograd.Function):
+    """A function, and no operator of the dispatcher's; forward-mode gradients are its own."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return 2 * ctx.saved_tensors[0] * grad
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        return torch.zeros_like(tangent) if PLANTED else 2 * ctx.saved_tensors[0] * tangent
+
+
+OPERATORS["py_jvp"] = (_Square.apply, square)

@@ -20,7 +20,7 @@ from pathlib import Path
 from opsmith import _env, _subprocess
 from opsmith._background import do_quietly, start_in_background
 from opsmith._version import __version__
-from opsmith.build.existing import COMPILER_VARIABLES
+from opsmith.build.artifact import COMPILER_VARIABLES
 from opsmith.build.fast.slim import SLIM_DIR
 from opsmith.build.plan import Step
 from opsmith.errors import ArgumentError, CompileError, StoreError

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -27,12 +26,12 @@ from opsmith.check.derivatives import (
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case, TensorRecipe
+from opsmith.check.sized import MOST_SIZES, cases_of_sizes
 from opsmith.check.subject import Subject
 from opsmith.check.values import fill
 
 __all__ = ["compiled", "exported", "trainable_inputs"]
 
-_SIZES = 3
 _ONE_SIZE = "there is only one size of input to try"
 _FIXED = (
     "The fake kernel or the gradient makes a number of a size (int(x.shape[0]), an if on a size): keep sizes symbolic."
@@ -52,7 +51,7 @@ def compiled(context: Context) -> Outcome:
     subject = context.subject
     if subject.overload is None:
         return not_run(NO_OPERATOR)
-    cases = _cases(context)
+    cases = cases_of_sizes(context)
     names = trainable_inputs(context, cases[0])
     try:
         expected = [_call(context, case, subject.call, names) for case in cases]
@@ -64,7 +63,6 @@ def compiled(context: Context) -> Outcome:
         # "aot_eager" traces as the compiler would, forward and backward, and runs PyTorch's own kernels.
         traced = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
         for case, wanted in zip(cases, expected, strict=True):
-            context.tell(case)
             try:
                 found = _call(context, case, traced, names)
             except Exception as error:
@@ -83,7 +81,7 @@ def exported(context: Context) -> Outcome:
     subject = context.subject
     if subject.overload is None:
         return not_run(NO_OPERATOR)
-    first, *others = _cases(context)
+    first, *others = cases_of_sizes(context)
     # Numbers become constants of the program, so the other size has to be one for the same numbers.
     same = [case for case in others if _numbers(case) == _numbers(first)]
     cases = [first, *same[:1]]
@@ -141,54 +139,6 @@ def _plain_function(subject: Subject) -> FunctionType:
     return call
 
 
-def _cases(context: Context) -> list[Case]:
-    """Return calls of different sizes and nothing else different; the first has no size of 0 or 1."""
-    suite = context.subject.suite
-    plain = suite.plain(context.dtypes)
-    alike = (
-        case
-        for case in suite.cases(context.dtypes, "plain", "sizes")
-        if _form(case) == _form(plain) and all(size > 1 for recipe in case.tensors().values() for size in recipe.shape)
-    )
-    chosen: dict[Any, Case] = {}
-    for case in itertools.islice(alike, 40):
-        chosen.setdefault(tuple(recipe.shape for recipe in case.tensors().values()), case)
-    found = list(chosen.values()) or [plain]
-    if len(found) == 1 and plain.group == "plain" and suite.space is None:
-        found += _grown(context, plain)
-    return [*found[: _SIZES - 1], *found[-1:]] if len(found) >= _SIZES else found
-
-
-def _grown(context: Context, case: Case) -> list[Case]:
-    """Return an example with each of its sizes doubled, one after the other, where the operator takes that."""
-    found = []
-    for size in sorted({size for recipe in case.tensors().values() for size in recipe.shape if size > 1}):
-        arguments = {name: _doubled(value, size) for name, value in case.arguments.items()}
-        other = Case(arguments, f"{case.label}, sizes of {size} doubled", case.group)
-        try:
-            if disagreement(context, other) is None:
-                found.append(other)
-        except RefusedError:
-            continue
-    return found
-
-
-def _doubled(value: Any, size: int) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_doubled(item, size) for item in value)
-    if not isinstance(value, TensorRecipe) or value.given is None:
-        return value
-    given = value.given.repeat([2 if length == size else 1 for length in value.shape])
-    return replace(value, shape=tuple(given.shape), given=given)
-
-
-def _form(case: Case) -> Any:
-    """Return what of a case decides which graph it is: ranks and types, and what is given at all."""
-    return [(name, len(recipe.shape), recipe.dtype) for name, recipe in case.tensors().items()], [
-        value for value in case.arguments.values() if value is None or isinstance(value, bool | str | float)
-    ]
-
-
 def _numbers(case: Case) -> Any:
     """Return the arguments that are no tensors."""
     return {
@@ -212,6 +162,7 @@ def trainable_inputs(context: Context, case: Case) -> tuple[str, ...]:
 
 
 def _call(context: Context, case: Case, function: Callable[..., Any], names: tuple[str, ...]) -> _Call:
+    context.tell(case)
     values, leaves = with_leaves(case.build(context.device), names)
     results = context.subject.results(function, values)
     chosen = [(index, result) for index, result in enumerate(results) if result.requires_grad]
@@ -263,15 +214,14 @@ def _is_of_the_body(context: Context) -> bool:
     subject = context.subject
     if subject.operator is None or subject.operator.gradient is not None:
         return False
-    cases = _cases(context)
     try:
-        return _count_graphs(context, subject.call, cases) == 1 < _count_graphs(context, subject.reference, cases)
+        return _count_graphs(context, cases_of_sizes(context)) == 1
     except Exception:
         return False
 
 
-def _count_graphs(context: Context, function: Callable[..., Any], cases: list[Case]) -> int:
-    """Return how many graphs a function is compiled to, without gradients."""
+def _count_graphs(context: Context, cases: list[Case]) -> int:
+    """Return how many graphs the operator is compiled to without gradients."""
     graphs = []
 
     def backend(graph: Any, inputs: Any) -> Any:
@@ -279,7 +229,7 @@ def _count_graphs(context: Context, function: Callable[..., Any], cases: list[Ca
         return graph
 
     def call(*arguments: Any, **keywords: Any) -> Any:
-        return function(*arguments, **keywords)
+        return context.subject.call(*arguments, **keywords)
 
     torch._dynamo.reset()
     with _any_sizes():
@@ -292,7 +242,9 @@ def _count_graphs(context: Context, function: Callable[..., Any], cases: list[Ca
 def _judged(context: Context, case: Case, message: str, hint: str, *, is_export: bool = False) -> Outcome:
     """Return a finding, unless what is more basic is wrong and explains it."""
     if hint == _FIXED and not is_export and _is_of_the_body(context):
-        return passed(_SIZES, note="one graph for all sizes; the gradient comes from the body, which has one for each")
+        return passed(
+            MOST_SIZES, note="one graph for all sizes; the gradient comes from the body, which has one for each"
+        )
     if is_fake_wrong(context):
         return not_run("the fake kernel is missing or wrong already, and nothing can be traced without it")
     if is_export and compiled(context).state == "failed":

@@ -23,7 +23,6 @@ _WARM_UP = 100
 # The smallest that malloc gives out is 32 bytes, of which a leak of 16 bytes is one.
 _BYTES_A_CALL = 12.0
 _OBJECTS_A_CALL = 0.5
-_WINDOWS = 3
 _SECONDS = 2.0
 
 
@@ -103,31 +102,32 @@ def memory_growth(context: Context) -> Outcome:
 def _growth(context: Context, call: Callable[[], None], calls: int) -> tuple[int, str]:
     """Return how many calls were made, and what they left behind in words; "" for nothing.
 
-    What grows once is a cache or a pool, so growth has to go on, and once more in a second measurement that is longer.
+    What grows once is a cache or a pool. So where it grows at all, it is measured again over windows that double all
+    calls before them: a list whose memory doubles when it is full grows in each of those, a pool in none.
     """
     calls = _as_many_as_fit(call, calls)
-    for times in (1, 2):
+    for windows, least in (((1, 1, 1), 1), ((3, 6, 12), 2)):
         held = [_held(context)]
-        for _ in range(_WINDOWS):
+        for times in windows:
             for _ in range(calls * times):
                 call()
             held.append(_held(context))
-        total = calls * times * _WINDOWS
-        grown = _describe(held, total)
+        total = calls * sum(windows)
+        grown = _describe(held, total, least)
         if not grown:
             return total, ""
     return total, grown
 
 
-def _describe(held: list[_Held], calls: int) -> str:
+def _describe(held: list[_Held], calls: int, least: int) -> str:
+    """Say what has grown, in so many steps at least."""
     limits = {"heap": _BYTES_A_CALL, "device": _BYTES_A_CALL, "objects": _OBJECTS_A_CALL}
     words = {"heap": "bytes of memory", "device": "bytes of the GPU's memory", "objects": "Python objects"}
     for what, limit in limits.items():
         amounts = [getattr(item, what) for item in held]
         steps = [after - before for before, after in pairwise(amounts)]
-        # What doubles when it is full grows in two windows of three.
-        growing = sum(step > limit * calls / _WINDOWS / 4 for step in steps)
-        if amounts[-1] - amounts[0] >= limit * calls and growing >= 2:
+        growing = sum(step > limit * calls / 100 for step in steps)
+        if amounts[-1] - amounts[0] >= limit * calls and growing >= least:
             grown = amounts[-1] - amounts[0]
             return f"{grown:,} {words[what]} ({grown / calls:.3g} a call)"
     return ""
@@ -141,7 +141,7 @@ def _as_many_as_fit(call: Callable[[], None], calls: int) -> int:
         call()
         done += 1
     each_s = (time.thread_time() - started) / done
-    return max(10, min(calls, int(_SECONDS / _WINDOWS / max(each_s, 1e-9))))
+    return max(10, min(calls, int(_SECONDS / 3 / max(each_s, 1e-9))))
 
 
 def _held(context: Context) -> _Held:

@@ -44,6 +44,7 @@ def determinism(context: Context) -> Outcome:
     """Equal calls give equal bits under torch.use_deterministic_algorithms(True), gradients too."""
     count, refused = 0, ""
     usual = torch.get_num_threads()
+    first: tuple[Case, Trial] | None = None
     with _deterministic(), sheltered(context.device), quiet(), on_threads(1):
         for case in _cases(context):
             base = _run(context, case, usual)
@@ -51,6 +52,7 @@ def determinism(context: Context) -> Outcome:
                 refused = refused or ("deterministic" in str(base.error) and str(base.error).splitlines()[0]) or ""
                 continue
             count += 1
+            first = first or (case, base)
             kept = [base]  # alive, so that later calls get other memory
             for number in _repeats(context, case):
                 _perturb_malloc(number)
@@ -62,6 +64,8 @@ def determinism(context: Context) -> Outcome:
                 kept = [base, *kept[-3:], other]
                 if found := differences(base, other):
                     return failed(_varies(context, case, found[0], number + 2), inputs=count)
+        if first is not None and (found := differences(first[1], _run(context, first[0], usual))):
+            return failed(_remembers(first[0], found[0]), inputs=count)
     if count:
         return passed(count)
     if refused:
@@ -178,6 +182,12 @@ def _varies(context: Context, case: Case, difference: Difference, calls: int) ->
     hint = "Something besides the arguments decides: unset memory, a counter or a cache, random numbers, the order of sums."
     if context.device != "cpu":
         hint += " Floating-point atomics add in another order each time."
+    return Finding(message, case, hint)
+
+
+def _remembers(case: Case, difference: Difference) -> Finding:
+    message = f"{case.label}: {difference} is another after calls of other sizes than before them"
+    hint = "Something is kept between calls: a static buffer that was larger then, or a cache by size or address."
     return Finding(message, case, hint)
 
 

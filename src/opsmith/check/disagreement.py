@@ -1,0 +1,91 @@
+"""How do results differ from what they should be? The worst element, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Disagreement", "Expected", "compare"]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Results in float64 (integers as they are), how far off each element may be, and what the body gives by itself.
+
+    `own` are the reference's results in the element type under check: whoever agrees with them to the last digits agrees
+    with the definition, and where they are not finite a kernel need not be either. It is None where the reference does
+    not run in that type.
+    """
+
+    values: tuple[Tensor, ...]
+    allowed: tuple[Tensor, ...]
+    own: tuple[Tensor, ...] | None
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """The worst element of a result: which output, where, what was found, what was expected, and what is allowed."""
+
+    output: int
+    index: tuple[int, ...]
+    found: float
+    expected: float
+    allowed: float
+    elements: int
+    wrong: int
+    kind: str  # "value", "nan", "inf", "shape", "count"
+
+    def __str__(self) -> str:
+        where = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        part = f"{self.wrong} of {self.elements} elements" if self.elements > 1 else "the only element"
+        if self.kind in ("shape", "count"):
+            return "the results have other shapes than the reference's"
+        return (
+            f"output {self.output}{where} is {self.found:.9g}, the reference has {self.expected:.9g} "
+            f"(allowed: {self.allowed:.2g}; {part} wrong)"
+        )
+
+
+def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
+    """Return the worst disagreement of some results with what is expected, or None where there is none."""
+    if len(found) != len(expected.values):
+        return Disagreement(0, (), len(found), len(expected.values), 0, 0, 0, "count")
+    for number, (result, value, allowed) in enumerate(zip(found, expected.values, expected.allowed, strict=True)):
+        if result.shape != value.shape:
+            return Disagreement(number, (), math.nan, math.nan, 0, 0, 0, "shape")
+        own = None if expected.own is None else expected.own[number]
+        if (worst := _worst(number, result.detach().cpu(), value.cpu(), allowed.cpu(), own)) is not None:
+            return worst
+    return None
+
+
+def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Tensor | None) -> Disagreement | None:
+    if result.numel() == 0:
+        return None
+    if not result.dtype.is_floating_point:
+        wrong = (result != value) & (allowed == 0)
+        distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
+    else:
+        got, want = result.to(torch.float64), value.to(torch.float64)
+        distance = (got - want).abs()
+        info = torch.finfo(result.dtype)
+        # What leaves the type rounds to inf, and just below that either is right.
+        overflows = (want.abs() > info.max * (1 - 2 * info.eps)) & (got.abs() >= info.max * (1 - 2 * info.eps))
+        right = (distance <= allowed) | (got == want) | (got.isnan() & want.isnan()) | allowed.isinf()
+        right |= overflows & (got.sign() == want.sign())
+        if own is not None and own.shape == result.shape:
+            mine = own.to(torch.float64)
+            right |= (got == mine) | (got.isnan() & mine.isnan()) | ((got - mine).abs() <= 4 * info.eps * mine.abs())
+        wrong = ~right
+        distance = torch.where(wrong, distance.nan_to_num(nan=math.inf, posinf=math.inf), torch.zeros_like(distance))
+    if not bool(wrong.any()):
+        return None
+    score = torch.where(wrong, distance / (allowed + torch.finfo(torch.float64).tiny), torch.full_like(distance, -1.0))
+    flat = int(score.reshape(-1).argmax())
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), result.shape)) if result.dim() else ()
+    one, other, limit = (float(tensor.reshape(-1)[flat]) for tensor in (result, value, allowed))
+    kind = "nan" if math.isnan(one) != math.isnan(other) else "inf" if math.isinf(one) != math.isinf(other) else "value"
+    return Disagreement(number, index, one, other, limit, result.numel(), int(wrong.sum()), kind)
