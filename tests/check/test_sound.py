@@ -38,7 +38,7 @@ def test_its_values_are_right(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", _OPERATORS)
 def test_no_property_complains(name: str, seed: int) -> None:
     report = run_check(_subject(name, seed))
