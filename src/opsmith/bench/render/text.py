@@ -142,8 +142,9 @@ def _columns(table: Table, verbose: bool) -> Iterator[tuple[str, Callable[[Row, 
     yield "times as fast", others(_ratio)
     if verbose:
         yield "median in, 95 %", lambda row, name: _interval(row.timings[name])
-        if any(timing.wall != timing.time for timing in table.timings):
-            yield "by the clock", lambda row, name: _wall(row.timings[name])
+    if any(timing.wall != timing.time for timing in table.timings):
+        yield "by the clock", lambda row, name: _wall(row.timings[name])
+        if verbose:
             yield "times as fast", others(_wall_ratio)
     yield "of the limit", lambda row, name: _limit(row.own) if name == table.own else ("", "")
     if any(timing.peak_bytes is not None for timing in table.timings):
