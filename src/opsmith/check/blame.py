@@ -27,9 +27,10 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "threads": ("outputs written", "reads outside"),
     "large": ("reads outside",),
 }
-# The same where the property says that a gradient differs, or that a call has given another result.
+# The same where one of these says that a gradient differs.
 _CAUSE_OF_GRADIENTS = "gradient"
 _IN_GRADIENT = frozenset({"determinism", "threads", "reads outside", "opcheck"})
+# What `bad arguments` says of a call that was answered, with other numbers than the reference's.
 ELSEWHERE = "it returned something else"
 # The same where the process died; these find out about it themselves.
 _CAUSE_OF_CRASHES = "writes outside"

@@ -22,7 +22,7 @@ _BESIDE_ZERO = 1e-6
 
 _OF_OTHERS = 0.25
 # How many roundings of what a gradient usually is one may be off whose terms cancel.
-_OF_USUAL = 4.0
+_OF_USUAL = 16.0
 
 _LARGE_VALUES = frozenset({"mixed", "big", "steep", "loud"})
 
@@ -60,7 +60,9 @@ def expected_gradients(context: Context, case: Case, asked: Asked, values: dict[
         raise RefusedError(str(error)) from error
     except Exception as error:
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
-    allowed = [_evened(one) for one in expected.allowed]
+    is_half = asked.dtype in ("float16", "bfloat16")
+    is_large = any(recipe.values in _LARGE_VALUES for recipe in case.tensors().values())
+    allowed = [_evened(one, at_worst=is_half and is_large) for one in expected.allowed]
     if asked.layout == "summed":
         # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
         usual = as_result(context.subject, context.subject.reference, replace(asked, layout="contiguous"))(
@@ -75,10 +77,16 @@ def _largest(value: Tensor) -> float:
     return float(value.abs().nan_to_num(0.0, 0.0, 0.0).max()) if value.numel() > 0 else 0.0
 
 
-def _evened(allowed: Tensor) -> Tensor:
-    """Allow each element a part of what all are allowed: where a function is flat, the reference has lost its digits too."""
+def _evened(allowed: Tensor, *, at_worst: bool) -> Tensor:
+    """Allow each element a part of what all are allowed: where a function is flat, the reference has lost its digits too.
+
+    `at_worst` allows each what the worst is allowed: half precision of large values flips a softmax from one column to
+    another, and which of the rows flip is another matter in each run.
+    """
     finite = allowed[allowed.isfinite()]
-    return allowed if finite.numel() == 0 else allowed + _OF_OTHERS * float(finite.square().mean().sqrt())
+    if finite.numel() == 0:
+        return allowed
+    return allowed + (float(finite.max()) if at_worst else _OF_OTHERS * float(finite.square().mean().sqrt()))
 
 
 def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any]) -> Expected:

@@ -44,7 +44,7 @@ class Property:
 
     On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
     has, or because a defect spoils the GPU for the rest of the process. On the CPU one that is `fresh` has, where earlier
-    calls would hide what it looks for.
+    calls would hide what it looks for. `imports` are modules that it has PyTorch import, which takes seconds.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Property:
     devices: tuple[str, ...] = ("cpu", "cuda")
     alone: bool = False
     fresh: bool = False
+    imports: tuple[str, ...] = ()
 
     def run(self, context: Context) -> Outcome:
         """Check the property; whatever it raises is a defect of the check and not of the operator."""
@@ -63,6 +64,8 @@ class Property:
         assert isinstance(outcome, Outcome)
         return outcome
 
+
+_COMPILER = ("torch._dynamo", "torch._inductor")
 
 PROPERTIES: tuple[Property, ...] = (
     Property("value", "values equal the reference's", "values:value"),
@@ -79,13 +82,15 @@ PROPERTIES: tuple[Property, ...] = (
     Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside"),
     Property("inputs unchanged", "inputs keep their values", "memory:inputs_unchanged"),
     Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device"),
-    Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True),
+    Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True, imports=_COMPILER),
     Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
     Property("memory growth", "a thousand calls leave no memory behind", "growth:memory_growth", per="device"),
     Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake"),
-    Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device"),
-    Property("compile", "torch.compile: one graph for all sizes", "compiling:compiled", per="device"),
-    Property("export", "torch.export with dynamic shapes", "compiling:exported", per="device"),
+    Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device", imports=_COMPILER),
+    Property(
+        "compile", "torch.compile: one graph for all sizes", "compiling:compiled", per="device", imports=_COMPILER
+    ),
+    Property("export", "torch.export with dynamic shapes", "compiling:exported", per="device", imports=_COMPILER),
     Property("vmap", "torch.vmap", "transforms:vmap", per="device"),
     Property("func.grad", "torch.func.grad and its like", "transforms:func_grad", per="device"),
     Property("jvp", "forward-mode gradients are right or refused", "transforms:jvp", per="device"),

@@ -147,7 +147,7 @@ def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watc
 
 
 def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
-    _import_what_children_need()
+    _import_for(tasks)
     left = tasks
     rows = (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
     blame = Blame(subject, options.silence_s, rows)
@@ -187,9 +187,9 @@ def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: 
         left = left[done:]
 
 
-def _import_what_children_need() -> None:
-    """Import what takes seconds here, once: what opcheck and torch.use_deterministic_algorithms import by themselves."""
-    for name in ("torch._dynamo", "torch._inductor"):
+def _import_for(tasks: list[_Task]) -> None:
+    """Import what takes seconds here, once, and not in each child."""
+    for name in dict.fromkeys(name for task in tasks for name in task.item.imports):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from opsmith.check.checks.values import RefusedError, disagreement
+from opsmith.check.checks.values import agrees
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case, TensorRecipe
 
@@ -58,11 +58,8 @@ def _grown(context: Context, case: Case) -> list[Case]:
     for size in sorted({size for recipe in case.tensors().values() for size in recipe.shape if size > 1}):
         arguments = {name: _doubled(value, size) for name, value in case.arguments.items()}
         other = Case(arguments, f"{case.label}, sizes of {size} doubled", case.group)
-        try:
-            if disagreement(context, other) is None:
-                found.append(other)
-        except RefusedError:
-            continue
+        if agrees(context, other):
+            found.append(other)
     return found
 
 

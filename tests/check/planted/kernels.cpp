@@ -337,16 +337,6 @@ void write_before(View<const T, 1> x, View<T, 1> y) {
 }
 
 template <class T>
-void read_after(View<const T, 1> x, View<T, 1> y) {
-  volatile unsigned char seen = 0;
-  for (int64_t n = 0; n < x.size[0]; ++n) y(n) = x(n);
-  if (planted && x.size[0] > 0 && x.stride[0] == 1) {
-    seen = *reinterpret_cast<const volatile unsigned char*>(&x.data[x.size[0]]);
-  }
-  static_cast<void>(seen);
-}
-
-template <class T>
 void neighbour(View<const T, 1> x, View<T, 1> y) {
   // The difference to the next number; for the last one, zero.
   for (int64_t n = 0; n < x.size[0]; ++n) {

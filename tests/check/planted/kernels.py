@@ -162,11 +162,6 @@ def write_before(x: Vector) -> Vector:
 
 
 @opsmith.op(**declare)
-def read_after(x: Vector) -> Vector:
-    return x.clone()
-
-
-@opsmith.op(**declare)
 def neighbour(x: Vector) -> Vector:
     return torch.cat([x[1:], x.new_zeros(min(1, x.shape[0]))]) - x
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from opsmith.check.checks.values import RefusedError, disagreement
+from opsmith.check.checks.values import RefusedError, agrees, is_repeatable
 from opsmith.check.derivatives import (
     Asked,
     NoGradientError,
@@ -76,7 +76,7 @@ def gradient(context: Context) -> Outcome:
                 compared += 1
                 if wrong is None:
                     continue
-                if _is_forward_wrong(context, case):
+                if not agrees(context, case):
                     skipped += 1
                     break
                 return _found(context, case, asked, wrong, compared)
@@ -227,7 +227,7 @@ def _numeric(context: Context) -> Finding | None:
     message = _gradcheck(context, case, asked, subject.kernel)
     if message is None or _gradcheck(context, case, asked, subject.reference) is not None:
         return None
-    if _is_forward_wrong(context, case) or not _is_repeatable(context, case):
+    if not agrees(context, case) or not is_repeatable(context, case):
         return None  # Differences of results that are not sure say nothing, and other properties say so.
     return Finding(f"{case.label}: torch.autograd.gradcheck: {message}", case)
 
@@ -242,19 +242,6 @@ def _gradcheck(context: Context, case: Case, asked: Asked, function: Callable[..
     except Exception as error:
         return first_line(error)
     return None
-
-
-def _is_forward_wrong(context: Context, case: Case) -> bool:
-    try:
-        return disagreement(context, case) is not None
-    except RefusedError:
-        return True
-
-
-def _is_repeatable(context: Context, case: Case) -> bool:
-    subject = context.subject
-    one, other = (subject.results(subject.kernel, case.build(context.device)) for _ in range(2))
-    return all(torch.equal(first, second) for first, second in zip(one, other, strict=True))
 
 
 def _found(context: Context, case: Case, asked: Asked, wrong: Wrong, compared: int) -> Outcome:

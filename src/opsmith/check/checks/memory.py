@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from opsmith.check.checks.values import RefusedError, disagreement
+from opsmith.check.checks.values import agrees
 from opsmith.check.fence import at_the_end_of_memory
 from opsmith.check.guard import why_unguarded
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
@@ -50,7 +50,7 @@ def writes_outside(context: Context) -> Outcome:
         if seen is None:
             return ""
         # A kernel that ignores strides writes between elements as well; that has a name of its own.
-        return seen.outside or (seen.gaps if seen.gaps and _is_right(context, case) else "")
+        return seen.outside or (seen.gaps if seen.gaps and agrees(context, case) else "")
 
     cases = [seen.case for seen in survey(context) if seen.outside or seen.gaps]
     hint = "Compare the last index with the size: vectors and blocks end behind it where they do not divide it."
@@ -63,7 +63,7 @@ def reads_outside(context: Context) -> Outcome:
     def judge(case: Case) -> str:
         found = depends_on(context, case, "around")
         # With strides ignored, memory between elements is read; that has a name of its own.
-        if not found or (case.group == "layouts" and not _is_right(context, case)):
+        if not found or (case.group == "layouts" and not agrees(context, case)):
             return ""
         return (
             f"{found[0]} depends on numbers beside the inputs or beside what was allocated: something reads past an end"
@@ -120,10 +120,3 @@ def _look_again(context: Context, case: Case) -> Seen | None:
     is_guarded = not why_unguarded(context.device)
     trial = attempt(context, case, with_guard=is_guarded)
     return look(context, case, [trial]) if trial.error is None else None
-
-
-def _is_right(context: Context, case: Case) -> bool:
-    try:
-        return disagreement(context, case) is None
-    except RefusedError:
-        return False

@@ -8,12 +8,11 @@ import warnings
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from opsmith.check.checks.compiling import compiled, trainable_inputs
 from opsmith.check.checks.gradients import why_no_gradient
 from opsmith.check.checks.tracing import NO_OPERATOR, is_fake_wrong
-from opsmith.check.checks.values import RefusedError, disagreement
+from opsmith.check.checks.values import RefusedError, disagreement, is_repeatable
 from opsmith.check.derivatives import differentiable_inputs, first_line, is_generated, with_leaves
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
@@ -97,11 +96,4 @@ def _named_elsewhere(context: Context, case: Case, test: str, error: BaseExcepti
     with contextlib.suppress(RefusedError):
         if disagreement(context, case) is not None:
             return "`value`"
-    return None if _is_repeatable(context, case) else "`determinism`"
-
-
-def _is_repeatable(context: Context, case: Case) -> bool:
-    def results() -> list[Tensor]:
-        return context.subject.results(context.subject.kernel, case.build(context.device))
-
-    return all(torch.equal(one, other) for one, other in zip(results(), results(), strict=True))
+    return None if is_repeatable(context, case) else "`determinism`"

@@ -5,13 +5,27 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import torch
+
 from opsmith.check.oracle import Disagreement, compare, expect
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.shrink import smallest
 
-__all__ = ["arguments", "empty", "magnitude", "sizes", "special", "strides", "value"]
+__all__ = [
+    "RefusedError",
+    "agrees",
+    "arguments",
+    "disagreement",
+    "empty",
+    "is_repeatable",
+    "magnitude",
+    "sizes",
+    "special",
+    "strides",
+    "value",
+]
 
 
 class RefusedError(Exception):
@@ -91,6 +105,21 @@ def disagreement(context: Context, case: Case) -> Disagreement | Exception | Non
         # another one for nothing (a convolution of no channels), or for another number.
         raise RefusedError("the reference returns another shape than the definition says")
     return wrong
+
+
+def agrees(context: Context, case: Case) -> bool:
+    """Whether the kernel gives what the reference does; not where the reference refuses the arguments."""
+    try:
+        return disagreement(context, case) is None
+    except RefusedError:
+        return False
+
+
+def is_repeatable(context: Context, case: Case) -> bool:
+    """Whether two calls of the kernel give the same numbers."""
+    subject = context.subject
+    one, other = (subject.results(subject.kernel, case.build(context.device)) for _ in range(2))
+    return all(torch.equal(first, second) for first, second in zip(one, other, strict=True))
 
 
 def _agree(context: Context, *groups: str) -> Outcome:
