@@ -176,7 +176,7 @@ def test_the_lines_of_a_comparison():
         "  kit.smooth                     then      now       takes",
         "  float32, forward, B 64, N 64   10.0 us   12.0 us   1.20x as long [1.18, 1.22]: slower",
         "1 of 1 timing slower, 0 faster, beyond the noise",
-        "! one process a side: the same program may differ as much; --runs 5 on both sides says more",
+        "! one process a side: the same program may differ as much in the next; --runs 5 tells",
         "times relative to eager's of the same run: a machine that is slower as a whole does not count",
     ]
 

@@ -62,6 +62,16 @@ def test_a_slowdown_beyond_what_differs_between_processes_is_found():
     assert not any("one process" in line for line in comparison_lines(found, "old"))
 
 
+def test_one_process_then_is_no_surer_than_the_spread_of_several_now():
+    spread, calm = runs(1e-5, 1.4e-5, 1.2e-5, 1.1e-5, 1.3e-5), runs(*[1e-5] * 5)
+    (change,) = compare_reports([small(own=0.95e-5)], [combined(spread)]).changes
+    assert change.kind == "equal"
+    (change,) = compare_reports([combined(spread)], [small(own=1.45e-5)]).changes
+    assert change.kind == "equal"
+    (change,) = compare_reports([small(own=0.8e-5)], [combined(calm)]).changes
+    assert change.kind == "slower"
+
+
 def test_a_run_that_is_wrong_makes_the_whole_wrong():
     wrong = replace(small(), timings=(replace(small().timings[0], error="wrong result after timing: y"),))
     assert not combined([small(), wrong]).ok

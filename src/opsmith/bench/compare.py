@@ -7,6 +7,9 @@ one with many threads is beside another program; so the operator's own time has 
 The two runs are independent, and the logarithms of their ratios are taken to be roughly normal, so that the half-widths of
 their intervals add as squares. Many sizes are many chances for a false alarm: the intervals are widened until all of them
 together hold with 95 % (Bonferroni's correction).
+
+What processes differ by, a report of several processes knows and one of a single process does not: where there were fewer
+on one side, its intervals are as wide as those of so few processes would be on the other.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ class Change:
 class Comparison:
     """What has become of what, and what was to be warned about in either run.
 
-    `runs` is how many processes there were on the side that had fewer. `lost` had a time and now fails; `missing` has none
+    `runs` is how many processes there were on the side that had more. `lost` had a time and now fails; `missing` has none
     any more, `new` had none.
     """
 
@@ -110,10 +113,12 @@ def compare_reports(
         )
     clocks = [(*pair, clock) for pair in pairs for clock in _clocks(pair[2])]
     changes = [_change(*item, tolerance, widen=_widening(len(clocks))) for item in clocks]
-    runs = min(int(report.conditions.get("runs", 1)) for report in [*earlier.values(), *present])
+    runs = [min(map(_runs, reports)) for reports in (earlier.values(), present)]
     warnings = [f"then: {warning}" for report in earlier.values() for warning in report.warnings]
     warnings += [f"now: {warning}" for report in present for warning in report.warnings]
-    return Comparison(tuple(changes), tuple(lost), tuple(missing), tuple(new), tuple(dict.fromkeys(warnings)), runs)
+    return Comparison(
+        tuple(changes), tuple(lost), tuple(missing), tuple(new), tuple(dict.fromkeys(warnings)), max(runs)
+    )
 
 
 def refuse_other_machine(before: BenchReport, now: Machine) -> None:
@@ -160,14 +165,34 @@ def _change(
     then_s, now_s = _time(old, clock), _time(new, clock)
     then, noise_then = _against_baseline(before, old, clock)
     present, noise_now = _against_baseline(now, new, clock)
-    absolute = times_as_long = _quotient(now_s, then_s, widen)
+    counts = _runs(before), _runs(now)
+    before_s, after_s = _as_sure_as_runs(then_s, now_s, counts)
+    absolute = times_as_long = _quotient(after_s, before_s, widen)
     against = ""
     if then is not None and present is not None:
         # Both are how many times as fast as the reference: what has fallen has become slower.
-        times_as_long, against = _quotient(then, present, widen), _BASELINE
+        times_as_long, against = _quotient(*_as_sure_as_runs(then, present, counts), widen), _BASELINE
     noise = max(tolerance, noise_then, noise_now)
     place = (now.operator, new.dtype, new.workload, new.phase)
     return Change(*place, clock, then_s.middle, now_s.middle, times_as_long, absolute, against, noise)
+
+
+def _runs(report: BenchReport) -> int:
+    return int(report.conditions.get("runs", 1))
+
+
+def _as_sure_as_runs(then: Interval, now: Interval, counts: tuple[int, int]) -> tuple[Interval, Interval]:
+    """Return both with the side of fewer processes no surer than the other's spread allows so few to be."""
+    before, after = counts
+    if before < after:
+        return _no_surer(then, now, math.sqrt(after / before)), now
+    return then, _no_surer(now, then, math.sqrt(before / after)) if after < before else now
+
+
+def _no_surer(interval: Interval, other: Interval, times: float) -> Interval:
+    half = max(math.log(other.high / other.middle), math.log(other.middle / other.low)) * times
+    low, high = interval.middle * math.exp(-half), interval.middle * math.exp(half)
+    return Interval(interval.middle, min(low, interval.low), max(high, interval.high))
 
 
 def _time(timing: Timing, clock: str) -> Interval:

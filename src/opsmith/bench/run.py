@@ -32,7 +32,7 @@ __all__ = ["BenchOptions", "refuse_wrong", "run_bench"]
 
 # Of the time there is, compiling may take this part; the sizes share what lies before the last part of it, and none begins
 # when the half of that is over.
-_COMPILING, _AFTER = 0.6, 0.14
+_COMPILING, _AFTER = 0.5, 0.14
 # Whatever a build and the machine's limits have taken, which are there the next time: this part is for the operator.
 _AT_LEAST = 0.5
 # Looking at kernels may be late by so much.
@@ -112,8 +112,8 @@ class _Bench:
             conditions = Conditions(self.device)
             self._time(place)
             found, warned = conditions.finish()
-        if self.device == "cuda":
-            self._add_kernel_times()
+            if self.device == "cuda":
+                self._add_kernel_times()
         return BenchReport(
             self.subject.name,
             this_machine(self.device),

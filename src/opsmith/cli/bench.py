@@ -13,13 +13,15 @@ from click.core import ParameterSource
 
 from opsmith.cli.bench_builds import compare_builds
 from opsmith.cli.bench_output import STDOUT, Output
-from opsmith.cli.bench_runs import run_again
+from opsmith.cli.bench_runs import run_again, settled
 from opsmith.cli.selection import import_modules, read_sizes
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
     from opsmith.bench.compare import Comparison
     from opsmith.bench.result import BenchReport
+    from opsmith.bench.run import BenchOptions
+    from opsmith.check.subject import Subject
 
 __all__ = ["command"]
 
@@ -47,12 +49,13 @@ _OPTIONS = {"dtypes": "dtype", "sizes": "size", "phases": "phase"}
     metavar="NAME",
     help="eager, compiled, reduce-overhead, max-autotune, graph, eager graph, or what @op.versus names; may be repeated.",
 )
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="How long one operator may take.")
+@click.option(
+    "--seconds", type=float, help="How long one operator may take in a process.  [default: 60, shared by --runs]"
+)
 @click.option(
     "--runs",
     type=click.IntRange(1),
-    default=1,
-    help="How many processes; what differs between them is in the intervals.  [default: 1]",
+    help="How many processes; what differs between them is in the intervals.  [default: 1, with --compare 5]",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same inputs.")
 @click.option("--threads", type=int, metavar="N", help="PyTorch's threads on the CPU.  [default: as many as it has]")
@@ -112,7 +115,9 @@ def command(
             sys.exit(0 if compare_builds(click.get_current_context()) else 1)
         _refuse(output, earlier, tolerance)
         before = () if earlier is None else _read(earlier)
-        found = _stored(path, said) or _timed(path, imports, output, before, **said)
+        found = _stored(path, said) or _timed(
+            path, output, before, settled({**said, "imports": imports}, compares=bool(before))
+        )
         reports = list(output.show(found))
     except (ArgumentError, DefinitionError) as error:
         raise click.UsageError(str(error)) from error
@@ -167,28 +172,44 @@ def _stored(path: str, said: dict[str, Any]) -> Iterator[BenchReport] | None:
     return iter(chosen)
 
 
-def _timed(
+def _timed(path: str, output: Output, before: tuple[BenchReport, ...], said: dict[str, Any]) -> Iterator[BenchReport]:
+    """Time the operators of PATH; nothing is built for a command line that is wrong."""
+    from opsmith.bench.progress import Progress
+    from opsmith.bench.run import run_bench
+    from opsmith.bench.runs import combined
+
+    subjects, options = _asked(path, before, **said)
+    for subject, where in subjects:
+        with output.screen() as watch:
+            found = [run_bench(subject, where, options, watch)]
+            target = path if len(subjects) == 1 else f"{path}::{subject.name.rpartition('.')[2]}"
+            for number in range(2, said["runs"] + 1):
+                if watch is not None:
+                    doing = f"run {number} of {said['runs']}, in a new process"
+                    watch(Progress(subject.name, doing, timings=found[0].timings))
+                found.append(run_again(command, target, said))
+        yield combined(found)
+
+
+def _asked(
     path: str,
-    imports: tuple[str, ...],
-    output: Output,
     before: tuple[BenchReport, ...],
     *,
+    imports: tuple[str, ...],
     reference: str | None,
     examples: str | None,
     device: str | None,
     sizes: tuple[str, ...],
     runs: int,
     **said: Any,
-) -> Iterator[BenchReport]:
-    """Time the operators of PATH; nothing is built for a command line that is wrong."""
+) -> tuple[list[tuple[Subject, str]], BenchOptions]:
+    """Return the operators of PATH, each with its device, and how they are timed; raises ArgumentError for what is wrong."""
     import torch
 
     from opsmith.bench.api import bench_options, bench_subject
     from opsmith.bench.compare import refuse_other_machine
     from opsmith.bench.machine import this_machine
-    from opsmith.bench.progress import Progress
-    from opsmith.bench.run import refuse_wrong, run_bench
-    from opsmith.bench.runs import combined
+    from opsmith.bench.run import refuse_wrong
     from opsmith.check.api import forward_operators
     from opsmith.check.find import find_attribute, find_operators
 
@@ -213,15 +234,7 @@ def _timed(
         for report in before:
             if report.operator == subject.name:
                 refuse_other_machine(report, replace(machine, threads=options.threads or machine.threads))
-    for subject, where in subjects:
-        with output.screen() as watch:
-            found = [run_bench(subject, where, options, watch)]
-            target = path if len(subjects) == 1 else f"{path}::{subject.name.rpartition('.')[2]}"
-            for number in range(2, runs + 1):
-                if watch is not None:
-                    watch(Progress(subject.name, f"run {number} of {runs}, in a new process", timings=found[0].timings))
-                found.append(run_again(click.get_current_context(), target))
-        yield combined(found)
+    return subjects, options
 
 
 def _compare(before: tuple[BenchReport, ...], now: list[BenchReport], tolerance: float | None) -> Comparison:

@@ -62,26 +62,25 @@ def _reports(
     device: str | None,
     dtypes: tuple[str, ...],
     sizes: tuple[str, ...],
-    seconds: float,
+    seconds: float | None,
     seed: int,
 ) -> Any:
     import torch
 
+    from opsmith.bench.api import bench_subject
     from opsmith.bench.builds import BuildOptions, bench_builds
     from opsmith.check.api import dtype_names, forward_operators
     from opsmith.check.find import find_operators
-    from opsmith.check.subject import subject_of
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch sees no GPU here")
     if len(dtypes) > 1:
         raise ArgumentError("--builds takes one --dtype: builds do not differ by it")
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = next(iter(dtype_names(dtypes)), None)
-    options = BuildOptions(seconds=seconds, dtype=dtype, sizes=tuple(map(read_sizes, sizes)), seed=seed)
+    options = BuildOptions(seconds=seconds or 60.0, dtype=dtype, sizes=tuple(map(read_sizes, sizes)), seed=seed)
     import_modules(imports)
     for op in forward_operators(find_operators(path)):
-        subject = subject_of(op, devices=(where,), seed=seed)
+        subject, where = bench_subject(op, device, seed=seed)
         yield bench_builds(subject, where, options, _watch(subject.name))
 
 

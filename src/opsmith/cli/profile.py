@@ -84,14 +84,13 @@ def _profiled(
     """Profile the operators of PATH; nothing is built for a command line that is wrong."""
     import torch
 
+    from opsmith.bench.api import bench_subject
     from opsmith.check.find import find_attribute, find_operators
-    from opsmith.check.subject import subject_of
     from opsmith.profile.api import profile_options
     from opsmith.profile.run import run_profile
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch sees no GPU here")
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     options = profile_options(sizes=map(read_sizes, sizes), trace=trace, ncu=not no_ncu, seed=seed, **said)
     import_modules(imports)
     given: dict[str, Callable[..., Any]] = {}
@@ -104,7 +103,7 @@ def _profiled(
         option = next(iter(given), "trace")
         raise ArgumentError(f"--{option} is for one operator; {path} has {len(operators)}, name one as {path}::name")
     for op in operators:
-        subject = subject_of(op, devices=(where,), seed=seed, **given)
+        subject, where = bench_subject(op, device, seed=seed, **given)
         yield run_profile(subject, where, options, _watch(subject.name))
 
 

@@ -9,8 +9,8 @@ from typing import Any, overload
 
 import torch
 
+from opsmith.bench.api import bench_subject
 from opsmith.check.api import dtype_names, several_operators
-from opsmith.check.subject import subject_of
 from opsmith.errors import ArgumentError
 from opsmith.profile.calls import PHASES
 from opsmith.profile.result import ProfileReport
@@ -79,8 +79,9 @@ def profile(
     more with clocks inside. Of others the whole call is timed, and its kernels. A module stands for the operators that it
     declares; ProfileReports come back for it, and for a list.
 
-    `device` is "cuda" where there is a GPU, else "cpu"; `dtype` is float32 where the operator takes that. `sizes` are
-    mappings from the definition's names, `{"B": 64, "N": 4096}`; without them a small one and a large one are taken.
+    `device` is "cuda" where there is a GPU and the operator has something for it, else "cpu"; `dtype` is float32 where the
+    operator takes that. `sizes` are mappings from the definition's names, `{"B": 64, "N": 4096}`; without them a small one
+    and a large one are taken.
     `phases` are "forward", "recording" (a forward that needs a gradient) and "backward". `trace` is a file for a Chrome
     trace of some calls of the last phase at the largest size. With `ncu` Nsight Compute is asked on a GPU, where it is
     installed.
@@ -89,14 +90,12 @@ def profile(
     operator cannot be built.
     """
     options = profile_options(phases=phases, dtype=dtype, sizes=sizes, trace=trace, ncu=ncu, seed=seed)
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     several = several_operators(op)
     if several is None:
-        subject = subject_of(op, reference=reference, examples=examples, devices=(where,), seed=seed)
-        return run_profile(subject, where, options)
+        return run_profile(*bench_subject(op, device, reference=reference, examples=examples, seed=seed), options)
     if reference is not None or examples is not None or trace is not None:
         raise ArgumentError("reference=, examples= and trace= belong to one operator; profile several one by one")
-    return ProfileReports(run_profile(subject_of(one, devices=(where,), seed=seed), where, options) for one in several)
+    return ProfileReports(run_profile(*bench_subject(one, device, seed=seed), options) for one in several)
 
 
 def profile_options(

@@ -50,9 +50,7 @@ def _totals(comparison: Comparison, style: Style) -> Iterator[str]:
     said = f"{slower} of {count_of(len(kinds), 'timing')} slower, {faster} faster, beyond the noise"
     yield style(said, "faster" if comparison.ok else "wrong")
     if slower and comparison.runs == 1:
-        yield style(
-            "! one process a side: the same program may differ as much; --runs 5 on both sides says more", "warning"
-        )
+        yield style("! one process a side: the same program may differ as much in the next; --runs 5 tells", "warning")
     if any(change.against for change in comparison.changes):
         yield style(
             "times relative to eager's of the same run: a machine that is slower as a whole does not count", "dim"
