@@ -27,7 +27,8 @@ from opsmith.bench.statistics import Interval
 
 TARGET = ("opsmith.ops.lltm::lltm_gates", "--phase=forward", "--against=eager", "--seconds=6")
 SPLITS = 60
-RUNS, SLOWER = (1, 2, 3, 5), (1.1, 1.2, 1.5)
+# Processes then and now.
+RUNS, SLOWER = ((1, 1), (1, 5), (2, 2), (3, 3), (5, 5)), (1.1, 1.2, 1.5)
 
 
 def make_reports(folder: Path, count: int) -> list[BenchReport]:
@@ -54,12 +55,12 @@ def slowed(report: BenchReport, factor: float) -> BenchReport:
 
 def evaluate(reports: list[BenchReport]) -> list[dict[str, object]]:
     draw, rows = random.Random(0), []
-    for runs in RUNS:
-        drawn = [draw.sample(reports, 2 * runs) for _ in range(SPLITS if 2 * runs <= len(reports) else 0)]
-        pairs = [(combined(both[:runs]), combined(both[runs:])) for both in drawn]
+    for then, now in RUNS:
+        drawn = [draw.sample(reports, then + now) for _ in range(SPLITS if then + now <= len(reports) else 0)]
+        pairs = [(combined(both[:then]), combined(both[then:])) for both in drawn]
         found = {f"{factor:g}": sum(_is_slower(old, slowed(new, factor)) for old, new in pairs) for factor in SLOWER}
         false = sum(_is_slower(old, new) for old, new in pairs)
-        rows.append({"runs": runs, "comparisons": len(pairs), "false_alarms": false, "found": found})
+        rows.append({"then": then, "now": now, "comparisons": len(pairs), "false_alarms": false, "found": found})
     return rows
 
 

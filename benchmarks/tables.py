@@ -282,12 +282,14 @@ def compare_trust() -> str:
         f"`opsmith bench {results['what']}` on {machine['cores']} cores of a shared machine ({machine['name']}, "
         f"{results['date'][:10]}): how many of the comparisons exit with 1.",
         "",
-        f"| processes on each side | the same program | {' | '.join(f'{factor} times as slow' for factor in slower)} |",
+        f"| processes then, now | the same program | {' | '.join(f'{factor} times as slow' for factor in slower)} |",
         "|---" * (2 + len(slower)) + "|",
     ]
     for row in results["rows"]:
         counts = [row["false_alarms"], *row["found"].values()]
-        lines.append(_cells([str(row["runs"]), *(f"{count} of {row['comparisons']}" for count in counts)]))
+        lines.append(
+            _cells([f"{row['then']}, {row['now']}", *(f"{count} of {row['comparisons']}" for count in counts)])
+        )
     return "\n".join(lines)
 
 

@@ -40,7 +40,8 @@ def test_every_competitor_at_every_phase():
         assert timing.kernel_s is not None, f"{timing.competitor}, {timing.phase}"
         # Between events lies more than the kernels, if they find as much in the cache.
         assert timing.kernel_s < 1.2 * timing.time.middle
-        assert timing.peak_bytes is not None
+        # What is replayed has its memory from before.
+        assert timing.peak_bytes or timing.competitor not in EVERYBODY[:2]
     (own,) = [t for t in report.timings if t.phase == "forward" and t.is_own]
     assert own.kernels == 1
     assert own.bound == "bandwidth"

@@ -33,8 +33,9 @@ def test_each_kernel_has_its_registers_and_what_spilled() -> None:
 
 
 def test_a_kernel_is_found_however_its_name_is_written() -> None:
-    known = {"voidrows<128>(float*,long)": Resources(32, 0, 0)}
+    known = {"voidrows<128>": Resources(32, 0, 0)}
     assert of_kernel(known, "void rows<(int)128>(float *, long)") == Resources(32, 0, 0)
+    assert of_kernel(known, "void rows<128>(T1 *, long)") == Resources(32, 0, 0)
     assert of_kernel(known, "void rows<64>(float*, long)") is None
 
 

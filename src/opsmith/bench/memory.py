@@ -17,7 +17,10 @@ _LEAST_SEEN = 4 << 20
 
 
 def peak_bytes(call: Call, device: str) -> int | None:
-    """Return how far memory grows during one call, results included, or None where that cannot be seen."""
+    """Return how far memory grows during one call, results included, or None where that cannot be seen.
+
+    What allocates nothing has its memory from before, as a CUDA graph has: how much that is cannot be seen in a call.
+    """
     call()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -25,7 +28,7 @@ def peak_bytes(call: Call, device: str) -> int | None:
         torch.cuda.reset_peak_memory_stats()
         call()
         torch.cuda.synchronize()
-        return max(0, torch.cuda.max_memory_allocated() - before)
+        return max(0, torch.cuda.max_memory_allocated() - before) or None
     try:
         _CLEAR.write_text("5", encoding="ascii")  # from here on the peak is counted anew
         before = _field("VmRSS")
