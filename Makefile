@@ -80,7 +80,7 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops --device cuda --seconds 30 --phase forward --phase both \
+	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/operators_gpu.json
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
