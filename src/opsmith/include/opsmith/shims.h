@@ -2,8 +2,8 @@
 //
 // They are those of torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h that torch 2.10 has, and
 // PyTorch promises to keep them as they are. Declaring them takes 0.01 s of a binding's compilation, including the two
-// headers 0.3 s, and a binary without them depends on no version of torch. tests/cpp/shims_test.cpp holds every
-// declaration to torch's own.
+// headers 0.3 s, and a binary without them depends on no version of torch. tests/codegen/test_headers.py holds
+// every declaration to torch's own.
 #pragma once
 
 #include <cstddef>

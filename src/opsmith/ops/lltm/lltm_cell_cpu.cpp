@@ -19,7 +19,7 @@ void with_element_type(ScalarType type, const F& f) {
   }
 }
 
-// Whether products of our own are faster than PyTorch's; benchmarks/lltm_cell_cpu.py measures it.
+// Whether products of our own are faster than PyTorch's; `opsmith bench` measures it.
 //
 // For float, double and float16 that is a matter of the batch, which goes along the vectors of the forward's product:
 // at one row PyTorch multiplies a matrix by a vector, which only reads the weight. A backward's vectors go along the

@@ -3,7 +3,7 @@
 // torch::data), serialisation and TorchScript, which make half of its compile time.
 //
 // Every specialisation that pybind11 looks up (type_caster) is in torch/csrc/utils/pybind.h, so a binding cannot
-// silently become another one; tests/build/test_slim_headers.py holds that for the torch that is installed.
+// silently become another one; tests/build/fast/test_slim.py holds that for the torch that is installed.
 
 #pragma once
 
