@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import kit_builds
+import kit_three
 import pytest
 import torch
 from click.testing import CliRunner
@@ -112,7 +112,7 @@ def test_what_a_call_writes_to_is_a_result() -> None:
 
 
 def differing(functions: dict[str, Callable[..., Any]], **changes: Any) -> tuple[str, ...]:
-    subject = replace(subject_of(kit_builds.body_alone, devices=("cpu",)), **changes)
+    subject = replace(subject_of(kit_three.body_alone, devices=("cpu",)), **changes)
     (workload,) = extreme_workloads(subject, "cpu", sizes=SIZES)
     return differing_builds(subject, workload, functions)
 
@@ -121,7 +121,7 @@ def differing(functions: dict[str, Callable[..., Any]], **changes: Any) -> tuple
 @pytest.mark.slow
 def test_the_three_builds_of_an_operator_are_equal() -> None:
     told: list[str] = []
-    report = bench_builds(subject_of(kit_builds.twice, devices=("cpu",)), "cpu", QUICK, told.append)
+    report = bench_builds(subject_of(kit_three.twice, devices=("cpu",)), "cpu", QUICK, told.append)
     assert report.ok
     assert report.are_identical
     done = [build for build in report.builds if not build.left_out]
@@ -143,7 +143,7 @@ def test_a_builder_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         "opsmith.bench.builds.BUILDERS", {name: builders.BUILDERS[name] for name in ("jit", "setuptools")}
     )
-    report = bench_builds(subject_of(kit_builds.twice, devices=("cpu",)), "cpu", QUICK)
+    report = bench_builds(subject_of(kit_three.twice, devices=("cpu",)), "cpu", QUICK)
     assert [bool(build.left_out) for build in report.builds] == [False, True]
     assert 'pip install "opsmith[setuptools]"' in report.builds[1].left_out
     assert list(report.calls[0].times) == ["jit"]
@@ -152,7 +152,7 @@ def test_a_builder_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyP
 @pytest.mark.compile
 def test_what_opsmith_does_not_build_has_no_builds_to_compare() -> None:
     with pytest.raises(ArgumentError, match="body_alone is not built by opsmith"):
-        bench_builds(subject_of(kit_builds.body_alone, devices=("cpu",)), "cpu", QUICK)
+        bench_builds(subject_of(kit_three.body_alone, devices=("cpu",)), "cpu", QUICK)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_opsmith_does_not_build_has_no_builds_to_compare() -> None:
     ],
 )
 def test_a_wrong_command_line_exits_with_2(arguments: list[str], message: str) -> None:
-    path = f"{Path(kit_builds.__file__)}::twice"
+    path = f"{Path(kit_three.__file__)}::twice"
     done = CliRunner().invoke(command, [path, "--builds", "--device", "cpu", *arguments])
     assert done.exit_code == 2, done.output
     assert message in done.output

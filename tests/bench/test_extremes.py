@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import kit_builds
+import kit_three
 import pytest
 import torch
 from jaxtyping import Int
@@ -23,7 +23,7 @@ def sine(x: Tensor) -> Tensor:
 
 @pytest.fixture
 def subject() -> Subject:
-    return subject_of(kit_builds.body_alone, devices=("cpu",))
+    return subject_of(kit_three.body_alone, devices=("cpu",))
 
 
 def test_the_smallest_and_the_largest_are_taken_in_float32(subject: Subject) -> None:
