@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,8 +31,8 @@ _FORMAT = 3
 _SECONDS = 0.25
 # What a limit's own measurement may be off.
 _TOLERANCE = 1.15
-# A product that is expected to take longer is left out.
-_SLOW_S = 0.1
+# The side of a product by convolution, which is left out where it would take longer.
+_CONVOLVED, _SLOW_S = 1024, 0.1
 _MATMUL_TYPES = ("float64", "float32", "bfloat16", "float16")
 
 # What this process has measured: it does not do so for each operator, be the machine quiet or not.
@@ -130,37 +129,40 @@ def _memory_rates(device: str) -> tuple[float, float]:
 
 
 def _matmul_rates(device: str) -> dict[str, float]:
+    size = 8192 if device == "cuda" else 512
+    clock = clock_for(device)
     rates: dict[str, float] = {}
     for name in _MATMUL_TYPES:
         dtype = getattr(torch, name)
-        products = [_product(device, dtype, (8192 if device == "cuda" else 512) // (2 if name == "float64" else 1))]
-        if device == "cpu":
-            products.append(_convolution(dtype, 1024))
-        clock = clock_for(device)
-        for flops, call in products:
-            # What a library only emulates takes seconds, and the next one would as well.
-            if flops > _SLOW_S * rates.get(name, math.inf):
-                break
-            try:
-                turns = Turns([call])
-                repeats = repeats_for(clock.estimate(turns))
-                rates[name] = max(rates.get(name, 0.0), flops / _best(clock, turns, repeats).device_s)
-            except RuntimeError:
-                break  # not there in this type
+        side = size if name != "float64" else size // 2
+        with contextlib.suppress(RuntimeError):  # not there in this type, or no memory for it
+            rates[name] = _rate(clock, _product(device, dtype, side), side)
+            # What the one library only emulates takes seconds, and the other would take as long.
+            if device == "cpu" and _flops(_CONVOLVED) <= _SLOW_S * rates[name]:
+                rates[name] = max(rates[name], _rate(clock, _convolution(dtype, _CONVOLVED), _CONVOLVED))
     return rates
 
 
-def _product(device: str, dtype: torch.dtype, side: int) -> tuple[int, Call]:
-    """Return the operations of a product of square matrices, and a call that computes it."""
+def _rate(clock: Clock, product: Call, side: int) -> float:
+    """Return the operations a second of a product of square matrices."""
+    turns = Turns([product])
+    return _flops(side) / _best(clock, turns, repeats_for(clock.estimate(turns))).device_s
+
+
+def _flops(side: int) -> int:
+    return 2 * side**3
+
+
+def _product(device: str, dtype: torch.dtype, side: int) -> Call:
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-    return 2 * side**3, lambda: a @ b
+    return lambda: a @ b
 
 
-def _convolution(dtype: torch.dtype, side: int) -> tuple[int, Call]:
-    """Return the same of a product by a convolution: as many pixels and channels as the matrices have rows and columns."""
+def _convolution(dtype: torch.dtype, side: int) -> Call:
+    """Return the same product by a convolution: as many pixels and channels as the matrices have rows and columns."""
     image = torch.randn(1, side, side // 16, 16).to(dtype).contiguous(memory_format=torch.channels_last)
     kernel = torch.randn(side, side, 1, 1).to(dtype)
-    return 2 * side**3, lambda: torch.nn.functional.conv2d(image, kernel)
+    return lambda: torch.nn.functional.conv2d(image, kernel)
 
 
 def _launch(device: str) -> float:

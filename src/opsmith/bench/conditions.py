@@ -14,8 +14,9 @@ import torch
 
 from opsmith import _env
 from opsmith.bench.machine import GpuState, gpu_state, usable_cores
+from opsmith.runtime.operator import Operator
 
-__all__ = ["Conditions", "CpuTimes", "nothing_in_background", "read_cpu_times", "warnings_of"]
+__all__ = ["Conditions", "CpuTimes", "load_at_once", "nothing_in_background", "read_cpu_times", "warnings_of"]
 
 _STAT = Path("/proc/stat")
 # Above this part of the cores in other programs' hands, figures are not what they would be alone.
@@ -79,6 +80,13 @@ def nothing_in_background() -> Iterator[None]:
             if (_env.read(name) or "auto") == "auto":
                 stack.enter_context(_env.overridden(name, instead))
         yield
+
+
+def load_at_once(operator: Operator | None) -> None:
+    """Build and load an operator, where there is one, with nothing left to be built beside what is timed."""
+    if operator is not None:
+        with nothing_in_background():
+            operator.load()
 
 
 def read_cpu_times() -> CpuTimes | None:

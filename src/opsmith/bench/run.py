@@ -17,7 +17,7 @@ from opsmith.bench.ceilings import ceilings
 from opsmith.bench.clock import Call, clock_for
 from opsmith.bench.competitors import PHASES, Competitor, Phase, competitors
 from opsmith.bench.compiled import Compiler, compiling
-from opsmith.bench.conditions import Conditions, nothing_in_background
+from opsmith.bench.conditions import Conditions, load_at_once
 from opsmith.bench.deadline import Deadline, OutOfTime, time_limit
 from opsmith.bench.figures import Figures
 from opsmith.bench.job import Job, JobRun, Place
@@ -93,9 +93,7 @@ class _Bench:
         """Return the report."""
         options = self.options
         self._tell("building the operator")
-        if self.subject.operator is not None:
-            with nothing_in_background():
-                self.subject.operator.load()
+        load_at_once(self.subject.operator)
         # The compiler, which counting operations imports too: a second or two that belong to no size.
         importlib.import_module("torch._dynamo")
         self._tell("the machine's limits")

@@ -36,7 +36,7 @@ def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> lis
     That is what comes near the largest number of the type, and in float16 all of large inputs; where exp and its like
     overflow for no good reason, float32 shows it as well.
     """
-    is_large = any(recipe.values in _LARGE_VALUES for recipe in case.tensors().values())
+    is_large = _is_large(case)
     replaced = []
     for result, value in zip(found, expected.values, strict=True):
         one = result
@@ -61,8 +61,8 @@ def expected_gradients(context: Context, case: Case, asked: Asked, values: dict[
     except Exception as error:
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
     is_half = asked.dtype in ("float16", "bfloat16")
-    is_large = any(recipe.values in _LARGE_VALUES for recipe in case.tensors().values())
-    allowed = [_evened(one, at_worst=is_half and is_large) for one in expected.allowed]
+    at_worst = is_half and _is_large(case)
+    allowed = [_evened(one, at_worst=at_worst) for one in expected.allowed]
     if asked.layout == "summed":
         # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
         usual = as_result(context.subject, context.subject.reference, replace(asked, layout="contiguous"))(
@@ -71,6 +71,10 @@ def expected_gradients(context: Context, case: Case, asked: Asked, values: dict[
         eps = torch.finfo(getattr(torch, asked.dtype)).eps
         allowed = [one + _OF_USUAL * eps * _largest(value) for one, value in zip(allowed, usual, strict=True)]
     return replace(expected, allowed=tuple(allowed))
+
+
+def _is_large(case: Case) -> bool:
+    return any(recipe.values in _LARGE_VALUES for recipe in case.tensors().values())
 
 
 def _largest(value: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from opsmith.cli.bench_builds import compare_builds
 from opsmith.cli.bench_output import STDOUT, Output
 from opsmith.cli.bench_runs import run_again, settled
-from opsmith.cli.selection import import_modules, read_sizes
+from opsmith.cli.selection import import_modules, named_functions, read_sizes, refuse_several
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
@@ -211,22 +211,15 @@ def _asked(
     from opsmith.bench.machine import this_machine
     from opsmith.bench.run import refuse_wrong
     from opsmith.check.api import forward_operators
-    from opsmith.check.find import find_attribute, find_operators
+    from opsmith.check.find import find_operators
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch sees no GPU here")
     options = bench_options(sizes=map(read_sizes, sizes), **said)
     import_modules(imports)
-    given: dict[str, Callable[..., Any]] = {}
-    if reference is not None:
-        given["reference"] = find_attribute(reference, "--reference")
-    if examples is not None:
-        given["examples"] = find_attribute(examples, "--examples")
+    given = named_functions(reference, examples)
     operators = forward_operators(find_operators(path))
-    if given and len(operators) != 1:
-        raise ArgumentError(
-            f"--{next(iter(given))} is for one operator; {path} has {len(operators)}, name one as {path}::name"
-        )
+    refuse_several(path, operators, given)
     subjects = [bench_subject(op, device, seed=options.seed, **given) for op in operators]
     for subject, where in subjects:
         refuse_wrong(subject, where, options)

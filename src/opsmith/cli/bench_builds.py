@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from opsmith.cli.bench_runs import settled
 from opsmith.cli.selection import import_modules, read_sizes
 from opsmith.errors import ArgumentError
 
@@ -28,7 +29,7 @@ def compare_builds(context: click.Context) -> bool:
 
     Raises ArgumentError for options that say nothing about builds, and for names that do not exist.
     """
-    given = context.params
+    given = settled(context.params, compares=False)
     _refuse(context)
     json_file: str | None = given["json_file"]
     reports = []
@@ -62,7 +63,7 @@ def _reports(
     device: str | None,
     dtypes: tuple[str, ...],
     sizes: tuple[str, ...],
-    seconds: float | None,
+    seconds: float,
     seed: int,
 ) -> Any:
     import torch
@@ -77,7 +78,7 @@ def _reports(
     if len(dtypes) > 1:
         raise ArgumentError("--builds takes one --dtype: builds do not differ by it")
     dtype = next(iter(dtype_names(dtypes)), None)
-    options = BuildOptions(seconds=seconds or 60.0, dtype=dtype, sizes=tuple(map(read_sizes, sizes)), seed=seed)
+    options = BuildOptions(seconds=seconds, dtype=dtype, sizes=tuple(map(read_sizes, sizes)), seed=seed)
     import_modules(imports)
     for op in forward_operators(find_operators(path)):
         subject, where = bench_subject(op, device, seed=seed)

@@ -57,7 +57,7 @@ def run_again(command: click.Command, target: str, said: dict[str, Any]) -> Benc
 def _options(command: click.Command, said: dict[str, Any]) -> list[str]:
     found: list[str] = []
     for parameter in command.params:
-        value = said.get(str(parameter.name)) if parameter.name in _HANDED_ON else None
-        for item in value if isinstance(value, tuple) else () if value is None else (value,):
-            found += [parameter.opts[0], str(item)]
+        if parameter.name in _HANDED_ON and (value := said[parameter.name]) is not None:
+            for item in value if isinstance(value, tuple) else (value,):
+                found += [parameter.opts[0], str(item)]
     return found

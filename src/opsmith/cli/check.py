@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsmith.cli.selection import import_modules, named_functions, refuse_several
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
@@ -90,34 +89,19 @@ def _read(
 ) -> tuple[list[Subject], Options]:
     """Return what is checked, and how. Nothing is built for a command line that is wrong."""
     from opsmith.check.api import dtype_names
-    from opsmith.check.find import find_attribute, find_operators
+    from opsmith.check.find import find_operators
     from opsmith.check.properties import chosen
     from opsmith.check.run import Options
     from opsmith.check.subject import subject_of
 
     options = Options(properties=chosen(properties), dtypes=dtype_names(dtypes), thorough=thorough, large=large)
-    _import(imports)
-    said: dict[str, Callable[..., Any]] = {}
-    if reference is not None:
-        said["reference"] = find_attribute(reference, "--reference")
-    if examples is not None:
-        said["examples"] = find_attribute(examples, "--examples")
+    import_modules(imports)
+    said = named_functions(reference, examples)
     operators = find_operators(path)
-    if said and len(operators) != 1:
-        raise ArgumentError(
-            f"--{next(iter(said))} is for one operator; {path} has {len(operators)}, name one as {path}::name"
-        )
+    refuse_several(path, operators, said)
     subjects = [subject_of(op, devices=devices or None, seed=seed, **said) for op in operators]
     lines = tuple(f"import {module}" for module in imports)
     return [replace(subject, imports=lines) for subject in subjects], options
-
-
-def _import(modules: tuple[str, ...]) -> None:
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ArgumentError(f"--import {module}: {error}") from error
 
 
 def _sanitize(
@@ -131,7 +115,7 @@ def _sanitize(
     if not_for_it := [name for name in ("devices", "properties", "thorough", "large") if said[name]]:
         option = {"devices": "device", "properties": "property"}.get(not_for_it[0], not_for_it[0])
         raise ArgumentError(f"--{option} and --sanitize do not go together: a sanitizer runs what it is for")
-    _import(imports)
+    import_modules(imports)
     request = Request(path, said["reference"], said["examples"], imports, dtype_names(said["dtypes"]), said["seed"])
     reports = []
     for op in find_operators(path):

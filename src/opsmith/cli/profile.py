@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsmith import _env
-from opsmith.cli.selection import import_modules, read_sizes
+from opsmith.cli.selection import import_modules, named_functions, read_sizes, refuse_several
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _profiled(
     import torch
 
     from opsmith.bench.api import bench_subject
-    from opsmith.check.find import find_attribute, find_operators
+    from opsmith.check.find import find_operators
     from opsmith.profile.api import profile_options
     from opsmith.profile.run import run_profile
 
@@ -93,15 +93,9 @@ def _profiled(
         raise ArgumentError("--device cuda: torch sees no GPU here")
     options = profile_options(sizes=map(read_sizes, sizes), trace=trace, ncu=not no_ncu, seed=seed, **said)
     import_modules(imports)
-    given: dict[str, Callable[..., Any]] = {}
-    if reference is not None:
-        given["reference"] = find_attribute(reference, "--reference")
-    if examples is not None:
-        given["examples"] = find_attribute(examples, "--examples")
+    given = named_functions(reference, examples)
     operators = find_operators(path)
-    if (given or trace is not None) and len(operators) != 1:
-        option = next(iter(given), "trace")
-        raise ArgumentError(f"--{option} is for one operator; {path} has {len(operators)}, name one as {path}::name")
+    refuse_several(path, operators, [*given, *(["trace"] if trace is not None else [])])
     for op in operators:
         subject, where = bench_subject(op, device, seed=seed, **given)
         yield run_profile(subject, where, options, _watch(subject.name))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from opsmith.bench.competitors import differentiable
-from opsmith.bench.conditions import Conditions, nothing_in_background
+from opsmith.bench.conditions import Conditions, load_at_once
 from opsmith.bench.extremes import extreme_workloads
 from opsmith.bench.machine import this_machine
 from opsmith.bench.statistics import Interval
@@ -64,9 +64,7 @@ def run_profile(
     if unknown := [phase for phase in options.phases if phase not in PHASES]:
         raise ArgumentError(f"there is no phase {unknown[0]!r}; there are {', '.join(PHASES)}")
     started = time.perf_counter()
-    if subject.operator is not None:
-        with nothing_in_background():
-            subject.operator.load()
+    load_at_once(subject.operator)
     conditions = Conditions(device)
     calls = []
     jobs = [
