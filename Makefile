@@ -66,6 +66,7 @@ bench: $(READY)
 	  --size B=64,I=512,S=512 --size B=256,I=1024,S=1024 --seconds 75 --json benchmarks/results/lltm_cell_cpu.json
 	$(BIN)/opsmith bench opsmith.ops --device cpu --seconds 30 --phase forward --phase both \
 	  --json benchmarks/results/operators_cpu.json
+	$(BIN)/python benchmarks/check_screen.py --output benchmarks/results/check_screen.json
 	$(BIN)/python benchmarks/compare_trust.py --output benchmarks/results/compare_trust.json
 	$(BIN)/python benchmarks/tables.py
 

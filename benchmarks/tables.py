@@ -293,8 +293,24 @@ def compare_trust() -> str:
     return "\n".join(lines)
 
 
+def check_screen() -> str:
+    """What `opsmith check` has printed for the README's first operator, and where."""
+    path = HERE / "results" / "check_screen.json"
+    if not path.is_file():
+        return ""
+    results = json.loads(path.read_text(encoding="utf-8"))
+    machine = results["machine"]
+    where = f"(On {machine['cores']} cores, {machine['name']}, torch {machine['torch']}, {results['date'][:10]}.)"
+    return "\n".join(["```console", f"$ {results['command']}", results["screen"].rstrip(), "```", "", where])
+
+
 # What stands between two marks of a page, and the pages that have some.
-REGIONS: dict[str, Callable[[], str]] = {"tables": tables, "bench": bench_screen, "compare": compare_trust}
+REGIONS: dict[str, Callable[[], str]] = {
+    "tables": tables,
+    "check": check_screen,
+    "bench": bench_screen,
+    "compare": compare_trust,
+}
 PAGES = (README, README.parent / "docs" / "bench.md")
 
 
