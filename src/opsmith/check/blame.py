@@ -39,6 +39,9 @@ _FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments",
 _BEFORE_SIZES = frozenset({"magnitude", "special values"})
 
 
+# For how long a property that may lie behind a failure tries inputs.
+_SECONDS = 5.0
+
 # A property on a device in certain element types.
 _Row = tuple[str, str, frozenset[tuple[str, str]]]
 
@@ -101,7 +104,8 @@ class Blame:
         item = next(item for item in PROPERTIES if item.name == name)
         outcome = not_run("it does not come to an end")
         for message in in_child(
-            lambda send: send(item.run(Context(self._subject, device, dtypes))), silence_s=self._silence_s
+            lambda send: send(item.run(Context(self._subject, device, dtypes, seconds=_SECONDS))),
+            silence_s=self._silence_s,
         ):
             if isinstance(message, Outcome):
                 outcome = message

@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Ended", "Send", "in_child"]
+__all__ = ["Child", "Ended", "Send", "in_child"]
 
 Send = Callable[[Any], None]
 
@@ -49,36 +49,56 @@ def in_child(work: Callable[[Send], None], *, silence_s: float) -> Iterator[Any]
 
     `silence_s` is how long it may send nothing before it is taken to hang and killed.
     """
-    receiver, sender = Pipe(duplex=False)
-    descriptor, name = tempfile.mkstemp(prefix="opsmith-check-")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with warnings.catch_warnings():
-        # Python 3.12 warns of forks beside threads; the child starts none of theirs (see above).
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        receiver.close()
-        _be_child(work, sender, descriptor)
-    sender.close()
-    os.close(descriptor)
-    hung, is_over = False, False
-    try:
+    with Child(work) as child:
+        yield from child.messages(silence_s)
+
+
+class Child:
+    """A forked child that has begun to do some work; as a context manager it is killed at the end, if it is not over."""
+
+    def __init__(self, work: Callable[[Send], None]) -> None:
+        self._receiver, sender = Pipe(duplex=False)
+        descriptor, name = tempfile.mkstemp(prefix="opsmith-check-")
+        self._output = Path(name)
+        self._ended: Ended | None = None
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forks beside threads; the child starts none of theirs (see above).
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._process = os.fork()
+        if self._process == 0:
+            self._receiver.close()
+            _be_child(work, sender, descriptor)
+        sender.close()
+        os.close(descriptor)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end(hung=False, is_over=False)
+
+    def messages(self, silence_s: float | None) -> Iterator[Any]:
+        """Yield what it sends, and an `Ended` at last; None lets it be silent for as long as it likes."""
         while True:
-            if not receiver.poll(silence_s):
-                hung = True
-                break
+            if not self._receiver.poll(silence_s):
+                yield self._end(hung=True, is_over=False)
+                return
             try:
-                message = receiver.recv_bytes()
+                message = self._receiver.recv_bytes()
             except (EOFError, OSError):
-                is_over = True
-                break
+                yield self._end(hung=False, is_over=True)
+                return
             yield pickle.loads(message)
-    finally:
-        receiver.close()
-        status = _end(child, is_over)
-        output = _tail(Path(name))
-    yield Ended(_crash_of(status, hung), hung, output)
+
+    def _end(self, *, hung: bool, is_over: bool) -> Ended:
+        """Return how the child ended, after an end that it is put to where it is not over."""
+        if self._ended is None:
+            self._receiver.close()
+            status = _end(self._process, is_over)
+            self._ended = Ended(_crash_of(status, hung), hung, _tail(self._output))
+        return self._ended
 
 
 def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> None:

@@ -30,8 +30,8 @@ class Finding:
 class Outcome:
     """The result of one property on one device in one element type.
 
-    `inputs` counts the calls that were compared, `refused` those that the reference itself would not take. `note` says
-    what a reader should know beside it; for `not run` it is the reason.
+    `inputs` counts the calls that were compared, `refused` those that the reference itself would not take, and `left_out`
+    those for which there was no time. `note` says what a reader should know beside it; for `not run` it is the reason.
     """
 
     state: State
@@ -39,6 +39,7 @@ class Outcome:
     inputs: int = 0
     refused: int = 0
     note: str = ""
+    left_out: int = 0
     seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -47,9 +48,9 @@ class Outcome:
         return self.state == "not run" and self.note.startswith(_ERROR)
 
 
-def passed(inputs: int = 1, *, refused: int = 0, note: str = "") -> Outcome:
+def passed(inputs: int = 1, *, refused: int = 0, left_out: int = 0, note: str = "") -> Outcome:
     """Return the outcome of a property that holds for everything that was tried."""
-    return Outcome("passed", inputs=inputs, refused=refused, note=note)
+    return Outcome("passed", inputs=inputs, refused=refused, left_out=left_out, note=note)
 
 
 def failed(*findings: Finding, inputs: int = 1, note: str = "") -> Outcome:

@@ -1,54 +1,116 @@
-"""Is the reference too slow for large inputs? One that loops in Python takes a second where a kernel takes a millisecond.
+"""How many inputs are there time for? A reference that loops in Python takes a second where a kernel takes a millisecond.
 
-The oracle runs it several times for each input, and a check of minutes is a check that nobody makes.
+The oracle runs it a dozen times for each input, and a check of minutes is a check that nobody makes. So inputs on which
+the reference is slow are left out, and of the others each property tries as many as its time allows: always the same
+first ones, and those of every kind. What was not tried is counted and told.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby, zip_longest
+from typing import Any
 
 import torch
 
+from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 from opsmith.check.subject import Subject
 
-__all__ = ["paced"]
+__all__ = ["Timed", "in_turns", "paced"]
 
-# The largest of the ordinary sizes, and how long the reference may take there. What works on whole tensors takes less
-# than a millisecond, a loop over the elements some fifty.
-_PROBED = "= 4099"
+# How long the reference may take for one input. What works on whole tensors takes less than a millisecond, a loop over
+# some thousand elements fifty.
 _MOST_S = 0.02
-_MOST_ELEMENTS_WHEN_SLOW = 1 << 16
+# Whatever they take: without these nothing could be said of a property.
+_AT_LEAST = 4
+
+
+class Timed:
+    """Cases as far as a property's time goes. `left_out` counts, after they were gone through, those that it did not."""
+
+    def __init__(self, context: Context, cases: Iterable[Case]) -> None:
+        self._seconds = context.seconds
+        self._cases = in_turns(cases)
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[Case]:
+        started = time.thread_time()
+        for index, case in enumerate(self._cases):
+            if index >= _AT_LEAST and time.thread_time() - started > self._seconds:
+                self.left_out = len(self._cases) - index
+                return
+            yield case
+
+
+def in_turns(cases: Iterable[Case]) -> list[Case]:
+    """Return cases in the order in which they are tried: of each kind some come early, of each size's values the far ones.
+
+    The order depends on the cases alone, so that who has less time tries the first of the same ones.
+    """
+    plain, kinds = [], []
+    for kind, group in groupby(cases, _kind):
+        listed = list(group)
+        if kind == ("plain", ""):
+            plain += listed
+        else:
+            kinds.append(_spread(listed))
+    return [*plain, *(case for turn in zip_longest(*kinds) for case in turn if case is not None)]
+
+
+def _kind(case: Case) -> tuple[str, str]:
+    """Return the group of a case, and what it changes: `N` of `N = 17`."""
+    return case.group, case.label.partition(" = ")[0] if case.group == "sizes" else ""
+
+
+def _spread(cases: list[Case]) -> list[Case]:
+    """Return cases so that the first few of them lie all over the list: the last, the middle, the quarters and so on."""
+    size = 1 << max(0, len(cases) - 1).bit_length()
+    bits = size.bit_length() - 1
+    backwards = [int(f"{index:0{bits}b}"[::-1], 2) if bits else 0 for index in range(size)]
+    return [cases[-1 - index] for index in backwards if index < len(cases)]
 
 
 def paced(subject: Subject) -> Subject:
-    """Return a subject without the largest inputs where its reference is slow, and a note that says so."""
+    """Return a subject without the sizes for which its reference is slow, and a note that says so."""
     if subject.signature is None or not subject.dtypes:
         return subject
-    cases = [case for case in subject.suite.cases(subject.dtypes[0], "sizes") if case.label.endswith(_PROBED)]
-    if not cases:
+    dtypes = subject.dtypes[0]
+    _seconds_of(subject, subject.suite.plain(dtypes))  # what a first call alone takes does not count
+    by_name: dict[str, list[Case]] = {}
+    for case in subject.suite.cases(dtypes, "sizes", "large"):
+        by_name.setdefault(case.label.partition(" = ")[0], []).append(case)
+    left_out: set[str] = set()
+    slow: list[str] = []
+    for cases in by_name.values():
+        # From small to large, so that the reference is never waited for longer than it takes to see that it is slow.
+        ascending = sorted(cases, key=lambda case: case.elements)
+        for index, case in enumerate(ascending):
+            if index < len(ascending) // 2 or (seconds := _seconds_of(subject, case)) <= _MOST_S:
+                continue
+            left_out |= {other.label for other in ascending[index:]}
+            slow.append(f"{seconds:.2f} s for {case.label}")
+            break
+    if not slow:
         return subject
-    _seconds_of(subject, subject.suite.plain(subject.dtypes[0]))  # what a first call alone takes does not count
-    seconds, slowest = max(((_seconds_of(subject, case), case) for case in cases), key=lambda pair: pair[0])
-    if seconds <= _MOST_S:
-        return subject
-    note = (
-        f"the reference takes {seconds:.2f} s for {slowest.label}: larger inputs are left out (--thorough tries them)"
-    )
-    return replace(subject, most_elements=_MOST_ELEMENTS_WHEN_SLOW, notes=(*subject.notes, note))
+    note = f"the reference takes {', '.join(slow)}: inputs of that size and larger are left out (--thorough tries them)"
+    return replace(subject, left_out=frozenset(left_out), notes=(*subject.notes, note))
 
 
 def _seconds_of(subject: Subject, case: Case) -> float:
-    """Return how long the reference takes on the CPU, the better of two; 0 where it does not take the input."""
-    taken = []
+    """Return the processor time of the reference, the better of two; 0 where it does not take the input."""
+    taken: list[float] = []
+    values: dict[str, Any] = case.build()
     for _ in range(2):
-        values = case.build()
-        started = time.perf_counter()
+        started = time.thread_time()
         try:
             with torch.no_grad():
                 subject.results(subject.reference, values)
         except Exception:
             return 0.0
-        taken.append(time.perf_counter() - started)
+        taken.append(time.thread_time() - started)
+        if taken[-1] <= _MOST_S:
+            break
     return min(taken)

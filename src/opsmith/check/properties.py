@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 from opsmith.check.outcome import Outcome
@@ -23,6 +24,7 @@ class Context:
     """Where a property is checked: the operator, the device, and the element types by template parameter.
 
     `tell` reports the case that is about to run, so that a crash has a name; call it before every call of the kernel.
+    `seconds` is how much processor time there is for more than the first few cases (see `pace.Timed`).
     """
 
     subject: Subject
@@ -31,6 +33,7 @@ class Context:
     tell: Callable[[Any], None] = lambda case: None
     thorough: bool = False
     large: bool = False
+    seconds: float = inf
 
     @property
     def dtype(self) -> str:
@@ -44,7 +47,8 @@ class Property:
 
     On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
     has, or because a defect spoils the GPU for the rest of the process. On the CPU one that is `fresh` has, where earlier
-    calls would hide what it looks for. `imports` are modules that it has PyTorch import, which takes seconds.
+    calls would hide what it looks for. `imports` are modules that it has PyTorch import, which takes seconds. `weight` is
+    its part, in each column, of the time that those have together which try as many inputs as there is time for.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Property:
     alone: bool = False
     fresh: bool = False
     imports: tuple[str, ...] = ()
+    weight: float = 0.0
 
     def run(self, context: Context) -> Outcome:
         """Check the property; whatever it raises is a defect of the check and not of the operator."""
@@ -67,25 +72,26 @@ class Property:
 
 _COMPILER = ("torch._dynamo", "torch._inductor")
 
+# Weights are about what the properties take where time is short. The calls of `outputs written` serve the three after it.
 PROPERTIES: tuple[Property, ...] = (
-    Property("value", "values equal the reference's", "values:value"),
-    Property("magnitude", "large, small and mixed magnitudes", "values:magnitude"),
-    Property("special values", "NaN, inf and the ends of integers", "values:special"),
-    Property("sizes", "every size, edges of vectors, warps and blocks", "values:sizes"),
-    Property("empty", "sizes of zero", "values:empty"),
-    Property("strides", "strides, offsets and memory formats", "values:strides"),
-    Property("arguments", "optional tensors and other arguments", "values:arguments"),
-    Property("gradient", "gradients equal the reference's", "gradients:gradient"),
+    Property("value", "values equal the reference's", "values:value", weight=0.5),
+    Property("magnitude", "large, small and mixed magnitudes", "values:magnitude", weight=1.0),
+    Property("special values", "NaN, inf and the ends of integers", "values:special", weight=0.5),
+    Property("sizes", "every size, edges of vectors, warps and blocks", "values:sizes", weight=2.0),
+    Property("empty", "sizes of zero", "values:empty", weight=0.5),
+    Property("strides", "strides, offsets and memory formats", "values:strides", weight=1.0),
+    Property("arguments", "optional tensors and other arguments", "values:arguments", weight=1.0),
+    Property("gradient", "gradients equal the reference's", "gradients:gradient", weight=4.0),
     Property("second gradient", "gradients of gradients", "second_gradients:second_gradient", per="device"),
-    Property("outputs written", "every element of every output is written", "memory:outputs_written"),
-    Property("writes outside", "nothing beside the outputs is written", "memory:writes_outside"),
-    Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside"),
-    Property("inputs unchanged", "inputs keep their values", "memory:inputs_unchanged"),
+    Property("outputs written", "every element of every output is written", "memory:outputs_written", weight=3.0),
+    Property("writes outside", "nothing beside the outputs is written", "memory:writes_outside", weight=0.25),
+    Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside", weight=0.25),
+    Property("inputs unchanged", "inputs keep their values", "memory:inputs_unchanged", weight=0.25),
     Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device"),
-    Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True, imports=_COMPILER),
+    Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True),
     Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
     Property("memory growth", "a thousand calls leave no memory behind", "growth:memory_growth", per="device"),
-    Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake"),
+    Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake", weight=1.0),
     Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device", imports=_COMPILER),
     Property(
         "compile", "torch.compile: one graph for all sizes", "compiling:compiled", per="device", imports=_COMPILER

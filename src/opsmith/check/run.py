@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 import torch
 
 from opsmith.check.blame import Blame
-from opsmith.check.crash import crashed, see_earlier
-from opsmith.check.isolate import Ended, Send, in_child
-from opsmith.check.outcome import Outcome, not_run, not_run_for
+from opsmith.check.crash import crashed as died_of
+from opsmith.check.crash import see_earlier
+from opsmith.check.lanes import Done, Lane, Task, in_lanes
+from opsmith.check.outcome import Outcome, not_run_for
 from opsmith.check.pace import paced
 from opsmith.check.properties import PROPERTIES, Context, Property
 from opsmith.check.report import Column, Report, Result
@@ -25,6 +25,11 @@ from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
 
 __all__ = ["Options", "Watcher", "run_check"]
+
+
+# What the properties may take on the CPU that try as many inputs as there is time for, all together; twice that where two
+# processors share them. An operator whose reference works on whole tensors needs a third of it.
+_SECONDS = 14.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Watcher:
         if self.on_result is not None:
             self.on_result(result)
 
-    def tell_doing(self, task: _Task, doing: Any) -> None:
+    def tell_doing(self, task: Task, doing: Any) -> None:
         """Tell what is tried."""
         if self.on_doing is not None:
             self.on_doing(task.item.name, task.column, doing)
@@ -65,13 +70,6 @@ class Options:
     silence_s: float = 60.0
 
 
-@dataclass(frozen=True)
-class _Task:
-    item: Property
-    column: Column
-    dtypes: Mapping[str, str]
-
-
 def run_check(subject: Subject, options: Options | None = None, watch: Watcher | None = None) -> Report:
     """Check an operator and return what was found; `watch` is told of each result as it comes.
 
@@ -87,10 +85,25 @@ def run_check(subject: Subject, options: Options | None = None, watch: Watcher |
         result = _with_snippets(subject, bare)
         results.append(result)
         watch.tell_result(result)
-    return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, subject.notes)
+    notes = (*subject.notes, *_left_out(results))
+    return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, notes)
 
 
-def _tasks(subject: Subject, options: Options) -> list[_Task]:
+def _left_out(results: list[Result]) -> Iterable[str]:
+    """Yield what there was no time for, if anything, as a note for the report."""
+    cut = [result for result in results if result.outcome.left_out]
+    if not cut:
+        return
+    columns: dict[str, list[str]] = {}
+    for result in cut:
+        outcome = result.outcome
+        total = outcome.inputs + outcome.refused + outcome.left_out
+        columns.setdefault(result.name, []).append(f"{result.column.dtype} {outcome.left_out} of {total}".strip())
+    listed = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in columns.items())
+    yield f"for want of time inputs were left out, the later ones of a fixed order: {listed}; --thorough tries them"
+
+
+def _tasks(subject: Subject, options: Options) -> list[Task]:
     tasks = []
     for device in subject.devices:
         columns = _columns(subject, device, options)
@@ -98,7 +111,7 @@ def _tasks(subject: Subject, options: Options) -> list[_Task]:
             if device in item.devices:
                 chosen = columns if item.per == "dtype" else columns[:1]
                 tasks += [
-                    _Task(item, column if item.per == "dtype" else Column(device, ""), dtypes)
+                    Task(item, column if item.per == "dtype" else Column(device, ""), dtypes)
                     for column, dtypes in chosen
                 ]
     return tasks
@@ -136,108 +149,47 @@ def _columns(subject: Subject, device: str, options: Options) -> list[tuple[Colu
 _ORDER = {name: index for index, name in enumerate(("float64", "float32", "float16", "bfloat16"))}
 
 
-def _results(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
+def _results(subject: Subject, options: Options, tasks: list[Task], watch: Watcher) -> Iterable[Result]:
     # What is forked from a process that uses a GPU cannot use one.
     spoiled = torch.cuda.is_initialized()
     here = [task for task in tasks if not options.isolate or (spoiled and task.column.device != "cpu")]
-    yield from _in_children(subject, options, [task for task in tasks if task not in here], watch)
+    lane = Lane(
+        partial(_run, subject, options), watch.tell_doing, options.silence_s, inf if options.thorough else _SECONDS
+    )
+    yield from _judged(subject, options, in_lanes(lane, [task for task in tasks if task not in here]), tasks)
     for task in here:
         watch.tell_doing(task, None)
-        yield Result(task.item.name, task.column, _run(subject, options, task, partial(watch.tell_doing, task)))
+        yield Result(task.item.name, task.column, _run(subject, options, task, partial(watch.tell_doing, task), inf))
 
 
-def _in_children(subject: Subject, options: Options, tasks: list[_Task], watch: Watcher) -> Iterable[Result]:
-    _import_for(tasks)
-    left = tasks
-    rows = (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
-    blame = Blame(subject, options.silence_s, rows)
-    died: list[tuple[str, str]] = []  # property and device
-    while left:
-        done, doing = 0, None
-        ended: Ended | None = None
-        batch = _batch(left)
-        watch.tell_doing(left[0], None)
-        for message in in_child(_worker(subject, options, batch), silence_s=options.silence_s):
-            if isinstance(message, Ended):
-                ended = message
-            elif isinstance(message, Outcome):
-                yield _charged(blame, left[done], message)
-                done, doing = done + 1, None
-                if done < len(left):
-                    watch.tell_doing(left[done], None)
-            else:
-                doing = message
-                watch.tell_doing(left[done], doing)
-        assert ended is not None
-        if done < len(batch):
-            task = left[done]
-            earlier = [name for name, device in died if device == task.column.device and name != task.item.name]
-            context = Context(subject, task.column.device, task.dtypes)
-            outcome = see_earlier(context, doing, earlier) or crashed(context, ended, doing)
-            result = _charged(blame, task, outcome, crashed=not ended.hung)
-            yield result
-            if result.outcome.state == "failed":
-                died.append((task.item.name, task.column.device))
-            done += 1
-            # The next column would be silent for as long again, and say the same.
-            while ended.hung and done < len(left) and _is_same_row(task, left[done]):
-                reason = f"it hangs in {task.column.dtype} already"
-                yield Result(task.item.name, left[done].column, not_run(reason))
-                done += 1
-        left = left[done:]
+def _judged(subject: Subject, options: Options, done: Iterable[Done], tasks: list[Task]) -> Iterable[Result]:
+    """Yield what the report says of each task: its outcome, a crash, or what other defect it follows from."""
+    blame = Blame(
+        subject, options.silence_s, (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
+    )
+    died: list[Task] = []
+    for one in done:
+        task, outcome, crashed = one.task, one.outcome, False
+        if outcome is None:
+            assert one.ended is not None
+            device = task.column.device
+            earlier = [other.item.name for other in died if _is_elsewhere(other, task)]
+            context = Context(subject, device, task.dtypes)
+            outcome = see_earlier(context, one.doing, earlier) or died_of(context, one.ended, one.doing)
+            crashed = not one.ended.hung
+        charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=crashed)
+        if one.outcome is None and charged.state == "failed":
+            died.append(task)
+        yield Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))
 
 
-def _import_for(tasks: list[_Task]) -> None:
-    """Import what takes seconds here, once, and not in each child."""
-    for name in dict.fromkeys(name for task in tasks for name in task.item.imports):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+def _is_elsewhere(one: Task, other: Task) -> bool:
+    """Whether tasks are of different properties on one device."""
+    return one.column.device == other.column.device and one.item.name != other.item.name
 
 
-def _charged(blame: Blame, task: _Task, outcome: Outcome, *, crashed: bool = False) -> Result:
-    charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=crashed)
-    return Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))
-
-
-def _is_same_row(one: _Task, other: _Task) -> bool:
-    return (one.item.name, one.column.device) == (other.item.name, other.column.device)
-
-
-def _batch(left: list[_Task]) -> list[_Task]:
-    """Return the tasks for one child: some have one to themselves."""
-    alone = [
-        index
-        for index, task in enumerate(left)
-        if (task.item.fresh if task.column.device == "cpu" else task.item.alone)
-    ]
-    return left if not alone else left[: alone[0] or 1]
-
-
-def _worker(subject: Subject, options: Options, tasks: list[_Task]) -> Callable[[Send], None]:
-    def work(send: Send) -> None:
-        for task in tasks:
-            _send_outcome(send, _run(subject, options, task, partial(_send_doing, send)))
-
-    return work
-
-
-def _send_doing(send: Send, doing: Any) -> None:
-    try:
-        send(doing)
-    except Exception:
-        # It has an argument that cannot be pickled: what it is called must do.
-        send(getattr(doing, "label", "") or repr(doing)[:200])
-
-
-def _send_outcome(send: Send, outcome: Outcome) -> None:
-    try:
-        send(outcome)
-    except Exception:
-        send(replace(outcome, findings=tuple(replace(finding, case=None) for finding in outcome.findings)))
-
-
-def _run(subject: Subject, options: Options, task: _Task, tell: Callable[[Any], None]) -> Outcome:
-    context = Context(subject, task.column.device, task.dtypes, tell, options.thorough, options.large)
+def _run(subject: Subject, options: Options, task: Task, tell: Callable[[Any], None], seconds: float) -> Outcome:
+    context = Context(subject, task.column.device, task.dtypes, tell, options.thorough, options.large, seconds)
     started = time.perf_counter()
     try:
         with warnings.catch_warnings():

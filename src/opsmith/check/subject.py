@@ -55,12 +55,14 @@ class Subject:
     imports: tuple[str, ...] = ()
     # No generated input has more.
     most_elements: int = MOST_ELEMENTS
+    # Sizes that are not tried, by their cases' labels: the reference is slow there.
+    left_out: frozenset[str] = frozenset()
 
     @cached_property
     def suite(self) -> Suite:
         """The calls to make."""
         space = Space(self.signature) if self.signature is not None else None
-        return Suite(space, self.examples, self.seed, self.most_elements, mutated=self.mutated)
+        return Suite(space, self.examples, self.seed, self.most_elements, mutated=self.mutated, left_out=self.left_out)
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the arguments of a call by position; what is missing at the end is left to defaults."""

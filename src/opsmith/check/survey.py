@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from opsmith.check.guard import why_unguarded
+from opsmith.check.pace import Timed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
-from opsmith.check.trial import BODIES, Trial, accepted, attempt, on_threads
+from opsmith.check.trial import BODIES, Trial, attempt, is_accepted, on_threads
 
 __all__ = ["Difference", "Seen", "depends_on", "differences", "same_bits", "survey"]
 
@@ -59,20 +60,31 @@ class Difference:
         return f"{self.name}{where} ({self.count} of {self.elements} elements)"
 
 
-def survey(context: Context) -> list[Seen]:
+@dataclass(frozen=True)
+class Survey:
+    """What was seen in the cases, and for how many more of them there was no time."""
+
+    seen: tuple[Seen, ...]
+    left_out: int
+
+
+def survey(context: Context) -> Survey:
     """Return what was seen in all cases that the reference takes and the kernel does not refuse."""
     key = (id(context.subject), context.device, tuple(context.dtypes.items()))
     if key not in _surveys:
-        _surveys[key] = list(_survey(context))
+        cases = Timed(context, _cases(context))
+        _surveys[key] = Survey(tuple(_survey(context, cases)), cases.left_out)
     return _surveys[key]
 
 
-_surveys: dict[Any, list[Seen]] = {}
+_surveys: dict[Any, Survey] = {}
 
 
-def _survey(context: Context) -> Iterator[Seen]:
+def _survey(context: Context, cases: Timed) -> Iterator[Seen]:
     is_guarded = not why_unguarded(context.device)
-    for number, case in enumerate(_cases(context)):
+    for number, case in enumerate(cases):
+        if not is_accepted(context, case):
+            continue
         trials = [
             attempt(context, case, body=body, margin=margin, around=around, with_guard=is_guarded)
             for body, margin, around in _fillings(case, number)
@@ -102,7 +114,7 @@ def look(context: Context, case: Case, trials: list[Trial]) -> Seen:
 
 
 def _cases(context: Context) -> Iterator[Case]:
-    cases = list(accepted(context, *_GROUPS))
+    cases = list(context.subject.suite.cases(context.dtypes, *_GROUPS))
     sizes = sum(case.group == "sizes" for case in cases)
     known = [dict(dtypes) for dtypes in context.subject.dtypes]
     turn = known.index(dict(context.dtypes)) if dict(context.dtypes) in known else 0

@@ -27,6 +27,8 @@ __all__ = [
     "accepts",
     "attempt",
     "differentiated",
+    "is_accepted",
+    "is_gradient_of_body",
     "kernel_outputs",
     "on_threads",
     "quiet",
@@ -67,9 +69,11 @@ def attempt(
     """Call the kernel once, and once more with its gradient where there is one.
 
     `body` fills what is allocated and `margin` what lies around that; `around` names what lies around inputs. A gradient
-    that cannot be computed is none: another property says so.
+    that cannot be computed is none: another property says so. One that autograd takes through the body is computed by
+    PyTorch's operators alone, and what they do to memory is not looked at.
     """
     subject = context.subject
+    with_gradient = with_gradient and not is_gradient_of_body(subject)
     context.tell(case)
     trial = Trial()
     with on_threads(1):
@@ -107,15 +111,18 @@ def _start(tensor: Tensor) -> int:
 
 def accepted(context: Context, *groups: str) -> Iterator[Case]:
     """Yield the cases of some groups that the reference takes: what it refuses, no kernel need survive."""
-    for case in context.subject.suite.cases(context.dtypes, *groups):
-        key = (id(context.subject), context.device, tuple(context.dtypes.items()), case.group, case.label)
-        if key not in _accepted:
-            _accepted[key] = accepts(context, case)
-        if _accepted[key]:
-            yield case
+    return (case for case in context.subject.suite.cases(context.dtypes, *groups) if is_accepted(context, case))
 
 
-# A reference may be slow, and several properties go through the same cases.
+def is_accepted(context: Context, case: Case) -> bool:
+    """Whether the reference takes a case of the suite; a reference may be slow, and each is asked once."""
+    key = (id(context.subject), context.device, tuple(context.dtypes.items()), case.group, case.label)
+    if key not in _accepted:
+        _accepted[key] = accepts(context, case)
+    return _accepted[key]
+
+
+# Several properties go through the same cases.
 _accepted: dict[Any, bool] = {}
 
 
@@ -153,6 +160,11 @@ def differentiated(subject: Subject, values: Mapping[str, Any]) -> tuple[list[Te
     given = {**values, **leaves}
     found = subject.call(*subject.arguments(given), **subject.keyword_arguments(given))
     return [result for result in _tensors(found) if result.requires_grad], leaves
+
+
+def is_gradient_of_body(subject: Subject) -> bool:
+    """Whether the gradient is PyTorch's own, of the body's operators: there is no kernel for it."""
+    return subject.operator is not None and subject.operator.gradient is None
 
 
 @contextlib.contextmanager

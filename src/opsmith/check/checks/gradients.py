@@ -27,9 +27,11 @@ from opsmith.check.derivatives import (
 from opsmith.check.gradient_oracle import expected_gradients, without_overflow
 from opsmith.check.oracle import compare, upcast
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.check.pace import Timed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 from opsmith.check.shrink import smallest
+from opsmith.check.trial import is_gradient_of_body
 
 __all__ = [
     "MOST_ELEMENTS",
@@ -46,6 +48,9 @@ MOST_ELEMENTS = 5000
 _LONG = 1025
 _NOTHING = 1e-6
 _GROUPS = ("plain", "scalars", "equal", "values", "layouts", "sizes", "empty")
+# Where PyTorch takes the gradient through the body, no kernel sees its sizes and values.
+_GROUPS_OF_BODY = ("plain", "scalars", "equal", "layouts", "empty")
+_BODY = "PyTorch takes it through the body, so it is not tried for many sizes and values"
 _LOW_PRECISION = (
     "compared with the reference's gradient; finite differences say nothing in {dtype}, "
     "where one rounding is as large as the step"
@@ -69,7 +74,8 @@ def gradient(context: Context) -> Outcome:
     if (reason := why_no_gradient(context)) is not None:
         return not_run(reason)
     compared, refused, skipped = 0, 0, 0
-    for case in _cases(context):
+    cases = Timed(context, _cases(context))
+    for case in cases:
         try:
             for asked in _asked(context, case):
                 wrong = first_wrong(context, case, asked)
@@ -93,7 +99,10 @@ def gradient(context: Context) -> Outcome:
     if (finding := _numeric(context)) is not None:
         return failed(finding, inputs=compared)
     is_low = context.dtype not in ("", "float64")
-    return passed(compared, refused=refused, note=_LOW_PRECISION.format(dtype=context.dtype) if is_low else "")
+    note = _LOW_PRECISION.format(dtype=context.dtype) if is_low else ""
+    if is_gradient_of_body(context.subject):
+        note = "; ".join(filter(None, (_BODY, note)))
+    return passed(compared, refused=refused, left_out=cases.left_out, note=note)
 
 
 def why_no_gradient(context: Context) -> str | None:
@@ -125,7 +134,8 @@ def is_gradient_wrong(context: Context, case: Case) -> bool:
 def _cases(context: Context) -> Iterator[Case]:
     """Yield the cases to differentiate: all kinds, but of the many sizes some; in half precision fewer layouts."""
     is_half = context.dtype in ("float16", "bfloat16")
-    for index, case in enumerate(context.subject.suite.cases(context.dtypes, *_GROUPS)):
+    groups = _GROUPS_OF_BODY if is_gradient_of_body(context.subject) else _GROUPS
+    for index, case in enumerate(context.subject.suite.cases(context.dtypes, *groups)):
         # Long rows are where a sum in half precision shows.
         is_long = any(_LONG in recipe.shape for recipe in case.tensors().values())
         is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0 and not is_long) or (

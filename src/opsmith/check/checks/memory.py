@@ -36,7 +36,7 @@ def outputs_written(context: Context) -> Outcome:
 
     return _first(
         context,
-        [seen.case for seen in survey(context) if seen.differs],
+        [seen.case for seen in survey(context).seen if seen.differs],
         judge,
         "Allocated memory holds anything. Write each element on every path, the tail of vectors and the last block too.",
     )
@@ -52,7 +52,7 @@ def writes_outside(context: Context) -> Outcome:
         # A kernel that ignores strides writes between elements as well; that has a name of its own.
         return seen.outside or (seen.gaps if seen.gaps and agrees(context, case) else "")
 
-    cases = [seen.case for seen in survey(context) if seen.outside or seen.gaps]
+    cases = [seen.case for seen in survey(context).seen if seen.outside or seen.gaps]
     hint = "Compare the last index with the size: vectors and blocks end behind it where they do not divide it."
     return _first(context, cases, judge, hint, note=why_unguarded(context.device))
 
@@ -70,7 +70,7 @@ def reads_outside(context: Context) -> Outcome:
         )
 
     hint = "Compare indices with the size before the read; a neighbour of the first or last element may not exist."
-    cases = [seen.case for seen in survey(context) if seen.differs]
+    cases = [seen.case for seen in survey(context).seen if seen.differs]
     outcome = _first(context, cases, judge, hint, note=why_unguarded(context.device))
     if outcome.state == "passed" and context.device == "cpu":
         _call_at_the_end_of_memory(context)
@@ -96,14 +96,15 @@ def inputs_unchanged(context: Context) -> Outcome:
             else ""
         )
 
-    cases = [seen.case for seen in survey(context) if seen.changed]
+    cases = [seen.case for seen in survey(context).seen if seen.changed]
     hint = "Work on a copy, or declare it: mutates=... in a definition, mutates_args, or Tensor(a!) in the schema."
     return _first(context, cases, judge, hint)
 
 
 def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: str = "") -> Outcome:
     """Return the outcome of the first case that is found wrong when it is run again for this question alone."""
-    count = len(survey(context))
+    seen = survey(context)
+    count = len(seen.seen)
     if count == 0:
         return not_run("there is no input that both the reference and the kernel take")
     for case in cases:
@@ -113,7 +114,7 @@ def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: 
         message = judge(small) or judge(case)
         if message:
             return failed(Finding(f"{small.label}: {message}", small, hint), inputs=count, note=note)
-    return passed(count, note=note)
+    return passed(count, left_out=seen.left_out, note=note)
 
 
 def _look_again(context: Context, case: Case) -> Seen | None:

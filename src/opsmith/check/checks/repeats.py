@@ -16,7 +16,7 @@ from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 from opsmith.check.survey import Difference, differences
-from opsmith.check.trial import Trial, accepted, differentiated, kernel_outputs, on_threads, quiet
+from opsmith.check.trial import Trial, accepted, differentiated, is_gradient_of_body, kernel_outputs, on_threads, quiet
 
 __all__ = ["determinism", "threads"]
 
@@ -123,8 +123,8 @@ def _run(context: Context, case: Case, count: int) -> Trial:
     except Exception as error:
         trial.error = error
         return trial
-    if subject.operator is not None and subject.operator.gradient is None:
-        return trial  # the gradient is PyTorch's own, of the body's operators, and so are its roundings
+    if is_gradient_of_body(subject):
+        return trial  # its roundings are those of PyTorch's operators
     values = case.build(context.device)
     with contextlib.suppress(Exception), on_threads(count):
         results, leaves = differentiated(subject, values)
@@ -150,11 +150,12 @@ def _repeats(context: Context, case: Case) -> Iterator[int]:
 def _deterministic() -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
     warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True)
+    # torch.use_deterministic_algorithms tells the compiler as well, and imports it for that, which takes two seconds.
+    torch._C._set_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warns)
+        torch._C._set_deterministic_algorithms(before, warn_only=warns)
         _perturb_malloc(-1)  # 0, which is off
 
 

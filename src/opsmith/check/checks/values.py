@@ -9,6 +9,7 @@ import torch
 
 from opsmith.check.oracle import Disagreement, compare, expect
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.check.pace import Timed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.shrink import smallest
@@ -124,7 +125,8 @@ def is_repeatable(context: Context, case: Case) -> bool:
 
 def _agree(context: Context, *groups: str) -> Outcome:
     compared, refused, elsewhere = 0, 0, 0
-    for case in context.subject.suite.cases(context.dtypes, *groups):
+    cases = Timed(context, context.subject.suite.cases(context.dtypes, *groups))
+    for case in cases:
         try:
             wrong = disagreement(context, case)
         except RefusedError:
@@ -147,7 +149,7 @@ def _agree(context: Context, *groups: str) -> Outcome:
     if elsewhere:
         return not_run(f"{elsewhere} of {compared} inputs give wrong values, and so do the plain ones: see `value`")
     note = f"the reference refused {refused} of {refused + compared} inputs" if refused else ""
-    return passed(compared, refused=refused, note=note)
+    return passed(compared, refused=refused, left_out=cases.left_out, note=note)
 
 
 def _is_other_number(case: Case) -> bool:

@@ -1,0 +1,198 @@
+"""How does the work of a check get done? In child processes, one task after the other, and on the CPU in two lanes.
+
+What is asked of values comes first and takes as long as all the rest, most of which waits for a compiler: with two
+processors a check is over in half the time. A task is a property in a column; what became of it is for `run` to judge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+from opsmith.check.isolate import Child, Ended, Send, in_child
+from opsmith.check.outcome import Outcome, not_run
+from opsmith.check.properties import Property
+from opsmith.check.report import Column
+
+__all__ = ["Done", "Lane", "Task", "in_lanes"]
+
+# The last of the first lane: what follows in the table of properties takes about as long as what comes before.
+_LAST_OF_FIRST = "threads"
+# Of the time that is left a task may take half as much again as its part by weight: most of the others need less.
+_AHEAD = 1.5
+# In the second lane there is a compiler to wait for.
+_SECONDS_BESIDE = 0.5
+# On a GPU a loop in Python waits for launches, and its tasks are in one lane.
+_SECONDS_ELSEWHERE = 3.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A property in a column, with its element types by template parameter."""
+
+    item: Property
+    column: Column
+    dtypes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a task: an outcome, or how its process ended before there was one, and what it was doing then."""
+
+    task: Task
+    outcome: Outcome | None
+    ended: Ended | None = None
+    doing: Any = None
+
+
+@dataclass(frozen=True)
+class Lane:
+    """How tasks are worked on: `run` gets a task, whom to tell what is tried, and how many seconds there are for it.
+
+    `tell` is told in this process; `silence_s` is how long a task may tell nothing. `seconds` is the processor time, on the
+    CPU, of all tasks that have a weight; what one does not use is left to those after it.
+    """
+
+    run: Callable[[Task, Callable[[Any], None], float], Outcome]
+    tell: Callable[[Task, Any], None]
+    silence_s: float
+    seconds: float
+
+
+def in_lanes(lane: Lane, tasks: Sequence[Task]) -> Iterator[Done]:
+    """Yield what became of each task, in order; the later ones of the CPU are worked on beside the earlier ones."""
+    first = list(takewhile(lambda task: task.column.device == "cpu", tasks))
+    last = max((index for index, task in enumerate(first) if task.item.name == _LAST_OF_FIRST), default=-1)
+    front, beside, others = first[: last + 1], first[last + 1 :], tasks[len(first) :]
+    if not front or not beside or _processors() < 2:
+        yield from _one_by_one(lane, first, lane.seconds)
+        yield from _one_by_one(lane, others, _SECONDS_ELSEWHERE * lane.seconds)
+        return
+    seconds = _SECONDS_BESIDE * lane.seconds
+    with Child(partial(_send_all, replace(lane, tell=_tell_nobody), beside, seconds)) as other:
+        yield from _one_by_one(lane, front, lane.seconds)
+        done = 0
+        for message in other.messages(None):
+            if not isinstance(message, Ended):
+                outcome, ended, doing = message
+                yield Done(beside[done], outcome, ended, doing)
+                done += 1
+    # What a lane leaves undone (somebody has killed it) is done here.
+    yield from _one_by_one(lane, beside[done:], 0.0)
+    yield from _one_by_one(lane, others, _SECONDS_ELSEWHERE * lane.seconds)
+
+
+def _send_all(lane: Lane, tasks: Sequence[Task], seconds: float, send: Send) -> None:
+    for done in _one_by_one(lane, tasks, seconds):
+        send((done.outcome, done.ended, done.doing))
+
+
+def _tell_nobody(task: Task, doing: Any) -> None:
+    """Say nothing: who watches a check sees one lane."""
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _weight(tasks: Sequence[Task]) -> float:
+    return sum(task.item.weight for task in tasks)
+
+
+def _one_by_one(lane: Lane, tasks: Sequence[Task], seconds: float) -> Iterator[Done]:
+    _import_for(tasks)
+    left = list(tasks)
+    while left:
+        done, doing = 0, None
+        ended: Ended | None = None
+        batch = _batch(left)
+        lane.tell(left[0], None)
+        for message in in_child(_worker(lane, batch, left, seconds), silence_s=lane.silence_s):
+            if isinstance(message, Ended):
+                ended = message
+            elif isinstance(message, _Finished):
+                seconds -= message.seconds
+                yield Done(left[done], message.outcome)
+                done, doing = done + 1, None
+                if done < len(left):
+                    lane.tell(left[done], None)
+            else:
+                doing = message
+                lane.tell(left[done], doing)
+        assert ended is not None
+        if done < len(batch):
+            task = left[done]
+            yield Done(task, None, ended, doing)
+            done += 1
+            # The next column would be silent for as long again, and say the same.
+            while ended.hung and done < len(left) and _is_same_row(task, left[done]):
+                yield Done(left[done], not_run(f"it hangs in {task.column.dtype} already"))
+                done += 1
+        left = left[done:]
+
+
+def _import_for(tasks: Sequence[Task]) -> None:
+    """Import what takes seconds here, once, and not in each child."""
+    for name in dict.fromkeys(name for task in tasks for name in task.item.imports):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def _is_same_row(one: Task, other: Task) -> bool:
+    return (one.item.name, one.column.device) == (other.item.name, other.column.device)
+
+
+def _batch(left: Sequence[Task]) -> Sequence[Task]:
+    """Return the tasks for one child: some have one to themselves."""
+    alone = [
+        index
+        for index, task in enumerate(left)
+        if (task.item.fresh if task.column.device == "cpu" else task.item.alone)
+    ]
+    return left if not alone else left[: alone[0] or 1]
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """A task's outcome, and the processor time that it took."""
+
+    outcome: Outcome
+    seconds: float
+
+
+def _worker(lane: Lane, batch: Sequence[Task], left: Sequence[Task], seconds: float) -> Callable[[Send], None]:
+    def work(send: Send) -> None:
+        remaining = seconds
+        for index, task in enumerate(batch):
+            share = task.item.weight / max(_weight(left[index:]), 1e-9)
+            # Processor time: who has to wait for other programs has the same time as who is alone.
+            started = time.thread_time()
+            outcome = lane.run(task, partial(_send_doing, send), max(0.0, remaining) * min(1.0, _AHEAD * share))
+            taken = time.thread_time() - started if task.item.weight else 0.0
+            remaining -= taken
+            _send_outcome(send, outcome, taken)
+
+    return work
+
+
+def _send_doing(send: Send, doing: Any) -> None:
+    try:
+        send(doing)
+    except Exception:
+        # It has an argument that cannot be pickled: what it is called must do.
+        send(getattr(doing, "label", "") or repr(doing)[:200])
+
+
+def _send_outcome(send: Send, outcome: Outcome, seconds: float) -> None:
+    try:
+        send(_Finished(outcome, seconds))
+    except Exception:
+        bare = replace(outcome, findings=tuple(replace(finding, case=None) for finding in outcome.findings))
+        send(_Finished(bare, seconds))
