@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -46,30 +46,33 @@ class Timed:
 
 
 def in_turns(cases: Iterable[Case]) -> list[Case]:
-    """Return cases in the order in which they are tried: of each kind some come early, of each size's values the far ones.
+    """Return cases in the order in which they are tried: the plain ones, and then of each kind one at a time.
 
     The order depends on the cases alone, so that who has less time tries the first of the same ones.
     """
-    plain, kinds = [], []
-    for kind, group in groupby(cases, _kind):
-        listed = list(group)
-        if kind == ("plain", ""):
-            plain += listed
-        else:
-            kinds.append(_spread(listed))
-    return [*plain, *(case for turn in zip_longest(*kinds) for case in turn if case is not None)]
+    kinds: dict[Any, list[Case]] = {}
+    for case in cases:
+        kinds.setdefault(_kind(case), []).append(case)
+    plain = [case for kind, listed in kinds.items() if kind[0] == "plain" for case in listed]
+    others = [_spread(listed) if kind[0] == "sizes" else listed for kind, listed in kinds.items() if kind[0] != "plain"]
+    return [*plain, *(case for turn in zip_longest(*others) for case in turn if case is not None)]
 
 
-def _kind(case: Case) -> tuple[str, str]:
-    """Return the group of a case, and what it changes: `N` of `N = 17`."""
-    return case.group, case.label.partition(" = ")[0] if case.group == "sizes" else ""
+def _kind(case: Case) -> Any:
+    """Return what a case changes: which size, or which layout or values some tensor has; and its group, first."""
+    if case.group == "sizes":
+        return case.group, case.label.partition(" = ")[0]
+    recipes = case.tensors().values()
+    unusual = {recipe.layout for recipe in recipes} - {"contiguous"} | {recipe.values for recipe in recipes} - {
+        "normal"
+    }
+    return case.group, frozenset(unusual)
 
 
 def _spread(cases: list[Case]) -> list[Case]:
     """Return cases so that the first few of them lie all over the list: the last, the middle, the quarters and so on."""
-    size = 1 << max(0, len(cases) - 1).bit_length()
-    bits = size.bit_length() - 1
-    backwards = [int(f"{index:0{bits}b}"[::-1], 2) if bits else 0 for index in range(size)]
+    bits = max(0, len(cases) - 1).bit_length()
+    backwards = [sum(1 << (bits - 1 - bit) for bit in range(bits) if index >> bit & 1) for index in range(1 << bits)]
     return [cases[-1 - index] for index in backwards if index < len(cases)]
 
 
