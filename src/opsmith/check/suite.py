@@ -85,9 +85,8 @@ class Suite:
         for number, choice in enumerate(self._choices(self.space)):
             # One case may be large, the many of sizes may not.
             most = self.most_elements if choice.group == "large" else self.most_elements // 8
-            if self.space.elements(choice) > most or (
-                choice.group in ("sizes", "large") and choice.label in self.left_out
-            ):
+            # "N = 1025", and "big values, N = 1025"
+            if self.space.elements(choice) > most or choice.label.rpartition(", ")[2] in self.left_out:
                 continue
             seed = self.seed * 7919 + 31 * number
             case = self.space.case(choice, dtypes, seed)

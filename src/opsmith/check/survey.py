@@ -17,7 +17,8 @@ from opsmith.check.guard import why_unguarded
 from opsmith.check.pace import Timed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
-from opsmith.check.trial import BODIES, Trial, attempt, is_accepted, on_threads
+from opsmith.check.threads import on_threads
+from opsmith.check.trial import BODIES, Trial, attempt, is_accepted
 
 __all__ = ["Difference", "Seen", "depends_on", "differences", "same_bits", "survey"]
 

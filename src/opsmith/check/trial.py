@@ -14,6 +14,7 @@ from torch import Tensor
 from opsmith.check.guard import Damage, Guard, guarded
 from opsmith.check.margins import Place, place_all
 from opsmith.check.recipe import Case
+from opsmith.check.threads import on_threads
 from opsmith.check.values import fill
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ __all__ = [
     "is_accepted",
     "is_gradient_of_body",
     "kernel_outputs",
-    "on_threads",
     "quiet",
 ]
 
@@ -165,19 +165,6 @@ def differentiated(subject: Subject, values: Mapping[str, Any]) -> tuple[list[Te
 def is_gradient_of_body(subject: Subject) -> bool:
     """Whether the gradient is PyTorch's own, of the body's operators: there is no kernel for it."""
     return subject.operator is not None and subject.operator.gradient is None
-
-
-@contextlib.contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Let PyTorch use that many threads on the CPU."""
-    before = torch.get_num_threads()
-    if count != before:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        if count != before:
-            torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

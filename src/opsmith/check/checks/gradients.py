@@ -30,6 +30,7 @@ from opsmith.check.pace import Timed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 from opsmith.check.shrink import smallest
+from opsmith.check.threads import on_threads
 from opsmith.check.trial import is_gradient_of_body
 
 __all__ = [
@@ -180,7 +181,8 @@ def first_wrong(context: Context, case: Case, asked: Asked) -> Wrong | None:
     """Return what is wrong with the gradients; raises RefusedError where the reference has none to compare with."""
     subject = context.subject
     values = case.build(context.device)
-    expected = expected_gradients(context, case, asked, values)
+    with on_threads(1):
+        expected = expected_gradients(context, case, asked, values)
     context.tell(case)
     with no_gradient_registered() as is_unregistered:
         try:

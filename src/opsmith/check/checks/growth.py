@@ -14,7 +14,8 @@ import torch
 
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
-from opsmith.check.trial import accepted, differentiated, kernel_outputs, on_threads, quiet
+from opsmith.check.threads import on_threads
+from opsmith.check.trial import accepted, differentiated, kernel_outputs, quiet
 
 __all__ = ["memory_growth"]
 

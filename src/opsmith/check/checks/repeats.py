@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +17,8 @@ from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 from opsmith.check.survey import Difference, differences
-from opsmith.check.trial import Trial, accepted, differentiated, is_gradient_of_body, kernel_outputs, on_threads, quiet
+from opsmith.check.threads import on_threads
+from opsmith.check.trial import Trial, accepted, differentiated, is_accepted, is_gradient_of_body, kernel_outputs, quiet
 
 __all__ = ["determinism", "threads"]
 
@@ -103,9 +105,8 @@ def threads(context: Context) -> Outcome:
 def _cases(context: Context) -> Iterator[Case]:
     """Yield the plain cases, the large ones, and the largest of the others."""
     yield from accepted(context, "plain", "large")
-    sizes = list(accepted(context, "sizes"))
-    if sizes:
-        yield max(sizes, key=lambda case: case.elements)
+    largest = sorted(context.subject.suite.cases(context.dtypes, "sizes"), key=lambda case: -case.elements)
+    yield from itertools.islice((case for case in largest if is_accepted(context, case)), 1)
 
 
 def _run(context: Context, case: Case, count: int) -> Trial:

@@ -13,6 +13,7 @@ from opsmith.check.pace import Timed
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.shrink import smallest
+from opsmith.check.threads import on_threads
 
 __all__ = [
     "RefusedError",
@@ -87,7 +88,8 @@ def disagreement(context: Context, case: Case) -> Disagreement | Exception | Non
     subject = context.subject
     values = case.build(context.device)
     try:
-        expected = expect(subject, case, values)
+        with on_threads(1):
+            expected = expect(subject, case, values)
     except Exception as error:
         raise RefusedError(str(error)) from error
     context.tell(case)
