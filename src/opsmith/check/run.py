@@ -29,7 +29,7 @@ __all__ = ["Options", "Watcher", "run_check"]
 
 # What the properties may take on the CPU that try as many inputs as there is time for, all together; twice that where two
 # processors share them. An operator whose reference works on whole tensors needs a third of it.
-_SECONDS = 14.0
+_SECONDS = 12.0
 
 
 @dataclass(frozen=True)
