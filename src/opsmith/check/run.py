@@ -1,4 +1,4 @@
-"""How are all properties of an operator checked? One after the other in a child process, so that a crash is a finding."""
+"""How are all properties of an operator checked? In child processes, so that a crash is a finding (see `lanes`)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from opsmith.errors import ArgumentError
 __all__ = ["Options", "Watcher", "run_check"]
 
 
-# What the properties may take on the CPU that try as many inputs as there is time for, all together; twice that where two
-# processors share them. An operator whose reference works on whole tensors needs a third of it.
+# What those properties may take on the CPU, all together, that try as many inputs as there is time for. With what the
+# others take, a check is over in half a minute. Where the reference works on whole tensors half of it is enough for all.
 _SECONDS = 12.0
 
 
@@ -58,8 +58,9 @@ class Watcher:
 class Options:
     """What is checked and how thoroughly.
 
-    `properties` and `dtypes` are names, all by default. `large` includes calls with more than 2^31 elements. `isolate`
-    says whether a child process does the work; without one a crash ends the check.
+    `properties` and `dtypes` are names, all by default. `thorough` tries all inputs, however long that takes. `large`
+    includes calls with more than 2^31 elements. `isolate` says whether a child process does the work; without one a crash
+    ends the check.
     """
 
     properties: tuple[Property, ...] = PROPERTIES
@@ -98,8 +99,13 @@ def _left_out(results: list[Result]) -> Iterable[str]:
     for result in cut:
         outcome = result.outcome
         total = outcome.inputs + outcome.refused + outcome.left_out
-        columns.setdefault(result.name, []).append(f"{result.column.dtype} {outcome.left_out} of {total}".strip())
-    listed = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in columns.items())
+        where = result.column.dtype or result.column.device
+        columns.setdefault(result.name, []).append(f"{where} {outcome.left_out} of {total}")
+    # Four properties look at the same calls.
+    names: dict[str, list[str]] = {}
+    for name, texts in columns.items():
+        names.setdefault(", ".join(texts), []).append(name)
+    listed = "; ".join(f"{', '.join(those)} ({text})" for text, those in names.items())
     yield f"for want of time inputs were left out, the later ones of a fixed order: {listed}; --thorough tries them"
 
 

@@ -93,7 +93,7 @@ def gradient(context: Context) -> Outcome:
         return not_run(
             "the results are wrong already, and gradients are taken through them"
             if skipped
-            else "the reference cannot be differentiated for any of the inputs"
+            else f"the reference cannot be differentiated for any of {refused} inputs"
         )
     if (finding := _numeric(context)) is not None:
         return failed(finding, inputs=compared)

@@ -147,11 +147,17 @@ def _agree(context: Context, *groups: str) -> Outcome:
         where = f"{case.label}: " if small == case and case.label not in ("", "plain") else ""
         return failed(Finding(f"{where}{message}.{seen}", small, _hint(context, small, again)), inputs=compared)
     if compared == 0:
-        return not_run("the reference refuses every input of this kind" if refused else "no input of this kind")
+        return not_run(_why_nothing(refused, cases.left_out))
     if elsewhere:
         return not_run(f"{elsewhere} of {compared} inputs give wrong values, and so do the plain ones: see `value`")
     note = f"the reference refused {refused} of {refused + compared} inputs" if refused else ""
     return passed(compared, refused=refused, left_out=cases.left_out, note=note)
+
+
+def _why_nothing(refused: int, left_out: int) -> str:
+    if left_out:
+        return f"the reference refuses {refused} inputs of this kind, and there was no time for {left_out} more"
+    return "the reference refuses every input of this kind" if refused else "no input of this kind"
 
 
 def _is_other_number(case: Case) -> bool:

@@ -72,6 +72,7 @@ def _result(result: Result) -> dict[str, Any]:
         "is_error": outcome.is_error,
         "inputs": outcome.inputs,
         "refused": outcome.refused,
+        "left_out": outcome.left_out,
         "note": outcome.note,
         "seconds": round(outcome.seconds, 4),
         "findings": [_finding(finding) for finding in outcome.findings],
