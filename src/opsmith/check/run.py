@@ -29,7 +29,7 @@ __all__ = ["Options", "Watcher", "run_check"]
 
 # What those properties may take on the CPU, all together, that try as many inputs as there is time for. With what the
 # others take, a check is over in half a minute. Where the reference works on whole tensors half of it is enough for all.
-_SECONDS = 12.0
+_SECONDS = 16.0
 
 
 @dataclass(frozen=True)
