@@ -44,6 +44,8 @@ def below(tmp_path: Path) -> Run:
         folders = [folder for folder in sys.path if folder]
         env = {
             **os.environ,
+            # A machine need not have a program that is called "python".
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
             "PYTHONPATH": os.pathsep.join(folders),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             **environment,
