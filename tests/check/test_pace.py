@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,15 @@ def test_less_time_is_fewer_of_the_same(seconds: float):
     assert some == everything[: len(some)]
     assert len(some) + left_out == len(everything)
     assert left_out > 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_waiting_for_a_gpu_is_time_and_waiting_for_other_programs_is_none(device: str):
+    here = replace(context(seconds=0.05), device=device)
+    cases = Timed(here, here.subject.suite.cases(T, "plain", "sizes"))
+    for _ in cases:
+        time.sleep(0.002)
+    assert (cases.left_out > 0) == (device == "cuda")
 
 
 def check(function: Any, *names: str) -> Report:

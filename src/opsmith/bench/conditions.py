@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from opsmith import _env
-from opsmith.bench.machine import GpuState, gpu_state, usable_cores
+from opsmith.bench.machine import GpuState, gpu_state
 from opsmith.runtime.operator import Operator
+from opsmith.toolchain.resources import usable_cores
 
 __all__ = ["Conditions", "CpuTimes", "load_at_once", "nothing_in_background", "read_cpu_times", "warnings_of"]
 

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from opsmith import _subprocess
+from opsmith.toolchain.resources import usable_cores
 
-__all__ = ["GpuState", "Machine", "cache_bytes", "gpu_state", "load_warning", "this_machine", "usable_cores"]
+__all__ = ["GpuState", "Machine", "cache_bytes", "gpu_state", "load_warning", "this_machine"]
 
 _DEFAULT_CACHE = 32 << 20
 _GPU_QUERY = (
@@ -100,11 +101,6 @@ def cache_bytes(device: str) -> int:
         number = int(text.rstrip("KMG") or 0)
         sizes.append(number << {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0))
     return max(sizes, default=_DEFAULT_CACHE)
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gpu_state() -> GpuState | None:

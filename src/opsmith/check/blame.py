@@ -37,8 +37,6 @@ _CAUSE_OF_CRASHES = "writes outside"
 _FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments", "large"})
 # These come before the property of sizes, and have large ones too.
 _BEFORE_SIZES = frozenset({"magnitude", "special values"})
-
-
 # For how long a property that may lie behind a failure tries inputs.
 _SECONDS = 5.0
 

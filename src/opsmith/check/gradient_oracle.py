@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opsmith.check.checks.values import RefusedError
 from opsmith.check.derivatives import Asked, NoGradientError, as_result, first_line
-from opsmith.check.oracle import Expected, expect, upcast
+from opsmith.check.oracle import Expected, evened, expect, upcast
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 
@@ -20,7 +20,6 @@ __all__ = ["eased", "expected_gradients", "without_overflow"]
 # A kink of the reference at a zero: how far to both sides of it gradients may be taken from.
 _BESIDE_ZERO = 1e-6
 
-_OF_OTHERS = 0.25
 # How many roundings of what a gradient usually is one may be off whose terms cancel.
 _OF_USUAL = 16.0
 
@@ -61,8 +60,8 @@ def expected_gradients(context: Context, case: Case, asked: Asked, values: dict[
     except Exception as error:
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
     is_half = asked.dtype in ("float16", "bfloat16")
-    at_worst = is_half and _is_large(case)
-    allowed = [_evened(one, at_worst=at_worst) for one in expected.allowed]
+    even_out = _at_worst if is_half and _is_large(case) else evened
+    allowed = [even_out(one) for one in expected.allowed]
     if asked.layout == "summed":
         # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
         usual = as_result(context.subject, context.subject.reference, replace(asked, layout="contiguous"))(
@@ -99,16 +98,12 @@ def _largest(value: Tensor) -> float:
     return float(value.abs().nan_to_num(0.0, 0.0, 0.0).max()) if value.numel() > 0 else 0.0
 
 
-def _evened(allowed: Tensor, *, at_worst: bool) -> Tensor:
-    """Allow each element a part of what all are allowed: where a function is flat, the reference has lost its digits too.
-
-    `at_worst` allows each what the worst is allowed: half precision of large values flips a softmax from one column to
-    another, and which of the rows flip is another matter in each run.
+def _at_worst(allowed: Tensor) -> Tensor:
+    """Allow each element what the worst is allowed besides: half precision of large values flips a softmax from one column
+    to another, and which of the rows flip is another matter in each run.
     """
     finite = allowed[allowed.isfinite()]
-    if finite.numel() == 0:
-        return allowed
-    return allowed + (float(finite.max()) if at_worst else _OF_OTHERS * float(finite.square().mean().sqrt()))
+    return allowed if finite.numel() == 0 else allowed + float(finite.max())
 
 
 def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any]) -> Expected:

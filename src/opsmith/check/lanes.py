@@ -1,25 +1,26 @@
-"""How does the work of a check get done? In child processes, one task after the other, and on the CPU in two lanes.
+"""How does the work of a check get done? In child processes, one task after the other, in up to three lanes.
 
 What is asked of values comes first and takes as long as all the rest, most of which waits for a compiler: with two
-processors a check is over in half the time. A task is a property in a column; what became of it is for `run` to judge.
+processors a check on the CPU is over in half the time. A GPU's lane runs beside both where there are processors for it.
+A task is a property in a column; what became of it is for `run` to judge.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from typing import Any
 
+from opsmith.check.clock import now_s, wake
 from opsmith.check.isolate import Child, Ended, Send, in_child
 from opsmith.check.outcome import Outcome, not_run
 from opsmith.check.properties import Property
 from opsmith.check.report import Column
+from opsmith.toolchain.resources import cpu_count
 
 __all__ = ["Done", "Lane", "Task", "in_lanes"]
 
@@ -30,7 +31,10 @@ _AHEAD = 1.5
 # In the second lane there is a compiler to wait for.
 _SECONDS_BESIDE = 0.5
 # On a GPU a loop in Python waits for launches, and its tasks are in one lane.
-_SECONDS_ELSEWHERE = 3.0
+_SECONDS_ELSEWHERE = 1.5
+# How many lanes run at a time, from so many processors on. A lane beside a GPU's is to leave it a processor to launch
+# from, and one that works on several threads another.
+_AT_ONCE = ((4, 3), (2, 2), (1, 1))
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,10 @@ class Task:
     item: Property
     column: Column
     dtypes: Mapping[str, str]
+
+
+# Tasks, and how many seconds there are for those that have a weight.
+_Part = tuple[Sequence[Task], float]
 
 
 @dataclass(frozen=True)
@@ -56,8 +64,8 @@ class Done:
 class Lane:
     """How tasks are worked on: `run` gets a task, whom to tell what is tried, and how many seconds there are for it.
 
-    `tell` is told in this process; `silence_s` is how long a task may tell nothing. `seconds` is the processor time, on the
-    CPU, of all tasks that have a weight; what one does not use is left to those after it.
+    `tell` is told in this process; `silence_s` is how long a task may tell nothing. `seconds` is the time (see `clock`), on
+    the CPU, of all tasks that have a weight; what one does not use is left to those after it.
     """
 
     run: Callable[[Task, Callable[[Any], None], float], Outcome]
@@ -67,26 +75,42 @@ class Lane:
 
 
 def in_lanes(lane: Lane, tasks: Sequence[Task]) -> Iterator[Done]:
-    """Yield what became of each task, in order; the later ones of the CPU are worked on beside the earlier ones."""
-    first = list(takewhile(lambda task: task.column.device == "cpu", tasks))
-    last = max((index for index, task in enumerate(first) if task.item.name == _LAST_OF_FIRST), default=-1)
-    front, beside, others = first[: last + 1], first[last + 1 :], tasks[len(first) :]
-    if not front or not beside or _processors() < 2:
-        yield from _one_by_one(lane, first, lane.seconds)
-        yield from _one_by_one(lane, others, _SECONDS_ELSEWHERE * lane.seconds)
-        return
-    seconds = _SECONDS_BESIDE * lane.seconds
-    with Child(partial(_send_all, replace(lane, tell=_tell_nobody), beside, seconds)) as other:
-        yield from _one_by_one(lane, front, lane.seconds)
-        done = 0
-        for message in other.messages(None):
-            if not isinstance(message, Ended):
-                outcome, ended, doing = message
-                yield Done(beside[done], outcome, ended, doing)
-                done += 1
-    # What a lane leaves undone (somebody has killed it) is done here.
-    yield from _one_by_one(lane, beside[done:], 0.0)
-    yield from _one_by_one(lane, others, _SECONDS_ELSEWHERE * lane.seconds)
+    """Yield what became of each task, in order; what the processors suffice for is worked on at the same time."""
+    at_once = next(count for processors, count in _AT_ONCE if cpu_count() >= processors)
+    parts = _parts(lane, tasks, is_split=at_once > 1)
+    for start in range(0, len(parts), at_once):
+        yield from _side_by_side(lane, parts[start : start + at_once])
+
+
+def _parts(lane: Lane, tasks: Sequence[Task], *, is_split: bool) -> list[_Part]:
+    """Return the parts that do not wait for each other: the CPU's, the first and the later ones apart, and a GPU's."""
+    of_cpu = list(takewhile(lambda task: task.column.device == "cpu", tasks))
+    ends = (index + 1 for index, task in enumerate(of_cpu) if is_split and task.item.name == _LAST_OF_FIRST)
+    end = max(ends, default=len(of_cpu))
+    parts = [
+        (of_cpu[:end], lane.seconds),
+        (of_cpu[end:], _SECONDS_BESIDE * lane.seconds),
+        (tasks[len(of_cpu) :], _SECONDS_ELSEWHERE * lane.seconds),
+    ]
+    return [part for part in parts if part[0]]
+
+
+def _side_by_side(lane: Lane, parts: Sequence[_Part]) -> Iterator[Done]:
+    """Work on the first part here, and on each of the others in a child meanwhile."""
+    (tasks, seconds), *others = parts
+    unseen = replace(lane, tell=_tell_nobody)
+    with contextlib.ExitStack() as stack:
+        children = [stack.enter_context(Child(partial(_send_all, unseen, *other))) for other in others]
+        yield from _one_by_one(lane, tasks, seconds)
+        for child, (beside, _) in zip(children, others, strict=True):
+            done = 0
+            for message in child.messages(None):
+                if not isinstance(message, Ended):
+                    outcome, ended, doing = message
+                    yield Done(beside[done], outcome, ended, doing)
+                    done += 1
+            # What a lane leaves undone (somebody has killed it) is done here.
+            yield from _one_by_one(lane, beside[done:], 0.0)
 
 
 def _send_all(lane: Lane, tasks: Sequence[Task], seconds: float, send: Send) -> None:
@@ -96,10 +120,6 @@ def _send_all(lane: Lane, tasks: Sequence[Task], seconds: float, send: Send) -> 
 
 def _tell_nobody(task: Task, doing: Any) -> None:
     """Say nothing: who watches a check sees one lane."""
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _weight(tasks: Sequence[Task]) -> float:
@@ -161,7 +181,7 @@ def _batch(left: Sequence[Task]) -> Sequence[Task]:
 
 @dataclass(frozen=True)
 class _Finished:
-    """A task's outcome, and the processor time that it took."""
+    """A task's outcome, and how long it took (see `clock`)."""
 
     outcome: Outcome
     seconds: float
@@ -172,10 +192,11 @@ def _worker(lane: Lane, batch: Sequence[Task], left: Sequence[Task], seconds: fl
         remaining = seconds
         for index, task in enumerate(batch):
             share = task.item.weight / max(_weight(left[index:]), 1e-9)
-            # Processor time: who has to wait for other programs has the same time as who is alone.
-            started = time.thread_time()
+            device = task.column.device
+            wake(device)
+            started = now_s(device)
             outcome = lane.run(task, partial(_send_doing, send), max(0.0, remaining) * min(1.0, _AHEAD * share))
-            taken = time.thread_time() - started if task.item.weight else 0.0
+            taken = now_s(device) - started if task.item.weight else 0.0
             remaining -= taken
             _send_outcome(send, outcome, taken)
 

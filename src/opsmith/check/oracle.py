@@ -24,7 +24,7 @@ from opsmith.check.recipe import Case
 from opsmith.check.subject import Subject
 from opsmith.check.tolerance import EXTREME, OF_RESULT, allowed_errors, reduction_length, upcast, usual_scale
 
-__all__ = ["Disagreement", "Expected", "compare", "expect", "upcast"]
+__all__ = ["Disagreement", "Expected", "compare", "evened", "expect", "upcast"]
 
 _OVERFLOWING = frozenset({"huge", "loud"})
 _PERTURBATIONS = 2
@@ -78,7 +78,7 @@ def expect(
         if kinds & _OVERFLOWING:
             _allow_overflow(spread, run, wide, exact, torch.float64 if working is torch.float64 else torch.float32)
         if not kinds & (EXTREME | {"special"}):
-            noise = [_evened(item) for item in noise]
+            noise = [evened(item) for item in noise]
         if low is not dtype:
             ratio = torch.finfo(dtype).eps / torch.finfo(low).eps
             noise = [item * ratio for item in noise]
@@ -146,8 +146,10 @@ def _allow_nan_of_inf(
             limit.masked_fill_(value.isnan() & ~result.detach().isnan(), math.inf)
 
 
-def _evened(noise: Tensor) -> Tensor:
-    """Allow each element a part of what all have: where roundings grow from step to step, it is chance who has few."""
+def evened(noise: Tensor) -> Tensor:
+    """Return noise with a part of what all have added to each: where roundings grow from step to step, or the reference
+    has lost its digits too, it is chance who has few.
+    """
     finite = noise[noise.isfinite()]
     return noise if finite.numel() == 0 else noise + _OF_OTHERS * float(finite.square().mean().sqrt())
 

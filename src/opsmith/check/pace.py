@@ -7,7 +7,6 @@ first ones, and those of every kind. What was not tried is counted and told.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import zip_longest
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from opsmith.check.clock import now_s
 from opsmith.check.properties import Context
 from opsmith.check.recipe import Case
 from opsmith.check.subject import Subject
@@ -34,13 +34,14 @@ class Timed:
 
     def __init__(self, context: Context, cases: Iterable[Case]) -> None:
         self._seconds = context.seconds
+        self._device = context.device
         self._cases = in_turns(cases)
         self.left_out = 0
 
     def __iter__(self) -> Iterator[Case]:
-        started = time.thread_time()
+        started = now_s(self._device)
         for index, case in enumerate(self._cases):
-            if index >= _AT_LEAST and time.thread_time() - started > self._seconds:
+            if index >= _AT_LEAST and now_s(self._device) - started > self._seconds:
                 self.left_out = len(self._cases) - index
                 return
             yield case
@@ -108,14 +109,14 @@ def _seconds_of(subject: Subject, case: Case) -> float:
     taken: list[float] = []
     values: dict[str, Any] = case.build()
     for _ in range(3):
-        started = time.thread_time()
+        started = now_s("cpu")
         try:
             # On one thread: on a busy machine threads wait for each other longer than they work.
             with torch.no_grad(), on_threads(1):
                 subject.results(subject.reference, values)
         except Exception:
             return 0.0
-        taken.append(time.thread_time() - started)
+        taken.append(now_s("cpu") - started)
         if taken[-1] <= _MOST_S:
             break
     return min(taken)

@@ -24,7 +24,7 @@ class Context:
     """Where a property is checked: the operator, the device, and the element types by template parameter.
 
     `tell` reports the case that is about to run, so that a crash has a name; call it before every call of the kernel.
-    `seconds` is how much processor time there is for more than the first few cases (see `pace.Timed`).
+    `seconds` is how much time there is for more than the first few cases (see `clock` and `pace.Timed`).
     """
 
     subject: Subject

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from opsmith.check.blame import Blame
-from opsmith.check.crash import crashed as died_of
-from opsmith.check.crash import see_earlier
+from opsmith.check.crash import crashed, see_earlier
 from opsmith.check.lanes import Done, Lane, Task, in_lanes
 from opsmith.check.outcome import Outcome, not_run_for
 from opsmith.check.pace import paced
@@ -175,15 +174,15 @@ def _judged(subject: Subject, options: Options, done: Iterable[Done], tasks: lis
     )
     died: list[Task] = []
     for one in done:
-        task, outcome, crashed = one.task, one.outcome, False
+        task, outcome, has_crashed = one.task, one.outcome, False
         if outcome is None:
             assert one.ended is not None
             device = task.column.device
             earlier = [other.item.name for other in died if _is_elsewhere(other, task)]
             context = Context(subject, device, task.dtypes)
-            outcome = see_earlier(context, one.doing, earlier) or died_of(context, one.ended, one.doing)
-            crashed = not one.ended.hung
-        charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=crashed)
+            outcome = see_earlier(context, one.doing, earlier) or crashed(context, one.ended, one.doing)
+            has_crashed = not one.ended.hung
+        charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=has_crashed)
         if one.outcome is None and charged.state == "failed":
             died.append(task)
         yield Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))

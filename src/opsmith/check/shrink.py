@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from opsmith.check.clock import now_s
 from opsmith.check.recipe import Case, TensorRecipe
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
         return replace(case, arguments=arguments)
 
     best: list[Case] = []
-    started = time.thread_time()
+    started = now_s(context.device)
 
     def is_bad(other: Case | None) -> bool:
-        if other is None or time.thread_time() - started > _SECONDS or not fails(other):
+        if other is None or now_s(context.device) - started > _SECONDS or not fails(other):
             return False
         best.append(other)
         return True
@@ -91,7 +91,7 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
         if found is not None:
             return found
     # Where time was up, hypothesis has not seen its own result fail again; each that failed was simpler than the last.
-    is_up = time.thread_time() - started > _SECONDS
+    is_up = now_s(context.device) - started > _SECONDS
     return best[-1] if is_up and best else _plainer(case, fails)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import platform
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from opsmith._version import __version__
 from opsmith.demo.table import Table
 from opsmith.toolchain import Toolchain
 from opsmith.toolchain.processor import processor_name
+from opsmith.toolchain.resources import usable_cores
 
 __all__ = ["Machine", "describe_machine", "machine_table"]
 
@@ -40,11 +40,10 @@ def describe_machine(toolchain: Toolchain) -> Machine:
         tools["CUDA"] = f"nvcc {toolchain.cuda.version}"
     if toolchain.rocm is not None:
         tools["ROCm"] = f"hipcc {toolchain.rocm.version}"
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Machine(
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         processor=processor_name(),
-        cores=usable,
+        cores=usable_cores(),
         threads=torch.get_num_threads(),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         system=f"{platform.system()} {platform.machine()}",

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_memory_bytes", "cpu_count"]
+__all__ = ["available_memory_bytes", "cpu_count", "usable_cores"]
 
 # What cgroup v1 says where there is no limit: the largest number of pages, in bytes.
 _UNLIMITED_V1_BYTES = 1 << 60
@@ -25,15 +25,19 @@ _RECLAIMABLE = frozenset(
 )
 
 
+def usable_cores() -> int:
+    """Return on how many cores this process may run, whatever share of their time it has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def cpu_count(root: Path = Path("/")) -> int:
     """Return how many cores this process may use: those it may run on, or fewer where its group has a quota.
 
     `root` is the folder that has proc and sys. Never less than 1.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [_quota_v2(folder) for folder in _groups(root, "")]
     quotas += [_quota_v1(folder) for folder in _groups(root, "cpu")]
-    return max(1, min([cores, *(math.ceil(quota) for quota in quotas if quota is not None)]))
+    return max(1, min([usable_cores(), *(math.ceil(quota) for quota in quotas if quota is not None)]))
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int | None:

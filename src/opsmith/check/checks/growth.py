@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 
+from opsmith.check.clock import now_s
 from opsmith.check.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.check.properties import Context
 from opsmith.check.threads import on_threads
@@ -108,7 +108,7 @@ def _growth(context: Context, call: Callable[[], None], calls: int) -> tuple[int
     growing is no leak. Where it goes on, it is measured over windows that double all calls before them: a list whose
     memory doubles when it is full grows in each of those, a pool in none.
     """
-    calls = _as_many_as_fit(call, calls)
+    calls = _as_many_as_fit(context.device, call, calls)
     made, grown = 0, ""
     for windows, least in _WINDOWS:
         held = [_held(context)]
@@ -131,24 +131,26 @@ def _describe(held: list[_Held], calls: int, least: int) -> str:
     """Say what has grown, in so many steps at least."""
     limits = {"heap": _BYTES_A_CALL, "device": _BYTES_A_CALL, "objects": _OBJECTS_A_CALL}
     words = {"heap": "bytes of memory", "device": "bytes of the GPU's memory", "objects": "Python objects"}
+    # Whole bytes: what else has grown meanwhile is a part of one for each call.
+    digits = {"heap": ",.0f", "device": ",.0f", "objects": ".3g"}
     for what, limit in limits.items():
         amounts = [getattr(item, what) for item in held]
         steps = [after - before for before, after in pairwise(amounts)]
         growing = sum(step > limit * calls / 100 for step in steps)
         if amounts[-1] - amounts[0] >= limit * calls and growing >= least:
             grown = amounts[-1] - amounts[0]
-            return f"{grown:,} {words[what]} ({grown / calls:.3g} a call)"
+            return f"{grown:,} {words[what]} ({grown / calls:{digits[what]}} a call)"
     return ""
 
 
-def _as_many_as_fit(call: Callable[[], None], calls: int) -> int:
+def _as_many_as_fit(device: str, call: Callable[[], None], calls: int) -> int:
     """Warm up, and return how many calls there is time for: all, unless the operator is slow."""
-    started = time.thread_time()
+    started = now_s(device)
     done = 0
-    while done < _WARM_UP and (done < 5 or time.thread_time() - started < _SECONDS / 4):
+    while done < _WARM_UP and (done < 5 or now_s(device) - started < _SECONDS / 4):
         call()
         done += 1
-    each_s = (time.thread_time() - started) / done
+    each_s = (now_s(device) - started) / done
     return max(10, min(calls, int(_SECONDS / 3 / max(each_s, 1e-9))))
 
 

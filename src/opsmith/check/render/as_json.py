@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 from collections.abc import Iterable
 from typing import Any
@@ -16,6 +15,7 @@ from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.render.grid import grid_of
 from opsmith.check.report import Report, Result
 from opsmith.toolchain.processor import processor_name
+from opsmith.toolchain.resources import usable_cores
 
 __all__ = ["machine_facts", "reports_as_json"]
 
@@ -36,14 +36,13 @@ def reports_as_json(reports: Iterable[Report]) -> dict[str, Any]:
 
 def machine_facts() -> dict[str, Any]:
     """Return the versions and the machine, on which results depend."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "opsmith": __version__,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor_name(),
-        "cores": usable,
+        "cores": usable_cores(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 
