@@ -7,6 +7,7 @@ the GPU's own: there only the clock tells what a check costs.
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import torch
@@ -21,5 +22,7 @@ def now_s(device: str) -> float:
 
 def wake(device: str) -> None:
     """Have a process begin to use a GPU, which takes a second or more and belongs to nobody's time."""
-    if device != "cpu":
-        torch.ones((), device=device).item()
+    # Where that goes wrong it does so again in the first property, which can tell of it.
+    with contextlib.suppress(RuntimeError):
+        if device != "cpu":
+            torch.ones((), device=device).item()

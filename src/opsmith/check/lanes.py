@@ -190,10 +190,10 @@ class _Finished:
 def _worker(lane: Lane, batch: Sequence[Task], left: Sequence[Task], seconds: float) -> Callable[[Send], None]:
     def work(send: Send) -> None:
         remaining = seconds
+        wake(batch[0].column.device)
         for index, task in enumerate(batch):
             share = task.item.weight / max(_weight(left[index:]), 1e-9)
             device = task.column.device
-            wake(device)
             started = now_s(device)
             outcome = lane.run(task, partial(_send_doing, send), max(0.0, remaining) * min(1.0, _AHEAD * share))
             taken = now_s(device) - started if task.item.weight else 0.0
