@@ -46,6 +46,12 @@ def test_waiting_counts_on_a_gpu_alone(device: str, is_counted: bool, monkeypatc
     assert (last > 0.9) != is_counted
 
 
+def test_a_process_that_starts_others_leaves_the_gpu_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lanes, "wake", lambda device: (tmp_path / device).touch())
+    done = work(lambda *_: passed(int((tmp_path / "cuda").exists())), tasks("cuda", "bad arguments", "value"))
+    assert [one.outcome.inputs for one in done] == [0, 1]
+
+
 @pytest.mark.parametrize(("processors", "at_once"), [(1, 1), (2, 2), (3, 2), (4, 3)])
 def test_as_many_lanes_as_there_are_processors_for(
     processors: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

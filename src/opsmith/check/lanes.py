@@ -190,7 +190,9 @@ class _Finished:
 def _worker(lane: Lane, batch: Sequence[Task], left: Sequence[Task], seconds: float) -> Callable[[Send], None]:
     def work(send: Send) -> None:
         remaining = seconds
-        wake(batch[0].column.device)
+        # One that is alone may start processes itself, which could not use a GPU that this one has used.
+        if _weight(batch):
+            wake(batch[0].column.device)
         for index, task in enumerate(batch):
             share = task.item.weight / max(_weight(left[index:]), 1e-9)
             device = task.column.device

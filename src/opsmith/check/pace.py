@@ -41,6 +41,9 @@ class Timed:
     def __iter__(self) -> Iterator[Case]:
         started = now_s(self._device)
         for index, case in enumerate(self._cases):
+            if index == 1:
+                # What a first call alone takes, of libraries that set themselves up, does not count.
+                started = now_s(self._device)
             if index >= _AT_LEAST and now_s(self._device) - started > self._seconds:
                 self.left_out = len(self._cases) - index
                 return
