@@ -12,13 +12,13 @@ import opsmith
 from opsmith.check.api import forward_operators
 from opsmith.check.find import find_operators
 from opsmith.ops.add2 import add2
-from opsmith.ops.lltm import lltm_cell, lltm_gates
+from opsmith.ops.lltm import lltm_cell, lltm_gates, lltm_sequence
 from opsmith.ops.sigmoid import sigmoid
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 
 MODULES = ("opsmith.ops.add2", "opsmith.ops.lltm", "opsmith.ops.sigmoid")
-OPERATORS = (add2, lltm_cell, lltm_gates, sigmoid)
+OPERATORS = (add2, lltm_cell, lltm_gates, lltm_sequence, sigmoid)
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
