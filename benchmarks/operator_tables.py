@@ -26,6 +26,7 @@ DOCS = HERE.parent / "docs"
 FIGURES: dict[str, tuple[str, ...]] = {
     "add2": ("add2_cpu.json", "add2_gpu.json"),
     "sigmoid": ("sigmoid_cpu.json", "sigmoid_gpu.json"),
+    "upfirdn2d": ("upfirdn2d_cpu.json", "upfirdn2d_gpu.json"),
 }
 
 

@@ -14,11 +14,12 @@ from opsmith.check.find import find_operators
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates, lltm_sequence
 from opsmith.ops.sigmoid import sigmoid
+from opsmith.ops.upfirdn2d import upfirdn2d_sized
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 
-MODULES = ("opsmith.ops.add2", "opsmith.ops.lltm", "opsmith.ops.sigmoid")
-OPERATORS = (add2, lltm_cell, lltm_gates, lltm_sequence, sigmoid)
+MODULES = ("opsmith.ops.add2", "opsmith.ops.lltm", "opsmith.ops.sigmoid", "opsmith.ops.upfirdn2d")
+OPERATORS = (add2, lltm_cell, lltm_gates, lltm_sequence, sigmoid, upfirdn2d_sized)
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
