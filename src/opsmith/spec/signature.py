@@ -214,7 +214,8 @@ def _is_whole_group(parameter: Parameter, group: str | None) -> bool:
 
 
 def _schema_of(parameter: Parameter, mutated: tuple[Parameter, ...]) -> str:
-    kind = parameter.kind.value
+    # A SymInt may be a size that torch.compile keeps open; an int would be made a constant of the graph.
+    kind = "SymInt" if parameter.kind is Kind.INT else parameter.kind.value
     if parameter.mutated:
         alias = "abcdefghijklmnopqrstuvwxyz"[mutated.index(parameter)]
         kind = kind.replace("Tensor", f"Tensor({alias}!)")
