@@ -121,6 +121,11 @@ class Signature:
         return tuple(parameter for parameter in self.parameters if parameter.kind.is_tensor)
 
     @cached_property
+    def pinned(self) -> frozenset[str]:
+        """The names of the tensor parameters that have one element type, whatever the others have."""
+        return frozenset(parameter.name for parameter in self.tensors if parameter.tensor_type.pinned)
+
+    @cached_property
     def visible_outputs(self) -> tuple[Output, ...]:
         """The outputs that the caller sees."""
         return tuple(output for output in self.outputs if not output.saved)

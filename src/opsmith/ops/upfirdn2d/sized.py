@@ -20,7 +20,7 @@ _MOST_PADDING = 1 << 31
 # Both sizes of an image are arguments, although the tensor has one of them: so each operator can give the other all that
 # it needs, and a gradient keeps no image. A backward's sizes could not be told from its own input's, because a division
 # has rounded them.
-@opsmith.op(cpu="upfirdn2d.cpp", outputs="out", nondifferentiable="f", preserve_format={"out": "x"}, batch=("N", "C"))
+@opsmith.op(cpu="upfirdn2d.cpp", cuda="upfirdn2d.cu", outputs="out", nondifferentiable="f", preserve_format={"out": "x"}, batch=("N", "C"))
 def upfirdn2d_sized(
     x: Float[Tensor, "N C height width"],
     f: Float32[Tensor, "FH FW"],
@@ -51,7 +51,7 @@ def upfirdn2d_sized(
     return _upfirdn(x, f, size, up, down, pad, separable=separable, flip=flip, gain=gain)
 
 
-@upfirdn2d_sized.backward(cpu="upfirdn2d.cpp", nondifferentiable="f", preserve_format={"grad_x": "grad_out"})
+@upfirdn2d_sized.backward(cpu="upfirdn2d.cpp", cuda="upfirdn2d.cu", nondifferentiable="f", preserve_format={"grad_x": "grad_out"})
 def upfirdn2d_transposed(
     grad_out: Float[Tensor, "N C out_height out_width"],
     f: Float32[Tensor, "FH FW"],
@@ -88,24 +88,13 @@ def _examples() -> list[dict[str, object]]:
     random = torch.Generator().manual_seed(0)
     x, full = torch.randn(2, 3, 9, 20, generator=random), torch.randn(4, 3, generator=random)
     separable = torch.randn(2, 7, generator=random)
-    common = {"x": x, "height": 9, "width": 20}
+    names = ("height", "width", "out_height", "out_width", "up_y", "up_x", "down_y", "down_x", "pad_y", "pad_x")
+    numbers = ((9, 20, 18, 40, 2, 2, 1, 1, 2, 1), (9, 20, 4, 7, 1, 1, 2, 3, 0, 1), (9, 20, 7, 31, 3, 4, 4, 3, -2, 6))
+    one, two, three = (dict(zip(names, values, strict=True)) for values in numbers)
     return [
-        {**common, "f": full, "out_height": 18, "out_width": 40, "up_y": 2, "up_x": 2, "pad_y": 2, "pad_x": 1},
-        {**common, "f": full, "out_height": 4, "out_width": 7, "down_y": 2, "down_x": 3, "pad_x": 1, "gain": -2.0},
-        {
-            **common,
-            "f": separable,
-            "separable": True,
-            "out_height": 7,
-            "out_width": 31,
-            "up_y": 3,
-            "up_x": 4,
-            "down_y": 4,
-            "down_x": 3,
-            "pad_y": -2,
-            "pad_x": 6,
-            "flip": True,
-        },
+        {"x": x, "f": full, **one, "separable": False, "flip": False, "gain": 1.0},
+        {"x": x, "f": full, **two, "separable": False, "flip": True, "gain": -2.0},
+        {"x": x, "f": separable, **three, "separable": True, "flip": False, "gain": 0.5},
     ]
 
 
