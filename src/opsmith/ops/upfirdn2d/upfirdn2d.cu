@@ -190,8 +190,8 @@ template <class S, class T>
 __global__ void __launch_bounds__(S::threads)
     resample(View<const T, 4> x, Taps taps, Filtering filtering, View<T, 4> out, Tiling tiling) {
   constexpr int columns = S::template columns<T>, vector = S::template vector<T>;
-  __shared__ alignas(32) float samples[S::rows * columns];
-  __shared__ alignas(8) float filtered[S::Separable ? S::rows * S::out_width : 1];
+  alignas(32) __shared__ float samples[S::rows * columns];
+  alignas(8) __shared__ float filtered[S::Separable ? S::rows * S::out_width : 1];
   const int height = static_cast<int>(filtering.y.out), width = static_cast<int>(filtering.x.out);
   const float gain = static_cast<float>(filtering.gain);
 
