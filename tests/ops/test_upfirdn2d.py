@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, DtypeError, GradientError, ShapeError
 from opsmith.ops.upfirdn2d import (
@@ -282,6 +283,21 @@ def test_vmap_and_functional_gradients() -> None:
     exact = lambda image: upsample2d(image, f, impl="ref").pow(3).sum()  # noqa: E731
     found = torch.func.vmap(torch.func.grad(loss))(x)
     torch.testing.assert_close(found, torch.func.vmap(torch.func.grad(exact))(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [upsample2d, downsample2d, filter2d])
+def test_one_graph_serves_all_sizes(function: Any) -> None:
+    f = setup_filter([1, 3, 3, 1])
+    counter = CompileCounterWithBackend("aot_eager")
+    traced = torch.compile(lambda x: function(x, f).sin(), fullgraph=True, dynamic=True, backend=counter)
+    for height, width in ((6, 9), (13, 20), (17, 8)):
+        leaves = [torch.randn(2, 3, height, width, requires_grad=True) for _ in range(2)]
+        leaves[1].data.copy_(leaves[0].data)
+        traced(leaves[0]).sum().backward()
+        function(leaves[1], f).sin().sum().backward()
+        torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
+    assert counter.frame_count == 1
 
 
 def test_modules_own_their_filter() -> None:

@@ -20,7 +20,14 @@ _MOST_PADDING = 1 << 31
 # Both sizes of an image are arguments, although the tensor has one of them: so each operator can give the other all that
 # it needs, and a gradient keeps no image. A backward's sizes could not be told from its own input's, because a division
 # has rounded them.
-@opsmith.op(cpu="upfirdn2d.cpp", cuda="upfirdn2d.cu", outputs="out", nondifferentiable="f", preserve_format={"out": "x"}, batch=("N", "C"))
+@opsmith.op(
+    cpu="upfirdn2d.cpp",
+    cuda="upfirdn2d.cu",
+    outputs="out",
+    nondifferentiable="f",
+    preserve_format={"out": "x"},
+    batch=("N", "C"),
+)
 def upfirdn2d_sized(
     x: Float[Tensor, "N C height width"],
     f: Float32[Tensor, "FH FW"],
@@ -51,7 +58,9 @@ def upfirdn2d_sized(
     return _upfirdn(x, f, size, up, down, pad, separable=separable, flip=flip, gain=gain)
 
 
-@upfirdn2d_sized.backward(cpu="upfirdn2d.cpp", cuda="upfirdn2d.cu", nondifferentiable="f", preserve_format={"grad_x": "grad_out"})
+@upfirdn2d_sized.backward(
+    cpu="upfirdn2d.cpp", cuda="upfirdn2d.cu", nondifferentiable="f", preserve_format={"grad_x": "grad_out"}
+)
 def upfirdn2d_transposed(
     grad_out: Float[Tensor, "N C out_height out_width"],
     f: Float32[Tensor, "FH FW"],
