@@ -31,6 +31,16 @@ __device__ inline void store_to_block(uint32_t there, uint32_t bits) {
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
+// Starts a copy from global to shared memory, both at multiples of 16 bytes, or fills with 0 and reads nothing.
+__device__ inline void copy_16_bytes(uint32_t to, const void* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)),
+               "r"(is_there ? 16 : 0)
+               : "memory");
+}
+
+// Waits for the copies that this thread has started.
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // Four matrices of 8x8 16-bit elements from shared memory. Lane l gives the address of row l % 8 of matrix l / 8, and
 // gets of each matrix the elements 2 * (l % 4) and the next of row l / 4; of its transpose with `transposed`.
 template <bool transposed = false>

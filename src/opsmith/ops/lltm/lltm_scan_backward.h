@@ -22,8 +22,8 @@ struct BackwardMemory {
   static constexpr int sums = rows * Shape::sum_stride;        // from one block
   static constexpr int place = columns / Shape::units * sums;  // from all
   static constexpr int bytes_in_use = 2 * place * sizeof(float) + rows * Product::stride * sizeof(T);
-  static constexpr int staged_bytes = Product::stage_elements * sizeof(T);  // before the first step only
-  static constexpr int bytes = bytes_in_use > staged_bytes ? bytes_in_use : staged_bytes;
+  static constexpr int weight_bytes = WeightRows<T, columns>::bytes;  // before the first step only
+  static constexpr int bytes = bytes_in_use > weight_bytes ? bytes_in_use : weight_bytes;
 };
 
 template <class T, int columns, int rows>
@@ -72,7 +72,11 @@ __global__ void __launch_bounds__(scan_threads, 1) scan_backward_steps(ScanBackw
   };
 
   Product product;
-  product.load(to.weight, block, reinterpret_cast<T*>(memory));
+  T* const weight_rows = reinterpret_cast<T*>(memory);
+  WeightRows<T, columns>::load(to.weight, block, weight_rows);
+  __syncthreads();
+  product.load(weight_rows);
+  __syncthreads();
   for (int n = threadIdx.x; n < Memory::place; n += scan_threads) memory[n] = 0.0f;  // no step sends to the last one
   float grad_cell[rounds][width];
 #pragma unroll

@@ -24,8 +24,8 @@ struct ForwardMemory {
   static constexpr int sums = Shape::splits * 3 * rows * Shape::sum_stride;
   static constexpr int copy = rows * Product::stride;
   static constexpr int bytes_in_use = sums * sizeof(float) + 2 * copy * sizeof(T);
-  static constexpr int staged_bytes = Product::stage_elements * sizeof(T);  // before the first step only
-  static constexpr int bytes = bytes_in_use > staged_bytes ? bytes_in_use : staged_bytes;
+  static constexpr int weight_bytes = WeightRows<T, columns>::bytes;  // before the first step only
+  static constexpr int bytes = bytes_in_use > weight_bytes ? bytes_in_use : weight_bytes;
 };
 
 template <class T, int columns, int rows>
@@ -51,7 +51,11 @@ __global__ void __launch_bounds__(scan_threads, 1) scan_steps(Scan<T> to, int bl
   };
 
   Product product;
-  product.load(to.weight, block, reinterpret_cast<T*>(memory));
+  T* const weight_rows = reinterpret_cast<T*>(memory);
+  WeightRows<T, columns>::load(to.weight, block, weight_rows);
+  __syncthreads();
+  product.load(weight_rows);
+  __syncthreads();
   for (int n = threadIdx.x; n < 2 * Memory::copy; n += scan_threads) {
     const int64_t row = first_row + n / Product::stride, column = n % Product::stride;
     copies[n] = n < Memory::copy && row < batch && column < state ? to.hidden(row, column) : T(0.0f);

@@ -43,27 +43,39 @@ struct ScanShape<float> {
   static constexpr int sum_stride = units + 4;
 };
 
-// Copies, as whole block, to[r][c] = weight(row(r), column(c)) for r < rows, c < columns; 0 where there is none.
-template <class T, class Row, class Column>
-__device__ void stage(const View<const T, 2>& weight, T* to, int rows, int columns, int stride, const Row& row,
-                      const Column& column) {
-  // Unrolled for the loads to be on their way together.
-#pragma unroll 8
-  for (int n = threadIdx.x; n < rows * columns; n += scan_threads) {
-    const int r = n / columns, c = n % columns;
-    const int64_t from_row = row(r), from_column = column(c);
-    const bool is_there = from_row >= 0 && from_column < weight.size[1];
-    to[r * stride + c] = is_there ? weight(from_row, from_column) : T(0.0f);
-  }
-}
+// The rows of the weight that belong to a block's gates, in shared memory: [3 * units][columns + pad], 0 where there is
+// no such unit. From here each thread takes its share into registers; afterwards the memory serves other things.
+template <class T, int columns>
+struct WeightRows {
+  using Shape = ScanShape<T>;
+  static constexpr int rows = 3 * Shape::units;
+  static constexpr int stride = columns + Shape::pad;
+  static constexpr int bytes = rows * stride * sizeof(T);
 
-// The row of the weight that belongs to gate n of a block's 3 * units; -1 where the block has fewer units.
-template <class T>
-__device__ int64_t weight_row(const View<const T, 2>& weight, int block, int n) {
-  constexpr int units = ScanShape<T>::units;
-  const int64_t unit = static_cast<int64_t>(block) * units + n % units;
-  return unit < weight.size[1] ? n / units * weight.size[1] + unit : -1;
-}
+  // Called by the whole block, before a barrier.
+  static __device__ void load(const View<const T, 2>& from, int block, T* to) {
+    constexpr int width = 16 / sizeof(T);
+    const int64_t state = from.size[1];
+    const bool can_copy = from.stride[1] == 1 && from.stride[0] % width == 0 && state % width == 0 &&
+                          reinterpret_cast<uintptr_t>(from.data) % 16 == 0;
+    const int step = can_copy ? width : 1;
+    const int groups = columns / step;
+#pragma unroll 4
+    for (int n = threadIdx.x; n < rows * groups; n += scan_threads) {
+      const int row = n / groups, column = n % groups * step;
+      const int64_t unit = static_cast<int64_t>(block) * Shape::units + row % Shape::units;
+      const bool is_there = unit < state && column < state;
+      const T* const source = is_there ? &from(row / Shape::units * state + unit, column) : from.data;
+      T* const target = to + row * stride + column;
+      if (can_copy) {
+        copy_16_bytes(shared_address(target), source, is_there);
+      } else {
+        *target = is_there ? *source : T(0.0f);
+      }
+    }
+    wait_for_copies();
+  }
+};
 
 // The forward's product: sums[split][gate][row][unit] of the hidden state [rows][columns + pad], columns at least the
 // number of all units and zero beyond them.
@@ -72,26 +84,19 @@ struct ForwardProduct {
   using Shape = ScanShape<T>;
   static constexpr int stride = columns + Shape::pad;
   static constexpr int tiles = columns / 16 / Shape::splits;  // of 16 columns, for one warp
-  static constexpr int stage_stride = 32 + Shape::pad;
-  static constexpr int stage_elements = 3 * Shape::units * stage_stride;
 
   uint32_t weight[tiles][3][4];
 
   // A warp takes 16 units, their three gates, and the columns of its split.
-  __device__ void load(const View<const T, 2>& from, int block, T* staged) {
+  __device__ void load(const T* rows) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, split = warp / 4, unit = warp % 4 * 16;
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      stage(
-          from, staged, 3 * Shape::units, 32, stage_stride, [&](int n) { return weight_row(from, block, n); },
-          [&](int c) { return (c / 16 * tiles + tile) * 16 + c % 16; });
-      __syncthreads();
 #pragma unroll
       for (int gate = 0; gate < 3; ++gate) {
-        const int row = gate * Shape::units + unit + lane % 16;
-        load_matrices(weight[tile][gate], shared_address(staged + row * stage_stride + split * 16 + lane / 16 * 8));
+        const int row = gate * Shape::units + unit + lane % 16, column = (split * tiles + tile) * 16 + lane / 16 * 8;
+        load_matrices(weight[tile][gate], shared_address(rows + row * WeightRows<T, columns>::stride + column));
       }
-      __syncthreads();
     }
   }
 
@@ -127,28 +132,18 @@ struct ForwardProduct<float, columns> {
   using Shape = ScanShape<float>;
   static constexpr int stride = columns + Shape::pad;
   static constexpr int depth = columns / Shape::splits;  // columns of one warp
-  static constexpr int stage_stride = 32 + Shape::pad;
-  static constexpr int stage_elements = 3 * Shape::units * stage_stride;
 
   float weight[3][depth];
 
   // A lane takes one unit's three gates, a warp the columns of its split.
-  __device__ void load(const View<const float, 2>& from, int block, float* staged) {
+  __device__ void load(const float* rows) {
     const int split = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
-    for (int k = 0; k < depth; k += 4) {
-      stage(
-          from, staged, 3 * Shape::units, 32, stage_stride, [&](int n) { return weight_row(from, block, n); },
-          [&](int c) { return c / 4 * depth + k + c % 4; });
-      __syncthreads();
+    for (int gate = 0; gate < 3; ++gate) {
+      const float* const from =
+          rows + (gate * Shape::units + lane) * WeightRows<float, columns>::stride + split * depth;
 #pragma unroll
-      for (int gate = 0; gate < 3; ++gate) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          weight[gate][k + j] = staged[(gate * Shape::units + lane) * stage_stride + split * 4 + j];
-        }
-      }
-      __syncthreads();
+      for (int k = 0; k < depth; ++k) weight[gate][k] = from[k];
     }
   }
 
@@ -192,26 +187,20 @@ struct BackwardProduct {
   static constexpr int depth = 3 * Shape::units;
   static constexpr int stride = depth + Shape::pad;
   static constexpr int tiles = depth / 16;
-  static constexpr int stage_stride = scan_warps * Shape::units + Shape::pad;
-  static constexpr int stage_elements = 16 * stage_stride;
 
   uint32_t weight[4][tiles][4];
 
   // A warp makes the summands of one block's units. Its matrix is the transpose of the weight's rows.
-  __device__ void load(const View<const T, 2>& from, int block, T* staged) {
+  __device__ void load(const T* rows) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      stage(
-          from, staged, 16, scan_warps * Shape::units, stage_stride,
-          [&](int n) { return weight_row(from, block, tile * 16 + n); }, [](int c) { return c; });
-      __syncthreads();
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
-        const int unit = warp * Shape::units + m * 16 + lane / 8 % 2 * 8;
-        load_matrices<true>(weight[m][tile], shared_address(staged + (lane / 16 * 8 + lane % 8) * stage_stride + unit));
+        const int row = tile * 16 + lane / 16 * 8 + lane % 8;
+        const int column = warp * Shape::units + m * 16 + lane / 8 % 2 * 8;
+        load_matrices<true>(weight[m][tile], shared_address(rows + row * WeightRows<T, columns>::stride + column));
       }
-      __syncthreads();
     }
   }
 
@@ -249,23 +238,19 @@ struct BackwardProduct<float, columns> {
   using Shape = ScanShape<float>;
   static constexpr int depth = 3 * Shape::units;
   static constexpr int stride = depth + Shape::pad;
-  static constexpr int stage_elements = 0;
   // Blocks whose summands one warp makes: one after the other.
   static constexpr int targets = (columns / Shape::units + scan_warps - 1) / scan_warps;
 
   float weight[targets][depth];
 
-  // A lane takes one unit of each of its warp's blocks. The lanes' elements are adjacent in the weight as they lie.
-  __device__ void load(const View<const float, 2>& from, int block, float*) {
+  // A lane takes one unit of each of its warp's blocks.
+  __device__ void load(const float* rows) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int target = 0; target < targets; ++target) {
-      const int64_t unit = (warp + target * scan_warps) * Shape::units + lane;
+      const float* const from = rows + (warp + target * scan_warps) * Shape::units + lane;
 #pragma unroll
-      for (int n = 0; n < depth; ++n) {
-        const int64_t row = weight_row(from, block, n);
-        weight[target][n] = row >= 0 && unit < from.size[1] ? from(row, unit) : 0.0f;
-      }
+      for (int n = 0; n < depth; ++n) weight[target][n] = from[n * WeightRows<float, columns>::stride];
     }
   }
 
