@@ -4,6 +4,7 @@
 // after them. What lies between is one launch for the whole sequence where lltm_scan.cu serves the sizes, else a
 // product and a launch of lltm_step.cu for every step.
 #include "composed.h"
+#include "element_type.h"
 #include "lltm_scan.h"
 
 using opsmith::call;
@@ -14,21 +15,6 @@ namespace {
 
 using lltm::composed::columns;
 using lltm::composed::product;
-
-// Calls f with a value of the element type.
-template <class F>
-void with_element_type(opsmith::ScalarType type, const F& f) {
-  switch (type) {
-    case opsmith::ScalarType::Half:
-      return f(opsmith::float16{});
-    case opsmith::ScalarType::BFloat16:
-      return f(opsmith::bfloat16{});
-    case opsmith::ScalarType::Double:
-      return f(double{});
-    default:
-      return f(float{});
-  }
-}
 
 // A copy in the type that the arithmetic is done in: what a cell, or its gradient, is from step to step.
 template <class T>
@@ -57,9 +43,15 @@ void run_steps(const Tensor& gates, const Tensor& hidden, const Tensor& cell, co
   const Tensor state = widened<T>(cell), transposed = torch::stable::transpose(weight, 0, 1);
   for (int64_t t = 0; t < gates.size(0); ++t) {
     const Tensor from_hidden = product(t == 0 ? hidden : at(hiddens, t - 1), transposed);
-    lltm::step<T>({view<const T, 2>(from_hidden), view<T, 2>(at(gates, t)), view<opsmith::compute_t<T>, 2>(state),
-                   view<T, 2>(at(hiddens, t)), view<T, 2>(at(cells, t))},
-                  stream);
+    lltm::step<T>(
+        {
+            .product = view<const T, 2>(from_hidden),
+            .gates = view<T, 2>(at(gates, t)),
+            .cell = view<opsmith::compute_t<T>, 2>(state),
+            .hidden = view<T, 2>(at(hiddens, t)),
+            .cells = view<T, 2>(at(cells, t)),
+        },
+        stream);
   }
   torch::stable::copy_(last_cell, state);
 }
@@ -73,8 +65,14 @@ void run_steps_backward(const Tensor& grad_hiddens, const Tensor& grad_last_cell
   Tensor from_next = torch::stable::new_zeros(grad_hidden, {grad_hidden.size(0), grad_hidden.size(1)});
   for (int64_t t = gates.size(0) - 1; t >= 0; --t) {
     lltm::step_backward<T>(
-        {view<const T, 2>(at(grad_hiddens, t)), view<const T, 2>(from_next), view<opsmith::compute_t<T>, 2>(state),
-         view<const T, 2>(at(gates, t)), view<const T, 2>(at(cells, t)), view<T, 2>(at(grad_gates, t))},
+        {
+            .grad_hidden = view<const T, 2>(at(grad_hiddens, t)),
+            .product = view<const T, 2>(from_next),
+            .grad_cell = view<opsmith::compute_t<T>, 2>(state),
+            .gates = view<const T, 2>(at(gates, t)),
+            .cells = view<const T, 2>(at(cells, t)),
+            .grad_gates = view<T, 2>(at(grad_gates, t)),
+        },
         stream);
     from_next = product(at(grad_gates, t), weight);
   }
@@ -98,12 +96,18 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
     return {hiddens, last_cell, gates, cells};
   }
   void* const stream = opsmith::current_stream(input.get_device_index());
-  with_element_type(input.scalar_type(), [&](auto element) {
+  lltm::with_element_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     using opsmith::view;
     const lltm::Scan<T> all{
-        view<T, 3>(gates),   view<const T, 2>(hidden), view<const T, 2>(cell), view<const T, 2>(weight_hidden),
-        view<T, 3>(hiddens), view<T, 3>(cells),        view<T, 2>(last_cell)};
+        .gates = view<T, 3>(gates),
+        .hidden = view<const T, 2>(hidden),
+        .cell = view<const T, 2>(cell),
+        .weight = view<const T, 2>(weight_hidden),
+        .hiddens = view<T, 3>(hiddens),
+        .cells = view<T, 3>(cells),
+        .last_cell = view<T, 2>(last_cell),
+    };
     if (!lltm::scan(all, stream)) run_steps<T>(gates, hidden, cell, weight_hidden, hiddens, cells, last_cell, stream);
   });
   return {hiddens, last_cell, gates, cells};
@@ -145,13 +149,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
     return {grad_input, grad_hidden, grad_cell, grad_weight, torch::stable::new_zeros(weight, {3 * state})};
   }
   void* const stream = opsmith::current_stream(input.get_device_index());
-  with_element_type(input.scalar_type(), [&](auto element) {
+  lltm::with_element_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     using opsmith::view;
-    const lltm::ScanBackward<T> all{view<const T, 3>(grad_hiddens),  view<const T, 2>(grad_last_cell),
-                                    view<const T, 2>(weight_hidden), view<const T, 3>(gates),
-                                    view<const T, 3>(cells),         view<T, 3>(grad_gates),
-                                    view<T, 2>(grad_hidden),         view<T, 2>(grad_cell)};
+    const lltm::ScanBackward<T> all{
+        .grad_hiddens = view<const T, 3>(grad_hiddens),
+        .grad_last_cell = view<const T, 2>(grad_last_cell),
+        .weight = view<const T, 2>(weight_hidden),
+        .gates = view<const T, 3>(gates),
+        .cells = view<const T, 3>(cells),
+        .grad_gates = view<T, 3>(grad_gates),
+        .grad_hidden = view<T, 2>(grad_hidden),
+        .grad_cell = view<T, 2>(grad_cell),
+    };
     if (!lltm::scan_backward(all, stream)) {
       run_steps_backward<T>(grad_hiddens, grad_last_cell, weight_hidden, gates, cells, grad_gates, grad_hidden,
                             grad_cell, stream);
