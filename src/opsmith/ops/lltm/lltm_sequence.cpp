@@ -1,7 +1,7 @@
 // An LLTM over a sequence on a GPU: the products that need no order over all steps at once, the rest step by step.
 //
 // The input's part of the gates is one product before the steps, the gradients of weight, bias and input are products
-// after them. What lies between is one launch for the whole sequence where lltm_scan.cu serves the sizes, else a
+// after them. What lies between is one launch for the whole sequence where lltm_scan_*.cu serves the sizes, else a
 // product and a launch of lltm_step.cu for every step.
 #include "composed.h"
 #include "element_type.h"
