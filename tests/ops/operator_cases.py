@@ -83,6 +83,8 @@ CASES = (
 OWN_TESTS = {
     "lltm_sequence": "test_lltm_sequence.py",  # no kernel yet: a loop, slow and not captured in a CUDA graph
     "upfirdn2d_sized": "test_upfirdn2d.py",  # its filter is float32 whatever the images are
+    "hard_nms": "test_nms.py",  # indices, compared bit for bit; no gradient
+    "hard_nms_padded": "test_nms.py",
 }
 
 
