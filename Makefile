@@ -68,6 +68,8 @@ bench: $(READY)
 	  --json benchmarks/results/lltm_gates_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.add2 --device cpu --json benchmarks/results/add2_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid --device cpu --json benchmarks/results/sigmoid_cpu.json
+	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --examples upfirdn2d_cases:small \
+	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/upfirdn2d_cpu.json
 	$(BIN)/python benchmarks/check_screen.py --output benchmarks/results/check_screen.json
 	$(BIN)/python benchmarks/compare_trust.py --output benchmarks/results/compare_trust.json
 	$(BIN)/python benchmarks/tables.py
@@ -95,6 +97,9 @@ gpu-bench:
 	  --json benchmarks/results/add2_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid --device cuda $(GPU_ELEMENTWISE) \
 	  --json benchmarks/results/sigmoid_gpu.json
+	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --device cuda \
+	  --examples upfirdn2d_cases:large --dtype float32 --dtype float16 --phase forward --phase backward \
+	  --against eager --against compiled --seconds 90 --json benchmarks/results/upfirdn2d_gpu.json
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
 clean:

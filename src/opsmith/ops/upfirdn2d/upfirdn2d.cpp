@@ -15,37 +15,42 @@ using namespace opsmith;
 
 namespace {
 
-// out[i] = start + sum over t of weight[t] * source[t][i]. Sums go over t in order, so that they do not depend on
-// tiling.
-template <int Width, class C>
+// Elements of a vector register, at any address. Where a sum is an array instead, g++ keeps it in memory from four
+// vectors on.
+template <int bytes, class C>
+struct Register {
+  typedef C Lanes __attribute__((vector_size(bytes), aligned(alignof(C)), may_alias));
+  static constexpr int count = bytes / sizeof(C);
+};
+
+// out[i] = start + sum over t of weight[t] * source[t][i], for some registers from `begin` on. Sums go over t in order,
+// so that they do not depend on tiling.
+template <int registers, int bytes, class C>
 OPSMITH_HOST_DEVICE void sum_tile(C start, int64_t terms, const C* const* source, const C* weight, int64_t begin,
                                   C* out) {
-  C sum[Width];
-  for (int i = 0; i < Width; ++i) sum[i] = start;
+  using Lanes = typename Register<bytes, C>::Lanes;
+  Lanes sum[registers];
+#pragma GCC unroll 4
+  for (int r = 0; r < registers; ++r) sum[r] = Lanes{} + start;
   for (int64_t t = 0; t < terms; ++t) {
-    const C* from = source[t] + begin;
-    const C factor = weight[t];
-// g++ would unroll short loops before it looks for vectors, and then find none; clang finds them in what is unrolled.
-#ifdef __clang__
-#pragma GCC unroll 64
-#else
-#pragma GCC unroll 1
-#endif
-    for (int i = 0; i < Width; ++i) sum[i] += factor * from[i];
+    const Lanes* from = reinterpret_cast<const Lanes*>(source[t] + begin);
+#pragma GCC unroll 4
+    for (int r = 0; r < registers; ++r) sum[r] += weight[t] * from[r];
   }
-  for (int i = 0; i < Width; ++i) out[begin + i] = sum[i];
+#pragma GCC unroll 4
+  for (int r = 0; r < registers; ++r) reinterpret_cast<Lanes*>(out + begin)[r] = sum[r];
 }
 
 struct SumRows {
   template <int bytes, class C>
   OPSMITH_HOST_DEVICE void operator()(VectorBytes<bytes>, int64_t n, C start, int64_t terms, const C* const* source,
                                       const C* weight, C* out) const {
-    // Four vectors hide the latency of a multiply-add and use each loaded weight four times.
-    constexpr int vector = bytes / sizeof(C), tile = 4 * vector;
+    // Four registers hide the latency of a multiply-add and use each loaded weight four times.
+    constexpr int count = Register<bytes, C>::count;
     int64_t i = 0;
-    for (; i + tile <= n; i += tile) sum_tile<tile>(start, terms, source, weight, i, out);
-    for (; i + vector <= n; i += vector) sum_tile<vector>(start, terms, source, weight, i, out);
-    for (; i < n; ++i) sum_tile<1>(start, terms, source, weight, i, out);
+    for (; i + 4 * count <= n; i += 4 * count) sum_tile<4, bytes>(start, terms, source, weight, i, out);
+    for (; i + count <= n; i += count) sum_tile<1, bytes>(start, terms, source, weight, i, out);
+    for (; i < n; ++i) sum_tile<1, sizeof(C)>(start, terms, source, weight, i, out);
   }
 };
 
@@ -55,17 +60,39 @@ __attribute__((noinline)) void sum_rows(int64_t n, C start, const std::vector<co
   with_vector_bytes(SumRows{}, n, start, static_cast<int64_t>(source.size()), source.data(), weight.data(), out);
 }
 
-// to[j * to_step] = from[j * from_step]: one line out of a row, or one phase into a row.
+// to[j] = from[j * step]: one line out of a row.
 template <class C>
-__attribute__((noinline)) void copy_steps(int64_t n, const C* from, int64_t from_step, C* to, int64_t to_step) {
-  const auto copy = [](int64_t n, const C* __restrict__ from, auto from_step, C* __restrict__ to, auto to_step) {
-    for (int64_t j = 0; j < n; ++j) to[j * to_step] = from[j * from_step];
-  };
-  using One = std::integral_constant<int, 1>;
-  using Two = std::integral_constant<int, 2>;
-  if (from_step == 1 && to_step == 2) return with_best_isa(copy, n, from, One{}, to, Two{});
-  if (from_step == 2 && to_step == 1) return with_best_isa(copy, n, from, Two{}, to, One{});
-  copy(n, from, from_step, to, to_step);
+__attribute__((noinline)) void take_every(int64_t step, int64_t n, const C* from, C* to) {
+  if (step == 2) {
+    with_best_isa(
+        [](int64_t n, const C* __restrict__ from, C* __restrict__ to) {
+          for (int64_t j = 0; j < n; ++j) to[j] = from[2 * j];
+        },
+        n, from, to);
+  } else {
+    for (int64_t j = 0; j < n; ++j) to[j] = from[j * step];
+  }
+}
+
+// to[j * phases + p] = from[p * distance + j]: n outputs in their places.
+template <class C>
+__attribute__((noinline)) void interleave(int64_t phases, int64_t n, const C* from, int64_t distance, C* to) {
+  if (phases == 2) {
+    // In one loop, of which compilers make permutations; two loops with every second place each would be scattered.
+    with_best_isa(
+        [](int64_t pairs, const C* __restrict__ first, const C* __restrict__ second, C* __restrict__ to) {
+          for (int64_t j = 0; j < pairs; ++j) {
+            to[2 * j] = first[j];
+            to[2 * j + 1] = second[j];
+          }
+        },
+        n / 2, from, from + distance, to);
+    if (n % 2 != 0) to[n - 1] = from[n / 2];
+  } else {
+    for (int64_t p = 0; p < phases; ++p) {
+      for (int64_t j = p; j < n; j += phases) to[j] = from[p * distance + j / phases];
+    }
+  }
 }
 
 // g, in the order of the sums: taps along x, and those along y with the gain in them. Not separable, `y` holds all.
@@ -90,9 +117,11 @@ struct Taps {
   }
 };
 
-// The outputs o, o + phases, o + 2 phases, ... of a row.
+// The outputs o, o + phases, o + 2 phases, ... of a row: the first tap along x, and where in a row's lines the samples
+// of the first output are. Worked out once, because rows are many and divisions slow.
 struct Phase {
-  int64_t start, first_tap, inputs;  // of its first output; `start` counts from the row's origin
+  int64_t first_tap;
+  std::vector<int64_t> samples;
 };
 
 // How rows of samples and of outputs lie in the buffers. A pixel is `unit` channels side by side.
@@ -112,9 +141,15 @@ struct Rows {
     phase_pixels = (x.out + phases - 1) / phases;
     line = phase_pixels;
     for (int64_t o = 0; o < phases && o < x.out; ++o) {
-      phase.push_back({x.first_input(o) - origin, x.first_tap(o), x.inputs(o)});
-      const int64_t last = (phase.back().start + phase.back().inputs) / step + phase_pixels;
-      if (last > line) line = last;
+      const int64_t behind = (x.first_input(o) - origin + x.inputs(o)) / step + phase_pixels;
+      if (behind > line) line = behind;
+    }
+    for (int64_t o = 0; o < phases && o < x.out; ++o) {
+      phase.push_back({x.first_tap(o), {}});
+      for (int64_t k = 0; k < x.inputs(o); ++k) {
+        const int64_t sample = x.first_input(o) - origin + k;
+        phase.back().samples.push_back((sample % step * line + sample / step) * unit);
+      }
     }
   }
 
@@ -148,7 +183,7 @@ class Resampler {
       for (; next < behind; ++next) {
         if (next >= 0 && next < y.in) read_row(x, next);
       }
-      for (size_t index = 0; index < rows_.phase.size(); ++index) sum_phase(o, index);
+      for (size_t index = 0; index < rows_.phase.size(); ++index) sum_phase(first, behind, y.first_tap(o), index);
       write_row(out, o);
     }
   }
@@ -190,7 +225,7 @@ class Resampler {
       } else if (step == 1) {
         load_row(samples + first * x.stride[1], x.stride[1], end - begin, to);
       } else {
-        copy_steps(end - begin, row_.data() + first, step, to, int64_t{1});
+        take_every(step, end - begin, row_.data() + first, to);
       }
     }
   }
@@ -199,22 +234,21 @@ class Resampler {
 
   // Adds what the outputs of a phase take from a row's lines, by `taps` along x.
   void add_terms(const Phase& phase, const C* lines, const C* taps) {
-    for (int64_t k = 0; k < phase.inputs; ++k) {
-      const int64_t sample = phase.start + k;
-      source_.push_back(lines + (sample % rows_.step * rows_.line + sample / rows_.step) * rows_.unit);
-      weight_.push_back(taps[phase.first_tap + k * filtering_.x.up]);
+    const C* tap = taps + phase.first_tap;
+    for (const int64_t sample : phase.samples) {
+      source_.push_back(lines + sample);
+      weight_.push_back(*tap);
+      tap += filtering_.x.up;
     }
   }
 
-  // One phase of the outputs of a row.
-  void sum_phase(int64_t o, size_t index) {
+  // One phase of the outputs of a row, from the rows [first, behind) and every up-th tap along y.
+  void sum_phase(int64_t first, int64_t behind, int64_t tap, size_t index) {
     const Axis& y = filtering_.y;
-    const int64_t first = y.first_input(o), count = y.inputs(o);
     const int64_t offset = static_cast<int64_t>(index) * rows_.phase_pixels * rows_.unit;
     source_.clear();
     weight_.clear();
-    for (int64_t a = 0; a < count; ++a) {
-      const int64_t row = first + a, tap = y.first_tap(o) + a * y.up;
+    for (int64_t row = first; row < behind; ++row, tap += y.up) {
       const C* from = row >= 0 && row < y.in ? kept_row(row) : zeros_.data();
       if (filtering_.separable) {
         source_.push_back(from + offset);
@@ -241,10 +275,7 @@ class Resampler {
     if constexpr (std::is_same_v<T, C>) {
       if (out.stride[1] == 1) row = &out(o, 0, 0);
     }
-    for (int64_t phase = 0; phase < phases; ++phase) {
-      copy_steps((width - phase + phases - 1) / phases, phases_.data() + phase * rows_.phase_pixels, int64_t{1},
-                 row + phase, phases);
-    }
+    interleave(phases, width, phases_.data(), rows_.phase_pixels, row);
     if (row == row_.data()) store_block(row, width, &out(o, 0, 0), out.stride[1]);
   }
 

@@ -26,51 +26,70 @@ __device__ C start_of(C start, C tap) {
 // Everything else ----------------------------------------------------------------------------------------------------
 
 constexpr int direct_threads = 256;
+// Filters of up to this many taps are kept in shared memory.
+constexpr int most_kept_taps = 1024;
 
 // `width` adjacent channels of one output for a thread, by the definition: reads what it needs through the caches. Any
-// filter, strides and sizes. Neighbours are along the channels in channels_last, else along x.
-template <int width, class T>
+// filter, strides and sizes. Neighbours are along the channels in channels_last, else along x. Index is int where that
+// is enough, else int64_t, whose divisions take several times as long.
+template <int width, class Index, class T>
 __global__ void __launch_bounds__(direct_threads)
-    direct(View<const T, 4> x, Taps taps, Filtering filtering, View<T, 4> out, int64_t items) {
+    direct(View<const T, 4> x, Taps taps, Filtering filtering, View<T, 4> out, Index items) {
   using C = compute_t<T>;
-  const Axis y_axis = filtering.y, x_axis = filtering.x;
-  const int64_t groups = out.size[1] / width;
+  __shared__ float kept[most_kept_taps];
+  const bool separable = filtering.separable;
+  const int64_t rows = separable ? 2 : filtering.y.taps;
+  const Index columns = static_cast<Index>(filtering.x.taps), taps_y = static_cast<Index>(filtering.y.taps);
+  const auto read = [&](int64_t i, int64_t k) { return separable ? taps(i, k) : taps.full(i, k); };
+  const bool keeps = rows <= most_kept_taps && columns <= most_kept_taps && rows * columns <= most_kept_taps;
   const C gain = static_cast<C>(filtering.gain);
   C start = 0;
-  const int64_t rows = filtering.separable ? 2 : y_axis.taps;
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t k = 0; k < x_axis.taps; ++k) start = start_of(start, static_cast<C>(taps(i, k)) * gain);
+    for (int64_t k = threadIdx.x; k < columns; k += direct_threads) {
+      const float tap = read(i, k);
+      start = start_of(start, static_cast<C>(tap));
+      if (keeps) kept[i * columns + k] = tap;
+    }
   }
-  for (int64_t item = blockIdx.x * int64_t{direct_threads} + threadIdx.x; item < items;
-       item += gridDim.x * int64_t{direct_threads}) {
-    int64_t rest = item, channel = 0;
+  if (__syncthreads_or(start != start || gain != gain)) start = static_cast<C>(NAN);
+  const auto tap_at = [&](Index i, Index k) { return static_cast<C>(keeps ? kept[i * columns + k] : read(i, k)); };
+  const Index groups = static_cast<Index>(out.size[1] / width);
+  const Index out_height = static_cast<Index>(out.size[2]), out_width = static_cast<Index>(out.size[3]);
+  const Index height = static_cast<Index>(x.size[2]), in_width = static_cast<Index>(x.size[3]);
+  const Index up_y = static_cast<Index>(filtering.y.up), up_x = static_cast<Index>(filtering.x.up);
+  const Index down_y = static_cast<Index>(filtering.y.down), down_x = static_cast<Index>(filtering.x.down);
+  const Index pad_y = static_cast<Index>(filtering.y.pad), pad_x = static_cast<Index>(filtering.x.pad);
+  for (Index item = static_cast<Index>(blockIdx.x) * direct_threads + threadIdx.x; item < items;
+       item += static_cast<Index>(gridDim.x) * direct_threads) {
+    Index rest = item, channel = 0;
     if constexpr (width > 1) {
       channel = rest % groups * width;
       rest /= groups;
     }
-    const int64_t ox = rest % x_axis.out;
-    rest /= x_axis.out;
-    const int64_t oy = rest % y_axis.out;
-    rest /= y_axis.out;
+    const Index ox = rest % out_width;
+    rest /= out_width;
+    const Index oy = rest % out_height;
+    rest /= out_height;
     if constexpr (width == 1) {
       channel = rest % groups;
       rest /= groups;
     }
     const int64_t image = rest;
+    const Index from_x = ox * down_x - pad_x, from_y = oy * down_y - pad_y;
+    const Index first_x = ceil_div(from_x, up_x);
+    Index iy = ceil_div(from_y, up_y);
+    const T* plane = x.data + image * x.stride[0] + channel * x.stride[1];
     C sum[width];
 #pragma unroll
     for (int c = 0; c < width; ++c) sum[c] = start;
-    const int64_t first_x = x_axis.first_input(ox), tap_x = x_axis.first_tap(ox);
-    const int64_t first_y = y_axis.first_input(oy);
-    int64_t iy = first_y;
-    for (int64_t ky = y_axis.first_tap(oy); ky < y_axis.taps; ky += y_axis.up, ++iy) {
-      if (iy < 0 || iy >= y_axis.in) continue;
+    for (Index ky = iy * up_y - from_y; ky < taps_y; ky += up_y, ++iy) {
+      if (iy < 0 || iy >= height) continue;
       C row[width] = {};
-      int64_t ix = first_x;
-      for (int64_t kx = tap_x; kx < x_axis.taps; kx += x_axis.up, ++ix) {
-        if (ix < 0 || ix >= x_axis.in) continue;
-        const C tap = static_cast<C>(filtering.separable ? taps(1, kx) : taps.full(ky, kx));
-        const T* from = x.data + image * x.stride[0] + channel * x.stride[1] + iy * x.stride[2] + ix * x.stride[3];
+      Index ix = first_x;
+      for (Index kx = first_x * up_x - from_x; kx < columns; kx += up_x, ++ix) {
+        if (ix < 0 || ix >= in_width) continue;
+        const C tap = tap_at(separable ? 1 : ky, kx);
+        const T* from = plane + iy * x.stride[2] + ix * x.stride[3];
         if constexpr (width == 1) {
           row[0] += tap * static_cast<C>(*from);
         } else {
@@ -79,7 +98,7 @@ __global__ void __launch_bounds__(direct_threads)
           for (int c = 0; c < width; ++c) row[c] += tap * static_cast<C>(values.item[c]);
         }
       }
-      const C tap = filtering.separable ? static_cast<C>(taps(0, ky)) * gain : gain;
+      const C tap = separable ? tap_at(0, ky) * gain : gain;
 #pragma unroll
       for (int c = 0; c < width; ++c) sum[c] += tap * row[c];
     }
@@ -92,6 +111,23 @@ __global__ void __launch_bounds__(direct_threads)
       for (int c = 0; c < width; ++c) values.item[c] = static_cast<T>(sum[c]);
       *reinterpret_cast<Vector<T, width>*>(to) = values;
     }
+  }
+}
+
+template <int width, class T>
+void launch_direct(const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, const View<T, 4>& out,
+                   Stream stream) {
+  const int64_t items = out.numel() / width;
+  const unsigned blocks = blocks_for(items, direct_threads);
+  // What is added to an item, and what a coordinate is multiplied with, must not leave 31 bits.
+  constexpr int64_t most = int64_t{1} << 30, most_size = most / most_up_down;
+  const auto fits = [](const Axis& axis) {
+    return axis.in < most_size && axis.out < most_size && axis.taps < most_size && axis.pad < most && axis.pad > -most;
+  };
+  if (items < most && fits(filtering.y) && fits(filtering.x)) {
+    direct<width><<<blocks, direct_threads, 0, stream>>>(x, taps, filtering, out, static_cast<int>(items));
+  } else {
+    direct<width><<<blocks, direct_threads, 0, stream>>>(x, taps, filtering, out, items);
   }
 }
 
@@ -115,6 +151,7 @@ struct Tile {
   static constexpr int out_width = threads_x * Up, out_height = steps * Up;
 
   // Samples of a tile. Along x it begins at a multiple of a vector, so there may be a vector less one before.
+  static constexpr int weights = Separable ? 2 * Taps : Taps * Taps;
   static constexpr int rows = (steps - 1) * Down + inputs;
   static constexpr int needed = (threads_x - 1) * Down + inputs + Up - 1;
   template <class T>
@@ -130,10 +167,16 @@ __device__ int place_of(int column) {
   return Down == 1 ? column : (column & 1) * (columns / 2) + column / 2;
 }
 
-// How the tiles of a call lie; all sizes are below 2^30.
+// How the tiles of a call lie; all sizes are below 2^30. The host works it out, because a division of 64 bits takes as
+// long as some outputs.
 struct Tiling {
-  int64_t tiles, across, down;
-  int shift_y;  // tiles along y begin this much before a multiple of their height: the phases' samples are the same
+  int64_t planes;               // images times channels: the grid's y, and its z where that is not enough
+  int across;                   // tiles of a plane along x; the grid's x counts the tiles of a plane
+  int shift_y;                  // tiles along y begin this much before a multiple of their height, see `later`
+  int first_row, first_column;  // the first sample of the first tile
+  // Where the first phase along x takes the first tap, the samples of the second begin one later. Else it takes the
+  // second tap, and both have the same samples. Along y tiles begin where the latter is so.
+  bool later;
   bool vector_loads;   // rows of x begin at multiples of 16 bytes
   bool vector_stores;  // the outputs of a thread lie at a multiple of their size
 };
@@ -191,137 +234,131 @@ __global__ void __launch_bounds__(S::threads)
     resample(View<const T, 4> x, Taps taps, Filtering filtering, View<T, 4> out, Tiling tiling) {
   constexpr int columns = S::template columns<T>, vector = S::template vector<T>;
   alignas(32) __shared__ float samples[S::rows * columns];
+  alignas(16) __shared__ float kept[S::weights];
   alignas(8) __shared__ float filtered[S::Separable ? S::rows * S::out_width : 1];
   const int height = static_cast<int>(filtering.y.out), width = static_cast<int>(filtering.x.out);
   const float gain = static_cast<float>(filtering.gain);
+  const bool later = S::Up > 1 && tiling.later;
 
-  // Where the first phase along x takes the first tap, the samples of the second begin one later. Else it takes the
-  // second tap, and both have the same samples. Along y tiles begin where the latter is so. weights[j * Up + p] is what
-  // phase p takes sample j by.
-  const bool later = S::Up > 1 && filtering.x.first_tap(0) == 0;
-  const auto tap_of = [](int weight, bool later) { return S::Up == 1 || later ? weight : weight ^ 1; };
-  float start = 0;
-  constexpr int weights = S::Separable ? 1 : S::Taps;
-  float weights_y[S::Taps], weights_x[S::Taps], weights_xy[weights][weights];
-  if constexpr (S::Separable) {
-#pragma unroll
-    for (int k = 0; k < S::Taps; ++k) {
-      weights_y[k] = taps(0, tap_of(k, false)) * gain;
-      weights_x[k] = taps(1, tap_of(k, later));
-      start = start_of(start_of(start, weights_y[k]), weights_x[k]);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < S::Taps; ++i) {
-#pragma unroll
-      for (int k = 0; k < S::Taps; ++k) {
-        weights_xy[i][k] = taps.full(tap_of(i, false), tap_of(k, later)) * gain;
-        start = start_of(start, weights_xy[i][k]);
-      }
-    }
-  }
+  const int64_t plane = static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+  if (plane >= tiling.planes) return;
+  const unsigned channels = static_cast<unsigned>(out.size[1]);
+  const int64_t image = static_cast<unsigned>(plane) / channels, channel = static_cast<unsigned>(plane) % channels;
+  const T* from = x.data + image * x.stride[0] + channel * x.stride[1];
+  T* to = out.data + image * out.stride[0] + channel * out.stride[1];
 
-  for (int64_t tile = blockIdx.x; tile < tiling.tiles; tile += gridDim.x) {
-    const int64_t plane = tile / (tiling.across * tiling.down);
-    const int along = static_cast<int>(tile % (tiling.across * tiling.down));
-    const int out_y = along / static_cast<int>(tiling.across) * S::out_height - tiling.shift_y;
-    const int out_x = along % static_cast<int>(tiling.across) * S::out_width;
-    const int64_t image = plane / out.size[1], channel = plane % out.size[1];
-    const T* from = x.data + image * x.stride[0] + channel * x.stride[1];
-    T* to = out.data + image * out.stride[0] + channel * out.stride[1];
+  const int tile_y = static_cast<int>(blockIdx.x) / tiling.across,
+            tile_x = static_cast<int>(blockIdx.x) % tiling.across;
+  const int out_y = tile_y * S::out_height - tiling.shift_y, out_x = tile_x * S::out_width;
+  const int row = tiling.first_row + tile_y * S::steps * S::Down;
+  const int first = tiling.first_column + tile_x * S::threads_x * S::Down;
+  const int column = tiling.vector_loads ? first & ~(vector - 1) : first;
 
-    const int row = static_cast<int>(filtering.y.first_input(out_y));
-    const int first = static_cast<int>(filtering.x.first_input(out_x));
-    const int column = tiling.vector_loads ? first & ~(vector - 1) : first;
-    if (tiling.vector_loads) {
-      load_tile<S, true>(from, x.stride[2], static_cast<int>(x.size[2]), static_cast<int>(x.size[3]), row, column,
-                         samples);
+  // Each thread reads a tap, into the place where it is looked for: [j * Up + p] is what phase p takes sample j by.
+  bool is_nan = false;
+  if (const int thread = threadIdx.y * S::threads_x + threadIdx.x; thread < S::weights) {
+    const auto tap_of = [](int weight, bool later) { return S::Up == 1 || later ? weight : weight ^ 1; };
+    const int i = thread / S::Taps, k = thread % S::Taps;
+    float tap;
+    if constexpr (S::Separable) {
+      tap = i == 0 ? taps(0, tap_of(k, false)) * gain : taps(1, tap_of(k, later));
     } else {
-      load_tile<S, false>(from, x.stride[2], static_cast<int>(x.size[2]), static_cast<int>(x.size[3]), row, column,
-                          samples);
+      tap = taps.full(tap_of(i, false), tap_of(k, later)) * gain;
+    }
+    kept[thread] = tap;
+    is_nan = tap != tap;
+  }
+  if (tiling.vector_loads) {
+    load_tile<S, true>(from, x.stride[2], static_cast<int>(x.size[2]), static_cast<int>(x.size[3]), row, column,
+                       samples);
+  } else {
+    load_tile<S, false>(from, x.stride[2], static_cast<int>(x.size[2]), static_cast<int>(x.size[3]), row, column,
+                        samples);
+  }
+  // What sums begin with: a NaN among the taps makes everything NaN.
+  const float start = __syncthreads_or(is_nan) ? NAN : 0.0f;
+  float weights[S::weights];
+#pragma unroll
+  for (int k = 0; k < S::weights; ++k) weights[k] = kept[k];
+
+  // Sample j of a thread's window is in one of two rows of places, by whether j is even.
+  const int unit = threadIdx.x;
+  const int even = place_of<S::Down, columns>(first - column) + unit;
+  const int odd = place_of<S::Down, columns>(first - column + 1) + unit;
+  const auto place = [&](int j) { return S::Down == 1 ? even + j : (j % 2 == 0 ? even : odd) + j / 2; };
+
+  if constexpr (S::Separable) {
+#pragma unroll 2
+    for (int r = threadIdx.y; r < S::rows; r += S::threads_y) {
+      float window[S::inputs + S::Up - 1];
+#pragma unroll
+      for (int j = 0; j < S::inputs + S::Up - 1; ++j) window[j] = samples[r * columns + place(j)];
+      Vector<float, S::Up> made;
+#pragma unroll
+      for (int p = 0; p < S::Up; ++p) {
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < S::inputs; ++j) {
+          sum += weights[S::Taps + j * S::Up + p] * (p > 0 && later ? window[j + (S::Up > 1)] : window[j]);
+        }
+        made.item[p] = sum;
+      }
+      *reinterpret_cast<Vector<float, S::Up>*>(filtered + r * S::out_width + unit * S::Up) = made;
     }
     __syncthreads();
+  }
 
-    // Sample j of a thread's window is in one of two rows of places, by whether j is even.
-    const int unit = threadIdx.x;
-    const int even = place_of<S::Down, columns>(first - column) + unit;
-    const int odd = place_of<S::Down, columns>(first - column + 1) + unit;
-    const auto place = [&](int j) { return S::Down == 1 ? even + j : (j % 2 == 0 ? even : odd) + j / 2; };
-
+  // The rows of this thread's band. `window` holds the samples of one step; the next shares all but Down rows with
+  // it.
+  constexpr int across = S::Separable ? S::Up : S::inputs + S::Up - 1;
+  float window[S::inputs][across];
+  const auto read_row = [&](int r, float (&into)[across]) {
     if constexpr (S::Separable) {
-#pragma unroll 2
-      for (int r = threadIdx.y; r < S::rows; r += S::threads_y) {
-        float window[S::inputs + S::Up - 1];
+      const auto read = *reinterpret_cast<const Vector<float, S::Up>*>(filtered + r * S::out_width + unit * S::Up);
 #pragma unroll
-        for (int j = 0; j < S::inputs + S::Up - 1; ++j) window[j] = samples[r * columns + place(j)];
-        Vector<float, S::Up> made;
+      for (int j = 0; j < across; ++j) into[j] = read.item[j];
+    } else {
 #pragma unroll
-        for (int p = 0; p < S::Up; ++p) {
-          float sum = 0;
-#pragma unroll
-          for (int j = 0; j < S::inputs; ++j) {
-            sum += weights_x[j * S::Up + p] * (p > 0 && later ? window[j + (S::Up > 1)] : window[j]);
-          }
-          made.item[p] = sum;
-        }
-        *reinterpret_cast<Vector<float, S::Up>*>(filtered + r * S::out_width + unit * S::Up) = made;
-      }
-      __syncthreads();
+      for (int j = 0; j < across; ++j) into[j] = samples[r * columns + place(j)];
     }
-
-    // The rows of this thread's band. `window` holds the samples of one step; the next shares all but Down rows with
-    // it.
-    constexpr int across = S::Separable ? S::Up : S::inputs + S::Up - 1;
-    float window[S::inputs][across];
-    const auto read_row = [&](int r, float (&into)[across]) {
-      if constexpr (S::Separable) {
-        const auto read = *reinterpret_cast<const Vector<float, S::Up>*>(filtered + r * S::out_width + unit * S::Up);
+  };
+  const int first_row = threadIdx.y * S::band * S::Down;
 #pragma unroll
-        for (int j = 0; j < across; ++j) into[j] = read.item[j];
-      } else {
+  for (int i = 0; i < S::inputs - S::Down; ++i) read_row(first_row + i, window[i + S::Down]);
 #pragma unroll
-        for (int j = 0; j < across; ++j) into[j] = samples[r * columns + place(j)];
-      }
-    };
-    const int first_row = threadIdx.y * S::band * S::Down;
+  for (int step = 0; step < S::band; ++step) {
 #pragma unroll
-    for (int i = 0; i < S::inputs - S::Down; ++i) read_row(first_row + i, window[i + S::Down]);
+    for (int i = 0; i < S::inputs - S::Down; ++i) {
 #pragma unroll
-    for (int step = 0; step < S::band; ++step) {
+      for (int j = 0; j < across; ++j) window[i][j] = window[i + S::Down][j];
+    }
 #pragma unroll
-      for (int i = 0; i < S::inputs - S::Down; ++i) {
+    for (int i = S::inputs - S::Down; i < S::inputs; ++i) read_row(first_row + step * S::Down + i, window[i]);
 #pragma unroll
-        for (int j = 0; j < across; ++j) window[i][j] = window[i + S::Down][j];
-      }
+    for (int q = 0; q < S::Up; ++q) {
+      const int y = out_y + (threadIdx.y * S::band + step) * S::Up + q;
+      float sums[S::Up];
 #pragma unroll
-      for (int i = S::inputs - S::Down; i < S::inputs; ++i) read_row(first_row + step * S::Down + i, window[i]);
+      for (int p = 0; p < S::Up; ++p) {
+        float sum = start;
 #pragma unroll
-      for (int q = 0; q < S::Up; ++q) {
-        const int y = out_y + (threadIdx.y * S::band + step) * S::Up + q;
-        float sums[S::Up];
+        for (int i = 0; i < S::inputs; ++i) {
+          if constexpr (S::Separable) {
+            sum += weights[i * S::Up + q] * window[i][p];
+          } else {
 #pragma unroll
-        for (int p = 0; p < S::Up; ++p) {
-          float sum = start;
-#pragma unroll
-          for (int i = 0; i < S::inputs; ++i) {
-            if constexpr (S::Separable) {
-              sum += weights_y[i * S::Up + q] * window[i][p];
-            } else {
-#pragma unroll
-              for (int j = 0; j < S::inputs; ++j) {
-                sum += weights_xy[i * S::Up + q][j * S::Up + p] *
-                       (p > 0 && later ? window[i][j + (S::Up > 1)] : window[i][j]);
-              }
+            for (int j = 0; j < S::inputs; ++j) {
+              sum += weights[(i * S::Up + q) * S::Taps + j * S::Up + p] *
+                     (p > 0 && later ? window[i][j + (S::Up > 1)] : window[i][j]);
             }
           }
-          sums[p] = sum;
         }
-        if (y >= 0 && y < height) {
-          store<S::Up>(to + y * out.stride[2], out_x + unit * S::Up, width, tiling.vector_stores, sums);
-        }
+        sums[p] = sum;
+      }
+      if (y >= 0 && y < height) {
+        store<S::Up>(to + y * out.stride[2], out_x + unit * S::Up, width, tiling.vector_stores, sums);
       }
     }
-    __syncthreads();  // before the next tile overwrites this one's samples
   }
 }
 
@@ -329,10 +366,13 @@ template <class S, class T>
 void launch_tiles(const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, const View<T, 4>& out,
                   Stream stream) {
   Tiling tiling{};
+  tiling.later = filtering.x.first_tap(0) == 0;
   tiling.shift_y = S::Up > 1 && filtering.y.first_tap(0) == 0 ? 1 : 0;
-  tiling.across = (out.size[3] + S::out_width - 1) / S::out_width;
-  tiling.down = (out.size[2] + tiling.shift_y + S::out_height - 1) / S::out_height;
-  tiling.tiles = out.size[0] * out.size[1] * tiling.across * tiling.down;
+  tiling.first_row = static_cast<int>(filtering.y.first_input(-tiling.shift_y));
+  tiling.first_column = static_cast<int>(filtering.x.first_input(0));
+  tiling.across = static_cast<int>((out.size[3] + S::out_width - 1) / S::out_width);
+  const int64_t down = (out.size[2] + tiling.shift_y + S::out_height - 1) / S::out_height;
+  tiling.planes = out.size[0] * out.size[1];
   const auto rows_at_multiples = [](const auto& view, int64_t n) {
     return view.stride[0] % n == 0 && view.stride[1] % n == 0 && view.stride[2] % n == 0;
   };
@@ -340,8 +380,11 @@ void launch_tiles(const View<const T, 4>& x, const Taps& taps, const Filtering& 
   tiling.vector_loads = is_aligned(x.data, 16) && x.size[3] % vector == 0 && rows_at_multiples(x, vector);
   tiling.vector_stores =
       is_aligned(out.data, S::Up * sizeof(T)) && out.size[3] % S::Up == 0 && rows_at_multiples(out, S::Up);
-  resample<S>
-      <<<blocks_for(tiling.tiles, 1), dim3(S::threads_x, S::threads_y), 0, stream>>>(x, taps, filtering, out, tiling);
+  constexpr int64_t most_y = 65535;
+  const int64_t across_y = tiling.planes < most_y ? tiling.planes : most_y;
+  const dim3 grid(static_cast<unsigned>(tiling.across * down), static_cast<unsigned>(across_y),
+                  static_cast<unsigned>((tiling.planes + most_y - 1) / most_y));
+  resample<S><<<grid, dim3(S::threads_x, S::threads_y), 0, stream>>>(x, taps, filtering, out, tiling);
 }
 
 // Whether there is a tile kernel for a call, which it then launches. For float and double sums differ in what shared
@@ -357,7 +400,8 @@ bool try_tiles(const View<const T, 4>& x, const Taps& taps, const Filtering& fil
     const bool rows = out.stride[3] == 1 && (x.numel() == 0 || x.stride[3] == 1);
     const bool alike = a.up == b.up && a.down == b.down && a.taps == b.taps;
     const bool small = a.in < most && b.in < most && a.out < most && b.out < most && a.pad < most && b.pad < most &&
-                       a.pad > -most && b.pad > -most && (a.out / 32 + 2) * (b.out / 64 + 1) < most;
+                       a.pad > -most && b.pad > -most && (a.out / 16 + 2) * (b.out / 64 + 1) < most &&
+                       out.size[0] * out.size[1] < most;
     if (!rows || !alike || !small) return false;
     const auto fits = [&](int up, int down, int taps, bool separable) {
       return a.up == up && a.down == down && a.taps == taps && filtering.separable == separable;
@@ -392,11 +436,9 @@ void run(const char* op, const View<const T, 4>& x, const View<const float, 2>& 
              view.stride[3] % width == 0 && is_aligned(view.data, 16);
     };
     if (out.size[1] % width == 0 && pixels_at_multiples(x) && pixels_at_multiples(out)) {
-      const int64_t items = out.numel() / width;
-      direct<width><<<blocks_for(items, direct_threads), direct_threads, 0, stream>>>(x, taps, filtering, out, items);
+      launch_direct<width>(x, taps, filtering, out, stream);
     } else {
-      const int64_t items = out.numel();
-      direct<1><<<blocks_for(items, direct_threads), direct_threads, 0, stream>>>(x, taps, filtering, out, items);
+      launch_direct<1>(x, taps, filtering, out, stream);
     }
   }
   check_launch(op);

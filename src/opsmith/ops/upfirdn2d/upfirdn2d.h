@@ -13,7 +13,10 @@ namespace {
 constexpr int64_t most_up_down = 256;
 constexpr int64_t most_padding = int64_t{1} << 31;
 
-OPSMITH_HOST_DEVICE int64_t ceil_div(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : -(-a / b); }
+template <class Index>
+OPSMITH_HOST_DEVICE Index ceil_div(Index a, Index b) {
+  return a > 0 ? (a + b - 1) / b : -(-a / b);
+}
 
 struct Axis {
   int64_t in, out;
