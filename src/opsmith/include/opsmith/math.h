@@ -1,9 +1,9 @@
 // Elementary functions for kernels, in float and double, on the host and on GPUs: math::exp, expm1, tanh, sigmoid, elu.
 //
-// On a GPU they are the accurate functions of its own library. On the host those for double are libm's, and those for
-// float are written here: no calls, no branches and no tables, so that loops over them vectorise with -O3
-// -fno-math-errno -fno-trapping-math. For NaN they return NaN, for infinities the limit, for -0 what C's functions
-// return; subnormal results are rounded like any other.
+// On a GPU they are the accurate functions of its own library; sigmoid in float is off by 4.0 ulp at most (over all
+// floats on an H200). On the host those for double are libm's, and those for float are written here: no calls, no
+// branches and no tables, so that loops over them vectorise with -O3 -fno-math-errno -fno-trapping-math. For NaN they
+// return NaN, for infinities the limit, for -0 what C's functions return; subnormal results are rounded like any other.
 //
 // The largest errors on the host over all 2^32 floats, in units in the last place, against double; measured with g++ 12
 // by tests/cpp/math_test, which holds any compiler to them on a sample:
@@ -116,14 +116,16 @@ OPSMITH_HOST_DEVICE double tanh(double x) { return __builtin_tanh(x); }
 #endif
 
 // 1 / (1 + exp(-x)). The exponential is of a number that is not above 0: it cannot overflow, and where the result is
-// small it keeps its digits.
+// small it keeps its digits. On a GPU the division is the approximate one, of 2 ulp for divisors from 1 to 2: the exact
+// one has a branch and three times the instructions, and took sigmoid 8 % of its time.
 OPSMITH_HOST_DEVICE float sigmoid(float x) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   const float e = exp(-__builtin_fabsf(x));
+  return __fdividef(x < 0.0f ? e : 1.0f, 1.0f + e);
 #else
   const float e = detail::exp_not_above_0(-__builtin_fabsf(x));
-#endif
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+#endif
 }
 OPSMITH_HOST_DEVICE double sigmoid(double x) {
   const double e = exp(x < 0.0 ? x : -x);
