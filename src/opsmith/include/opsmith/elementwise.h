@@ -61,13 +61,13 @@ constexpr int elementwise_threads = 128;
 // How many loads of each input a thread starts before it computes: what counts is how many bytes are on their way.
 // Vectors of 16 bytes are enough of them with one a thread, and that is the best for two inputs and for 32-bit types. A
 // function of one 16-bit input has half the loads and twice the work for each: with four, sigmoid of bfloat16 reaches
-// 100 % of a copy's bandwidth on an H200 in place of 92 %. Single elements are short of bytes anyway.
+// 100 % of a copy's bandwidth on an H200 in place of 92 %. Where there are few elements, they had better be spread over
+// more threads.
 template <class Out, class... In>
-constexpr bool has_few_loads = sizeof...(In) == 1 && sizeof(Out) <= 2;
-template <class Out, class... In>
-constexpr int vectors_at_once = has_few_loads<Out, In...> ? 4 : 1;
-template <class Out, class... In>
-constexpr int elements_at_once = has_few_loads<Out, In...> ? 8 : 4;
+constexpr int vectors_at_once = sizeof...(In) == 1 && sizeof(Out) <= 2 ? 4 : 1;
+constexpr int64_t many_elements = int64_t{1} << 22;
+// Single elements are short of bytes anyway.
+constexpr int elements_at_once = 4;
 
 // f on one element of each input.
 template <class F, class Out>
@@ -132,23 +132,29 @@ __device__ void map_all(const Map& map, View<Out, 1> out, View<const In, 1>... i
   }
 }
 
-// Vectors of `width` elements; the last n % width elements go to the first threads.
-template <int width, class F, class Out, class... In>
+// `count` vectors of `width` elements a thread; the last n % width elements go to the first threads.
+template <int width, int count, class F, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads)
     map_dense(F f, int64_t n, Out* __restrict__ out, const In* __restrict__... in) {
   const int64_t vectors = n / width;
   const MapOne<F, Out> map{f};
-  map_all<vectors_at_once<Out, In...>>(
-      MapVector<F, Out, width>{map},
-      View<Vector<Out, width>, 1>{reinterpret_cast<Vector<Out, width>*>(out), {vectors}, {1}},
-      View<const Vector<In, width>, 1>{reinterpret_cast<const Vector<In, width>*>(in), {vectors}, {1}}...);
+  map_all<count>(MapVector<F, Out, width>{map},
+                 View<Vector<Out, width>, 1>{reinterpret_cast<Vector<Out, width>*>(out), {vectors}, {1}},
+                 View<const Vector<In, width>, 1>{reinterpret_cast<const Vector<In, width>*>(in), {vectors}, {1}}...);
   const int64_t i = vectors * width + blockIdx.x * int64_t{elementwise_threads} + threadIdx.x;
   if (i < n) out[i] = map(in[i]...);
 }
 
 template <class F, class Out, class... In>
 __global__ void __launch_bounds__(elementwise_threads) map_strided(F f, View<Out, 1> out, View<const In, 1>... in) {
-  map_all<elements_at_once<Out, In...>>(MapOne<F, Out>{f}, out, in...);
+  map_all<elements_at_once>(MapOne<F, Out>{f}, out, in...);
+}
+
+template <int width, int count, class F, class Out, class... In>
+void launch_dense(Stream stream, F f, int64_t n, Out* out, const In*... in) {
+  constexpr int64_t elements = width * count;
+  const unsigned blocks = blocks_for((n + elements - 1) / elements, elementwise_threads);
+  map_dense<width, count><<<blocks, elementwise_threads, 0, stream>>>(f, n, out, in...);
 }
 
 }  // namespace detail
@@ -157,18 +163,18 @@ __global__ void __launch_bounds__(elementwise_threads) map_strided(F f, View<Out
 template <class F, class Out, class... In>
 void elementwise(const char* op, Stream stream, F f, View<Out, 1> out, View<const In, 1>... in) {
   static_assert(detail::all_same_size<Out, In...>, "elementwise() takes elements of one size");
-  constexpr int threads = detail::elementwise_threads;
   constexpr int width = 16 / sizeof(Out);  // 16 bytes are the most that one instruction loads or stores
   const int64_t n = out.size[0];
   if (n == 0) return;
-  const auto blocks = [n](int64_t elements) { return blocks_for((n + elements - 1) / elements, threads); };
   const bool vectorised =
       ((out.stride[0] == 1 && is_aligned(out.data, 16)) && ... && (in.stride[0] == 1 && is_aligned(in.data, 16)));
-  if (vectorised) {
-    detail::map_dense<width>
-        <<<blocks(width * detail::vectors_at_once<Out, In...>), threads, 0, stream>>>(f, n, out.data, in.data...);
+  if (vectorised && n < detail::many_elements) {
+    detail::launch_dense<width, 1>(stream, f, n, out.data, in.data...);
+  } else if (vectorised) {
+    detail::launch_dense<width, detail::vectors_at_once<Out, In...>>(stream, f, n, out.data, in.data...);
   } else {
-    detail::map_strided<<<blocks(detail::elements_at_once<Out, In...>), threads, 0, stream>>>(f, out, in...);
+    constexpr int threads = detail::elementwise_threads, elements = detail::elements_at_once;
+    detail::map_strided<<<blocks_for((n + elements - 1) / elements, threads), threads, 0, stream>>>(f, out, in...);
   }
   check_launch(op);
 }
