@@ -144,9 +144,9 @@ class GridSum {
  public:
   static constexpr int threads = detail::sum_threads;
 
-  // For `rounds` that the threads of a grid take between them. At most 1,024 blocks: that fills a GPU of 132
-  // multiprocessors with 2,048 threads each, and does not depend on the GPU.
-  explicit GridSum(int64_t rounds) : blocks(limited(blocks_for(rounds, threads))), partials_(blocks) {}
+  // For `rounds` that the threads of a grid take between them. `blocks` is 0 where there are none, which is no launch.
+  // At most 1,024: that fills a GPU of 132 multiprocessors with 2,048 threads each, and does not depend on the GPU.
+  explicit GridSum(int64_t rounds) : blocks(limited(rounds)), partials_(blocks) {}
 
   double* partials() const { return partials_.data; }
 
@@ -161,7 +161,11 @@ class GridSum {
   const unsigned blocks;
 
  private:
-  static unsigned limited(unsigned blocks) { return blocks < 1024 ? blocks : 1024; }
+  static unsigned limited(int64_t rounds) {
+    constexpr unsigned most = 1024;
+    const unsigned needed = rounds > 0 ? blocks_for(rounds, threads) : 0;
+    return needed < most ? needed : most;
+  }
 
   Workspace<double> partials_;
 };
@@ -175,9 +179,9 @@ void sum_elementwise(const char* op, Stream stream, F f, double divisor, View<Ou
   const int64_t n = sizes[0];
   const bool vectorised = (... && (in.stride[0] == 1 && is_aligned(in.data, 16)));
   const GridSum sum(vectorised ? (n + width - 1) / width : n);
-  if (vectorised) {
+  if (sum.blocks > 0 && vectorised) {
     detail::sum_dense<width><<<sum.blocks, GridSum::threads, 0, stream>>>(f, n, sum.partials(), in.data...);
-  } else {
+  } else if (sum.blocks > 0) {
     detail::sum_strided<<<sum.blocks, GridSum::threads, 0, stream>>>(f, n, sum.partials(), in...);
   }
   sum.finish(op, stream, divisor, out);

@@ -24,27 +24,39 @@ Stride stride_of(unsigned blocks, int width, int64_t columns) {
   return {elements, elements / columns, elements % columns};
 }
 
-// What a row's target tells the elements of a vector, of which the k-th is at (row, column).
-template <int width, class C>
-struct Row {
-  int hit;  // which of them is the class's, and at which the row has ended; neither need be in the vector
-  int end;
-  C sign_of_others;
-  bool is_ignored;
+// What the targets say about the elements of a vector: a bit for each.
+struct Labels {
+  unsigned positive;
+  unsigned ignored;  // those behind the matrix's end, too
+  unsigned invalid;
 
-  __device__ Row(const View<const int64_t, 1>& targets, int64_t columns, int64_t row, int64_t column, int k) {
-    // The last vector may end behind the last row.
-    const int64_t target = row < targets.size[0] ? targets(row) : -1;
-    const int64_t to_hit = target - column, to_end = columns - column;
-    hit = to_hit >= 0 && to_hit < width ? k + static_cast<int>(to_hit) : -1;
-    end = to_end < width ? k + static_cast<int>(to_end) : width;
-    sign_of_others = target > columns ? C(NAN) : C(-1);
-    is_ignored = target < 0;
+  // For `count` elements from the one at (row, column) on. They are of one row as a rule, and it goes on in the next.
+  __device__ Labels(const View<const int64_t, 1>& targets, int64_t columns, int64_t row, int64_t column, int count)
+      : positive(0), ignored(~0u << count), invalid(0) {
+    for (int k = 0; k < count; ++row, column = 0) {
+      const int64_t target = targets(row), left = columns - column;
+      const int end = left < count - k ? k + static_cast<int>(left) : count;
+      const unsigned span = (1u << end) - (1u << k);
+      const int64_t hit = target - column;
+      if (hit >= 0 && hit < end - k) positive |= 1u << (k + static_cast<int>(hit));
+      if (target < 0) ignored |= span;
+      if (target > columns) invalid |= span;
+      k = end;
+    }
+  }
+
+  template <class C>
+  __device__ C sign(int k) const {
+    return positive >> k & 1 ? C(1) : C(-1);
+  }
+
+  // What a result becomes; few vectors have anything to change.
+  __device__ bool are_plain() const { return (ignored | invalid) == 0; }
+  template <class C>
+  __device__ C settle(int k, C result) const {
+    return ignored >> k & 1 ? C(0) : invalid >> k & 1 ? C(NAN) : result;
   }
 };
-
-// The kernels come in two kinds. With `whole`, a row is a whole number of vectors and the matrix lies in one piece:
-// then no vector is of two rows, and the last one is full.
 
 // `count` of `width` elements from the one at (row, column) on, the i-th in row-major order. Vectors are for matrices
 // without gaps; the fewer elements of the last one, and those of any other matrix, are read one by one.
@@ -62,76 +74,77 @@ __device__ Vector<T, width> read(const View<const T, 2>& from, bool dense, int64
 }
 
 // Calls each(i, row, column, count) for the vectors of one thread.
-template <bool whole, int width, class F>
+template <int width, class F>
 __device__ void for_each_vector(int64_t rows, int64_t columns, const Stride& stride, const F& each) {
+  const int64_t n = rows * columns;
   int64_t i = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * width;
   int64_t row = i / columns, column = i % columns;
 #pragma unroll 1
-  for (; i < rows * columns; i += stride.elements) {
-    const int64_t left = rows * columns - i;
-    each(i, row, column, whole || left > width ? width : static_cast<int>(left));
+  for (; i < n; i += stride.elements) {
+    each(i, row, column, n - i < width ? static_cast<int>(n - i) : width);
     row += stride.rows;
     column += stride.columns;
     if (column >= columns) column -= columns, ++row;
   }
 }
 
-// Calls each(k, sign, is_ignored) for the elements of a vector.
-template <bool whole, int width, class C, class F>
-__device__ void for_each_sign(const View<const int64_t, 1>& targets, int64_t columns, int64_t row, int64_t column,
-                              const F& each) {
-  Row<width, C> at(targets, columns, row, column, 0);
-#pragma unroll
-  for (int k = 0; k < width; ++k) {
-    if (!whole && k == at.end) at = Row<width, C>(targets, columns, ++row, 0, k);
-    each(k, k == at.hit ? C(1) : at.sign_of_others, at.is_ignored);
-  }
-}
-
-template <bool whole, int width, class T, class F>
+template <int width, class T, class F>
 __global__ void __launch_bounds__(threads)
     sum_classes(F f, View<const T, 2> x, bool dense, View<const int64_t, 1> targets, Stride stride,
                 double* __restrict__ partials) {
   using C = compute_t<T>;
   double sum = 0;
-  for_each_vector<whole, width>(x.size[0], x.size[1], stride, [&](int64_t i, int64_t row, int64_t column, int count) {
-    const Vector<T, width> values = read<width>(x, whole || dense, i, row, column, count);
-    C terms = 0;
-    for_each_sign<whole, width, C>(targets, x.size[1], row, column, [&](int k, C sign, bool ignored) {
-      const C term = f(static_cast<C>(values.item[k]), sign);
-      terms += ignored || k >= count ? C(0) : term;
-    });
-    sum += terms;
+  for_each_vector<width>(x.size[0], x.size[1], stride, [&](int64_t i, int64_t row, int64_t column, int count) {
+    const Vector<T, width> values = read<width>(x, dense, i, row, column, count);
+    const Labels labels(targets, x.size[1], row, column, count);
+    C terms[width];
+#pragma unroll
+    for (int k = 0; k < width; ++k) terms[k] = f(static_cast<C>(values.item[k]), labels.sign<C>(k));
+    if (!labels.are_plain()) {
+#pragma unroll
+      for (int k = 0; k < width; ++k) terms[k] = labels.settle(k, terms[k]);
+    }
+#pragma unroll
+    for (int k = 1; k < width; ++k) terms[0] += terms[k];
+    sum += terms[0];
   });
   sum = sum_over_block(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
 // out = f(x, sign), or with a matrix of gradients f(grad, x, sign).
-template <bool whole, int width, class T, class F>
+template <int width, class T, class F>
 __global__ void __launch_bounds__(threads)
     map_classes(F f, View<const T, 2> grad, bool grad_dense, View<const T, 2> x, bool dense,
                 View<const int64_t, 1> targets, Stride stride, T* __restrict__ out) {
   using C = compute_t<T>;
-  for_each_vector<whole, width>(x.size[0], x.size[1], stride, [&](int64_t i, int64_t row, int64_t column, int count) {
-    const Vector<T, width> values = read<width>(x, whole || dense, i, row, column, count);
-    Vector<T, width> grads{}, results;
-    if constexpr (std::is_invocable_v<F, C, C, C>) grads = read<width>(grad, grad_dense, i, row, column, count);
-    for_each_sign<whole, width, C>(targets, x.size[1], row, column, [&](int k, C sign, bool ignored) {
-      C result;
-      if constexpr (std::is_invocable_v<F, C, C, C>) {
-        result = f(static_cast<C>(grads.item[k]), static_cast<C>(values.item[k]), sign);
-      } else {
-        result = f(static_cast<C>(values.item[k]), sign);
+  for_each_vector<width>(x.size[0], x.size[1], stride, [&](int64_t i, int64_t row, int64_t column, int count) {
+    const Vector<T, width> values = read<width>(x, dense, i, row, column, count);
+    const Labels labels(targets, x.size[1], row, column, count);
+    C results[width];
+    if constexpr (std::is_invocable_v<F, C, C, C>) {
+      const Vector<T, width> grads = read<width>(grad, grad_dense, i, row, column, count);
+#pragma unroll
+      for (int k = 0; k < width; ++k) {
+        results[k] = f(static_cast<C>(grads.item[k]), static_cast<C>(values.item[k]), labels.sign<C>(k));
       }
-      results.item[k] = static_cast<T>(ignored ? C(0) : result);
-    });
+    } else {
+#pragma unroll
+      for (int k = 0; k < width; ++k) results[k] = f(static_cast<C>(values.item[k]), labels.sign<C>(k));
+    }
+    if (!labels.are_plain()) {
+#pragma unroll
+      for (int k = 0; k < width; ++k) results[k] = labels.settle(k, results[k]);
+    }
     if (count == width) {
-      *reinterpret_cast<Vector<T, width>*>(out + i) = results;
+      Vector<T, width> stored;
+#pragma unroll
+      for (int k = 0; k < width; ++k) stored.item[k] = static_cast<T>(results[k]);
+      *reinterpret_cast<Vector<T, width>*>(out + i) = stored;
     } else {
 #pragma unroll
       for (int k = 0; k < width; ++k) {
-        if (k < count) out[i + k] = results.item[k];
+        if (k < count) out[i + k] = static_cast<T>(results[k]);
       }
     }
   });
@@ -148,11 +161,9 @@ void launch_sum(const char* op, Stream stream, F f, double divisor, View<const T
                 View<T, 0> out) {
   constexpr int width = 16 / sizeof(T);
   const GridSum sum((x.numel() + width - 1) / width);
-  if (x.numel() > 0) {
-    const bool dense = is_dense(x), whole = dense && x.size[1] % width == 0;
-    const auto kernel = whole ? sum_classes<true, width, T, F> : sum_classes<false, width, T, F>;
-    const Stride stride = stride_of(sum.blocks, width, x.size[1]);
-    kernel<<<sum.blocks, threads, 0, stream>>>(f, x, dense, targets, stride, sum.partials());
+  if (sum.blocks > 0) {
+    sum_classes<width><<<sum.blocks, threads, 0, stream>>>(f, x, is_dense(x), targets,
+                                                           stride_of(sum.blocks, width, x.size[1]), sum.partials());
   }
   sum.finish(op, stream, divisor, out);
 }
@@ -165,10 +176,8 @@ void launch_map(const char* op, Stream stream, F f, View<const T, 2> grad, View<
   constexpr unsigned most_blocks = 4096;
   const unsigned needed = blocks_for((x.numel() + width - 1) / width, threads);
   const unsigned blocks = needed < most_blocks ? needed : most_blocks;
-  const bool dense = is_dense(x), whole = dense && x.size[1] % width == 0;
-  const auto kernel = whole ? map_classes<true, width, T, F> : map_classes<false, width, T, F>;
-  const Stride stride = stride_of(blocks, width, x.size[1]);
-  kernel<<<blocks, threads, 0, stream>>>(f, grad, is_dense(grad), x, dense, targets, stride, out.data);
+  map_classes<width><<<blocks, threads, 0, stream>>>(f, grad, is_dense(grad), x, is_dense(x), targets,
+                                                     stride_of(blocks, width, x.size[1]), out.data);
   check_launch(op);
 }
 

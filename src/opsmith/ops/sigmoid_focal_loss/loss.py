@@ -49,9 +49,9 @@ def sigmoid_focal_loss(
     Raises
     ------
     ValueError
-        For an alpha above 1, an unknown reduction, and targets whose shape does not fit.
+        For an alpha above 1 or NaN, an unknown reduction, and targets whose shape does not fit.
     """
-    if alpha > 1:
+    if not alpha <= 1:
         raise ValueError(f"Invalid alpha value: {alpha}. alpha must be in the range [0,1] or -1 for ignore.")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(
