@@ -40,6 +40,11 @@ def gradient(loss, inputs, seed):
     return torch.autograd.grad(loss, inputs, seed.to(loss))[0]
 
 
+def tolerance(exact, dtype):
+    last_place = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    return {"rtol": ROUNDING[dtype], "atol": ROUNDING[dtype] * exact.abs().max().item() + last_place}
+
+
 def draw(shape, dtype, device):
     generator = torch.Generator().manual_seed(3)
     inputs = 4 * torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -60,12 +65,10 @@ def test_values_and_gradients_are_the_compositions(kind, alpha, gamma, reduction
         found = sigmoid_focal_loss(ours, classes if kind == "classes" else dense, alpha, gamma, reduction)
         exact = composition(theirs, dense.double(), alpha, gamma, reduction)
         assert found.dtype == dtype
-        tolerance = {"rtol": ROUNDING[dtype], "atol": ROUNDING[dtype] * exact.detach().abs().max().item()}
-        torch.testing.assert_close(found.double(), exact, **tolerance)
+        torch.testing.assert_close(found.double(), exact, **tolerance(exact, dtype))
         seed = torch.rand_like(exact).to(dtype)
         wanted = gradient(exact, theirs, seed)
-        tolerance["atol"] = ROUNDING[dtype] * wanted.abs().max().item()
-        torch.testing.assert_close(gradient(found, ours, seed).double(), wanted, **tolerance)
+        torch.testing.assert_close(gradient(found, ours, seed).double(), wanted, **tolerance(wanted, dtype))
 
 
 @devices
@@ -82,7 +85,7 @@ def test_sure_predictions_keep_their_digits(kind, device):
         exact.append((0.25 if column == 0 else 0.75) * math.sqrt(wrong) * (math.log1p(math.exp(-abs(y))) + max(-y, 0)))
     found = sigmoid_focal_loss(inputs, targets, gamma=0.5)
     torch.testing.assert_close(found.double().cpu()[0], torch.tensor(exact, dtype=torch.float64), rtol=2e-6, atol=1e-44)
-    assert 0 < found[0, 0].item() < 1e-38 or found[0, 0].item() == pytest.approx(exact[0], rel=1e-5)
+    assert found[0, 0].item() > 0
 
 
 @devices
@@ -117,7 +120,9 @@ def test_rows_may_be_background_ignored_or_invalid(reduction, device):
         torch.testing.assert_close(loss, exact.sum() * scale)
     assert found[1].tolist() == [0.0] * 7
     torch.testing.assert_close(found, torch.autograd.grad(exact.sum() * scale, inputs)[0])
-    invalid = sigmoid_focal_loss(inputs.detach().nan_to_num(), classes.masked_fill(classes == 2, 8), reduction=reduction)
+    invalid = sigmoid_focal_loss(
+        inputs.detach().nan_to_num(), classes.masked_fill(classes == 2, 8), reduction=reduction
+    )
     assert invalid.isnan().any(dim=-1).tolist() == ([True, False, False, False] if reduction == "none" else True)
 
 
@@ -192,10 +197,10 @@ def test_any_layout(device):
             expected = sigmoid_focal_loss(leaf, targets, reduction=reduction)
             wanted = torch.autograd.grad(expected.sum(), leaf)[0]
             for layout in layouts:
-                layout = layout.detach().requires_grad_()
-                found = sigmoid_focal_loss(layout, targets, reduction=reduction)
+                own = layout.detach().requires_grad_()
+                found = sigmoid_focal_loss(own, targets, reduction=reduction)
                 torch.testing.assert_close(found, expected)
-                torch.testing.assert_close(torch.autograd.grad(found.sum(), layout)[0], wanted)
+                torch.testing.assert_close(torch.autograd.grad(found.sum(), own)[0], wanted)
 
 
 @devices
