@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "element_type.h"
 #include "greedy.h"
 #include "order.h"
 #include "overlap.h"
@@ -12,20 +13,6 @@
 using namespace opsmith;
 
 namespace {
-
-template <class F>
-void with_element_type(ScalarType type, const F& f) {
-  switch (type) {
-    case ScalarType::Half:
-      return f(float16{});
-    case ScalarType::BFloat16:
-      return f(bfloat16{});
-    case ScalarType::Double:
-      return f(double{});
-    default:
-      return f(float{});
-  }
-}
 
 template <class Key>
 using Items = std::unique_ptr<Ranked<Key>[]>;
