@@ -152,8 +152,7 @@ def main() -> None:
                 if count > 100000 and kind != "random":
                     continue
                 generator = torch.Generator().manual_seed(count)
-                span = 10 if count > 100000 else 1  # as many boxes to a pixel as there are of a tenth
-                boxes = (make_boxes(kind, count, generator) * span).to(device)
+                boxes = make_boxes(kind, count, generator).to(device)
                 scores = torch.rand(count, generator=generator).to(device)
                 # torchvision's nms of a million boxes would need 116 GB.
                 rivals = others if count <= 100000 else {}

@@ -66,6 +66,16 @@ def test_one_example_by_hand(method):
     assert torch.equal(dets[:, :4], boxes[inds])
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_a_gpu_gives_what_the_cpu_gives(method):
+    boxes, scores = detections(200)
+    dets, inds = soft_nms(boxes.cuda(), scores.cuda(), method=method)
+    assert dets.is_cuda and inds.is_cuda
+    assert torch.equal(dets.cpu(), soft_nms(boxes, scores, method=method)[0])
+    assert torch.equal(inds.cpu(), soft_nms(boxes, scores, method=method)[1])
+
+
 def test_no_boxes():
     dets, inds = soft_nms(torch.empty(0, 4), torch.empty(0))
     assert dets.shape == (0, 5) and inds.shape == (0,) and inds.dtype == torch.int64

@@ -14,9 +14,13 @@ import opsmith
 __all__ = ["soft_nms"]
 
 
+# Without it g++ would fuse a product into a sum where the processor can; see overlap.h.
+_FLAGS = ("-ffp-contract=off",)
+
+
 @opsmith.op(
-    # Without the flag g++ would fuse a product into a sum where the processor can; see overlap.h.
-    cpu=opsmith.native("soft_nms.cpp", flags=("-ffp-contract=off",)),
+    cpu=opsmith.native("soft_nms.cpp", flags=_FLAGS),
+    cuda=opsmith.native("soft_nms.cpp", entry="soft_nms_gpu", flags=_FLAGS),
     outputs=("dets", "inds"),
     nondifferentiable=("boxes", "scores", "dets"),
     batch=False,
@@ -39,7 +43,7 @@ def soft_nms(
     widths and heights: 1 for boxes whose last pixel is inside.
 
     Equal scores go by index, NaN scores first. Boxes without an area overlap nothing, nor do boxes with a NaN or without
-    a finite area. There is no gradient. There is no kernel for GPUs: there the body runs, a step for each box.
+    a finite area. There is no gradient. Boxes on a GPU are copied to the CPU and the results back.
     """
     if method not in ("naive", "linear", "gaussian"):
         raise ValueError(f"soft_nms(): method is {method!r}, expected 'naive', 'linear' or 'gaussian'")

@@ -1,4 +1,4 @@
-// Soft non-maximum suppression on the CPU: the best box that is left lowers the scores of those that it overlaps.
+// Soft non-maximum suppression, on the CPU: the best box that is left lowers the scores of those that it overlaps.
 #include <opsmith/math.h>
 #include <opsmith/native.h>
 
@@ -161,4 +161,20 @@ std::tuple<Tensor, Tensor> soft_nms(const Tensor& boxes, const Tensor& scores, d
                                         : run<Method::gaussian, T>(boxes, scores, rules, offset);
   });
   return result;
+}
+
+// Boxes on a GPU are copied to the CPU, and the results back. Each step needs all those before it, and the length of
+// the result has to be known here anyway; a launch for each box would take longer than the whole on the CPU.
+std::tuple<Tensor, Tensor> soft_nms_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma,
+                                        double min_score, const std::string& method, int64_t offset) {
+  using torch::stable::Device;
+  const auto copy_to = [](const Tensor& tensor, const Device& device) {
+    return call<1>("aten::_to_copy", "", tensor, std::optional<ScalarType>(),
+                   std::optional<torch::headeronly::Layout>(), std::optional(device), std::optional<bool>(), false,
+                   std::optional<torch::headeronly::MemoryFormat>())[0];
+  };
+  const Device cpu(torch::headeronly::DeviceType::CPU);
+  const auto [dets, inds] =
+      soft_nms(copy_to(boxes, cpu), copy_to(scores, cpu), iou_threshold, sigma, min_score, method, offset);
+  return {copy_to(dets, boxes.device()), copy_to(inds, boxes.device())};
 }
