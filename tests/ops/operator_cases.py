@@ -80,7 +80,11 @@ CASES = (
 )
 
 # What the tests of all operators are not for, and the file that has tests of its own.
-OWN_TESTS = {"lltm_sequence": "test_lltm_sequence.py"}  # no kernel yet: a loop, slow and not captured in a CUDA graph
+OWN_TESTS = {
+    "lltm_sequence": "test_lltm_sequence.py",  # no kernel yet: a loop, slow and not captured in a CUDA graph
+    "hard_nms": "test_nms.py",  # indices, compared bit for bit; no gradient
+    "hard_nms_padded": "test_nms.py",
+}
 
 
 def as_tuple(results: Any) -> tuple[Any, ...]:

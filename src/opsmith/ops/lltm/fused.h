@@ -4,33 +4,12 @@
 #pragma once
 
 #include <algorithm>
-#include <new>
 #include <type_traits>
 
 #include "lltm_cpu.h"
-#include "tile.h"
+#include "packed.h"
 
 namespace {
-
-// Uninitialised memory for a kernel's own use, aligned to a cache line, which a vector of AVX-512 fills.
-template <class C>
-class Scratch {
- public:
-  explicit Scratch(int64_t count) : data(static_cast<C*>(::operator new(count * sizeof(C), alignment))) {}
-  Scratch(const Scratch&) = delete;
-  ~Scratch() { ::operator delete(data, alignment); }
-
-  C* const data;
-
- private:
-  static constexpr std::align_val_t alignment{64};
-};
-
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Tasks for about 5 us of work at the 200 GFLOP/s that a core does. Half of what cpu.h advises: PyTorch's threads are
-// awake in the middle of a step, and two of them then gain 5 us in a forward of 16 rows and 128 units.
-int64_t tasks_per_chunk(int64_t multiply_adds_per_task) { return 1 + (int64_t{1} << 19) / multiply_adds_per_task; }
 
 // Rows of a result that are computed at once: a multiple of every tile's height.
 constexpr int64_t row_group = 48;

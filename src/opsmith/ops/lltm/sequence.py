@@ -12,7 +12,16 @@ from opsmith.ops.lltm.cell import lltm_cell, lltm_gates_backward
 __all__ = ["lltm_sequence", "lltm_sequence_backward"]
 
 
-@opsmith.op(outputs=("hiddens", "last_cell", "gates", "cells"), saved=("gates", "cells"), batch="B", autocast="low")
+_CPU = "lltm_sequence_cpu.cpp"
+
+
+@opsmith.op(
+    cpu=opsmith.native(_CPU, entry="lltm_sequence_cpu"),
+    outputs=("hiddens", "last_cell", "gates", "cells"),
+    saved=("gates", "cells"),
+    batch="B",
+    autocast="low",
+)
 def lltm_sequence(
     input: Float[Tensor, "T B I"],  # noqa: A002 -- the name that torch.nn's recurrent modules use
     hidden: Float[Tensor, "B S"],
@@ -35,7 +44,7 @@ def lltm_sequence(
     return _stack(hiddens, input, state), cell.clone(), _stack(gates, input, 3 * state), _stack(cells, input, state)
 
 
-@lltm_sequence.backward()
+@lltm_sequence.backward(cpu=opsmith.native(_CPU, entry="lltm_sequence_backward_cpu"))
 def lltm_sequence_backward(
     grad_hiddens: Float[Tensor, "T B S"],
     grad_last_cell: Float[Tensor, "B S"],
