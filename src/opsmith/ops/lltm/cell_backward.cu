@@ -29,25 +29,102 @@ constexpr int tile_columns = 32 / sizeof(T);
 template <class C>
 using Four = Vector<C, depth>;
 
+// A column of a matrix, of which a thread takes the elements first, first + step, ... below `count`: some of them ahead
+// of their use, so that their latencies pass at once, and the first ones while the gates' gradients are computed.
+template <class T>
+class Column {
+ public:
+  __device__ Column(const T* column, int64_t stride, int first, int step, int count)
+      : column_(column), stride_(stride), next_(first), step_(step), count_(count) {
+    load();
+  }
+
+  // Calls f(index, element) for each.
+  template <class F>
+  __device__ void for_each(const F& f) {
+#pragma unroll 1
+    while (true) {
+#pragma unroll
+      for (int k = 0; k < ahead; ++k) {
+        if (next_ + k * step_ < count_) f(next_ + k * step_, static_cast<compute_t<T>>(loaded_[k]));
+      }
+      next_ += ahead * step_;
+      if (next_ >= count_) return;
+      load();
+    }
+  }
+
+ private:
+  static constexpr int ahead = 16;
+
+  __device__ void load() {
+    const T* from = column_ + next_ * stride_;
+    const int64_t stride = step_ * stride_;
+#pragma unroll
+    for (int k = 0; k < ahead; ++k, from += stride) {
+      if (next_ + k * step_ < count_) loaded_[k] = *from;
+    }
+  }
+
+  const T* column_;
+  int64_t stride_;
+  int next_, step_, count_;
+  T loaded_[ahead] = {};
+};
+
+// Column `column` of [hidden, input], a thread's own.
+template <class T>
+__device__ Column<T> joined_column(const lltm::Backward<T>& step, int column) {
+  const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
+  const bool is_hidden = column < state;
+  const T* const first = is_hidden ? &step.hidden(0, column) : &step.input(0, column - state);
+  return {first, is_hidden ? step.hidden.stride[0] : step.input.stride[0], 0, 1, column < columns ? batch : 0};
+}
+
+// The gradients of the gates that a block needs, into shared memory. The gradient of the cell is written by the blocks
+// of the weight's tiles, which have each element once.
+template <bool is_weight, class T>
+__device__ void compute_gates(const lltm::Backward<T>& step, int first, Four<compute_t<T>>* gradients) {
+  using C = compute_t<T>;
+  const int batch = step.new_cell.size[0], state = step.new_cell.size[1], places = is_weight ? batch : state;
+#pragma unroll 1
+  for (int index = threadIdx.x; index < places * depth; index += threads) {
+    const int one_of_four = first + index % depth, place = index / depth;
+    const int row = is_weight ? place : one_of_four, unit = is_weight ? one_of_four : place;
+    LltmGradient<C> gradient = {};
+    if (row < batch && unit < state) {
+      gradient = lltm_step_backward<C>(step.grad_new_hidden(row, unit), step.grad_new_cell(row, unit),
+                                       step.gates(row, unit), step.gates(row, state + unit),
+                                       step.gates(row, 2 * state + unit), step.new_cell(row, unit));
+      if (is_weight) step.grad_cell(row, unit) = static_cast<T>(gradient.cell);
+    }
+    C* const to = reinterpret_cast<C*>(gradients) + index;
+    to[0] = gradient.i;
+    to[places * depth] = gradient.o;
+    to[2 * places * depth] = gradient.c;
+  }
+  __syncthreads();
+}
+
 // The gradients of four rows of [hidden, input] in a few columns. The sum over the gates is spread over the block.
 template <class T>
-__device__ void multiply_joined(const lltm::Backward<T>& step, int row, int column, const Four<compute_t<T>>* gradients,
-                                compute_t<T> (*partial)[depth][tile_columns<T>]) {
+__device__ void multiply_joined(const lltm::Backward<T>& step, int row, int column, Four<compute_t<T>>* gradients) {
   using C = compute_t<T>;
-  constexpr int across = tile_columns<T>, groups = threads / across;
+  constexpr int across = tile_columns<T>;
   const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
   const int lane = threadIdx.x % lanes, own_column = column + threadIdx.x % across;
-  C sum[depth] = {};
   // Columns past the end repeat the last one.
-  const T* const weight = &step.weight(0, min(own_column, columns - 1));
-#pragma unroll 4
-  for (int gate = threadIdx.x / across; gate < 3 * state; gate += groups) {
-    const C w = weight[gate * step.weight.stride[0]];
+  Column<T> weight(&step.weight(0, min(own_column, columns - 1)), step.weight.stride[0], threadIdx.x / across,
+                   threads / across, 3 * state);
+  compute_gates<false>(step, row, gradients);
+  C sum[depth] = {};
+  weight.for_each([&](int gate, C w) {
     const Four<C> factor = gradients[gate];
 #pragma unroll
     for (int r = 0; r < depth; ++r) sum[r] += factor.item[r] * w;
-  }
-  // First over the groups within a warp, then over the warps.
+  });
+  // First over the lanes of a warp that have one column, then over the warps.
+  __shared__ C partial[warps][depth][across];
 #pragma unroll
   for (int r = 0; r < depth; ++r) {
 #pragma unroll
@@ -65,74 +142,54 @@ __device__ void multiply_joined(const lltm::Backward<T>& step, int row, int colu
   *to = static_cast<T>(result);
 }
 
-// The gradients of the weight's rows for four units, a thread to a column, and of their biases: a bias is the weight of
-// an input that is always 1.
+// The gradients of the weight's rows for four units, a thread to a column, and of their biases.
 template <class T>
-__device__ void multiply_weight(const lltm::Backward<T>& step, int unit, const Four<compute_t<T>>* gradients) {
+__device__ void multiply_weight(const lltm::Backward<T>& step, int unit, Four<compute_t<T>>* gradients) {
   using C = compute_t<T>;
   const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
+  Column<T> joined = joined_column(step, threadIdx.x);
+  compute_gates<true>(step, unit, gradients);
 #pragma unroll 1
-  for (int column = threadIdx.x; column <= columns; column += threads) {
-    const bool is_hidden = column < state, is_bias = column == columns;
-    const View<const T, 2> joined = is_hidden ? step.hidden : step.input;
+  for (int column = threadIdx.x; column < columns;) {
     C sum[3][depth] = {};
-#pragma unroll 4
-    for (int row = 0; row < batch; ++row) {
-      const C x = is_bias ? C(1) : static_cast<C>(joined(row, is_hidden ? column : column - state));
+    joined.for_each([&](int row, C x) {
 #pragma unroll
       for (int g = 0; g < 3; ++g) {
         const Four<C> factor = gradients[g * batch + row];
 #pragma unroll
         for (int u = 0; u < depth; ++u) sum[g][u] += factor.item[u] * x;
       }
-    }
+    });
 #pragma unroll
     for (int g = 0; g < 3; ++g) {
 #pragma unroll
       for (int u = 0; u < depth; ++u) {
-        if (unit + u >= state) continue;
-        const int gate = g * state + unit + u;
-        T* const to = is_bias ? &step.grad_bias(gate) : &step.grad_weight(gate, column);
-        *to = static_cast<T>(sum[g][u]);
+        if (unit + u < state) step.grad_weight(g * state + unit + u, column) = static_cast<T>(sum[g][u]);
       }
     }
+    column += threads;
+    if (column < columns) joined = joined_column(step, column);
+  }
+  // A warp takes the bias of one gate after the other.
+  for (int index = threadIdx.x / lanes; index < 3 * depth; index += warps) {
+    const int g = index / depth, u = index % depth;
+    C sum[1] = {0};
+    for (int row = threadIdx.x % lanes; row < batch; row += lanes) sum[0] += gradients[g * batch + row].item[u];
+    const C total = sum_over_lanes<1>(sum, threadIdx.x % lanes);
+    if (threadIdx.x % lanes == 0 && unit + u < state) step.grad_bias(g * state + unit + u) = static_cast<T>(total);
   }
 }
 
-// Blocks [0, weight_blocks) have a tile of the weight's gradient, the rest one of [hidden, input]'s.
+// Blocks [0, weight_blocks) have a tile of the weight's gradient, the rest one of [hidden, input]'s, `across` in a row.
 template <class T>
 __global__ void __launch_bounds__(threads) backward(lltm::Backward<T> step, int weight_blocks, int across) {
-  using C = compute_t<T>;
   extern __shared__ __align__(32) char shared[];
-  __shared__ C partial[warps][depth][tile_columns<T>];
-  Four<C>* const gradients = reinterpret_cast<Four<C>*>(shared);
-  const int batch = step.new_cell.size[0], state = step.new_cell.size[1];
-  const int block = blockIdx.x;
-  const bool is_weight = block < weight_blocks;
-  const int first_row = is_weight ? 0 : (block - weight_blocks) / across * depth;
-  const int first_unit = is_weight ? block * depth : 0;
-  const int places = is_weight ? batch : state;
-#pragma unroll 1
-  for (int index = threadIdx.x; index < places * depth; index += threads) {
-    const int row = first_row + (is_weight ? index / depth : index % depth);
-    const int unit = first_unit + (is_weight ? index % depth : index / depth);
-    LltmGradient<C> gradient = {};
-    if (row < batch && unit < state) {
-      gradient = lltm_step_backward<C>(step.grad_new_hidden(row, unit), step.grad_new_cell(row, unit),
-                                       step.gates(row, unit), step.gates(row, state + unit),
-                                       step.gates(row, 2 * state + unit), step.new_cell(row, unit));
-      if (is_weight) step.grad_cell(row, unit) = static_cast<T>(gradient.cell);
-    }
-    C* const to = reinterpret_cast<C*>(gradients) + index;
-    to[0] = gradient.i;
-    to[places * depth] = gradient.o;
-    to[2 * places * depth] = gradient.c;
-  }
-  __syncthreads();
-  if (is_weight) {
-    multiply_weight(step, first_unit, gradients);
+  auto* const gradients = reinterpret_cast<Four<compute_t<T>>*>(shared);
+  const int block = static_cast<int>(blockIdx.x) - weight_blocks;
+  if (block < 0) {
+    multiply_weight(step, static_cast<int>(blockIdx.x) * depth, gradients);
   } else {
-    multiply_joined(step, first_row, (block - weight_blocks) % across * tile_columns<T>, gradients, partial);
+    multiply_joined(step, block / across * depth, block % across * tile_columns<T>, gradients);
   }
 }
 

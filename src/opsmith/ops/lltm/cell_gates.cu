@@ -73,19 +73,21 @@ template <int width, class F>
 __device__ void for_each_vector(int64_t rows, int64_t columns, int64_t block, int64_t blocks, const F& f) {
   const int64_t across = columns / width;
 #pragma unroll 1
-  for (int64_t index = block * threads + threadIdx.x; index < rows * across; index += blocks * threads) {
+  for (int64_t index = block * blockDim.x + threadIdx.x; index < rows * across; index += blocks * blockDim.x) {
     const int64_t row = index / across;
     f(row, (index - row * across) * width);
   }
 }
 
 // A block owns a strip of units, `across` vectors wide, and one part of the batch. So the sum over its rows stays in
-// registers until the end, and is then formed in one order: over the lanes of a warp, then over the warps.
-constexpr int across = 4;
-constexpr int down = threads / across;
+// registers until the end, and is then formed in one order: over the lanes of a warp, then over the warps. Narrow
+// strips and many rows at once, because what this waits for is memory: at 256 rows a thread has one element.
+constexpr int start_threads = 512;
+constexpr int across = 2;
+constexpr int down = start_threads / across;
 
 template <int width, class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(start_threads)
     start(lltm::Backward<T> step, View<T, 2> grad_gates, View<T, 2> joined, View<compute_t<T>, 2> partial,
           int64_t rows_per_part, unsigned strips) {
   using C = compute_t<T>;
@@ -103,8 +105,7 @@ __global__ void __launch_bounds__(threads)
   const int64_t end = first + rows_per_part < batch ? first + rows_per_part : batch;
   C sum[3][width] = {};
   if (unit < state) {
-    constexpr int rounds = sizeof(T) == 8 ? 1 : 2;  // loads of two rows at once, where there are registers for them
-#pragma unroll rounds
+#pragma unroll 1
     for (int64_t row = first + threadIdx.x / across; row < end; row += down) {
       const auto from_hidden = load_adjacent<width>(&step.grad_new_hidden(row, unit));
       const auto from_cell = load_adjacent<width>(&step.grad_new_cell(row, unit));
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(threads)
       for (int k = 0; k < width; ++k) sum[g][k] += shuffle_xor(sum[g][k], mask);
     }
   }
-  constexpr int warps = threads / lanes, units = across * width;
+  constexpr int warps = start_threads / lanes, units = across * width;
   __shared__ C of_warp[warps][3][units];
   const int lane = threadIdx.x % lanes;
   if (lane < across) {
@@ -208,7 +209,7 @@ void launch_start(const lltm::Backward<T>& step, View<T, 2> grad_gates, View<T, 
   const int64_t parts = lltm::bias_parts(batch, state);
   const unsigned strips = static_cast<unsigned>(lltm::divide_up(state, across * width));
   const unsigned copying = static_cast<unsigned>(lltm::divide_up(copying_blocks(joined.numel() / width), parts));
-  start<width><<<dim3(strips + copying, static_cast<unsigned>(parts)), threads, 0, stream>>>(
+  start<width><<<dim3(strips + copying, static_cast<unsigned>(parts)), start_threads, 0, stream>>>(
       step, grad_gates, joined, partial, lltm::divide_up(batch, parts), strips);
   check_launch("lltm_cell_backward");
   if (parts == 1) return;
@@ -237,8 +238,8 @@ void lltm::finish_forward(const Forward<T>& step, void* stream) {
 }
 
 int64_t lltm::bias_parts(int64_t batch, int64_t state) {
-  // 256 rows are four for each thread. Further blocks pay for a second launch as long as some multiprocessors are idle.
-  constexpr int64_t rows = 256, blocks = 128, most = 128;
+  // Two rows for each thread. More parts pay for the launch that adds them up as long as some multiprocessors are idle.
+  constexpr int64_t rows = 2 * down, blocks = 128, most = 128;
   const int64_t strips = divide_up(state, across * 4);
   const int64_t useful = std::min(divide_up(batch, rows), divide_up(blocks, std::max<int64_t>(strips, 1)));
   return std::clamp<int64_t>(useful, 1, most);
