@@ -24,9 +24,10 @@ DOCS = HERE.parent / "docs"
 
 # Page of docs/, without its ending -> its result files. A file that is not there yet is left out.
 FIGURES: dict[str, tuple[str, ...]] = {
+    "upfirdn2d": ("upfirdn2d_cpu.json", "upfirdn2d_gpu.json"),
     "add2": ("add2_cpu.json", "add2_gpu.json"),
     "sigmoid": ("sigmoid_cpu.json", "sigmoid_gpu.json"),
-    "upfirdn2d": ("upfirdn2d_cpu.json", "upfirdn2d_gpu.json"),
+    "lltm": ("lltm_cell_cpu.json", "lltm_cell_gpu.json", "lltm_gates_cpu.json", "lltm_gates_gpu.json"),
 }
 
 
