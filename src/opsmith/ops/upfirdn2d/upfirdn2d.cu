@@ -122,7 +122,8 @@ void launch_direct(const View<const T, 4>& x, const Taps& taps, const Filtering&
   // What is added to an item, and what a coordinate is multiplied with, must not leave 31 bits.
   constexpr int64_t most = int64_t{1} << 30, most_size = most / most_up_down;
   const auto fits = [](const Axis& axis) {
-    return axis.in < most_size && axis.out < most_size && axis.taps < most_size && axis.pad < most && axis.pad > -most;
+    return axis.in < most_size && axis.out < most_size && axis.taps < most_size && axis.pad < most / 2 &&
+           axis.pad > -most / 2;
   };
   if (items < most && fits(filtering.y) && fits(filtering.x)) {
     direct<width><<<blocks, direct_threads, 0, stream>>>(x, taps, filtering, out, static_cast<int>(items));
