@@ -81,7 +81,7 @@ CASES = (
 
 # What the tests of all operators are not for, and the file that has tests of its own.
 OWN_TESTS = {
-    "lltm_sequence": "test_lltm_sequence.py",  # no kernel yet: a loop, slow and not captured in a CUDA graph
+    "lltm_sequence": "test_lltm_sequence.py",  # its batch is the second dimension
     "hard_nms": "test_nms.py",  # indices, compared bit for bit; no gradient
     "hard_nms_padded": "test_nms.py",
 }
