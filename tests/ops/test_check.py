@@ -13,12 +13,13 @@ from opsmith.check.api import forward_operators
 from opsmith.check.find import find_operators
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
+from opsmith.ops.mlp import mlp
 from opsmith.ops.sigmoid import sigmoid
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 
-MODULES = ("opsmith.ops.add2", "opsmith.ops.lltm", "opsmith.ops.sigmoid")
-OPERATORS = (add2, lltm_cell, lltm_gates, sigmoid)
+MODULES = ("opsmith.ops.add2", "opsmith.ops.lltm", "opsmith.ops.mlp", "opsmith.ops.sigmoid")
+OPERATORS = (add2, lltm_cell, lltm_gates, mlp, sigmoid)
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)

@@ -8,6 +8,7 @@ import torch
 from opsmith.errors import DeviceError
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import LLTM, lltm_cell, lltm_gates
+from opsmith.ops.mlp import mlp
 from opsmith.ops.sigmoid import sigmoid
 
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
@@ -17,6 +18,8 @@ OPERATORS = [
     pytest.param(sigmoid, ((1 << 20,),), id="sigmoid"),
     pytest.param(lltm_gates, ((512, 3 * 256), (512, 256)), id="lltm_gates"),
     pytest.param(lltm_cell, ((64, 32), (64, 64), (64, 64), (192, 96), (192,)), id="lltm_cell"),
+    pytest.param(mlp, ((64, 32), (128, 32), (128,), (10, 128), (10,)), id="mlp"),
+    pytest.param(mlp, ((512, 256), (1024, 256), (1024,), (256, 1024), (256,)), id="mlp-by-PyTorchs-products"),
 ]
 operators = pytest.mark.parametrize(("operator", "shapes"), OPERATORS)
 
@@ -30,7 +33,7 @@ def flat(results):
 
 
 def test_there_is_a_kernel_for_the_gpu_and_not_the_body():
-    for operator in (add2, sigmoid, lltm_gates, lltm_cell):
+    for operator in (add2, sigmoid, lltm_gates, lltm_cell, mlp):
         assert operator.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
 
 

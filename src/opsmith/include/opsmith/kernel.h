@@ -20,6 +20,7 @@
 //   math.h         exp, tanh, sigmoid, ...                             (included by the kernels that need it)
 //   elementwise.h  the whole loop of an elementwise operator           (likewise)
 //   block.h        16-bit and strided data as dense arrays of floats   (likewise; host compilers)
+//   product.h      products of small matrices                          (likewise; host compilers)
 #pragma once
 
 #include "error.h"

@@ -28,6 +28,24 @@ std::array<Tensor, Results> call(const char* name, const char* overload, const A
   }(std::make_index_sequence<Results>{});
 }
 
+// Calls f with a value of a floating-point element type, so that f knows the type: T in [&](auto element) { using T =
+// decltype(element); ... }. For tensors that the definition declares as Float: nothing else comes in.
+template <class F>
+void with_element_type(ScalarType type, const F& f) {
+  switch (type) {
+    case ScalarType::Half:
+      return f(float16{});
+    case ScalarType::BFloat16:
+      return f(bfloat16{});
+    case ScalarType::Float:
+      return f(float{});
+    case ScalarType::Double:
+      return f(double{});
+    default:
+      fail("with_element_type() takes floating-point types of 16, 32 and 64 bits");
+  }
+}
+
 // An argument that converts to its own type alone. The generated code calls native kernels with it, so that a kernel
 // with another type of number does not compile instead of getting a narrowed one.
 template <class T>

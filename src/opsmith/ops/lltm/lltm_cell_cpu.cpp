@@ -4,21 +4,6 @@
 
 namespace {
 
-// Calls f with a value of the element type.
-template <class F>
-void with_element_type(ScalarType type, const F& f) {
-  switch (type) {
-    case ScalarType::Half:
-      return f(float16{});
-    case ScalarType::BFloat16:
-      return f(bfloat16{});
-    case ScalarType::Double:
-      return f(double{});
-    default:
-      return f(float{});
-  }
-}
-
 // Whether products of our own are faster than PyTorch's; `opsmith bench` measures it.
 //
 // For float, double and float16 that is a matter of the batch, which goes along the vectors of the forward's product:
