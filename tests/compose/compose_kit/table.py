@@ -97,8 +97,8 @@ def weighted_sum(tensors: tuple[Tensor, ...]) -> Tensor:
 
 # B is the batch, 4 the state, 2 the input of a cell.
 _CELL = (("B", 2), ("B", 4), ("B", 4), (12, 6), (12,))
-# 2 features, 4 hidden units, 3 outputs.
-_MLP = (("B", 2), (4, 2), (4,), (3, 4), (3,))
+# 4 hidden units; 2 features and outputs, so that an output may be the next input.
+_MLP = (("B", 2), (4, 2), (4,), (2, 4), (2,))
 FORWARD = [
     Case(add2, (("B", 4), ("B", 4))),
     Case(sigmoid, (("B", 4),)),
@@ -115,7 +115,7 @@ BACKWARD = [
         is_backward=True,
         unread=(4, 6),  # cell and bias
     ),
-    Case(mlp_backward, (("B", 3), *_MLP, ("B", 4)), is_backward=True, unread=(3, 5)),  # the biases
+    Case(mlp_backward, (("B", 2), *_MLP, ("B", 4)), is_backward=True, unread=(3, 5)),  # the biases
 ]
 ALL = FORWARD + BACKWARD
 

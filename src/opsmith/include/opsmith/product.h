@@ -1,8 +1,8 @@
 // Products of small matrices on the CPU: tiles of the result that stay in the vector registers.
 //
-// PyTorch's products are made for large matrices. At the sizes of a recurrent cell or a small perceptron they reach a
-// quarter of what one core can do, and a third of that again goes into the calls. The loops here are plain ones; with
-// sizes known at compile time g++ and clang, helped by the pragmas, keep `sum` in registers.
+// PyTorch's products are made for large matrices. At the sizes of a recurrent cell they reach a quarter of what one
+// core can do, and a third of that again goes into the calls. The loops here are plain ones; with sizes known at
+// compile time g++ and clang, helped by the pragmas, keep `sum` in registers.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace {
 
 // Whether the kernels of mlp.cu are faster than PyTorch's products; measured over a grid of sizes (docs/mlp.md).
 bool is_small(const Tensor& input, const Tensor& weight1, const Tensor& weight2) {
-  constexpr int64_t most_multiply_adds = int64_t{1} << 22;
+  constexpr int64_t most_multiply_adds = int64_t{1} << 18;
   constexpr int64_t most_columns = 4096;  // a row of input and hidden units lies in shared memory
   const int64_t batch = input.size(0), features = input.size(1), units = weight1.size(0), outputs = weight2.size(0);
   return features + units <= most_columns && outputs <= most_columns &&

@@ -11,13 +11,24 @@ namespace {
 using perceptron::Gradients;
 using perceptron::Layers;
 
-constexpr int threads = 256;
+constexpr int threads = 256;         // of a block of the large kernels
+constexpr int fewest_threads = 128;  // of a block of the small ones
 constexpr int most_threads = 1024;
 
 template <class C>
 __device__ C* shared_memory() {
   extern __shared__ __align__(16) char bytes[];
   return reinterpret_cast<C*>(bytes);
+}
+
+// `width` elements of a row from column `column` on, as one access if there are several.
+template <int width, class T>
+__device__ Vector<T, width> load(const View<const T, 2>& matrix, int64_t row, int64_t column) {
+  if constexpr (width == 1) {
+    return {{matrix(row, column)}};
+  } else {
+    return *reinterpret_cast<const Vector<T, width>*>(matrix.data + row * matrix.stride[0] + column);
+  }
 }
 
 // The sum of `value` over the `lanes` neighbours of a thread, lanes a power of two; all of a warp's threads call it.
@@ -35,135 +46,101 @@ __device__ C sum_over_lanes(C value, int lanes) {
 
 // Small perceptrons ---------------------------------------------------------------------------------------------------
 //
-// PyTorch starts three kernels for a forward and about ten for a backward, 2 us each at the least. What a small
-// perceptron has to compute takes less than one of them; its time is that of a few loads one after the other. So loads
-// that do not wait for each other are written side by side.
+// PyTorch starts three kernels for a forward and about ten for a backward, 1.5 us each at the least. What a small
+// perceptron has to compute takes less than one of them; its time is that of a few loads one after the other, and of
+// the instructions around them. So there is one thread for every few products, and little code.
 
-// `width` elements of a row from column `column` on, as one access if there are several.
-template <int width, class T>
-__device__ Vector<T, width> load(const View<const T, 2>& matrix, int64_t row, int64_t column) {
-  if constexpr (width == 1) {
-    return {{matrix(row, column)}};
-  } else {
-    return *reinterpret_cast<const Vector<T, width>*>(matrix.data + row * matrix.stride[0] + column);
-  }
-}
+// A division by a number that the host knows, in one multiplication. Right for n * divisor < 2^32.
+struct Divisor {
+  unsigned value;
+  unsigned magic;
 
-// How many threads share a sum of the forward, each a power of two.
+  Divisor() = default;
+  explicit Divisor(int64_t value)
+      : value(static_cast<unsigned>(value)),
+        magic(value > 1 ? static_cast<unsigned>(((uint64_t{1} << 32) + value - 1) / value) : 0) {}
+
+  __device__ unsigned quotient(unsigned n) const { return value > 1 ? __umulhi(n, magic) : n; }
+};
+
+// How many threads share a sum of the forward: 2 to the power of these.
 struct Lanes {
   int hidden;
   int output;
 };
 
-// A block does `rows` rows of the batch: their hidden units, `lanes` threads to each, and then their outputs.
+// A block does `rows` rows of the batch: first their hidden units, then their outputs.
 template <int width, class T>
-__global__ void __launch_bounds__(threads)
-    forward(Layers<T> layers, View<T, 2> hidden, View<T, 2> output, int rows, Lanes lanes) {
+__global__ void __launch_bounds__(most_threads) forward(Layers<T> layers, View<T, 2> hidden, View<T, 2> output,
+                                                        int rows, Lanes lanes, Divisor by_units, Divisor by_outputs) {
   using C = compute_t<T>;
-  const int features = layers.input.size[1], units = layers.weight1.size[0], outputs = layers.weight2.size[0];
+  const int features = layers.input.size[1], units = by_units.value, outputs = by_outputs.value;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * rows;
   if (layers.input.size[0] - first < rows) rows = layers.input.size[0] - first;
   C* const activation = shared_memory<C>();  // [rows][units]
 
-  constexpr int at_once = 4;  // sums of one thread
-  const int groups = threads / lanes.hidden, lane = threadIdx.x % lanes.hidden;
-  for (int begin = 0; begin < rows * units; begin += at_once * groups) {  // all threads, because of the shuffle
-    int index[at_once], row[at_once], unit[at_once];
-    C sum[at_once] = {};
+  int lane = threadIdx.x & ((1 << lanes.hidden) - 1);
+  for (int begin = 0; begin < rows * units; begin += blockDim.x >> lanes.hidden) {  // all threads, for the shuffle
+    const int index = begin + (threadIdx.x >> lanes.hidden);
+    const bool exists = index < rows * units;
+    const int row = exists ? by_units.quotient(index) : 0, unit = exists ? index - row * units : 0;
+    C sum = 0;
+#pragma unroll 2
+    for (int k = lane * width; k < features; k += width << lanes.hidden) {
+      const auto x = load<width>(layers.input, first + row, k);
+      const auto weight = load<width>(layers.weight1, unit, k);
 #pragma unroll
-    for (int n = 0; n < at_once; ++n) {
-      index[n] = begin + n * groups + threadIdx.x / lanes.hidden;
-      const int existing = index[n] < rows * units ? index[n] : 0;
-      row[n] = existing / units;
-      unit[n] = existing % units;
+      for (int i = 0; i < width; ++i) sum += static_cast<C>(x.item[i]) * static_cast<C>(weight.item[i]);
     }
-    for (int k = lane * width; k < features; k += lanes.hidden * width) {
-      Vector<T, width> x[at_once], weight[at_once];
-#pragma unroll
-      for (int n = 0; n < at_once; ++n) {
-        x[n] = load<width>(layers.input, first + row[n], k);
-        weight[n] = load<width>(layers.weight1, unit[n], k);
-      }
-#pragma unroll
-      for (int n = 0; n < at_once; ++n) {
-#pragma unroll
-        for (int i = 0; i < width; ++i) sum[n] += static_cast<C>(x[n].item[i]) * static_cast<C>(weight[n].item[i]);
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < at_once; ++n) {
-      sum[n] = sum_over_lanes(sum[n], lanes.hidden) + static_cast<C>(layers.bias1(unit[n]));
-      if (sum[n] < C(0)) sum[n] = C(0);  // a NaN stays one
-      if (lane == 0 && index[n] < rows * units) {
-        activation[index[n]] = sum[n];
-        hidden(first + row[n], unit[n]) = static_cast<T>(sum[n]);
-      }
+    sum = sum_over_lanes(sum, 1 << lanes.hidden) + static_cast<C>(layers.bias1(unit));
+    if (sum < C(0)) sum = C(0);  // a NaN stays one
+    if (exists && lane == 0) {
+      activation[index] = sum;
+      hidden(first + row, unit) = static_cast<T>(sum);
     }
   }
   __syncthreads();
-  const int out_lane = threadIdx.x % lanes.output;
-  for (int begin = 0; begin < rows * outputs; begin += threads / lanes.output) {
-    const int index = begin + threadIdx.x / lanes.output;
+  lane = threadIdx.x & ((1 << lanes.output) - 1);
+  for (int begin = 0; begin < rows * outputs; begin += blockDim.x >> lanes.output) {
+    const int index = begin + (threadIdx.x >> lanes.output);
     const bool exists = index < rows * outputs;
-    const int row = exists ? index / outputs : 0, out = exists ? index % outputs : 0;
+    const int row = exists ? by_outputs.quotient(index) : 0, out = exists ? index - row * outputs : 0;
     C sum = 0;
 #pragma unroll 4
-    for (int unit = out_lane; unit < units; unit += lanes.output) {
+    for (int unit = lane; unit < units; unit += 1 << lanes.output) {
       sum += activation[row * units + unit] * static_cast<C>(layers.weight2(out, unit));
     }
-    sum = sum_over_lanes(sum, lanes.output) + static_cast<C>(layers.bias2(out));
-    if (exists && out_lane == 0) output(first + row, out) = static_cast<T>(sum);
+    sum = sum_over_lanes(sum, 1 << lanes.output) + static_cast<C>(layers.bias2(out));
+    if (exists && lane == 0) output(first + row, out) = static_cast<T>(sum);
   }
 }
 
-// Results of a block of the backward: `outer` x `items` sums over an index c, each shared by `splits` threads.
+// The backward is three kinds of sums, and a block does some of one kind.
+enum Kind {
+  by_unit,  // hidden units x [F columns of grad_weight1, grad_bias1, O rows of grad_weight2], over the batch
+  by_row,   // rows x F columns of grad_input, over the hidden units
+  by_bias,  // 1 x O elements of grad_bias2, over the batch
+  kinds
+};
+
+// What a block computes: `outer` x `items` sums, each shared by `splits` threads.
 struct Tile {
-  int outer;
-  int items;
+  Divisor outer;
+  Divisor items;
   int splits;
+};
+
+struct BackwardPlan {
+  Tile tile[kinds];
+  int item_tiles[kinds];  // blocks that share the outer ones and take other items
+  int blocks[kinds];
 };
 
 // Elements of a factor that a block keeps in shared memory at once.
 constexpr int stage_elements = 2048;
 
 // Terms of a sum that one thread adds up, where there are threads enough.
-constexpr int terms = 8;
-
-// Adds up left * right(c, item) over c < length. fill(place, c, outer) puts the left factors, which cost something to
-// compute, into shared memory at `place`; left(place, item) reads them; store(outer, item, sum) gets the results.
-template <class C, class Fill, class Left, class Right, class Store>
-__device__ void contract(const Tile& tile, int64_t length, C* partial, const Fill& fill, const Left& left,
-                         const Right& right, const Store& store) {
-  const int item = threadIdx.x % tile.items, rest = threadIdx.x / tile.items;
-  const int outer = rest % tile.outer, split = rest / tile.outer;
-  const int stage = stage_elements / tile.outer;
-  C sum = 0;
-  for (int64_t begin = 0; begin < length; begin += stage) {
-    const int count = length - begin < stage ? length - begin : stage;
-    __syncthreads();
-    for (int i = threadIdx.x; i < count * tile.outer; i += blockDim.x) fill(i, begin + i / tile.outer, i % tile.outer);
-    __syncthreads();
-    if (split < tile.splits) {
-#pragma unroll terms
-      for (int c = split; c < count; c += tile.splits)
-        sum += left(c * tile.outer + outer, item) * right(begin + c, item);
-    }
-  }
-  partial[threadIdx.x] = sum;
-  // Eight at a time: a round costs more than the additions in it.
-  const int stride = tile.outer * tile.items;
-  for (int width = tile.splits; width > 1;) {
-    const int next = (width + 7) / 8;
-    __syncthreads();
-    if (split < next) {
-      for (int other = split + next; other < width; other += next) {
-        partial[threadIdx.x] += partial[threadIdx.x + (other - split) * stride];
-      }
-    }
-    width = next;
-  }
-  if (split == 0) store(outer, item, partial[threadIdx.x]);
-}
+constexpr int terms = 4;
 
 template <class T>
 struct Backward {
@@ -171,117 +148,111 @@ struct Backward {
   Layers<T> layers;
   View<const T, 2> hidden;
   Gradients<T> to;
-
-  // The gradient before the ReLU. What it is made of is loaded before the activation is known.
-  __device__ compute_t<T> grad_linear(int64_t row, int64_t unit, T activation) const {
-    using C = compute_t<T>;
-    C sum = 0;
-#pragma unroll 4
-    for (int64_t out = 0; out < grad_output.size[1]; ++out) {
-      sum += static_cast<C>(grad_output(row, out)) * static_cast<C>(layers.weight2(out, unit));
-    }
-    return static_cast<C>(activation) <= C(0) ? C(0) : sum;
-  }
 };
 
-// How the blocks of the backward are shared out, and the tile of each kind.
-struct BackwardPlan {
-  Tile units;  // hidden units x [F columns of grad_weight1, grad_bias1, O rows of grad_weight2], summed over the batch
-  Tile rows;   // rows x F columns of grad_input, summed over the hidden units
-  Tile bias;   // 1 x O elements of grad_bias2, summed over the batch
-  int unit_tiles, rows_tiles;    // tiles of items
-  int unit_blocks, rows_blocks;  // all
-};
-
-// No block needs what another one computes: the gradient before the ReLU is computed again where it is read, which for
-// few outputs costs less than a second kernel.
+// No block needs what another one computes: the gradient before the ReLU, grad_linear, is computed again where it is
+// read, which for few outputs costs less than a second kernel.
 template <class T>
 __global__ void __launch_bounds__(most_threads) backward(Backward<T> from, BackwardPlan plan) {
   using C = compute_t<T>;
   C* const partial = shared_memory<C>();
-  C* const grad = partial + blockDim.x;
-  C* const activation = grad + stage_elements;
-  const int features = from.layers.input.size[1], units = from.layers.weight1.size[0];
-  const int64_t batch = from.layers.input.size[0];
-  int block = blockIdx.x;
+  C* const grad_linear = partial + blockDim.x;
+  C* const activation = grad_linear + stage_elements;
+  const int features = from.layers.input.size[1], units = from.hidden.size[1], outputs = from.grad_output.size[1];
+  const int64_t batch = from.hidden.size[0];
 
-  if (block < plan.unit_blocks) {
-    const int first_unit = block / plan.unit_tiles * plan.units.outer;
-    const int first_item = block % plan.unit_tiles * plan.units.items;
-    const int outputs = from.grad_output.size[1];
-    contract(
-        plan.units, batch, partial,
-        [&](int place, int64_t row, int outer) {
-          const int unit = first_unit + outer;
-          const int existing = unit < units ? unit : first_unit;
-          const T value = from.hidden(row, existing);
-          activation[place] = static_cast<C>(value);
-          grad[place] = from.grad_linear(row, existing, value);
-        },
-        [&](int place, int item) { return (first_item + item <= features ? grad : activation)[place]; },
-        [&](int64_t row, int item) {
-          const int index = first_item + item;
-          if (index < features) return static_cast<C>(from.layers.input(row, index));
-          if (index == features || index > features + outputs) return C(1);
-          return static_cast<C>(from.grad_output(row, index - features - 1));
-        },
-        [&](int outer, int item, C sum) {
-          const int unit = first_unit + outer, index = first_item + item;
-          if (unit >= units || index > features + outputs) return;
-          if (index == features) {
-            from.to.bias1(unit) = static_cast<T>(sum);
-          } else if (index < features) {
-            if (from.to.weight1.size[0] > 0) from.to.weight1(unit, index) = static_cast<T>(sum);
-          } else if (from.to.weight2.size[0] > 0) {
-            from.to.weight2(index - features - 1, unit) = static_cast<T>(sum);
-          }
-        });
-    return;
+  int kind = by_unit, block = blockIdx.x;
+  for (; block >= plan.blocks[kind]; ++kind) block -= plan.blocks[kind];
+  const Tile tile = plan.tile[kind];
+  const int outer_block = block / plan.item_tiles[kind];
+  const int item_block = block - outer_block * plan.item_tiles[kind];
+  const int outer_count = tile.outer.value, item_count = tile.items.value;
+  const int rest = tile.items.quotient(threadIdx.x), split = tile.outer.quotient(rest);
+  const int item = threadIdx.x - rest * item_count, outer = rest - split * outer_count;
+  const int64_t first_outer = static_cast<int64_t>(outer_block) * outer_count;
+  const int index = item_block * item_count + item;
+  const int64_t length = kind == by_row ? units : batch;
+
+  // The right factor of this thread's sum is a column of a matrix; that of a bias is 1.
+  View<const T, 2> matrix = kind == by_unit  ? from.layers.input
+                            : kind == by_row ? from.layers.weight1
+                                             : from.grad_output;
+  const C* left = grad_linear;
+  int column = index;
+  if (kind == by_unit && index > features) matrix = from.grad_output, column = index - features - 1, left = activation;
+  const bool is_column = column < matrix.size[1];
+
+  C sum = 0;
+  const int stage = stage_elements / outer_count;
+  for (int64_t begin = 0; begin < length; begin += stage) {
+    const int count = length - begin < stage ? length - begin : stage;
+    __syncthreads();
+    for (int i = threadIdx.x; i < count * outer_count; i += blockDim.x) {
+      const int c = tile.outer.quotient(i);
+      const int64_t across = first_outer + i - c * outer_count;
+      int64_t row = kind == by_row ? across : begin + c, unit = kind == by_row ? begin + c : across;
+      if (row >= batch || unit >= units) row = 0, unit = 0;  // no result of these is stored
+      C grad = 1;
+      if (kind != by_bias) {
+        const C value = static_cast<C>(from.hidden(row, unit));
+        activation[i] = value;
+        grad = 0;
+#pragma unroll 2
+        for (int out = 0; out < outputs; ++out) {
+          grad += static_cast<C>(from.grad_output(row, out)) * static_cast<C>(from.layers.weight2(out, unit));
+        }
+        if (value <= C(0)) grad = 0;
+      }
+      grad_linear[i] = grad;
+    }
+    __syncthreads();
+    if (split >= tile.splits) continue;
+#pragma unroll 4
+    for (int c = split; c < count; c += tile.splits) {
+      sum += left[c * outer_count + outer] * (is_column ? static_cast<C>(matrix(begin + c, column)) : C(1));
+    }
   }
-  block -= plan.unit_blocks;
-  if (block < plan.rows_blocks) {
-    const int64_t first_row = block / plan.rows_tiles * static_cast<int64_t>(plan.rows.outer);
-    const int first_item = block % plan.rows_tiles * plan.rows.items;
-    contract(
-        plan.rows, units, partial,
-        [&](int place, int64_t unit, int outer) {
-          const int64_t row = first_row + outer;
-          grad[place] = row < batch ? from.grad_linear(row, unit, from.hidden(row, unit)) : C(0);
-        },
-        [&](int place, int) { return grad[place]; },
-        [&](int64_t unit, int item) {
-          const int index = first_item + item;
-          return index < features ? static_cast<C>(from.layers.weight1(unit, index)) : C(0);
-        },
-        [&](int outer, int item, C sum) {
-          const int64_t row = first_row + outer;
-          const int index = first_item + item;
-          if (row < batch && index < features) from.to.input(row, index) = static_cast<T>(sum);
-        });
-    return;
+
+  // Eight parts of a sum at a time: a round costs more than the additions in it.
+  partial[threadIdx.x] = sum;
+  for (int width = tile.splits; width > 1;) {
+    const int next = (width + 7) / 8;
+    __syncthreads();
+    for (int other = split + next; split < next && other < width; other += next) {
+      partial[threadIdx.x] += partial[threadIdx.x + (other - split) * outer_count * item_count];
+    }
+    width = next;
   }
-  block -= plan.rows_blocks;
-  const int first_item = block * plan.bias.items, outputs = from.grad_output.size[1];
-  contract(
-      plan.bias, batch, partial, [](int, int64_t, int) {}, [](int, int) { return C(1); },
-      [&](int64_t row, int item) {
-        return first_item + item < outputs ? static_cast<C>(from.grad_output(row, first_item + item)) : C(0);
-      },
-      [&](int, int item, C sum) {
-        if (first_item + item < outputs) from.to.bias2(first_item + item) = static_cast<T>(sum);
-      });
+  if (split > 0) return;
+  const T total = static_cast<T>(partial[threadIdx.x]);
+  const int64_t across = first_outer + outer;
+  if (kind == by_row) {
+    if (is_column && across < batch) from.to.input(across, index) = total;
+  } else if (kind == by_bias) {
+    if (is_column) from.to.bias2(index) = total;
+  } else if (across < units) {
+    if (index == features) {
+      from.to.bias1(across) = total;
+    } else if (is_column && index < features) {
+      if (from.to.weight1.size[0] > 0) from.to.weight1(across, index) = total;
+    } else if (is_column) {
+      if (from.to.weight2.size[0] > 0) from.to.weight2(column, across) = total;
+    }
+  }
 }
 
 int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
-// The tile of a block of `count` threads, for sums of `length` terms.
-Tile plan_tile(int64_t outer, int64_t items, int64_t length, int count) {
-  Tile tile;
-  tile.items = static_cast<int>(items < 1 ? 1 : items < count ? items : count);
-  const int64_t fit = count / (tile.items * divide_up(length < 1 ? 1 : length, terms));
-  tile.outer = static_cast<int>(fit < 1 || outer < 1 ? 1 : outer < fit ? outer : fit);
-  tile.splits = count / (tile.items * tile.outer);
-  return tile;
+int64_t at_least_1(int64_t value) { return value < 1 ? 1 : value; }
+
+// Adds a kind of sums to the plan, for blocks of `count` threads.
+void plan_kind(BackwardPlan* plan, Kind kind, int64_t outer, int64_t items, int64_t length, int count) {
+  const int64_t across = at_least_1(items < count ? items : count);
+  const int64_t fit = at_least_1(count / (across * divide_up(at_least_1(length), terms)));
+  const int64_t along = at_least_1(outer < fit ? outer : fit);
+  plan->tile[kind] = {Divisor(along), Divisor(across), static_cast<int>(count / (across * along))};
+  plan->item_tiles[kind] = divide_up(items, across);
+  plan->blocks[kind] = divide_up(outer, along) * plan->item_tiles[kind];
 }
 
 // What large perceptrons need beside matrix products ------------------------------------------------------------------
@@ -359,7 +330,7 @@ template <class T>
 constexpr int widest = 16 / sizeof(T);
 
 // Loads of a row of weights that one thread of the forward does.
-constexpr int loads_per_lane = 4;
+constexpr int loads_per_lane = 2;
 
 // Whether rows of a matrix can be read 16 bytes at a time.
 template <class T>
@@ -388,13 +359,16 @@ void forward_small(const Layers<T>& layers, View<T, 2> hidden, View<T, 2> output
   const bool is_vectorised = allows_vectors(layers.weight1) && allows_vectors(layers.input);
   const auto kernel = is_vectorised ? &forward<widest<T>, T> : &forward<1, T>;
   const int64_t loads = is_vectorised ? features / widest<T> : features;
-  Lanes lanes{1, 1};
-  while (lanes.hidden < 32 && lanes.hidden * loads_per_lane < loads) lanes.hidden *= 2;
-  int64_t rows = threads / (units * lanes.hidden + 1);
-  rows = rows < 1 ? 1 : rows > batch ? batch : rows;
-  while (lanes.output < 32 && lanes.output < units && 2 * lanes.output * rows * outputs <= threads) lanes.output *= 2;
+  Lanes lanes{0, 0};
+  while (lanes.hidden < 5 && loads_per_lane << lanes.hidden < loads) ++lanes.hidden;
+  int count = fewest_threads;
+  while (count < most_threads && count < units << lanes.hidden) count *= 2;
+  int64_t rows = count / at_least_1(units << lanes.hidden);
+  rows = rows > batch ? batch : at_least_1(rows);
+  while (lanes.output < 5 && 1 << lanes.output < units && rows * outputs << (lanes.output + 1) <= count) ++lanes.output;
   const size_t shared = rows * units * sizeof(compute_t<T>);
-  kernel<<<divide_up(batch, rows), threads, shared, static_cast<Stream>(stream)>>>(layers, hidden, output, rows, lanes);
+  kernel<<<divide_up(batch, rows), count, shared, static_cast<Stream>(stream)>>>(layers, hidden, output, rows, lanes,
+                                                                                 Divisor(units), Divisor(outputs));
   check_launch("mlp");
 }
 
@@ -404,21 +378,16 @@ void backward_small(View<const T, 2> grad_output, const Layers<T>& layers, View<
   const int64_t batch = hidden.size[0], features = layers.input.size[1];
   const int64_t units = hidden.size[1], outputs = grad_output.size[1], items = features + 1 + outputs;
   // More threads where they shorten the sums.
-  int count = threads;
+  int count = fewest_threads;
   while (count < most_threads &&
          (count < items * divide_up(batch, terms) || count < features * divide_up(units, terms))) {
     count *= 2;
   }
   BackwardPlan plan;
-  plan.units = plan_tile(units, items, batch, count);
-  plan.rows = plan_tile(batch, features, units, count);
-  plan.bias = plan_tile(1, outputs, batch, count);
-  plan.unit_tiles = divide_up(items, plan.units.items);
-  plan.rows_tiles = divide_up(features, plan.rows.items);
-  plan.unit_blocks = divide_up(units, plan.units.outer) * plan.unit_tiles;
-  plan.rows_blocks = to.input.numel() > 0 ? divide_up(batch, plan.rows.outer) * plan.rows_tiles : 0;
-  const int bias_blocks = divide_up(outputs, plan.bias.items);
-  const int blocks = plan.unit_blocks + plan.rows_blocks + bias_blocks;
+  plan_kind(&plan, by_unit, units, items, batch, count);
+  plan_kind(&plan, by_row, to.input.numel() > 0 ? batch : 0, features, units, count);
+  plan_kind(&plan, by_bias, 1, outputs, batch, count);
+  const int blocks = plan.blocks[by_unit] + plan.blocks[by_row] + plan.blocks[by_bias];
   if (blocks == 0) return;
   const size_t shared = (count + 2 * stage_elements) * sizeof(compute_t<T>);
   backward<<<blocks, count, shared, static_cast<Stream>(stream)>>>(Backward<T>{grad_output, layers, hidden, to}, plan);

@@ -12,24 +12,16 @@ using perceptron::Layers;
 template <class T>
 void forward_fused(const Layers<T>& layers, View<T, 2> hidden, View<T, 2> output) {
   using C = compute_t<T>;
-  const int64_t batch = hidden.size[0], units = hidden.size[1], outputs = output.size[1];
-  Scratch<C> input(converted_size(layers.input)), activation(batch * units), bias(std::max(units, outputs));
+  const int64_t units = hidden.size[1], outputs = output.size[1];
+  const View<const T, 2> activation = hidden;
+  Scratch<C> converted(std::max(converted_size(layers.input), converted_size(activation)));
+  Scratch<C> bias(std::max(units, outputs));
   load_block(layers.bias1.data, layers.bias1.stride[0], units, bias.data);
-  multiply(factor_of(layers.input, input.data), batch, transposed(layers.weight1),
-           [&](int64_t row, int64_t column, int64_t count, const C* sums) {
-             C* const to = activation.data + row * units + column;
-             for (int64_t k = 0; k < count; ++k) {
-               const C sum = sums[k] + bias.data[column + k];
-               to[k] = sum < C(0) ? C(0) : sum;  // a NaN stays one
-             }
-             store_block(to, count, &hidden(row, column), int64_t{1});
-           });
+  multiply(factor_of(layers.input, converted.data), transposed(layers.weight1), hidden,
+           [&](const Part<C>& part) { add_bias<true>(part, bias.data); });
   load_block(layers.bias2.data, layers.bias2.stride[0], outputs, bias.data);
-  multiply(Factor<C>{activation.data, units, 1}, batch, transposed(layers.weight2),
-           [&](int64_t row, int64_t column, int64_t count, C* sums) {
-             for (int64_t k = 0; k < count; ++k) sums[k] += bias.data[column + k];
-             store_block(sums, count, &output(row, column), int64_t{1});
-           });
+  multiply(factor_of(activation, converted.data), transposed(layers.weight2), output,
+           [&](const Part<C>& part) { add_bias<false>(part, bias.data); });
 }
 
 template <class T>
@@ -39,17 +31,14 @@ void backward_fused(View<const T, 2> grad_output, const Layers<T>& layers, View<
   const int64_t batch = hidden.size[0], units = hidden.size[1];
   // A cache line more than a row needs, lest all rows start in one set of the cache.
   const int64_t stride = divide_up(units, 16) * 16 + 16;
-  Scratch<C> converted(converted_size(grad_output)), grad_linear(batch * stride);
+  Scratch<C> converted(converted_size(grad_output)), buffer(batch * stride);
   const Factor<C> outer = factor_of(grad_output, converted.data);
-  multiply(outer, batch, layers.weight2, [&](int64_t row, int64_t column, int64_t count, const C* sums) {
-    InputBlock<T> activation(&hidden(row, column), hidden.stride[1], count);
-    C* const grad = grad_linear.data + row * stride + column;
-    for (int64_t k = 0; k < count; ++k) grad[k] = activation.data[k] <= C(0) ? C(0) : sums[k];
-  });
-  const Factor<C> inner{grad_linear.data, stride, 1};
-  if (to.input.numel() > 0) multiply_into(inner, layers.weight1, to.input);
-  if (to.weight1.numel() > 0) multiply_into(inner.transposed(), layers.input, to.weight1);
-  if (to.weight2.numel() > 0) multiply_into(outer.transposed(), hidden, to.weight2);
+  const View<C, 2> grad_linear{buffer.data, {batch, units}, {stride, 1}};
+  multiply(outer, layers.weight2, grad_linear, [&](const Part<C>& part) { mask(part, hidden); });
+  const Factor<C> inner{buffer.data, stride, 1};
+  if (to.input.numel() > 0) multiply(inner, layers.weight1, to.input);
+  if (to.weight1.numel() > 0) multiply(inner.transposed(), layers.input, to.weight1);
+  if (to.weight2.numel() > 0) multiply(outer.transposed(), hidden, to.weight2);
   sum_columns(inner, batch, to.bias1);
   sum_columns(outer, batch, to.bias2);
 }
@@ -76,7 +65,7 @@ Layers<T> layers_of(const Tensor& input, const Tensor& weight1, const Tensor& bi
 
 // grad_hidden = 0 where hidden <= 0, in place. Both are contiguous.
 template <class T>
-void mask(View<T, 2> grad_hidden, View<const T, 2> hidden) {
+void mask_all(View<T, 2> grad_hidden, View<const T, 2> hidden) {
   using C = compute_t<T>;
   parallel_for(0, hidden.numel(), 32768, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += block_size) {
@@ -131,7 +120,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward_cpu(const Tensor
     const Tensor activation = torch::stable::contiguous(hidden);
     with_element_type(input.scalar_type(), [&](auto element) {
       using T = decltype(element);
-      mask<T>(view<T, 2>(grad_hidden), view<const T, 2>(activation));
+      mask_all<T>(view<T, 2>(grad_hidden), view<const T, 2>(activation));
     });
     const auto transposed = [](const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); };
     return {needs_grad_input ? product(grad_hidden, weight1) : empty_as(input, false),
