@@ -1,4 +1,5 @@
-// mlp on a GPU: by one kernel where it is small, else by PyTorch's matrix products and what of ours goes between them.
+// mlp on a GPU: by one kernel where it is small, else by PyTorch's matrix
+// products and what of ours goes between them.
 #include "mlp.h"
 
 #include <opsmith/native.h>
@@ -9,7 +10,8 @@ using namespace opsmith;
 
 namespace {
 
-// Whether the kernels of mlp.cu are faster than PyTorch's products; measured over a grid of sizes (docs/mlp.md).
+// Whether the kernels of mlp.cu are faster than PyTorch's products; measured
+// over a grid of sizes (docs/mlp.md).
 bool is_small(const Tensor& input, const Tensor& weight1, const Tensor& weight2) {
   constexpr int64_t most_multiply_adds = int64_t{1} << 18;
   constexpr int64_t most_columns = 4096;  // a row of input and hidden units lies in shared memory
@@ -28,8 +30,9 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   return call<1>("aten::linear", "", input, weight, std::optional<Tensor>(bias))[0];
 }
 
-// relu(input weight^T + bias). cuBLASLt adds the bias and takes the ReLU before it stores, through an operator whose
-// Scalars call() cannot say, but torch's C shim can.
+// relu(input weight^T + bias). cuBLASLt adds the bias and takes the ReLU before
+// it stores, through an operator whose Scalars call() cannot say, but torch's C
+// shim can.
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   if (input.numel() == 0) return call<1>("aten::relu", "", linear(input, weight, bias))[0];
   static const auto addmm_activation = reinterpret_cast<decltype(&aoti_torch_cuda__addmm_activation)>(
@@ -39,16 +42,26 @@ Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
   AtenTensorHandle result = nullptr;
   if (addmm_activation(bias.get(), input.get(), transposed(weight).get(), beta, alpha, use_gelu, &result) !=
       AOTI_TORCH_SUCCESS) {
-    fail("mlp(): the call of aten::_addmm_activation failed; its own message stands above");
+    fail(
+        "mlp(): the call of aten::_addmm_activation failed; its own message "
+        "stands above");
   }
   return Tensor(result);
 }
 
+perceptron::Sizes sizes_of(const Tensor& input, const Tensor& weight1, const Tensor& weight2) {
+  const auto size = [](const Tensor& tensor, int64_t dim) { return static_cast<int>(tensor.size(dim)); };
+  return {size(input, 0), size(input, 1), size(weight1, 0), size(weight2, 0)};
+}
+
 template <class T>
-perceptron::Layers<T> layers_of(const Tensor& input, const Tensor& weight1, const Tensor& bias1, const Tensor& weight2,
-                                const Tensor& bias2) {
-  return {view<const T, 2>(input), view<const T, 2>(weight1), view<const T, 1>(bias1), view<const T, 2>(weight2),
-          view<const T, 1>(bias2)};
+const T* read(const Tensor& tensor) {
+  return static_cast<const T*>(tensor.const_data_ptr());
+}
+
+template <class T>
+T* written(const Tensor& tensor) {
+  return tensor.numel() > 0 ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
 Tensor empty_as(const Tensor& tensor, bool is_needed) {
@@ -64,12 +77,16 @@ std::tuple<Tensor, Tensor> mlp(const Tensor& input, const Tensor& weight1, const
     const Tensor hidden = linear_relu(input, weight1, bias1);
     return {linear(hidden, weight2, bias2), hidden};
   }
+  using torch::stable::contiguous;
+  const Tensor x = contiguous(input), w1 = contiguous(weight1), b1 = contiguous(bias1), w2 = contiguous(weight2);
+  const Tensor b2 = contiguous(bias2);
   const Tensor hidden = empty_like(input, {input.size(0), weight1.size(0)});
   const Tensor output = empty_like(input, {input.size(0), weight2.size(0)});
   with_element_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    perceptron::forward_small<T>(layers_of<T>(input, weight1, bias1, weight2, bias2), view<T, 2>(hidden),
-                                 view<T, 2>(output), stream_of(input));
+    perceptron::forward_small<T>(sizes_of(input, weight1, weight2),
+                                 {read<T>(x), read<T>(w1), read<T>(b1), read<T>(w2), read<T>(b2)}, written<T>(hidden),
+                                 written<T>(output), stream_of(input));
   });
   return {output, hidden};
 }
@@ -81,15 +98,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward(const Tensor& gr
                                                                 bool needs_grad_weight1, bool needs_grad_weight2) {
   const Tensor grad_bias1 = empty_as(bias1, true), grad_bias2 = empty_as(bias2, true);
   if (is_small(input, weight1, weight2)) {
+    using torch::stable::contiguous;
+    const Tensor x = contiguous(input), w1 = contiguous(weight1), w2 = contiguous(weight2), h = contiguous(hidden);
     const Tensor grad_input = empty_as(input, needs_grad_input);
     const Tensor grad_weight1 = empty_as(weight1, needs_grad_weight1);
     const Tensor grad_weight2 = empty_as(weight2, needs_grad_weight2);
     with_element_type(input.scalar_type(), [&](auto element) {
       using T = decltype(element);
-      perceptron::backward_small<T>(view<const T, 2>(grad_output), layers_of<T>(input, weight1, bias1, weight2, bias2),
-                                    view<const T, 2>(hidden),
-                                    {view<T, 2>(grad_input), view<T, 2>(grad_weight1), view<T, 1>(grad_bias1),
-                                     view<T, 2>(grad_weight2), view<T, 1>(grad_bias2)},
+      perceptron::backward_small<T>(sizes_of(input, weight1, weight2), view<const T, 2>(grad_output),
+                                    {read<T>(x), read<T>(w1), nullptr, read<T>(w2), nullptr}, read<T>(h),
+                                    {written<T>(grad_input), written<T>(grad_weight1), written<T>(grad_bias1),
+                                     written<T>(grad_weight2), written<T>(grad_bias2)},
                                     stream_of(input));
     });
     return {grad_input, grad_weight1, grad_bias1, grad_weight2, grad_bias2};

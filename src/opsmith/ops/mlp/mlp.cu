@@ -1,5 +1,6 @@
-// The kernels of mlp on a GPU: one for a small perceptron, one for all gradients of it, and what a large one needs
-// beside matrix products. All sums are taken in a fixed order.
+// The kernels of mlp on a GPU: one for a small perceptron, one for all
+// gradients of it, and what a large one needs beside matrix products. All sums
+// are taken in a fixed order.
 #include "mlp.h"
 
 #include <type_traits>
@@ -10,10 +11,12 @@ namespace {
 
 using perceptron::Gradients;
 using perceptron::Layers;
+using perceptron::Sizes;
 
 constexpr int threads = 256;         // of a block of the large kernels
 constexpr int fewest_threads = 128;  // of a block of the small ones
 constexpr int most_threads = 1024;
+constexpr int most_threads_backward = 512;
 
 template <class C>
 __device__ C* shared_memory() {
@@ -21,17 +24,8 @@ __device__ C* shared_memory() {
   return reinterpret_cast<C*>(bytes);
 }
 
-// `width` elements of a row from column `column` on, as one access if there are several.
-template <int width, class T>
-__device__ Vector<T, width> load(const View<const T, 2>& matrix, int64_t row, int64_t column) {
-  if constexpr (width == 1) {
-    return {{matrix(row, column)}};
-  } else {
-    return *reinterpret_cast<const Vector<T, width>*>(matrix.data + row * matrix.stride[0] + column);
-  }
-}
-
-// The sum of `value` over the `lanes` neighbours of a thread, lanes a power of two; all of a warp's threads call it.
+// The sum of `value` over the `lanes` neighbours of a thread, lanes a power of
+// two; all of a warp's threads call it.
 template <class C>
 __device__ C sum_over_lanes(C value, int lanes) {
   for (int distance = lanes / 2; distance > 0; distance /= 2) {
@@ -44,13 +38,17 @@ __device__ C sum_over_lanes(C value, int lanes) {
   return value;
 }
 
-// Small perceptrons ---------------------------------------------------------------------------------------------------
+// Small perceptrons
+// ---------------------------------------------------------------------------------------------------
 //
-// PyTorch starts three kernels for a forward and about ten for a backward, 1.5 us each at the least. What a small
-// perceptron has to compute takes less than one of them; its time is that of a few loads one after the other, and of
-// the instructions around them. So there is one thread for every few products, and little code.
+// PyTorch starts three kernels for a forward and about ten for a backward, 1.5
+// us each at the least. What a small perceptron has to compute takes less than
+// one of them; its time is that of a few loads one after the other, and of the
+// instructions around them. So there is one thread for every few products, and
+// little code.
 
-// A division by a number that the host knows, in one multiplication. Right for n * divisor < 2^32.
+// A division by a number that the host knows, in one multiplication. Right for
+// n * divisor < 2^32.
 struct Divisor {
   unsigned value;
   unsigned magic;
@@ -69,137 +67,152 @@ struct Lanes {
   int output;
 };
 
-// A block does `rows` rows of the batch: first their hidden units, then their outputs.
+// A block does `rows` rows of the batch: first their hidden units, then their
+// outputs. `width` divides the features.
 template <int width, class T>
-__global__ void __launch_bounds__(most_threads) forward(Layers<T> layers, View<T, 2> hidden, View<T, 2> output,
-                                                        int rows, Lanes lanes, Divisor by_units, Divisor by_outputs) {
+__global__ void __launch_bounds__(most_threads) forward(Sizes sizes, Layers<T> layers, T* hidden, T* output, int rows,
+                                                        Lanes lanes, Divisor by_units, Divisor by_outputs) {
   using C = compute_t<T>;
-  const int features = layers.input.size[1], units = by_units.value, outputs = by_outputs.value;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * rows;
-  if (layers.input.size[0] - first < rows) rows = layers.input.size[0] - first;
+  using Load = Vector<T, width>;
+  const int first = blockIdx.x * rows;
+  if (sizes.batch - first < rows) rows = sizes.batch - first;
   C* const activation = shared_memory<C>();  // [rows][units]
 
   int lane = threadIdx.x & ((1 << lanes.hidden) - 1);
-  for (int begin = 0; begin < rows * units; begin += blockDim.x >> lanes.hidden) {  // all threads, for the shuffle
+  for (int begin = 0; begin < rows * sizes.units; begin += blockDim.x >> lanes.hidden) {  // all, for the shuffle
     const int index = begin + (threadIdx.x >> lanes.hidden);
-    const bool exists = index < rows * units;
-    const int row = exists ? by_units.quotient(index) : 0, unit = exists ? index - row * units : 0;
+    const bool exists = index < rows * sizes.units;
+    const int row = exists ? by_units.quotient(index) : 0, unit = exists ? index - row * sizes.units : 0;
+    const T* const x = layers.input + (first + row) * sizes.features;
+    const T* const weights = layers.weight1 + unit * sizes.features;
     C sum = 0;
 #pragma unroll 2
-    for (int k = lane * width; k < features; k += width << lanes.hidden) {
-      const auto x = load<width>(layers.input, first + row, k);
-      const auto weight = load<width>(layers.weight1, unit, k);
+    for (int k = lane * width; k < sizes.features; k += width << lanes.hidden) {
+      const Load left = *reinterpret_cast<const Load*>(x + k), right = *reinterpret_cast<const Load*>(weights + k);
 #pragma unroll
-      for (int i = 0; i < width; ++i) sum += static_cast<C>(x.item[i]) * static_cast<C>(weight.item[i]);
+      for (int i = 0; i < width; ++i) sum += static_cast<C>(left.item[i]) * static_cast<C>(right.item[i]);
     }
-    sum = sum_over_lanes(sum, 1 << lanes.hidden) + static_cast<C>(layers.bias1(unit));
+    sum = sum_over_lanes(sum, 1 << lanes.hidden) + static_cast<C>(layers.bias1[unit]);
     if (sum < C(0)) sum = C(0);  // a NaN stays one
     if (exists && lane == 0) {
       activation[index] = sum;
-      hidden(first + row, unit) = static_cast<T>(sum);
+      hidden[first * sizes.units + index] = static_cast<T>(sum);
     }
   }
   __syncthreads();
   lane = threadIdx.x & ((1 << lanes.output) - 1);
-  for (int begin = 0; begin < rows * outputs; begin += blockDim.x >> lanes.output) {
+  for (int begin = 0; begin < rows * sizes.outputs; begin += blockDim.x >> lanes.output) {
     const int index = begin + (threadIdx.x >> lanes.output);
-    const bool exists = index < rows * outputs;
-    const int row = exists ? by_outputs.quotient(index) : 0, out = exists ? index - row * outputs : 0;
+    const bool exists = index < rows * sizes.outputs;
+    const int row = exists ? by_outputs.quotient(index) : 0, out = exists ? index - row * sizes.outputs : 0;
     C sum = 0;
 #pragma unroll 4
-    for (int unit = lane; unit < units; unit += 1 << lanes.output) {
-      sum += activation[row * units + unit] * static_cast<C>(layers.weight2(out, unit));
+    for (int unit = lane; unit < sizes.units; unit += 1 << lanes.output) {
+      sum += activation[row * sizes.units + unit] * static_cast<C>(layers.weight2[out * sizes.units + unit]);
     }
-    sum = sum_over_lanes(sum, 1 << lanes.output) + static_cast<C>(layers.bias2(out));
-    if (exists && lane == 0) output(first + row, out) = static_cast<T>(sum);
+    sum = sum_over_lanes(sum, 1 << lanes.output) + static_cast<C>(layers.bias2[out]);
+    if (exists && lane == 0) output[first * sizes.outputs + index] = static_cast<T>(sum);
   }
 }
 
 // The backward is three kinds of sums, and a block does some of one kind.
 enum Kind {
-  by_unit,  // hidden units x [F columns of grad_weight1, grad_bias1, O rows of grad_weight2], over the batch
+  by_unit,  // hidden units x [F columns of grad_weight1, grad_bias1, O rows of
+            // grad_weight2], over the batch
   by_row,   // rows x F columns of grad_input, over the hidden units
   by_bias,  // 1 x O elements of grad_bias2, over the batch
   kinds
 };
 
-// What a block computes: `outer` x `items` sums, each shared by `splits` threads.
+// What a block computes: `outer` x `items` sums, each shared by `splits`
+// threads.
 struct Tile {
   Divisor outer;
   Divisor items;
   int splits;
 };
 
-struct BackwardPlan {
-  Tile tile[kinds];
-  int item_tiles[kinds];  // blocks that share the outer ones and take other items
-  int blocks[kinds];
+struct KindPlan {
+  Tile tile;
+  int item_tiles;  // blocks that share the outer ones and take other items
+  int blocks;
 };
 
 // Elements of a factor that a block keeps in shared memory at once.
 constexpr int stage_elements = 2048;
 
 // Terms of a sum that one thread adds up, where there are threads enough.
-constexpr int terms = 4;
+constexpr int terms = 8;
 
 template <class T>
 struct Backward {
-  View<const T, 2> grad_output;
+  KindPlan plan[kinds];
+  Sizes sizes;
   Layers<T> layers;
-  View<const T, 2> hidden;
+  const T* hidden;
+  const T* grad_output;
+  int64_t grad_row;  // strides of grad_output
+  int64_t grad_column;
   Gradients<T> to;
 };
 
-// No block needs what another one computes: the gradient before the ReLU, grad_linear, is computed again where it is
-// read, which for few outputs costs less than a second kernel.
+// No block needs what another one computes: the gradient before the ReLU,
+// grad_linear, is computed again where it is read, which for few outputs costs
+// less than a second kernel.
 template <class T>
-__global__ void __launch_bounds__(most_threads) backward(Backward<T> from, BackwardPlan plan) {
+__global__ void __launch_bounds__(most_threads_backward) backward(Backward<T> from) {
   using C = compute_t<T>;
   C* const partial = shared_memory<C>();
   C* const grad_linear = partial + blockDim.x;
   C* const activation = grad_linear + stage_elements;
-  const int features = from.layers.input.size[1], units = from.hidden.size[1], outputs = from.grad_output.size[1];
-  const int64_t batch = from.hidden.size[0];
+  const Sizes sizes = from.sizes;
 
   int kind = by_unit, block = blockIdx.x;
-  for (; block >= plan.blocks[kind]; ++kind) block -= plan.blocks[kind];
-  const Tile tile = plan.tile[kind];
-  const int outer_block = block / plan.item_tiles[kind];
-  const int item_block = block - outer_block * plan.item_tiles[kind];
+  for (; block >= from.plan[kind].blocks; ++kind) block -= from.plan[kind].blocks;
+  const Tile tile = from.plan[kind].tile;
+  const int outer_block = block / from.plan[kind].item_tiles;
+  const int item_block = block - outer_block * from.plan[kind].item_tiles;
   const int outer_count = tile.outer.value, item_count = tile.items.value;
   const int rest = tile.items.quotient(threadIdx.x), split = tile.outer.quotient(rest);
   const int item = threadIdx.x - rest * item_count, outer = rest - split * outer_count;
-  const int64_t first_outer = static_cast<int64_t>(outer_block) * outer_count;
-  const int index = item_block * item_count + item;
-  const int64_t length = kind == by_row ? units : batch;
+  const int first_outer = outer_block * outer_count, index = item_block * item_count + item;
+  const int length = kind == by_row ? sizes.units : sizes.batch;
 
-  // The right factor of this thread's sum is a column of a matrix; that of a bias is 1.
-  View<const T, 2> matrix = kind == by_unit  ? from.layers.input
-                            : kind == by_row ? from.layers.weight1
-                                             : from.grad_output;
+  // The right factors of this thread's sum are a column of a matrix; those of a
+  // bias are 1.
+  const T* column = from.grad_output;
+  int64_t step = from.grad_row;
   const C* left = grad_linear;
-  int column = index;
-  if (kind == by_unit && index > features) matrix = from.grad_output, column = index - features - 1, left = activation;
-  const bool is_column = column < matrix.size[1];
+  bool is_column = true;
+  const int out = kind == by_unit ? index - sizes.features - 1 : index;
+  if (kind == by_row || (kind == by_unit && index < sizes.features)) {
+    is_column = index < sizes.features;
+    column = (kind == by_row ? from.layers.weight1 : from.layers.input) + index;
+    step = sizes.features;
+  } else {
+    is_column = out >= 0 && out < sizes.outputs;
+    column += out * from.grad_column;
+    if (kind == by_unit && out >= 0) left = activation;
+  }
 
   C sum = 0;
   const int stage = stage_elements / outer_count;
-  for (int64_t begin = 0; begin < length; begin += stage) {
+  for (int begin = 0; begin < length; begin += stage) {
     const int count = length - begin < stage ? length - begin : stage;
     __syncthreads();
     for (int i = threadIdx.x; i < count * outer_count; i += blockDim.x) {
-      const int c = tile.outer.quotient(i);
-      const int64_t across = first_outer + i - c * outer_count;
-      int64_t row = kind == by_row ? across : begin + c, unit = kind == by_row ? begin + c : across;
-      if (row >= batch || unit >= units) row = 0, unit = 0;  // no result of these is stored
+      const int c = tile.outer.quotient(i), across = first_outer + i - c * outer_count;
+      int row = kind == by_row ? across : begin + c, unit = kind == by_row ? begin + c : across;
+      if (row >= sizes.batch || unit >= sizes.units) row = 0, unit = 0;  // no result of these is stored
       C grad = 1;
       if (kind != by_bias) {
-        const C value = static_cast<C>(from.hidden(row, unit));
+        const C value = static_cast<C>(from.hidden[row * sizes.units + unit]);
         activation[i] = value;
         grad = 0;
 #pragma unroll 2
-        for (int out = 0; out < outputs; ++out) {
-          grad += static_cast<C>(from.grad_output(row, out)) * static_cast<C>(from.layers.weight2(out, unit));
+        for (int k = 0; k < sizes.outputs; ++k) {
+          grad += static_cast<C>(from.grad_output[row * from.grad_row + k * from.grad_column]) *
+                  static_cast<C>(from.layers.weight2[k * sizes.units + unit]);
         }
         if (value <= C(0)) grad = 0;
       }
@@ -209,11 +222,12 @@ __global__ void __launch_bounds__(most_threads) backward(Backward<T> from, Backw
     if (split >= tile.splits) continue;
 #pragma unroll 4
     for (int c = split; c < count; c += tile.splits) {
-      sum += left[c * outer_count + outer] * (is_column ? static_cast<C>(matrix(begin + c, column)) : C(1));
+      sum += left[c * outer_count + outer] * (is_column ? static_cast<C>(column[(begin + c) * step]) : C(1));
     }
   }
 
-  // Eight parts of a sum at a time: a round costs more than the additions in it.
+  // Eight parts of a sum at a time: a round costs more than the additions in
+  // it.
   partial[threadIdx.x] = sum;
   for (int width = tile.splits; width > 1;) {
     const int next = (width + 7) / 8;
@@ -223,46 +237,49 @@ __global__ void __launch_bounds__(most_threads) backward(Backward<T> from, Backw
     }
     width = next;
   }
-  if (split > 0) return;
+  const int across = first_outer + outer;
+  if (split > 0 || across >= (kind == by_row ? sizes.batch : kind == by_unit ? sizes.units : 1)) return;
   const T total = static_cast<T>(partial[threadIdx.x]);
-  const int64_t across = first_outer + outer;
+  T* to = nullptr;
   if (kind == by_row) {
-    if (is_column && across < batch) from.to.input(across, index) = total;
+    if (is_column) to = from.to.input + across * sizes.features + index;
   } else if (kind == by_bias) {
-    if (is_column) from.to.bias2(index) = total;
-  } else if (across < units) {
-    if (index == features) {
-      from.to.bias1(across) = total;
-    } else if (is_column && index < features) {
-      if (from.to.weight1.size[0] > 0) from.to.weight1(across, index) = total;
-    } else if (is_column) {
-      if (from.to.weight2.size[0] > 0) from.to.weight2(column, across) = total;
-    }
+    if (is_column) to = from.to.bias2 + index;
+  } else if (index < sizes.features) {
+    if (from.to.weight1 != nullptr) to = from.to.weight1 + across * sizes.features + index;
+  } else if (index == sizes.features) {
+    to = from.to.bias1 + across;
+  } else if (is_column && from.to.weight2 != nullptr) {
+    to = from.to.weight2 + out * sizes.units + across;
   }
+  if (to != nullptr) *to = total;
 }
 
 int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 int64_t at_least_1(int64_t value) { return value < 1 ? 1 : value; }
 
-// Adds a kind of sums to the plan, for blocks of `count` threads.
-void plan_kind(BackwardPlan* plan, Kind kind, int64_t outer, int64_t items, int64_t length, int count) {
+// The plan of one kind of sums, for blocks of `count` threads.
+KindPlan plan_kind(int64_t outer, int64_t items, int64_t length, int count) {
   const int64_t across = at_least_1(items < count ? items : count);
   const int64_t fit = at_least_1(count / (across * divide_up(at_least_1(length), terms)));
   const int64_t along = at_least_1(outer < fit ? outer : fit);
-  plan->tile[kind] = {Divisor(along), Divisor(across), static_cast<int>(count / (across * along))};
-  plan->item_tiles[kind] = divide_up(items, across);
-  plan->blocks[kind] = divide_up(outer, along) * plan->item_tiles[kind];
+  const int item_tiles = divide_up(items, across);
+  const Tile tile{Divisor(along), Divisor(across), static_cast<int>(count / (across * along))};
+  return {tile, item_tiles, divide_up(outer, along) * item_tiles};
 }
 
-// What large perceptrons need beside matrix products ------------------------------------------------------------------
+// What large perceptrons need beside matrix products
+// ------------------------------------------------------------------
 
-constexpr int columns_across = 32;  // groups of columns that a block does; its other threads take further rows
+constexpr int columns_across = 32;  // groups of columns that a block does; its
+                                    // other threads take further rows
 constexpr int rows_down = threads / columns_across;
 
-// partial[slab] = the sums of a matrix's columns over the rows of a slab. A matrix that may be written to, Element = T,
-// is set to 0 before where a ReLU did not let through: one pass does both, over the largest matrix there is. `width`
-// columns are one access.
+// partial[slab] = the sums of a matrix's columns over the rows of a slab. A
+// matrix that may be written to, Element = T, is set to 0 before where a ReLU
+// did not let through: one pass does both, over the largest matrix there is.
+// `width` columns are one access.
 template <int width, class T, class Element>
 __global__ void __launch_bounds__(threads)
     sum_columns(View<Element, 2> matrix, View<const T, 2> hidden, View<compute_t<T>, 2> partial) {
@@ -352,45 +369,51 @@ void launch_sum_columns(View<Element, 2> matrix, View<const T, 2> hidden, View<c
 namespace perceptron {
 
 template <class T>
-void forward_small(const Layers<T>& layers, View<T, 2> hidden, View<T, 2> output, void* stream) {
-  const int64_t batch = output.size[0], features = layers.input.size[1];
-  const int64_t units = hidden.size[1], outputs = output.size[1];
-  if (batch == 0) return;
-  const bool is_vectorised = allows_vectors(layers.weight1) && allows_vectors(layers.input);
+void forward_small(const Sizes& sizes, const Layers<T>& layers, T* hidden, T* output, void* stream) {
+  if (sizes.batch == 0) return;
+  const bool is_vectorised =
+      sizes.features % widest<T> == 0 && is_aligned(layers.input, 16) && is_aligned(layers.weight1, 16);
   const auto kernel = is_vectorised ? &forward<widest<T>, T> : &forward<1, T>;
-  const int64_t loads = is_vectorised ? features / widest<T> : features;
+  const int loads = is_vectorised ? sizes.features / widest<T> : sizes.features;
   Lanes lanes{0, 0};
   while (lanes.hidden < 5 && loads_per_lane << lanes.hidden < loads) ++lanes.hidden;
   int count = fewest_threads;
-  while (count < most_threads && count < units << lanes.hidden) count *= 2;
-  int64_t rows = count / at_least_1(units << lanes.hidden);
-  rows = rows > batch ? batch : at_least_1(rows);
-  while (lanes.output < 5 && 1 << lanes.output < units && rows * outputs << (lanes.output + 1) <= count) ++lanes.output;
-  const size_t shared = rows * units * sizeof(compute_t<T>);
-  kernel<<<divide_up(batch, rows), count, shared, static_cast<Stream>(stream)>>>(layers, hidden, output, rows, lanes,
-                                                                                 Divisor(units), Divisor(outputs));
+  while (count < most_threads && count < sizes.units << lanes.hidden) count *= 2;
+  int64_t rows = count / at_least_1(sizes.units << lanes.hidden);
+  rows = rows > sizes.batch ? sizes.batch : at_least_1(rows);
+  while (lanes.output < 5 && 1 << lanes.output < sizes.units && rows * sizes.outputs << (lanes.output + 1) <= count) {
+    ++lanes.output;
+  }
+  const size_t shared = rows * sizes.units * sizeof(compute_t<T>);
+  kernel<<<divide_up(sizes.batch, rows), count, shared, static_cast<Stream>(stream)>>>(
+      sizes, layers, hidden, output, rows, lanes, Divisor(sizes.units), Divisor(sizes.outputs));
   check_launch("mlp");
 }
 
 template <class T>
-void backward_small(View<const T, 2> grad_output, const Layers<T>& layers, View<const T, 2> hidden,
+void backward_small(const Sizes& sizes, View<const T, 2> grad_output, const Layers<T>& layers, const T* hidden,
                     const Gradients<T>& to, void* stream) {
-  const int64_t batch = hidden.size[0], features = layers.input.size[1];
-  const int64_t units = hidden.size[1], outputs = grad_output.size[1], items = features + 1 + outputs;
+  const int64_t batch = sizes.batch, features = sizes.features, items = features + 1 + sizes.outputs;
   // More threads where they shorten the sums.
   int count = fewest_threads;
-  while (count < most_threads &&
-         (count < items * divide_up(batch, terms) || count < features * divide_up(units, terms))) {
+  while (count < most_threads_backward &&
+         (count < items * divide_up(batch, terms) || count < features * divide_up(sizes.units, terms))) {
     count *= 2;
   }
-  BackwardPlan plan;
-  plan_kind(&plan, by_unit, units, items, batch, count);
-  plan_kind(&plan, by_row, to.input.numel() > 0 ? batch : 0, features, units, count);
-  plan_kind(&plan, by_bias, 1, outputs, batch, count);
-  const int blocks = plan.blocks[by_unit] + plan.blocks[by_row] + plan.blocks[by_bias];
+  const Backward<T> from{{plan_kind(sizes.units, items, batch, count),
+                          plan_kind(to.input != nullptr ? batch : 0, features, sizes.units, count),
+                          plan_kind(1, sizes.outputs, batch, count)},
+                         sizes,
+                         layers,
+                         hidden,
+                         grad_output.data,
+                         grad_output.stride[0],
+                         grad_output.stride[1],
+                         to};
+  const int blocks = from.plan[by_unit].blocks + from.plan[by_row].blocks + from.plan[by_bias].blocks;
   if (blocks == 0) return;
   const size_t shared = (count + 2 * stage_elements) * sizeof(compute_t<T>);
-  backward<<<blocks, count, shared, static_cast<Stream>(stream)>>>(Backward<T>{grad_output, layers, hidden, to}, plan);
+  backward<<<blocks, count, shared, static_cast<Stream>(stream)>>>(from);
   check_launch("mlp_backward");
 }
 
@@ -430,10 +453,11 @@ void sum_slabs(View<const compute_t<T>, 2> partial, View<T, 1> grad_bias1, View<
   check_launch("mlp_backward");
 }
 
-#define OPSMITH_MLP(T)                                                                                               \
-  template void forward_small<T>(const Layers<T>&, View<T, 2>, View<T, 2>, void*);                                   \
-  template void backward_small<T>(View<const T, 2>, const Layers<T>&, View<const T, 2>, const Gradients<T>&, void*); \
-  template void mask_and_sum<T>(View<T, 2>, View<const T, 2>, View<const T, 2>, View<compute_t<T>, 2>, void*);       \
+#define OPSMITH_MLP(T)                                                                                             \
+  template void forward_small<T>(const Sizes&, const Layers<T>&, T*, T*, void*);                                   \
+  template void backward_small<T>(const Sizes&, View<const T, 2>, const Layers<T>&, const T*, const Gradients<T>&, \
+                                  void*);                                                                          \
+  template void mask_and_sum<T>(View<T, 2>, View<const T, 2>, View<const T, 2>, View<compute_t<T>, 2>, void*);     \
   template void sum_slabs<T>(View<const compute_t<T>, 2>, View<T, 1>, View<T, 1>, void*);
 OPSMITH_MLP(float16)
 OPSMITH_MLP(bfloat16)
