@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from operator_tables import figures, headlines
 from opsmith.bench.render.as_json import reports_from
-from opsmith.bench.render.grid import PHASE_WORDS, Row, tables_of, verdict_text
-from opsmith.bench.render.units import duration, percent
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parent / "README.md"
@@ -118,34 +117,6 @@ def foreign_binary(results: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def operators(results: dict[str, Any]) -> Iterator[str]:
-    """What `opsmith bench` has found: float32, forward and the whole, against eager and what torch.compile makes of it."""
-    reports = reports_from(results)
-    machine = reports[0].machine
-    threads = f", {machine.threads} threads" if machine.device == "cpu" else ""
-    yield (
-        f"**Operators** ({machine.name}{threads}, torch {machine.torch}, {reports[0].date[:10]}; float32; medians of "
-        "interleaved rounds, ratios with their 95 % intervals)"
-    )
-    yield ""
-    yield f"| operator | sizes | time | against {' | against '.join(_RIVALS)} | of the machine's limit |"
-    yield "|---|---|---|" + "---|" * (len(_RIVALS) + 1)
-    for report in reports:
-        for table in tables_of(report.timings):
-            if table.dtype == "float32" and table.phase in _SHOWN_PHASES:
-                name = f"`{report.operator.partition('.')[2]}`, {PHASE_WORDS[table.phase]}"
-                yield from (_operator_row(name, row) for row in table.rows)
-
-
-def _operator_row(name: str, row: Row) -> str:
-    if row.own is None or row.own.time is None:
-        return f"| {name} | {row.workload} | {' | '.join('–' * (len(_RIVALS) + 2))} |"
-    verdicts = [row.verdict(rival) for rival in _RIVALS]
-    ratios = ["–" if verdict is None else verdict_text(verdict) for verdict in verdicts]
-    share = "–" if row.own.share is None else f"{percent(row.own.share)}, {row.own.bound}"
-    return f"| {name} | {row.workload} | {duration(row.own.time.middle)} | {' | '.join(ratios)} | {share} |"
-
-
 def check_score(results: dict[str, Any]) -> Iterator[str]:
     """How many of the planted defects two tools notice, and how many of the same operators without them they blame."""
     machine, count = results["machine"], results["defects"]
@@ -204,18 +175,12 @@ def _with_equal_baselines(rows: Iterable[dict[str, Any]]) -> list[list[dict[str,
     return [list(group) for _, group in itertools.groupby(rows, key=lambda row: list(row["of_baseline"]))]
 
 
-# Of all that a report has; the result files have the rest.
-_RIVALS = ("eager", "compiled")
-_SHOWN_PHASES = ("forward", "both")
-
 # Result file -> the lines of its table, in the order of the README.
 TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "build_time.json": build_time,
     "existing_build.json": existing_build,
     "existing_build_gpu.json": existing_build,
     "real_packages.json": real_packages,
-    "operators_cpu.json": operators,
-    "operators_gpu.json": operators,
     "call_time.json": call_time,
     "call_time_gpu.json": call_time,
     "foreign_binary.json": foreign_binary,
@@ -304,22 +269,26 @@ def check_screen() -> str:
     return "\n".join(["```console", f"$ {results['command']}", results["screen"].rstrip(), "```", "", where])
 
 
-# What stands between two marks of a page, and the pages that have some.
+# What stands between two marks of a page. "figures", which an operator's page has, is another for each page.
 REGIONS: dict[str, Callable[[], str]] = {
     "tables": tables,
+    "operators": headlines,
     "check": check_screen,
     "bench": bench_screen,
     "compare": compare_trust,
 }
-PAGES = (README, README.parent / "docs" / "bench.md")
+PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
 
 
-def filled(text: str) -> str:
-    for name, make in REGIONS.items():
+def filled(page: str, text: str) -> str:
+    """Return the text of a page, whose name without its ending is `page`, with its regions made anew."""
+    for name, make in {**REGIONS, "figures": lambda: figures(page)}.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, found, rest = text.partition(begin)
         if found:
-            after = rest.partition(end)[2]
+            _, closed, after = rest.partition(end)
+            if not closed:
+                raise ValueError(f"{page}: {begin} has no {end}")
             text = f"{before}{begin}\n{make()}\n{end}{after}"
     return text
 
@@ -331,8 +300,8 @@ def main() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if not arguments.check:
-            page.write_text(filled(text), encoding="utf-8")
-        elif filled(text) != text:
+            page.write_text(filled(page.stem, text), encoding="utf-8")
+        elif filled(page.stem, text) != text:
             sys.exit(f"{page.name} is not what benchmarks/results say; run `python benchmarks/tables.py`")
 
 

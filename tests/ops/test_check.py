@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from operator_cases import CASES, MODULES, OWN_TESTS
 
 import opsmith
 from opsmith.check.api import forward_operators
 from opsmith.check.find import find_operators
-from opsmith.ops.add2 import add2
-from opsmith.ops.lltm import lltm_cell, lltm_gates
-from opsmith.ops.mlp import mlp
-from opsmith.ops.sigmoid import sigmoid
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 
-MODULES = ("opsmith.ops.add2", "opsmith.ops.lltm", "opsmith.ops.mlp", "opsmith.ops.sigmoid")
-OPERATORS = (add2, lltm_cell, lltm_gates, mlp, sigmoid)
+OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
@@ -30,8 +27,9 @@ def test_on_the_cpu(op):
 
 
 def test_no_operator_is_forgotten():
-    declared = [op for module in MODULES for op in forward_operators(find_operators(module))]
-    assert {op.definition.name for op in declared} == {op.definition.name for op in OPERATORS}
+    declared = {op.definition.name for op in OPERATORS}
+    assert declared == {case.name for case in CASES} | set(OWN_TESTS)
+    assert all((Path(__file__).parent / file).is_file() for file in OWN_TESTS.values())
 
 
 @pytest.mark.gpu

@@ -4,82 +4,74 @@ from __future__ import annotations
 
 import pytest
 import torch
+from operator_cases import CASES, as_tuple
 
 from opsmith.errors import DeviceError
 from opsmith.ops.add2 import add2
-from opsmith.ops.lltm import LLTM, lltm_cell, lltm_gates
-from opsmith.ops.mlp import mlp
+from opsmith.ops.lltm import LLTM, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
 
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
-OPERATORS = [
-    pytest.param(add2, ((1 << 20,), (1 << 20,)), id="add2"),
-    pytest.param(sigmoid, ((1 << 20,),), id="sigmoid"),
-    pytest.param(lltm_gates, ((512, 3 * 256), (512, 256)), id="lltm_gates"),
-    pytest.param(lltm_cell, ((64, 32), (64, 64), (64, 64), (192, 96), (192,)), id="lltm_cell"),
-    pytest.param(mlp, ((64, 32), (128, 32), (128,), (10, 128), (10,)), id="mlp"),
-    pytest.param(mlp, ((512, 256), (1024, 256), (1024,), (256, 1024), (256,)), id="mlp-by-PyTorchs-products"),
-]
-operators = pytest.mark.parametrize(("operator", "shapes"), OPERATORS)
+cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-def tensors(shapes):
-    return [torch.randn(shape, device="cuda") for shape in shapes]
+def tensors(case, device="cuda", seed=0):
+    return case.make(case.large, device, torch.float32, seed)
 
 
-def flat(results):
-    return results if isinstance(results, tuple) else (results,)
+def copy_tensors(targets, sources):
+    for target, source in zip(targets, sources, strict=True):
+        if isinstance(target, torch.Tensor):
+            target.copy_(source, non_blocking=True)
 
 
 def test_there_is_a_kernel_for_the_gpu_and_not_the_body():
-    for operator in (add2, sigmoid, lltm_gates, lltm_cell, mlp):
-        assert operator.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
+    for case in CASES:
+        assert case.operator.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
 
 
-@operators
-def test_work_is_queued_on_the_current_stream(operator, shapes):
-    arguments = tensors(shapes)
-    operator(*arguments)
-    expected = [result.clone() for result in flat(operator.reference(*arguments))]
+@cases
+def test_work_is_queued_on_the_current_stream(case):
+    arguments = tensors(case)
+    case.operator(*arguments)
+    expected = [result.clone() for result in as_tuple(case.operator.reference(*arguments))]
     stream = torch.cuda.Stream()
-    late = [torch.zeros_like(argument) for argument in arguments]
+    late = [torch.zeros_like(one) if isinstance(one, torch.Tensor) else one for one in arguments]
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         # The stream is busy for some milliseconds before the inputs are there: a kernel on any other stream reads zeros.
         torch.cuda._sleep(50_000_000)
-        for target, source in zip(late, arguments, strict=True):
-            target.copy_(source, non_blocking=True)
-        found = flat(operator(*late))
+        copy_tensors(late, arguments)
+        found = as_tuple(case.operator(*late))
     stream.synchronize()
     for actual, reference in zip(found, expected, strict=False):
         torch.testing.assert_close(actual, reference, rtol=1e-3, atol=1e-3)
 
 
-@operators
-def test_capture_and_replay(operator, shapes):
-    static = tensors(shapes)
+@cases
+def test_capture_and_replay(case):
+    static = tensors(case)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), torch.no_grad():
         for _ in range(3):
-            operator(*static)
+            case.operator(*static)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.no_grad(), torch.cuda.graph(graph):
-        captured = flat(operator(*static))
-    for target, source in zip(static, tensors(shapes), strict=True):
-        target.copy_(source)
+        captured = as_tuple(case.operator(*static))
+    copy_tensors(static, tensors(case, seed=1))
     graph.replay()
     torch.cuda.synchronize()
-    for actual, reference in zip(captured, flat(operator.reference(*static)), strict=False):
+    for actual, reference in zip(captured, as_tuple(case.operator.reference(*static)), strict=False):
         torch.testing.assert_close(actual, reference, rtol=1e-3, atol=1e-3)
 
 
-@operators
-def test_runs_are_equal_bit_for_bit(operator, shapes):
-    arguments = tensors(shapes)
-    first, second = flat(operator(*arguments)), flat(operator(*arguments))
+@cases
+def test_runs_are_equal_bit_for_bit(case):
+    arguments = tensors(case)
+    first, second = as_tuple(case.operator(*arguments)), as_tuple(case.operator(*arguments))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -91,12 +83,12 @@ def test_tensors_on_two_devices_are_refused():
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-@operators
-def test_the_device_of_the_tensors_is_used_and_the_current_one_kept(operator, shapes):
-    arguments = [argument.to("cuda:1") for argument in tensors(shapes)]
-    found = flat(operator(*arguments))
+@cases
+def test_the_device_of_the_tensors_is_used_and_the_current_one_kept(case):
+    arguments = tensors(case, "cuda:1")
+    found = as_tuple(case.operator(*arguments))
     assert torch.cuda.current_device() == 0
-    for actual, reference in zip(found, flat(operator.reference(*arguments)), strict=False):
+    for actual, reference in zip(found, as_tuple(case.operator.reference(*arguments)), strict=False):
         assert actual.device == torch.device("cuda:1")
         torch.testing.assert_close(actual, reference, rtol=1e-3, atol=1e-3)
 
@@ -122,7 +114,7 @@ def test_an_lltm_trains_on_the_gpu():
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
     for _ in range(60):
-        loss = torch.nn.functional.mse_loss(model(x)[1][0], target)
+        loss = torch.nn.functional.mse_loss(model(x)[0][-1], target)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

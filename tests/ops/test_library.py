@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 import torch
+from operator_cases import CASES, Case, as_tuple, in_float64, is_floating, with_gradients
 
 from opsmith.ops.add2 import add2
-from opsmith.ops.lltm import LLTM, LLTMCell, lltm_cell, lltm_gates
+from opsmith.ops.lltm import lltm_gates
 from opsmith.ops.sigmoid import sigmoid
 
 pytestmark = pytest.mark.compile
@@ -20,31 +19,9 @@ ROUNDING = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 1e-3, torc
 DTYPES = list(ROUNDING)
 
 
-@dataclass(frozen=True)
-class Case:
-    name: str
-    operator: object
-    shapes: tuple[tuple[int, ...], ...]
-
-
-CASES = [
-    Case("add2", add2, ((5, 7, 3), (5, 7, 3))),
-    Case("sigmoid", sigmoid, ((33, 65),)),
-    Case("lltm_gates", lltm_gates, ((17, 3 * 37), (17, 37))),
-    Case("lltm_cell", lltm_cell, ((9, 12), (9, 20), (9, 20), (60, 32), (60,))),
-]
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 devices = pytest.mark.parametrize("device", DEVICES)
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-
-
-def inputs(case: Case, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(7)
-    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype) for shape in case.shapes]
-
-
-def as_tuple(results):
-    return results if isinstance(results, tuple) else (results,)
 
 
 def visible(case: Case, results):
@@ -53,8 +30,9 @@ def visible(case: Case, results):
 
 
 def gradients(function, arguments, seeds):
-    leaves = [argument.detach().clone().requires_grad_() for argument in arguments]
-    outputs = as_tuple(function(*leaves))[: len(seeds)]
+    given = with_gradients(arguments)
+    leaves = [one for one in given if is_floating(one)]
+    outputs = as_tuple(function(*given))[: len(seeds)]
     return torch.autograd.grad(outputs, leaves, [seed.to(output) for seed, output in zip(seeds, outputs, strict=True)])
 
 
@@ -71,38 +49,30 @@ def assert_near(found, expected, dtype, scale=1.0):
 @devices
 @dtypes
 def test_value_is_the_references_in_float64(case, device, dtype):
-    arguments = inputs(case, device, dtype)
-    expected = visible(case, case.operator.reference(*(argument.double() for argument in arguments)))
-    # A matrix product sums 32 rounded products, and its result is rounded before the gates.
-    assert_near(as_tuple(case.operator(*arguments)), expected, dtype, scale=8 if case.name == "lltm_cell" else 1)
+    arguments = case.inputs(device, dtype)
+    expected = visible(case, case.operator.reference(*in_float64(arguments)))
+    assert_near(as_tuple(case.operator(*arguments)), expected, dtype, case.rounding)
 
 
 @cases
 @devices
 @dtypes
 def test_gradient_is_the_references_in_float64(case, device, dtype):
-    arguments = inputs(case, device, dtype)
-    exact = [argument.double() for argument in arguments]
+    arguments = case.inputs(device, dtype)
+    exact = in_float64(arguments)
     outputs = visible(case, case.operator.reference(*exact))
     generator = torch.Generator().manual_seed(11)
     seeds = [
         torch.randn(output.shape, generator=generator, dtype=torch.float64).to(device, dtype) for output in outputs
     ]
     expected = gradients(case.operator.reference, exact, [seed.double() for seed in seeds])
-    # The backward reads results of the forward that were rounded to the type.
-    assert_near(
-        gradients(case.operator, arguments, seeds), expected, dtype, scale=40 if case.name == "lltm_cell" else 8
-    )
+    assert_near(gradients(case.operator, arguments, seeds), expected, dtype, case.gradient_rounding)
 
 
 @cases
 @devices
 def test_gradcheck_and_gradgradcheck(case, device):
-    small = {"add2": ((2, 3), (2, 3)), "sigmoid": ((7,),), "lltm_gates": ((2, 9), (2, 3))}
-    shapes = small.get(case.name, ((2, 3), (2, 2), (2, 2), (6, 5), (6,)))
-    arguments = [
-        tensor.requires_grad_() for tensor in inputs(Case(case.name, case.operator, shapes), device, torch.float64)
-    ]
+    arguments = with_gradients(case.make(case.tiny, device, torch.float64, 7))
     assert torch.autograd.gradcheck(case.operator, arguments)
     assert torch.autograd.gradgradcheck(case.operator, arguments)
 
@@ -126,35 +96,37 @@ def strided(tensor: torch.Tensor, how: str) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("how", ["every second", "transposed", "offset by one"])
 def test_layout_does_not_change_the_values(case, device, dtype, how):
-    arguments = inputs(case, device, dtype)
+    arguments = case.inputs(device, dtype)
     expected = as_tuple(case.operator(*arguments))
-    found = as_tuple(case.operator(*(strided(argument, how) for argument in arguments)))
-    exact = case.name != "lltm_cell"  # PyTorch's matrix product may choose another order of summation
+    found = as_tuple(case.operator(*(strided(one, how) if is_floating(one) else one for one in arguments)))
     for actual, reference in zip(found, expected, strict=True):
         torch.testing.assert_close(
-            actual, reference, **({"rtol": 0, "atol": 0} if exact else {"rtol": 2e-2, "atol": 2e-2})
+            actual, reference, **({"rtol": 0, "atol": 0} if case.is_exact else {"rtol": 2e-2, "atol": 2e-2})
         )
 
 
 @cases
 @devices
 def test_expanded_inputs(case, device):
-    arguments = [argument[:1].expand_as(argument) for argument in inputs(case, device, torch.float32)]
-    expected = as_tuple(case.operator(*(argument.contiguous() for argument in arguments)))
+    given = case.inputs(device, torch.float32)
+    arguments = [one[:1].expand_as(one) if is_floating(one) else one for one in given]
+    contiguous = [one.contiguous() if is_floating(one) else one for one in arguments]
+    expected = as_tuple(case.operator(*contiguous))
     torch.testing.assert_close(as_tuple(case.operator(*arguments)), expected)
 
 
 @cases
 @devices
 def test_empty_batch_gives_empty_results_and_zero_gradients(case, device):
-    arguments = inputs(case, device, torch.float32)
+    arguments = case.inputs(device, torch.float32)
     batch = case.shapes[0][0]
-    empty = [argument[:0] if argument.shape[0] == batch else argument for argument in arguments]
-    leaves = [argument.clone().requires_grad_() for argument in empty]
-    outputs = as_tuple(case.operator(*leaves))
+    has_batch = [isinstance(one, torch.Tensor) and one.shape[0] == batch for one in arguments]
+    empty = [one[:0] if has else one for one, has in zip(arguments, has_batch, strict=True)]
+    given = with_gradients(empty)
+    outputs = as_tuple(case.operator(*given))
     assert all(output.numel() == 0 for output in outputs)
     sum(output.sum() for output in outputs).backward()
-    for leaf in leaves:
+    for leaf in filter(is_floating, given):
         assert leaf.grad is not None
         assert torch.equal(leaf.grad, torch.zeros_like(leaf))
 
@@ -210,28 +182,8 @@ def test_nan_goes_through(device):
 @cases
 @devices
 def test_opcheck(case, device):
-    arguments = [argument.requires_grad_() for argument in inputs(case, device, torch.float64)]
+    arguments = with_gradients(case.inputs(device, torch.float64))
     torch.library.opcheck(case.operator.torch_op, tuple(arguments))
-
-
-@devices
-def test_modules_agree_step_by_step(device):
-    torch.manual_seed(0)
-    sequence, cell = LLTM(4, 6, batch_first=True).to(device), LLTMCell(4, 6).to(device)
-    cell.load_state_dict(sequence.state_dict())
-    x = torch.randn(3, 5, 4, device=device)
-    outputs, (hidden, state) = sequence(x)
-    step = None
-    for index in range(5):
-        step = cell(x[:, index], step)
-        torch.testing.assert_close(outputs[:, index], step[0])
-    torch.testing.assert_close((hidden, state), step)
-
-
-@devices
-def test_module_refuses_a_tensor_without_a_batch(device):
-    with pytest.raises(ValueError, match="3 dimensions, found 2"):
-        LLTM(4, 6).to(device)(torch.randn(5, 4, device=device))
 
 
 def test_there_is_one_cpu():

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.compile
 F = torch.zeros
 IMAGE, BOXES, BATCH = F(2, 3, 4, 4), F(5, 4), F(5, dtype=torch.int64)
 META = torch.device("meta")
+NOT_BROADCAST = "; sizes are not broadcast here: pass what torch.broadcast_tensors returns"
 
 CASES: list[tuple[opsmith.Operator, tuple[Any, ...], type[Exception], str]] = [
     # ranks
@@ -42,7 +43,18 @@ CASES: list[tuple[opsmith.Operator, tuple[Any, ...], type[Exception], str]] = [
     (shapes.outer, (F(2, 3), F(4, 3)), ShapeError, "y has the sizes (4) for *batch, expected (2) (from x)"),
     (shapes.outer, (F(2, 3), F(3)), ShapeError, "y has the sizes () for *batch, expected (2) (from x)"),
     (elementwise.axpy, (None, F(2, 3), F(3, 2)), ShapeError, "y has the sizes (3, 2) for *n, expected (2, 3) (from x)"),
-    (elementwise.axpy, (F(1), F(3), F(3)), ShapeError, "bias has the sizes (1) for *n, expected (3) (from x)"),
+    (
+        elementwise.axpy,
+        (F(1), F(3), F(3)),
+        ShapeError,
+        f"bias has the sizes (1) for *n, expected (3) (from x){NOT_BROADCAST}",
+    ),
+    (
+        elementwise.axpy,
+        (None, F(2, 3), F(3)),
+        ShapeError,
+        f"y has the sizes (3) for *n, expected (2, 3) (from x){NOT_BROADCAST}",
+    ),
     (
         arguments.pyramid,
         ([F(1, 2, 2, 2), F(1, 3, 1, 1)], F(2)),
@@ -120,6 +132,15 @@ def test_the_fake_kernel_refuses_the_same(
     with pytest.raises(error) as raised:
         operator(*map(to_meta, args))
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("sizes", [(2,), (3, 3), (2, 2, 2)], ids=str)
+def test_no_broadcasting_is_advised_where_it_would_not_help(sizes: tuple[int, ...]) -> None:
+    for call in (elementwise.axpy, elementwise.axpy.torch_op):
+        with pytest.raises(RuntimeError if call is not elementwise.axpy else ShapeError) as raised:
+            call(None, F(2, 3), F(sizes))
+        assert "expected (2, 3) (from x)" in str(raised.value)
+        assert "broadcast" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

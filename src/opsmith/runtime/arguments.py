@@ -21,6 +21,8 @@ from opsmith.spec.sizes import BindGroup, BindSize, CheckGroup, CheckSize, SizeP
 
 __all__ = ["Bound", "check_call", "evaluate"]
 
+_NOT_BROADCAST = "; sizes are not broadcast here: pass what torch.broadcast_tensors returns"
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -100,9 +102,11 @@ class _State:
                 found = self._group(step, parameter, tensor)
                 expected = self.groups.setdefault(step.group, found)
                 if len(found) != len(expected) or not all(map(_holds, map(operator.eq, found, expected))):
+                    can_be_mended = parameter.tensor_type.shape.is_group and _can_broadcast(found, expected)
                     raise ShapeError(
                         f"{self.signature.name}(): {parameter.name} has the sizes {_tuple(found)} for *{step.group}, "
                         f"expected {_tuple(expected)} (from {self.program.group_source[step.group]})"
+                        f"{_NOT_BROADCAST if can_be_mended else ''}"
                     )
 
     def _solve(self, step: SolveSize, parameter: Parameter, tensor: Tensor) -> None:
@@ -232,6 +236,13 @@ def _holds(condition: bool | torch.SymBool) -> bool:
         return False
     torch._check(condition)
     return True
+
+
+def _can_broadcast(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether PyTorch's operators would take the two together; of sizes that are known only in part nothing is said."""
+    if not all(isinstance(size, int) for size in (*a, *b)):
+        return False
+    return all(one == other or 1 in (one, other) for one, other in zip(reversed(a), reversed(b), strict=False))
 
 
 def _tuple(sizes: tuple[Any, ...]) -> str:

@@ -139,6 +139,9 @@ struct Operator {
     Message message(name);
     message << argument << " has the sizes " << group_sizes(tensor, begin, behind) << " for *" << group << ", expected "
             << expected << " (from " << source << ")";
+    if (begin == 0 && behind == 0 && can_broadcast(group_sizes(tensor, 0, 0), expected)) {
+      message << "; sizes are not broadcast here: pass what torch.broadcast_tensors returns";
+    }
     message.raise();
   }
 

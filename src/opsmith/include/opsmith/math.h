@@ -70,6 +70,14 @@ OPSMITH_HOST_DEVICE float exp(float x) {
   return (1.0f + reduced.p) * power_of_two(half) * power_of_two(reduced.k - half);
 }
 
+// exp(x) for x <= 0, and NaN, with one factor: k goes from -151 to 0, and 25 more fits into an exponent. The last
+// product moves the exponent back; only where that makes the result subnormal does it round.
+OPSMITH_HOST_DEVICE float exp_not_above_0(float x) {
+  const Reduced reduced = reduce_exp(at_least(-105.0f, x));
+  const float factor = power_of_two(reduced.k + 25);
+  return (factor * reduced.p + factor) * 0x1p-25f;
+}
+
 OPSMITH_HOST_DEVICE float expm1(float x) {
   const Reduced reduced = reduce_exp(at_least(-18.0f, at_most(89.0f, x)));
   // k goes from -26 to 128. 2^128 is not a float, so this is twice the half of 2^k p + (2^k - 1).
@@ -110,7 +118,11 @@ OPSMITH_HOST_DEVICE double tanh(double x) { return __builtin_tanh(x); }
 // 1 / (1 + exp(-x)). The exponential is of a number that is not above 0: it cannot overflow, and where the result is
 // small it keeps its digits.
 OPSMITH_HOST_DEVICE float sigmoid(float x) {
-  const float e = exp(x < 0.0f ? x : -x);
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+  const float e = exp(-__builtin_fabsf(x));
+#else
+  const float e = detail::exp_not_above_0(-__builtin_fabsf(x));
+#endif
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 OPSMITH_HOST_DEVICE double sigmoid(double x) {

@@ -31,7 +31,7 @@ std::array<Tensor, Results> call(const char* name, const char* overload, const A
 // Calls f with a value of a floating-point element type, so that f knows the type: T in [&](auto element) { using T =
 // decltype(element); ... }. For tensors that the definition declares as Float: nothing else comes in.
 template <class F>
-void with_element_type(ScalarType type, const F& f) {
+void with_floating_type(ScalarType type, const F& f) {
   switch (type) {
     case ScalarType::Half:
       return f(float16{});
@@ -42,7 +42,7 @@ void with_element_type(ScalarType type, const F& f) {
     case ScalarType::Double:
       return f(double{});
     default:
-      fail("with_element_type() takes floating-point types of 16, 32 and 64 bits");
+      fail("with_floating_type() takes floating-point types of 16, 32 and 64 bits");
   }
 }
 

@@ -68,6 +68,16 @@ inline bool has_group(const Held& tensor, int64_t begin, int64_t behind, const S
   return true;
 }
 
+// Whether PyTorch's operators would take the two together: from the last dimension on, sizes are equal or one of
+// them 1.
+[[gnu::cold, gnu::noinline]] inline bool can_broadcast(const Sizes& a, const Sizes& b) {
+  for (int64_t index = 1; index <= min_of(a.count, b.count); ++index) {
+    const int64_t one = a.item[a.count - index], other = b.item[b.count - index];
+    if (one != other && one != 1 && other != 1) return false;
+  }
+  return true;
+}
+
 [[gnu::noinline]] inline Sizes strides_of(const Held& tensor) {
   Sizes strides;
   for (int64_t dim = 0; dim < tensor.rank; ++dim) strides.append(tensor.strides[dim]);

@@ -15,6 +15,7 @@ def add2(a: Real[Tensor, "*shape"], b: Real[Tensor, "*shape"]) -> Real[Tensor, "
     """Return a + b, element by element.
 
     a, b and the result have one shape and one element type (float16, bfloat16, float32, float64, or an integer).
-    Nothing is broadcast: call `torch.broadcast_tensors` before, whose expanded results cost no copy of their own here.
+    Nothing is broadcast: sizes that differ raise ShapeError. `add2(*torch.broadcast_tensors(a, b))` is PyTorch's a + b,
+    with gradients that are summed to the sizes of a and of b; what is expanded there is copied here.
     """
     return a + b

@@ -41,9 +41,10 @@ def lltm_gates_backward(
     return torch.cat([grad_i, grad_o, grad_c], dim=1), grad_cell
 
 
-# Two files, because the CPU has matrix products of its own. One library holds both, so their functions' names differ.
+# Two files, because either device has matrix products of its own. One library holds both, so their functions' names
+# differ. On a GPU the kernels stand beside: no framework header is compiled by nvcc.
 _CPU = "lltm_cell_cpu.cpp"
-_CUDA = opsmith.native("lltm_cell.cpp")
+_CUDA = opsmith.native("lltm_cell.cpp", "cell_forward.cu", "cell_backward.cu", "cell_gates.cu")
 
 
 @opsmith.op(

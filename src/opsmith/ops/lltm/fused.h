@@ -7,16 +7,9 @@
 #include <type_traits>
 
 #include "lltm_cpu.h"
-
-#include <opsmith/product.h>
+#include "packed.h"
 
 namespace {
-
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Tasks for about 5 us of work at the 200 GFLOP/s that a core does. Half of what cpu.h advises: PyTorch's threads are
-// awake in the middle of a step, and two of them then gain 5 us in a forward of 16 rows and 128 units.
-int64_t tasks_per_chunk(int64_t multiply_adds_per_task) { return 1 + (int64_t{1} << 19) / multiply_adds_per_task; }
 
 // Rows of a result that are computed at once: a multiple of every tile's height.
 constexpr int64_t row_group = 48;

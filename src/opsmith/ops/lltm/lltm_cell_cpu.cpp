@@ -1,5 +1,6 @@
 // An LLTM step on the CPU: by products of its own where that is faster, else by PyTorch's.
 #include "composed.h"
+#include "element_type.h"
 #include "fused.h"
 
 namespace {
@@ -45,7 +46,7 @@ std::tuple<Tensor, Tensor, Tensor> lltm_cell_cpu(const Tensor& input, const Tens
   const int64_t batch = cell.size(0), state = cell.size(1);
   const Tensor new_hidden = empty_like(cell, {batch, state}), new_cell = empty_like(cell, {batch, state});
   const Tensor gates = empty_like(cell, {batch, 3 * state});
-  with_element_type(cell.scalar_type(), [&](auto element) {
+  lltm::with_element_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     fused_forward<T>(view<const T, 2>(input), view<const T, 2>(hidden), view<const T, 2>(cell),
                      view<const T, 2>(weight), view<const T, 1>(bias), view<T, 2>(new_hidden), view<T, 2>(new_cell),
@@ -65,7 +66,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward_cpu(
   };
   const Tensor grad_input = like(input), grad_hidden = like(hidden), grad_cell = like(cell);
   const Tensor grad_weight = like(weight), grad_bias = like(bias);
-  with_element_type(cell.scalar_type(), [&](auto element) {
+  lltm::with_element_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     fused_backward<T>(view<const T, 2>(grad_new_hidden), view<const T, 2>(grad_new_cell), view<const T, 2>(input),
                       view<const T, 2>(hidden), view<const T, 2>(weight), view<const T, 2>(gates),

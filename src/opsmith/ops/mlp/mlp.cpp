@@ -82,7 +82,7 @@ std::tuple<Tensor, Tensor> mlp(const Tensor& input, const Tensor& weight1, const
   const Tensor b2 = contiguous(bias2);
   const Tensor hidden = empty_like(input, {input.size(0), weight1.size(0)});
   const Tensor output = empty_like(input, {input.size(0), weight2.size(0)});
-  with_element_type(input.scalar_type(), [&](auto element) {
+  with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     perceptron::forward_small<T>(sizes_of(input, weight1, weight2),
                                  {read<T>(x), read<T>(w1), read<T>(b1), read<T>(w2), read<T>(b2)}, written<T>(hidden),
@@ -103,7 +103,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward(const Tensor& gr
     const Tensor grad_input = empty_as(input, needs_grad_input);
     const Tensor grad_weight1 = empty_as(weight1, needs_grad_weight1);
     const Tensor grad_weight2 = empty_as(weight2, needs_grad_weight2);
-    with_element_type(input.scalar_type(), [&](auto element) {
+    with_floating_type(input.scalar_type(), [&](auto element) {
       using T = decltype(element);
       perceptron::backward_small<T>(sizes_of(input, weight1, weight2), view<const T, 2>(grad_output),
                                     {read<T>(x), read<T>(w1), nullptr, read<T>(w2), nullptr}, read<T>(h),
@@ -118,7 +118,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward(const Tensor& gr
   const ScalarType type = input.scalar_type();
   const ScalarType wide = type == ScalarType::Double ? type : ScalarType::Float;
   const Tensor partial = torch::stable::new_empty(input, {slabs, weight1.size(0) + weight2.size(0)}, wide);
-  with_element_type(type, [&](auto element) {
+  with_floating_type(type, [&](auto element) {
     using T = decltype(element);
     using C = compute_t<T>;
     perceptron::mask_and_sum<T>(view<T, 2>(grad_hidden), view<const T, 2>(hidden), view<const T, 2>(grad_output),

@@ -121,7 +121,7 @@ std::tuple<Tensor, Tensor> mlp_cpu(const Tensor& input, const Tensor& weight1, c
   }
   const Tensor hidden = empty_like(input, {input.size(0), weight1.size(0)});
   const Tensor output = empty_like(input, {input.size(0), weight2.size(0)});
-  with_element_type(input.scalar_type(), [&](auto element) {
+  with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     forward_fused<T>(layers_of<T>(input, weight1, bias1, weight2, bias2), view<T, 2>(hidden), view<T, 2>(output));
   });
@@ -136,7 +136,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward_cpu(const Tensor
   if (!is_fused(input, weight1, weight2)) {
     const Tensor grad_hidden = product(grad_output, weight2);
     const Tensor activation = torch::stable::contiguous(hidden);
-    with_element_type(input.scalar_type(), [&](auto element) {
+    with_floating_type(input.scalar_type(), [&](auto element) {
       using T = decltype(element);
       mask_all<T>(view<T, 2>(grad_hidden), view<const T, 2>(activation));
     });
@@ -150,7 +150,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward_cpu(const Tensor
   const Tensor grad_input = empty_as(input, needs_grad_input), grad_weight1 = empty_as(weight1, needs_grad_weight1);
   const Tensor grad_weight2 = empty_as(weight2, needs_grad_weight2);
   const Tensor grad_bias1 = empty_as(bias1, true), grad_bias2 = empty_as(bias2, true);
-  with_element_type(input.scalar_type(), [&](auto element) {
+  with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     backward_fused<T>(view<const T, 2>(grad_output), layers_of<T>(input, weight1, bias1, weight2, bias2),
                       view<const T, 2>(hidden),

@@ -1,0 +1,147 @@
+"""The figures of the operators in opsmith.ops: all of an operator on its page, and of each the most telling in the README.
+
+An operator is two entries: FIGURES names the result files of its page, HEADLINES its rows in the README. The files are what
+`opsmith bench --json` writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.bench.render.as_json import reports_from
+from opsmith.bench.render.grid import Row, machine_words, problem_text, problems_of, ratio_text, tables_of, verdict_text
+from opsmith.bench.render.units import duration, percent
+from opsmith.bench.result import BenchReport, Timing
+
+__all__ = ["FIGURES", "HEADLINES", "Headline", "figures", "headlines"]
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+DOCS = HERE.parent / "docs"
+
+# Page of docs/, without its ending -> its result files. A file that is not there yet is left out.
+FIGURES: dict[str, tuple[str, ...]] = {
+    "add2": ("add2_cpu.json", "add2_gpu.json"),
+    "mlp": ("mlp_cpu.json", "mlp_gpu.json"),
+    "sigmoid": ("sigmoid_cpu.json", "sigmoid_gpu.json"),
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One row of the README: a timing of an operator, and one competitor of it. `page` is its page in docs/."""
+
+    page: str
+    file: str
+    operator: str
+    workload: str
+    dtype: str
+    phase: str
+    competitor: str = "eager"
+
+
+HEADLINES = (
+    Headline("add2", "add2_gpu.json", "add2", "shape 67108864", "float32", "forward"),
+    Headline("sigmoid", "sigmoid_gpu.json", "sigmoid", "shape 67108864", "float32", "both"),
+    Headline("sigmoid", "sigmoid_cpu.json", "sigmoid", "shape 2097152", "float32", "both"),
+    Headline("mlp", "mlp_gpu.json", "mlp", "B 1024, F 5, H 15, O 1", "float32", "both"),
+    Headline("mlp", "mlp_gpu.json", "mlp", "B 8192, F 1024, H 4096, O 1024", "bfloat16", "both"),
+    Headline("mlp", "mlp_cpu.json", "mlp", "B 16, F 32, H 128, O 1", "float32", "both"),
+    Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 256, I 256, S 256", "float32", "both"),
+    Headline("lltm", "lltm_cell_cpu.json", "lltm_cell", "B 64, I 512, S 512", "float32", "both"),
+)
+
+# Competitors by a name that needs no page to explain it.
+_NAMES = {"eager": "eager PyTorch", "compiled": "`torch.compile`", "graph": "a CUDA graph of it"}
+
+
+def figures(page: str) -> str:
+    """Return every figure that there is of the operators on a page; raises KeyError where FIGURES does not have it."""
+    parts = ["\n".join(_report(report)) for file in FIGURES[page] for report in _reports(file)]
+    return "\n\n".join(parts) or "Nothing has been measured yet."
+
+
+def headlines(entries: tuple[Headline, ...] = HEADLINES) -> str:
+    """Return the README's table. Raises LookupError where a result file is there and lacks the timing of a row."""
+    lines = [
+        "| operator | what is measured | against | times as fast | of the machine's limit |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [row for entry in entries for row in _headline(entry)]
+    return "\n".join(lines)
+
+
+def _reports(file: str) -> tuple[BenchReport, ...]:
+    path = RESULTS / file
+    return reports_from(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else ()
+
+
+def _report(report: BenchReport) -> Iterator[str]:
+    """Yield one report: a row for each element type, phase and size, a column for each competitor that has a time."""
+    tables = tables_of(report.timings)
+    others = list(dict.fromkeys(name for table in tables for name in table.others))
+    limit = f"; a copy takes {report.limits['copy_bytes_s'] / 1e9:,.0f} GB/s" if "copy_bytes_s" in report.limits else ""
+    yield f"**`{_short(report)}`** on {machine_words(report)}, {report.date[:10]}{limit}"
+    yield ""
+    heads = ["type and phase", "sizes", "time", *(f"against {name}" for name in others), "of the limit"]
+    yield _cells(heads)
+    yield "|---" * len(heads) + "|"
+    for table in tables:
+        for row in table.rows:
+            ratios = (_ratio(row, name) for name in others)
+            yield _cells([table.title, row.workload, _time(row.own), *ratios, _share(row.own)])
+    if problems := problems_of(report.timings):
+        yield ""
+        yield from (f"* {problem_text(problem)}" for problem in problems)
+
+
+def _headline(entry: Headline) -> Iterator[str]:
+    for report in _reports(entry.file):
+        if _short(report) != entry.operator:
+            continue
+        place = (entry.workload, entry.dtype, entry.phase)
+        for table in tables_of(report.timings):
+            row = next((row for row in table.rows if (row.workload, table.dtype, table.phase) == place), None)
+            if row is None:
+                continue
+            verdict = row.verdict(entry.competitor)
+            if row.own is None or row.own.time is None or verdict is None:
+                raise LookupError(f"{entry.file} has no ratio of {entry} to show")
+            page = DOCS / f"{entry.page}.md"
+            name = f"[`{entry.operator}`](docs/{page.name})" if page.is_file() else f"`{entry.operator}`"
+            what = f"{table.title}, {row.workload}: {duration(row.own.time.middle)} on {report.machine.name}"
+            against = _NAMES.get(entry.competitor, entry.competitor)
+            within = ", within the noise" if verdict.kind == "equal" else ""
+            yield _cells([name, what, against, f"{ratio_text(verdict)}{within}", _share(row.own)])
+            return
+        raise LookupError(f"{entry.file} has no timing {place}")
+    if (RESULTS / entry.file).is_file():
+        raise LookupError(f"{entry.file} has no report of {entry.operator}")
+
+
+def _short(report: BenchReport) -> str:
+    return report.operator.rpartition(".")[2]
+
+
+def _time(timing: Timing | None) -> str:
+    if timing is None or timing.time is None:
+        return "–"
+    return "wrong" if timing.is_wrong else duration(timing.time.middle)
+
+
+def _ratio(row: Row, name: str) -> str:
+    timing, verdict = row.timings.get(name), row.verdict(name)
+    if timing is not None and timing.is_wrong:
+        return "wrong"
+    return "–" if verdict is None else verdict_text(verdict)
+
+
+def _share(timing: Timing | None) -> str:
+    return "–" if timing is None or timing.share is None else f"{percent(timing.share)}, {timing.bound}"
+
+
+def _cells(texts: list[str]) -> str:
+    return f"| {' | '.join(text.replace('|', '/') for text in texts)} |"

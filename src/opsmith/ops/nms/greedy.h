@@ -1,0 +1,267 @@
+// Greedy suppression on the CPU: boxes come in order of their scores, and one is kept unless a kept one suppresses it.
+//
+// What is kept is looked up in one of two ways, with the same outcome. A list is tested from its beginning to its end,
+// a vector at a time. A grid has the boxes by place and size, so that a box meets only those that may suppress it: with
+// them n boxes that hardly overlap take n steps, not n^2.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "overlap.h"
+
+namespace {
+
+using opsmith::bit_cast;
+
+// Boxes and their areas in arrays of their own, for vectors; none owns memory.
+template <class C>
+struct Boxes {
+  C* x1;
+  C* y1;
+  C* x2;
+  C* y2;
+  C* area;
+
+  Box<C> operator[](int64_t k) const { return {x1[k], y1[k], x2[k], y2[k]}; }
+  void set(int64_t k, const Box<C>& box, C box_area) const {
+    x1[k] = box.x1, y1[k] = box.y1, x2[k] = box.x2, y2[k] = box.y2, area[k] = box_area;
+  }
+  Boxes from(int64_t k) const { return {x1 + k, y1 + k, x2 + k, y2 + k, area + k}; }
+};
+
+// Boxes with memory of their own.
+template <class C>
+class OwnedBoxes {
+ public:
+  explicit OwnedBoxes(int64_t n) : data_(new C[5 * n]), n_(n) {}
+  Boxes<C> view() const {
+    C* data = data_.get();
+    return {data, data + n_, data + 2 * n_, data + 3 * n_, data + 4 * n_};
+  }
+
+ private:
+  std::unique_ptr<C[]> data_;
+  int64_t n_;
+};
+
+// Whether one of `lanes` boxes suppresses `box`: one loop without branches, so a few vector instructions.
+template <int lanes, class C>
+bool any_suppresses(const Boxes<C>& boxes, const Box<C>& box, C area, C threshold) {
+  int found = 0;
+  for (int k = 0; k < lanes; ++k) found |= suppresses(boxes[k], boxes.area[k], box, area, threshold);
+  return found != 0;
+}
+
+constexpr int list_lanes = 32;
+
+// All kept boxes, one after another. Boxes beyond the last are there to fill a vector, and have an area of NaN.
+template <class C>
+class KeptList {
+ public:
+  KeptList(int64_t n, double threshold)
+      : capacity_((n + list_lanes - 1) / list_lanes * list_lanes), boxes_(capacity_), threshold_(C(threshold)) {}
+
+  bool suppresses_any(const Box<C>& box, C area) const {
+    const Boxes<C> boxes = boxes_.view();
+    for (int64_t k = 0; k < count_; k += list_lanes) {
+      if (any_suppresses<list_lanes>(boxes.from(k), box, area, threshold_)) return true;
+    }
+    return false;
+  }
+
+  void add(const Box<C>& box, C area) {
+    const Boxes<C> boxes = boxes_.view();
+    if (count_ % list_lanes == 0) {
+      for (int k = 0; k < list_lanes; ++k) boxes.set(count_ + k, {}, C(NAN));
+    }
+    boxes.set(count_++, box, area);
+  }
+
+ private:
+  int64_t capacity_;
+  OwnedBoxes<C> boxes_;
+  C threshold_;
+  int64_t count_ = 0;
+};
+
+// Kept boxes by place and size, for thresholds from `least_threshold` on.
+//
+// Intersection over union is at most the ratio of the two widths, and of the two heights. So where it is above t, a
+// box's size (the larger of width and height) is within t and 1/t times the other's. Along one axis the shared length s
+// has s / (w + v - s) > t for widths w and v, and the centres are (w + v) / 2 - s apart, which with v < w / t is less
+// than w (1 - t) / (2 t). A kept box is therefore put down in all cells within that of its centre, and a later one
+// looks into the cells of its own centre alone, for the few levels of size that may matter. A level covers a factor of
+// two, and its cells are so large that a kept box is put down in two along an axis at most.
+//
+// Cells are found by a hash that is not resolved: two of them in one bucket only cost tests.
+template <class C>
+class KeptGrid {
+ public:
+  static constexpr double least_threshold = 0.05;
+
+  KeptGrid(int64_t n, double threshold)
+      // A little less than the threshold: the test itself is rounded, and so are the places here.
+      : bound_(std::fmin(threshold * (1 - 1e-4), 0.999)),
+        reach_((1 - bound_) / (2 * bound_)),
+        cells_per_unit_(1 / (1.01 * std::fmax(0.05, 2 * reach_))),
+        threshold_(C(threshold)) {
+    int bits = 4;
+    while ((int64_t{1} << bits) < 2 * n) ++bits;
+    shift_ = 64 - bits;
+    first_.assign(size_t{1} << bits, none);
+  }
+
+  // Whether a grid finds what a list finds: where a box is tiny compared with the roundings of its place, or its area
+  // with the smallest numbers there are, the bounds above do not hold. `box` has an area above 0.
+  static bool can_hold(const Box<C>& box, C area) {
+    const Place place(box);
+    const double far = std::fmax(std::fabs(place.x), std::fabs(place.y));
+    return area > (sizeof(C) == 4 ? C(0x1p-100) : C(0x1p-900)) && place.size < 0x1p1000 && place.size > far * 0x1p-40;
+  }
+
+  bool suppresses_any(const Box<C>& box, C area) const {
+    const Place place(box);
+    const int first = std::max(level_of(place.size * bound_), lowest_);
+    const int last = std::min(level_of(place.size / bound_), highest_);
+    for (int level = first; level <= last; ++level) {
+      const double scale = scale_of(level);
+      for (int32_t k = first_[bucket(level, cell(place.x, scale), cell(place.y, scale))]; k != none;) {
+        const Group& group = groups_[k];
+        if (any_suppresses<lanes>(group.view(), box, area, threshold_)) return true;
+        k = group.next;
+      }
+    }
+    return false;
+  }
+
+  void add(const Box<C>& box, C area) {
+    const Place place(box);
+    const int level = level_of(place.size);
+    lowest_ = std::min(lowest_, level);
+    highest_ = std::max(highest_, level);
+    const double scale = scale_of(level), slack = 1e-4 * place.size;
+    const double far_x = place.width * reach_ + slack, far_y = place.height * reach_ + slack;
+    const double x[2] = {cell(place.x - far_x, scale), cell(place.x + far_x, scale)};
+    const double y[2] = {cell(place.y - far_y, scale), cell(place.y + far_y, scale)};
+    for (int j = 0; j < 1 + (y[1] != y[0]); ++j) {
+      for (int i = 0; i < 1 + (x[1] != x[0]); ++i) put(bucket(level, x[i], y[j]), box, area);
+    }
+  }
+
+ private:
+  static constexpr int32_t none = -1;
+  static constexpr int lanes = 8;
+
+  struct Place {
+    double x, y, width, height, size;
+
+    explicit Place(const Box<C>& box)
+        : x(0.5 * box.x1 + 0.5 * box.x2),
+          y(0.5 * box.y1 + 0.5 * box.y2),
+          width(static_cast<double>(box.x2) - box.x1),
+          height(static_cast<double>(box.y2) - box.y1),
+          size(width > height ? width : height) {}
+  };
+
+  // Some boxes of one bucket; further ones are in the group `next`.
+  struct Group {
+    C x1[lanes], y1[lanes], x2[lanes], y2[lanes], area[lanes];
+    int32_t next;
+    int32_t count;
+
+    Boxes<C> view() const {
+      return {const_cast<C*>(x1), const_cast<C*>(y1), const_cast<C*>(x2), const_cast<C*>(y2), const_cast<C*>(area)};
+    }
+  };
+
+  static int level_of(double size) {
+    return static_cast<int>(bit_cast<uint64_t>(size) >> 52 & 0x7ff) - 1023;  // the exponent
+  }
+
+  // Cells to a unit of length: a cell of a level is a little larger than what its boxes, below 2^(level + 1), are put
+  // down in.
+  double scale_of(int level) const {
+    return cells_per_unit_ * bit_cast<double>(static_cast<uint64_t>(1023 - (level + 1)) << 52);
+  }
+
+  // As a double, since far from the origin it would not fit an integer; and never -0, which has other bits.
+  static double cell(double place, double scale) { return std::floor(place * scale) + 0.0; }
+
+  uint64_t bucket(int level, double x, double y) const {
+    uint64_t hash = bit_cast<uint64_t>(x) * 0x9e3779b97f4a7c15u;
+    hash = (hash ^ hash >> 32 ^ bit_cast<uint64_t>(y)) * 0xc2b2ae3d27d4eb4fu;
+    hash = (hash ^ hash >> 32 ^ static_cast<uint64_t>(level)) * 0x9e3779b97f4a7c15u;
+    return hash >> shift_;
+  }
+
+  void put(uint64_t bucket, const Box<C>& box, C area) {
+    int32_t& first = first_[bucket];
+    if (first == none || groups_[first].count == lanes) first = new_group(first);
+    Group& group = groups_[first];
+    group.view().set(group.count++, box, area);
+  }
+
+  // Not a part of the hot loop, which is compiled three times.
+  __attribute__((noinline)) int32_t new_group(int32_t next) {
+    if (groups_.size() == INT32_MAX) opsmith::fail("nms: too many boxes");
+    Group group = {};
+    for (C& area : group.area) area = C(NAN);
+    group.next = next;
+    groups_.push_back(group);
+    return static_cast<int32_t>(groups_.size() - 1);
+  }
+
+  double bound_, reach_, cells_per_unit_;
+  C threshold_;
+  int shift_;
+  int lowest_ = INT32_MAX, highest_ = INT32_MIN;
+  std::vector<int32_t> first_;
+  std::vector<Group> groups_;
+};
+
+// Below this many boxes a list is as fast.
+constexpr int64_t grid_pays = 192;
+
+// Sets kept[k] for each of n boxes in order; stops once `most` are kept, and then the rest are not. Returns how many.
+template <class Kept, class C>
+int64_t keep_with(const Boxes<C>& boxes, int64_t n, double threshold, int64_t most, uint8_t* kept) {
+  Kept so_far(n, threshold);
+  int64_t count = 0;
+  opsmith::with_best_isa(
+      [&](const Boxes<C>& sorted) {
+        for (int64_t k = 0; k < n && count < most; ++k) {
+          const Box<C> box = sorted[k];
+          const C area = sorted.area[k];
+          // At a threshold of 0 or more, a box without an area shares none with any other; see area_of.
+          const bool alone = threshold >= 0 && !(area > C(0));
+          kept[k] = alone || !so_far.suppresses_any(box, area);
+          count += kept[k];
+          if (kept[k] && !alone) so_far.add(box, area);
+        }
+      },
+      boxes);
+  return count;
+}
+
+template <class C>
+int64_t keep_boxes(const Boxes<C>& boxes, int64_t n, double threshold, int64_t most, uint8_t* kept) {
+  for (int64_t k = 0; k < n; ++k) kept[k] = 0;
+  const double rounded = static_cast<double>(C(threshold));
+  if (!(rounded < 1)) {  // nothing is above it; NaN compares with nothing
+    const int64_t count = std::min(n, most);
+    for (int64_t k = 0; k < count; ++k) kept[k] = 1;
+    return count;
+  }
+  bool by_grid = n >= grid_pays && rounded >= KeptGrid<C>::least_threshold;
+  for (int64_t k = 0; by_grid && k < n; ++k) {
+    by_grid = !(boxes.area[k] > C(0)) || KeptGrid<C>::can_hold(boxes[k], boxes.area[k]);
+  }
+  return by_grid ? keep_with<KeptGrid<C>>(boxes, n, rounded, most, kept)
+                 : keep_with<KeptList<C>>(boxes, n, rounded, most, kept);
+}
+
+}  // namespace

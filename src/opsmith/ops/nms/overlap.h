@@ -1,0 +1,90 @@
+// When one box suppresses another, and which score comes first: the one definition, for the CPU and for GPUs.
+//
+// Every operation below is rounded once, to the type C, so that all processors agree on every pair of boxes. A fused
+// multiply-add would round less often: nvcc is kept from it by intrinsics, clang and hipcc by the pragma, and g++ by
+// -ffp-contract=off, which the definition passes.
+#pragma once
+
+#include <opsmith/kernel.h>
+
+#include <cstdint>
+
+namespace {
+
+template <class C>
+struct Box {
+  C x1, y1, x2, y2;
+};
+
+// Limits of float and double without <limits>, whose functions are not for GPUs.
+template <class C>
+constexpr C largest = sizeof(C) == 4 ? C(3.40282346638528859812e38) : C(1.79769313486231570815e308);
+
+namespace rounded {
+
+#if defined(__CUDA_ARCH__)
+__device__ inline float add(float a, float b) { return __fadd_rn(a, b); }
+__device__ inline float subtract(float a, float b) { return __fsub_rn(a, b); }
+__device__ inline float multiply(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline double add(double a, double b) { return __dadd_rn(a, b); }
+__device__ inline double subtract(double a, double b) { return __dsub_rn(a, b); }
+__device__ inline double multiply(double a, double b) { return __dmul_rn(a, b); }
+#else
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+template <class C>
+OPSMITH_HOST_DEVICE C add(C a, C b) {
+  return a + b;
+}
+template <class C>
+OPSMITH_HOST_DEVICE C subtract(C a, C b) {
+  return a - b;
+}
+template <class C>
+OPSMITH_HOST_DEVICE C multiply(C a, C b) {
+  return a * b;
+}
+#endif
+
+}  // namespace rounded
+
+// Width times height. 0 for a box that is empty or turned inside out; NaN for one with a NaN or without a finite area,
+// which makes every comparison below false: such a box neither suppresses nor is suppressed.
+template <class C>
+OPSMITH_HOST_DEVICE C area_of(const Box<C>& box) {
+  const C width = rounded::subtract(box.x2, box.x1), height = rounded::subtract(box.y2, box.y1);
+  const C area = rounded::multiply(width <= C(0) ? C(0) : width, height <= C(0) ? C(0) : height);
+  return area <= largest<C> ? area : area * C(0) / C(0);
+}
+
+// The length that two intervals share.
+template <class C>
+OPSMITH_HOST_DEVICE C shared_length(C a1, C a2, C b1, C b2) {
+  const C length = rounded::subtract(a2 < b2 ? a2 : b2, a1 > b1 ? a1 : b1);
+  return length > C(0) ? length : C(0);
+}
+
+// Whether intersection over union is above the threshold, without the division: a quotient would be rounded once more,
+// and be NaN for two empty boxes.
+template <class C>
+OPSMITH_HOST_DEVICE bool suppresses(const Box<C>& a, C area_a, const Box<C>& b, C area_b, C threshold) {
+  const C shared = rounded::multiply(shared_length(a.x1, a.x2, b.x1, b.x2), shared_length(a.y1, a.y2, b.y1, b.y2));
+  const C all = rounded::subtract(rounded::add(area_a, area_b), shared);
+  return shared > rounded::multiply(threshold, all);
+}
+
+// A key that ascends where scores descend; equal scores, also 0 and -0, have equal keys. NaN comes first, as in
+// torch.sort, whatever its sign.
+OPSMITH_HOST_DEVICE uint32_t score_key(float score) {
+  if (score != score) return 0;
+  const uint32_t bits = score == 0 ? 0u : opsmith::bit_cast<uint32_t>(score);
+  return (bits >> 31) != 0 ? bits : ~bits & 0x7fffffffu;
+}
+OPSMITH_HOST_DEVICE uint64_t score_key(double score) {
+  if (score != score) return 0;
+  const uint64_t bits = score == 0 ? 0u : opsmith::bit_cast<uint64_t>(score);
+  return (bits >> 63) != 0 ? bits : ~bits & 0x7fffffffffffffffu;
+}
+
+}  // namespace

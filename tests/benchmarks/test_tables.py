@@ -1,0 +1,121 @@
+"""The pages show what the result files say: an operator's figures, the README's rows, and nothing that was not measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import tables as module
+
+    yield module
+    sys.modules.pop("tables", None)
+    sys.modules.pop("operator_tables", None)
+
+
+@pytest.fixture
+def operator_tables(tables, monkeypatch, tmp_path):
+    """The module with a result of its own: that of sigmoid on the CPU, of which a test may change the figures."""
+    import operator_tables as module
+
+    content = json.loads((BENCHMARKS / "results" / "sigmoid_cpu.json").read_text())
+    (tmp_path / "sigmoid_cpu.json").write_text(json.dumps(content))
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    return module
+
+
+def change(folder: Path, edit) -> None:
+    file = folder / "sigmoid_cpu.json"
+    content = json.loads(file.read_text())
+    edit(content["operators"][0])
+    file.write_text(json.dumps(content))
+
+
+def first_timing(report, competitor: str):
+    return next(timing for timing in report["timings"] if timing["competitor"] == competitor)
+
+
+def test_every_operator_has_a_page_with_a_region_for_its_figures(tables):
+    import operator_tables
+
+    for page in operator_tables.FIGURES:
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        assert text.count("<!-- figures: begin -->") == text.count("<!-- figures: end -->") == 1
+    pages = {page.stem for page in tables.PAGES if "<!-- figures: begin -->" in page.read_text()}
+    assert pages == set(operator_tables.FIGURES)
+
+
+def test_a_page_has_every_size_type_and_phase_of_its_results(operator_tables):
+    report = json.loads((operator_tables.RESULTS / "sigmoid_cpu.json").read_text())["operators"][0]
+    text = operator_tables.figures("sigmoid")
+    own = [timing for timing in report["timings"] if timing["competitor"] == "opsmith"]
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(own) > 3
+    for timing in own:
+        assert any(timing["workload"] in row and timing["dtype"] in row for row in rows)
+    assert "against eager" in text and "against compiled" in text
+
+
+def test_a_figure_that_changes_changes_the_page(operator_tables):
+    before = operator_tables.figures("sigmoid")
+
+    def twice_as_long(report):
+        timing = first_timing(report, "opsmith")
+        timing["time"] = {name: 2 * value for name, value in timing["time"].items()}
+
+    change(operator_tables.RESULTS, twice_as_long)
+    assert operator_tables.figures("sigmoid") != before
+
+
+def test_what_failed_is_shown_with_its_reason(operator_tables):
+    def failing(report):
+        first_timing(report, "compiled").update(time=None, verdict=None, error="failed: no compiler")
+
+    change(operator_tables.RESULTS, failing)
+    assert "failed: no compiler" in operator_tables.figures("sigmoid")
+
+
+def test_a_page_without_results_says_so(operator_tables):
+    assert operator_tables.figures("add2") == "Nothing has been measured yet."
+
+
+def test_a_headline_is_the_ratio_in_the_file(operator_tables):
+    entry = operator_tables.Headline("sigmoid", "sigmoid_cpu.json", "sigmoid", "shape 1024", "float32", "forward")
+
+    def ratio(report):
+        verdict = {"kind": "faster", "ratio": {"middle": 3.25, "low": 3.0, "high": 3.5}, "noise": 0.01}
+        first_timing(report, "eager")["verdict"] = verdict
+
+    change(operator_tables.RESULTS, ratio)
+    (row,) = operator_tables.headlines((entry,)).splitlines()[2:]
+    assert "3.25x [3.00, 3.50]" in row
+    assert "[`sigmoid`](docs/sigmoid.md)" in row
+
+
+def test_a_headline_is_left_out_without_its_file_and_refused_without_its_timing(operator_tables):
+    fields = ("sigmoid", "shape 1024", "float32", "forward")
+    absent = operator_tables.Headline("sigmoid", "sigmoid_gpu.json", *fields)
+    assert operator_tables.headlines((absent,)).count("\n") == 1
+    for name in ("nothing", "eager PyTorch"):
+        with pytest.raises(LookupError, match=name):
+            operator_tables.headlines((operator_tables.Headline("sigmoid", "sigmoid_cpu.json", *fields, name),))
+    other_size = operator_tables.Headline("sigmoid", "sigmoid_cpu.json", "sigmoid", "shape 3", "float32", "forward")
+    with pytest.raises(LookupError, match="shape 3"):
+        operator_tables.headlines((other_size,))
+
+
+def test_regions_are_filled_and_one_that_does_not_end_is_refused(tables, monkeypatch):
+    monkeypatch.setitem(tables.REGIONS, "check", lambda: "new")
+    text = "a\n<!-- check: begin -->\nold\n<!-- check: end -->\nb\n"
+    assert tables.filled("page", text) == text.replace("old", "new")
+    with pytest.raises(ValueError, match="page"):
+        tables.filled("page", "<!-- check: begin -->\n")

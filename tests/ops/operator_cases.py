@@ -1,0 +1,118 @@
+"""The operators of opsmith.ops, each with the inputs that the tests of all of them give it. Another operator is one entry.
+
+What is particular to an operator is tested in a file of its own.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import opsmith.ops
+from opsmith.ops.add2 import add2
+from opsmith.ops.lltm import lltm_cell, lltm_gates
+from opsmith.ops.mlp import mlp
+from opsmith.ops.sigmoid import sigmoid
+
+__all__ = ["CASES", "MODULES", "OWN_TESTS", "Case", "Shapes", "as_tuple", "in_float64", "is_floating", "with_gradients"]
+
+Shapes = tuple[tuple[int, ...], ...]
+
+MODULES = [f"opsmith.ops.{module.name}" for module in pkgutil.iter_modules(opsmith.ops.__path__)]
+
+
+def normal(shapes: Shapes, device: str, dtype: torch.dtype, seed: int) -> list[Any]:
+    """Tensors of these shapes with normally distributed values, which are the same in every type and on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype) for shape in shapes]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator and how it is called.
+
+    `shapes` are those of its arguments, odd, so that vectors and tiles have remainders; `tiny` those for gradcheck, `large`
+    those on a GPU. The first dimension of the first is the batch's. `make` makes the arguments of some shapes, from a seed;
+    they may be numbers and tensors of integers, too.
+
+    `rounding` and `gradient_rounding` say how many times the type's rounding a result may be off. `is_exact`: how the inputs
+    lie in memory does not change a bit of the result.
+    """
+
+    operator: Any
+    shapes: Shapes
+    tiny: Shapes
+    large: Shapes
+    make: Callable[[Shapes, str, torch.dtype, int], list[Any]] = normal
+    rounding: float = 1
+    gradient_rounding: float = 8  # a backward reads results of the forward that were rounded to the type
+    is_exact: bool = True
+
+    @property
+    def name(self) -> str:
+        """The operator's name, which is the test's id."""
+        name: str = self.operator.definition.name
+        return name
+
+    def inputs(self, device: str, dtype: torch.dtype) -> list[Any]:
+        """Arguments of the odd shapes."""
+        return self.make(self.shapes, device, dtype, 7)
+
+
+CASES = (
+    Case(add2, ((5, 7, 3), (5, 7, 3)), ((2, 3), (2, 3)), ((1 << 20,), (1 << 20,))),
+    Case(sigmoid, ((33, 65),), ((7,),), ((1 << 20,),)),
+    Case(lltm_gates, ((17, 3 * 37), (17, 37)), ((2, 9), (2, 3)), ((512, 3 * 256), (512, 256))),
+    Case(
+        lltm_cell,
+        ((9, 12), (9, 20), (9, 20), (60, 32), (60,)),
+        ((2, 3), (2, 2), (2, 2), (6, 5), (6,)),
+        ((64, 32), (64, 64), (64, 64), (192, 96), (192,)),
+        # A matrix product sums 32 rounded products, and its result is rounded before the gates.
+        rounding=8,
+        gradient_rounding=40,
+        is_exact=False,  # PyTorch's matrix product may choose another order of summation
+    ),
+    Case(
+        mlp,
+        ((9, 12), (20, 12), (20,), (7, 20), (7,)),
+        ((3, 2), (4, 2), (4,), (2, 4), (2,)),
+        ((64, 32), (128, 32), (128,), (10, 128), (10,)),
+        # Sums of 20 products, of hidden units that are rounded; none of these is so near 0 that rounding shuts it.
+        rounding=30,
+        gradient_rounding=100,
+        is_exact=False,  # vectors and single elements are added up in another order
+    ),
+)
+
+# What the tests of all operators are not for, and the file that has tests of its own.
+OWN_TESTS = {
+    "lltm_sequence": "test_lltm_sequence.py",  # no kernel yet: a loop, slow and not captured in a CUDA graph
+    "hard_nms": "test_nms.py",  # indices, compared bit for bit; no gradient
+    "hard_nms_padded": "test_nms.py",
+}
+
+
+def as_tuple(results: Any) -> tuple[Any, ...]:
+    """The results of an operator, be they one or several."""
+    return results if isinstance(results, tuple) else (results,)
+
+
+def is_floating(argument: Any) -> bool:
+    """Whether an argument is a tensor that has a gradient."""
+    return isinstance(argument, Tensor) and argument.is_floating_point()
+
+
+def in_float64(arguments: list[Any]) -> list[Any]:
+    """The same arguments, exactly, in the type that the reference computes in."""
+    return [one.double() if is_floating(one) else one for one in arguments]
+
+
+def with_gradients(arguments: list[Any]) -> list[Any]:
+    """Copies of the arguments, of which those that have a gradient require one."""
+    return [one.detach().clone().requires_grad_() if is_floating(one) else one for one in arguments]
