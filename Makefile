@@ -70,6 +70,7 @@ bench: $(READY)
 	$(BIN)/opsmith bench opsmith.ops.sigmoid --device cpu --json benchmarks/results/sigmoid_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.mlp --device cpu --phase forward --phase both --size B=16,F=32,H=128,O=1 \
 	  --size B=1024,F=5,H=15,O=1 --size B=256,F=256,H=1024,O=10 --seconds 75 --json benchmarks/results/mlp_cpu.json
+	$(BIN)/python benchmarks/gradient_floor.py --output benchmarks/results/gradient_floor_cpu.json
 	$(BIN)/python benchmarks/check_screen.py --output benchmarks/results/check_screen.json
 	$(BIN)/python benchmarks/compare_trust.py --output benchmarks/results/compare_trust.json
 	$(BIN)/python benchmarks/tables.py
@@ -94,6 +95,7 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.mlp --device cuda --phase forward --phase both $(GPU_MLP) \
 	  --against eager --against compiled --seconds 90 --json benchmarks/results/mlp_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/gradient_floor.py --device cuda --output benchmarks/results/gradient_floor_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_cell --device cuda --phase forward --phase both \

@@ -60,9 +60,24 @@ struct Exactly {
 template <class T>
 Exactly(T) -> Exactly<T>;
 
-// An uninitialised tensor with the element type and device of another, contiguous.
+// An uninitialised tensor with the element type and device of another, contiguous. By torch's C function, because a
+// call by name looks the name up and boxes its arguments each time, and a backward makes a handful of these.
 inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes) {
-  return torch::stable::new_empty(other, sizes);
+  std::vector<int64_t> strides(sizes.size());
+  int64_t next = 1;
+  for (std::size_t dim = sizes.size(); dim-- > 0;) {
+    strides[dim] = next;
+    next *= sizes[dim] > 1 ? sizes[dim] : 1;
+  }
+  int32_t dtype, device_type, device_index;
+  AtenTensorHandle result = nullptr;
+  if (aoti_torch_get_dtype(other.get(), &dtype) != 0 || aoti_torch_get_device_type(other.get(), &device_type) != 0 ||
+      aoti_torch_get_device_index(other.get(), &device_index) != 0 ||
+      aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), dtype, device_type,
+                               device_index, &result) != 0) {
+    fail("a result cannot be allocated; torch's message stands above");
+  }
+  return Tensor(result);
 }
 
 }  // namespace opsmith
