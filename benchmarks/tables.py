@@ -280,8 +280,8 @@ def gradient_floor() -> str:
         threads = f", {results['threads']} threads" if results["device"] == "cpu" else ""
         sizes = ", ".join(f"{name} {size}" for name, size in results["sizes"].items())
         lines += [
-            f"Forward and backward on {results['machine']}{threads}, torch {results['torch']}, {results['date'][:10]}, by the "
-            f"host's clock; float32, {sizes}:",
+            f"Forward and backward on {results['machine']}{threads}, torch {results['torch']}, {results['date'][:10]}, by "
+            f"the host's clock; float32, {sizes}:",
             "",
             "| what | time | times as fast as eager |",
             "|---|---|---|",
