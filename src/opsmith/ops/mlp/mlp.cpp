@@ -13,11 +13,13 @@ namespace {
 // Whether the kernels of mlp.cu are faster than PyTorch's products; measured
 // over a grid of sizes (docs/mlp.md).
 bool is_small(const Tensor& input, const Tensor& weight1, const Tensor& weight2) {
-  constexpr int64_t most_multiply_adds = int64_t{1} << 18;
-  constexpr int64_t most_columns = 4096;  // a row of input and hidden units lies in shared memory
+  constexpr int64_t most_work = int64_t{1} << 20;
+  constexpr int64_t most_columns = 4096;  // what a block has shared memory for
   const int64_t batch = input.size(0), features = input.size(1), units = weight1.size(0), outputs = weight2.size(0);
-  return features + units <= most_columns && outputs <= most_columns &&
-         batch <= most_multiply_adds / ((features + outputs + 1) * (units + 1));
+  // An output counts four times: the backward computes the gradient of a hidden unit from all of them wherever it needs
+  // it.
+  return features <= most_columns && units <= most_columns && outputs <= most_columns &&
+         batch <= most_work / ((features + 4 * outputs + 1) * (units + 1));
 }
 
 void* stream_of(const Tensor& tensor) { return current_stream(tensor.get_device_index()); }
