@@ -27,6 +27,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "add2": ("add2_cpu.json", "add2_gpu.json"),
     "mlp": ("mlp_cpu.json", "mlp_gpu.json"),
     "sigmoid": ("sigmoid_cpu.json", "sigmoid_gpu.json"),
+    "lltm": ("lltm_cell_cpu.json", "lltm_cell_gpu.json", "lltm_gates_cpu.json", "lltm_gates_gpu.json"),
 }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.bench.render.as_json import reports_from
 
@@ -303,10 +304,11 @@ def gradient_floor() -> str:
 REGIONS: dict[str, Callable[[], str]] = {
     "tables": tables,
     "operators": headlines,
+    "floor": gradient_floor,
     "check": check_screen,
     "bench": bench_screen,
     "compare": compare_trust,
-    "floor": gradient_floor,
+    "nms": nms_figures,
 }
 PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
 
