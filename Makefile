@@ -91,6 +91,7 @@ gpu-bench:
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_cell --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_cell_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.add2 --device cuda $(GPU_ELEMENTWISE) \
 	  --json benchmarks/results/add2_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid --device cuda $(GPU_ELEMENTWISE) \
