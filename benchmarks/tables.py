@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lstm_table import against_lstm
+from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.bench.render.as_json import reports_from
 
@@ -278,6 +279,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "bench": bench_screen,
     "compare": compare_trust,
     "lstm": against_lstm,
+    "nms": nms_figures,
 }
 PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
 
