@@ -110,6 +110,7 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_cell --device cuda $(GPU_LLTM_CELL) \
 	  --json benchmarks/results/lltm_cell_gpu.json
 	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --device cuda \
