@@ -11,7 +11,7 @@ from opsmith.ops.lltm import lltm_cell, lltm_cell_backward
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
 # Batch, input and state. The first seven go through the operator's own products, most of them no multiple of a vector
-# or a tile; the others are large enough for PyTorch's, with one and with several parts of the bias's sum.
+# or a tile; the others through PyTorch's, in the backward or in both, with the bias's sum in one part or in several.
 SIZES = [
     (1, 4, 8),
     (7, 3, 5),
