@@ -31,13 +31,15 @@ constexpr Limit limit_for(ScalarType type) {
 
 int64_t multiply_adds(const Tensor& cell, const Tensor& weight) { return cell.size(0) * weight.numel(); }
 
-// Our forward reads [hidden, input] anew for each pair of units, which large batches notice.
+// The forward reads [hidden, input] anew for each pair of units, which large batches notice; and a warp, or a block of
+// the backward, goes along whole rows of the weight, so that long ones would leave the rest of the GPU without work.
 bool is_forward_fused(const Tensor& cell, const Tensor& weight) {
-  return cell.size(0) <= 1024 && multiply_adds(cell, weight) <= limit_for(cell.scalar_type()).forward;
+  return cell.size(0) <= 1024 && weight.size(1) <= 4096 &&
+         multiply_adds(cell, weight) <= limit_for(cell.scalar_type()).forward;
 }
 
 bool is_backward_fused(const Tensor& cell, const Tensor& weight) {
-  return std::max(cell.size(0), cell.size(1)) <= lltm::most_fused &&
+  return std::max(cell.size(0), cell.size(1)) <= lltm::most_fused && weight.size(1) <= 4 * lltm::most_fused &&
          multiply_adds(cell, weight) <= limit_for(cell.scalar_type()).backward;
 }
 
