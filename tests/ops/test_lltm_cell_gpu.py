@@ -23,6 +23,7 @@ SIZES = [
     (65, 513, 515),
     (256, 512, 512),
     (5000, 96, 100),
+    (3, 5000, 2),
 ]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 4e-2}
 dtypes = pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
