@@ -97,7 +97,7 @@ GPU_ELEMENTWISE := --size shape=1048576 --size shape=268435456 --dtype float32 -
 
 # The operator's own products, where they end, and PyTorch's.
 GPU_LLTM_CELL := --size B=16,I=32,S=128 --size B=256,I=256,S=256 --size B=256,I=1024,S=1024 --dtype float32 \
-  --dtype bfloat16 --phase forward --phase both --against eager --against compiled --seconds 90
+  --dtype bfloat16 --phase forward --phase both --against eager --against compiled --seconds 60
 
 gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json

@@ -11,7 +11,7 @@ from opsmith.ops.lltm import lltm_cell, lltm_cell_backward
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
 # Batch, input and state. The first seven go through the operator's own products, most of them no multiple of a vector
-# or a tile; the others are large enough for PyTorch's, with one and with several parts of the bias's sum.
+# or a tile; the others through PyTorch's, in the backward or in both, with the bias's sum in one part or in several.
 SIZES = [
     (1, 4, 8),
     (7, 3, 5),
@@ -23,6 +23,7 @@ SIZES = [
     (65, 513, 515),
     (256, 512, 512),
     (5000, 96, 100),
+    (3, 5000, 2),
 ]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 4e-2}
 dtypes = pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)

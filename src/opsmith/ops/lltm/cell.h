@@ -47,10 +47,9 @@ struct Backward {
   View<T, 1> grad_bias;
 };
 
-// The largest batch and the largest state that fused_backward takes: what gates' gradients of four units or four rows
-// fit into shared memory, 48 KB less what the kernel has otherwise.
-template <class T>
-constexpr int64_t most_fused = 3840 / sizeof(opsmith::compute_t<T>);
+// The largest batch and the largest state that fused_backward takes: it keeps gates' gradients of four units of the
+// whole batch, or of four rows with all their units, in shared memory, and is no gain beyond.
+constexpr int64_t most_fused = 256;
 
 // All five gradients in one launch.
 template <class T>

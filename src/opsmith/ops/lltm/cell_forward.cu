@@ -11,16 +11,17 @@ using namespace opsmith;
 
 namespace {
 
-// What was fastest at nearly every size up to where PyTorch's products take over. A tile of 4 times 2 has ten loads for
-// 24 multiply-adds of each of their elements; four warps of one block read the same rows of the weight.
+// What was fastest at nearly every size up to where PyTorch's products take over, of tiles from 1 times 1 to 8 times 4.
+// Ten loads are for 24 multiply-adds of each of their elements; the four warps of a block read the same rows of the
+// weight.
 constexpr int rows = 4;
 constexpr int units = 2;
 constexpr int tile = rows * units;
 constexpr int warps = 4;
 
-// Sizes fit into 32 bits where products are small, and the code is shorter for it: of a step of some microseconds a
-// good part is the time in which the instructions themselves are fetched.
-template <int width, class T>
+// `rounds` loads of `width` adjacent elements are on their way at once. Sizes fit into 32 bits where products are
+// small.
+template <int width, int rounds, class T>
 __global__ void __launch_bounds__(warps* lanes) forward(lltm::Forward<T> step) {
   using C = compute_t<T>;
   const int batch = step.hidden.size[0], state = step.hidden.size[1], columns = step.weight.size[1];
@@ -42,28 +43,38 @@ __global__ void __launch_bounds__(warps* lanes) forward(lltm::Forward<T> step) {
 
   C sum[3][tile] = {};
 #pragma unroll 1
-  for (int k = lane * width; k < columns; k += lanes * width) {
-    const bool is_hidden = k < state;
-    const T* const x_first = is_hidden ? &step.hidden(row, k) : &step.input(row, k - state);
-    const int64_t x_row = is_hidden ? step.hidden.stride[0] : step.input.stride[0];
-    Vector<T, width> x[rows], w[3][units];
-    // Rows and units past the end repeat the last one, and their sums are dropped.
+  for (int first = lane * width; first < columns; first += rounds * lanes * width) {
+    Vector<T, width> x[rounds][rows], w[rounds][3][units];
 #pragma unroll
-    for (int r = 0; r < rows; ++r) x[r] = load_adjacent<width>(x_first + min(r, batch - 1 - row) * x_row);
+    for (int i = 0; i < rounds; ++i) {
+      const int k = first + i * lanes * width;
+      const bool is_inside = k < columns, is_hidden = k < state;
+      const T* const x_first = is_hidden ? &step.hidden(row, k) : &step.input(row, k - state);
+      const int64_t x_row = is_hidden ? step.hidden.stride[0] : step.input.stride[0];
+      // Rows and units past the end repeat the last one, and their sums are dropped.
 #pragma unroll
-    for (int g = 0; g < 3; ++g) {
-#pragma unroll
-      for (int u = 0; u < units; ++u) {
-        w[g][u] = load_adjacent<width>(&step.weight(g * state + min(unit + u, state - 1), k));
+      for (int r = 0; r < rows; ++r) {
+        x[i][r] = is_inside ? load_adjacent<width>(x_first + min(r, batch - 1 - row) * x_row) : Vector<T, width>{};
       }
-    }
-#pragma unroll
-    for (int e = 0; e < width; ++e) {
 #pragma unroll
       for (int g = 0; g < 3; ++g) {
 #pragma unroll
-        for (int p = 0; p < tile; ++p) {
-          sum[g][p] += static_cast<C>(x[p / units].item[e]) * static_cast<C>(w[g][p % units].item[e]);
+        for (int u = 0; u < units; ++u) {
+          w[i][g][u] = is_inside ? load_adjacent<width>(&step.weight(g * state + min(unit + u, state - 1), k))
+                                 : Vector<T, width>{};
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < rounds; ++i) {
+#pragma unroll
+      for (int e = 0; e < width; ++e) {
+#pragma unroll
+        for (int g = 0; g < 3; ++g) {
+#pragma unroll
+          for (int p = 0; p < tile; ++p) {
+            sum[g][p] += static_cast<C>(x[i][p / units].item[e]) * static_cast<C>(w[i][g][p % units].item[e]);
+          }
         }
       }
     }
@@ -78,12 +89,12 @@ __global__ void __launch_bounds__(warps* lanes) forward(lltm::Forward<T> step) {
   for (int g = 0; g < 3; ++g) step.gates(own_row, g * state + own_unit) = static_cast<T>(gate[g]);
 }
 
-template <int width, class T>
+template <int width, int rounds, class T>
 void launch(const lltm::Forward<T>& step, Stream stream) {
   const int64_t batch = step.hidden.size[0], state = step.hidden.size[1];
   const dim3 blocks(static_cast<unsigned>(lltm::divide_up(batch, warps * rows)),
                     static_cast<unsigned>(lltm::divide_up(state, units)));
-  forward<width><<<blocks, warps * lanes, 0, stream>>>(step);
+  forward<width, rounds><<<blocks, warps * lanes, 0, stream>>>(step);
   check_launch("lltm_cell");
 }
 
@@ -100,10 +111,17 @@ void lltm::fused_forward(const Forward<T>& step, void* stream) {
   // A vector must not reach over the seam between hidden and input.
   const bool vectors =
       state % width == 0 && inputs % width == 0 && allows(step.hidden) && allows(step.input) && allows(step.weight);
-  if (vectors) {
-    launch<width>(step, static_cast<Stream>(stream));
+  // Few warps wait for their own loads, so they have more of them at once; many hide each other's. Eight 16-bit
+  // elements a load are as much as a small step has in one round.
+  constexpr int more = sizeof(T) == 2 ? 1 : 2;
+  const bool few = batch * state <= 8192;
+  const Stream on = static_cast<Stream>(stream);
+  if (!vectors) {
+    launch<1, 2>(step, on);
+  } else if (few) {
+    launch<width, more>(step, on);
   } else {
-    launch<1>(step, static_cast<Stream>(stream));
+    launch<width, 1>(step, on);
   }
 }
 

@@ -10,20 +10,37 @@ using namespace opsmith;
 
 namespace {
 
-// Up to how many multiply-adds of one product kernels of our own are faster than PyTorch's products and what goes with
-// them, on an H200. PyTorch's have tensor cores for the 16-bit types, and get slower with small sums for the others.
-int64_t most_fused_forward(ScalarType type) {
-  return type == ScalarType::Float || type == ScalarType::Double ? int64_t{1} << 27 : int64_t{1} << 25;
-}
+// Up to how many multiply-adds in one product kernels of our own are faster than PyTorch's products and what stands
+// beside them, on an H200. For float and double PyTorch's take long to start, for the 16-bit types they have tensor
+// cores.
+struct Limit {
+  int64_t forward;
+  int64_t backward;
+};
 
-constexpr int64_t most_fused_backward = int64_t{1} << 24;
+constexpr Limit limit_for(ScalarType type) {
+  switch (type) {
+    case ScalarType::Float:
+      return {int64_t{1} << 27, int64_t{1} << 24};
+    case ScalarType::Double:
+      return {int64_t{1} << 25, int64_t{1} << 22};
+    default:
+      return {int64_t{1} << 26, int64_t{1} << 24};
+  }
+}
 
 int64_t multiply_adds(const Tensor& cell, const Tensor& weight) { return cell.size(0) * weight.numel(); }
 
-template <class T>
+// The forward reads [hidden, input] anew for each pair of units, which large batches notice; and a warp, or a block of
+// the backward, goes along whole rows of the weight, so that long ones would leave the rest of the GPU without work.
+bool is_forward_fused(const Tensor& cell, const Tensor& weight) {
+  return cell.size(0) <= 1024 && weight.size(1) <= 4096 &&
+         multiply_adds(cell, weight) <= limit_for(cell.scalar_type()).forward;
+}
+
 bool is_backward_fused(const Tensor& cell, const Tensor& weight) {
-  return std::max(cell.size(0), cell.size(1)) <= lltm::most_fused<T> &&
-         multiply_adds(cell, weight) <= most_fused_backward;
+  return std::max(cell.size(0), cell.size(1)) <= lltm::most_fused && weight.size(1) <= 4 * lltm::most_fused &&
+         multiply_adds(cell, weight) <= limit_for(cell.scalar_type()).backward;
 }
 
 Tensor like(const Tensor& tensor) {
@@ -35,7 +52,7 @@ Tensor like(const Tensor& tensor) {
 std::tuple<Tensor, Tensor, Tensor> lltm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                              const Tensor& weight, const Tensor& bias) {
   namespace composed = lltm::composed;
-  const bool fused = multiply_adds(cell, weight) <= most_fused_forward(cell.scalar_type());
+  const bool fused = is_forward_fused(cell, weight);
   const Tensor new_hidden = like(cell), new_cell = like(cell);
   const Tensor gates = fused ? empty_like(cell, {cell.size(0), 3 * cell.size(1)})
                              : composed::product(composed::join(hidden, input), torch::stable::transpose(weight, 0, 1));
@@ -82,7 +99,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
         .grad_weight = {},
         .grad_bias = view<T, 1>(grad_bias),
     };
-    if (is_backward_fused<T>(cell, weight)) {
+    if (is_backward_fused(cell, weight)) {
       grad_weight = like(weight);
       step.grad_weight = view<T, 2>(grad_weight);
       lltm::fused_backward(step, stream);
