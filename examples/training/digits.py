@@ -26,18 +26,23 @@ class Classifier(nn.Module):
         return self.head(self.recurrent(images)[0][:, -1])
 
 
-def train(variant: str, epochs: int) -> Result:
-    """Train on three quarters of scikit-learn's 1,797 images of 8 by 8 pixels; the score is the accuracy on the rest."""
-    torch.manual_seed(0)
+def load_digits() -> list[Tensor]:
+    """Return scikit-learn's images [N, 8, 8], between 0 and 1, and their labels [N], three quarters to train with."""
     images, labels = sklearn.datasets.load_digits(return_X_y=True)
-    parts = sklearn.model_selection.train_test_split(
+    parts: list[Tensor] = sklearn.model_selection.train_test_split(
         torch.tensor(images, dtype=torch.float32).view(-1, 8, 8) / 16,
         torch.tensor(labels),
         test_size=0.25,
         random_state=0,
         stratify=labels,
-    )
-    train_images, test_images, train_labels, test_labels = parts
+    )  # images to train with and to test with, then their labels
+    return parts
+
+
+def train(variant: str, epochs: int) -> Result:
+    """Train on three quarters of the images; the score is the accuracy on the rest."""
+    torch.manual_seed(0)
+    train_images, test_images, train_labels, test_labels = load_digits()
     model = Classifier(variant)
 
     def batches(epoch: int) -> list[tuple[Tensor, Tensor]]:

@@ -41,7 +41,7 @@ def train(program: str, variant: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "largest"), [("digits.py", 2.4), ("characters.py", 5.0)])
+@pytest.mark.parametrize(("program", "largest"), [("digits.py", 2.4), ("characters.py", 5.0), ("perceptron.py", 2.5)])
 def test_kernels_and_definition_learn_alike(program: str, largest: float) -> None:
     ours, reference = train(program, "jit"), train(program, "reference")
     assert ours["losses"] == pytest.approx(reference["losses"], rel=1e-3)
