@@ -26,6 +26,12 @@ DOCS = HERE.parent / "docs"
 FIGURES: dict[str, tuple[str, ...]] = {
     "add2": ("add2_cpu.json", "add2_gpu.json"),
     "sigmoid": ("sigmoid_cpu.json", "sigmoid_gpu.json"),
+    "sigmoid_focal_loss": (
+        "focal_loss_sum_cpu.json",
+        "focal_loss_classes_sum_cpu.json",
+        "focal_loss_sum_gpu.json",
+        "focal_loss_classes_sum_gpu.json",
+    ),
 }
 
 
