@@ -72,6 +72,7 @@ bench: $(READY)
 	  --size shape=4194304 --seconds 60 --json benchmarks/results/focal_loss_sum_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_classes_sum --device cpu --phase forward \
 	  --phase both --size n=52429,K=80 --seconds 60 --json benchmarks/results/focal_loss_classes_sum_cpu.json
+	$(BIN)/python benchmarks/nms.py --output benchmarks/results/nms_cpu.json
 	$(BIN)/python benchmarks/check_screen.py --output benchmarks/results/check_screen.json
 	$(BIN)/python benchmarks/compare_trust.py --output benchmarks/results/compare_trust.json
 	$(BIN)/python benchmarks/tables.py
@@ -84,8 +85,12 @@ gpu-demo:
 	PYTHONPATH=src $(PYTHON) -m opsmith demo
 
 # From what a launch bounds to what memory does: 2^28 elements are far more than the caches hold.
-GPU_ELEMENTWISE := --size shape=4096 --size shape=1048576 --size shape=268435456 --dtype float32 --dtype bfloat16 \
-  --against eager --against compiled --seconds 90
+GPU_ELEMENTWISE := --size shape=1048576 --size shape=268435456 --dtype float32 --dtype bfloat16 \
+  --against eager --against compiled --seconds 60
+
+# The operator's own products, where they end, and PyTorch's.
+GPU_LLTM_CELL := --size B=16,I=32,S=128 --size B=256,I=256,S=256 --size B=256,I=1024,S=1024 --dtype float32 \
+  --dtype bfloat16 --phase forward --phase both --against eager --against compiled --seconds 90
 
 # 200,000 anchors and 80 classes.
 GPU_FOCAL := --phase forward --phase both --dtype float32 --dtype bfloat16 --against eager --against torchvision \
@@ -95,10 +100,12 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_cell --device cuda --phase forward --phase both \
-	  --against eager --against compiled --json benchmarks/results/lltm_cell_gpu.json
+	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_cell --device cuda $(GPU_LLTM_CELL) \
+	  --json benchmarks/results/lltm_cell_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.add2 --device cuda $(GPU_ELEMENTWISE) \
 	  --json benchmarks/results/add2_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid --device cuda $(GPU_ELEMENTWISE) \

@@ -32,6 +32,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
         "focal_loss_sum_gpu.json",
         "focal_loss_classes_sum_gpu.json",
     ),
+    "lltm": ("lltm_cell_cpu.json", "lltm_cell_gpu.json", "lltm_gates_cpu.json", "lltm_gates_gpu.json"),
 }
 
 

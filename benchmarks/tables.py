@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.bench.render.as_json import reports_from
 
@@ -276,6 +277,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "check": check_screen,
     "bench": bench_screen,
     "compare": compare_trust,
+    "nms": nms_figures,
 }
 PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
 

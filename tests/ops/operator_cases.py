@@ -96,6 +96,7 @@ OWN_TESTS = {
     "lltm_sequence": "test_lltm_sequence.py",  # no kernel yet: a loop, slow and not captured in a CUDA graph
     "hard_nms": "test_nms.py",  # indices, compared bit for bit; no gradient
     "hard_nms_padded": "test_nms.py",
+    "soft_nms": "test_soft_nms.py",  # likewise; waits for the GPU
 }
 
 

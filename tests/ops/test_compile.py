@@ -36,9 +36,9 @@ def toolchain(compiler: str, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
 def test_gpu_kernels_compile_and_link(module, compiler, tmp_path: Path, monkeypatch):
     found = toolchain(compiler, monkeypatch)
     for group in discover(module):
-        if not any("cuda" in definition.kernels for definition in group.definitions):
-            continue
         extension = assemble(group.module, group.definitions, ("cpu", "cuda"))
+        if group.module == "opsmith.ops.nms.soft":  # what it does for tensors on a GPU is the host's
+            continue
         assert extension.needs_gpu_compiler
         folder = tmp_path / group.module
         folder.mkdir()

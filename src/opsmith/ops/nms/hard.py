@@ -17,7 +17,12 @@ __all__ = ["batched_nms", "hard_nms", "hard_nms_padded", "nms", "nms_padded"]
 _FLAGS = ("-ffp-contract=off",)
 
 
-@opsmith.op(cpu=opsmith.native("nms.cpp", entry="hard_nms_cpu", flags=_FLAGS), outputs="keep", batch=False)
+@opsmith.op(
+    cpu=opsmith.native("nms.cpp", entry="hard_nms_cpu", flags=_FLAGS),
+    cuda=opsmith.native("nms_gpu.cpp", "nms.cu", entry="hard_nms_gpu"),
+    outputs="keep",
+    batch=False,
+)
 def hard_nms(
     boxes: Float[Tensor, "N 4"],
     scores: Float[Tensor, "N"],
@@ -38,7 +43,10 @@ def hard_nms(
 
 
 @opsmith.op(
-    cpu=opsmith.native("nms.cpp", entry="hard_nms_padded_cpu", flags=_FLAGS), outputs=("indices", "count"), batch=False
+    cpu=opsmith.native("nms.cpp", entry="hard_nms_padded_cpu", flags=_FLAGS),
+    cuda=opsmith.native("nms_gpu.cpp", "nms.cu", entry="hard_nms_padded_gpu"),
+    outputs=("indices", "count"),
+    batch=False,
 )
 def hard_nms_padded(
     boxes: Float[Tensor, "N 4"],

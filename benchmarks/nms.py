@@ -1,0 +1,187 @@
+"""How long does non-maximum suppression take, by opsmith, by torchvision where it is installed, and by the textbook?
+
+    python benchmarks/nms.py [--device cpu|cuda] [--sizes 1000 4000 20000] [--output benchmarks/results/nms_cpu.json]
+
+Three kinds of boxes. "random": corners anywhere in 1,000 x 1,000 pixels, sides up to 50; most boxes are kept. "dense":
+corners and sides anywhere in 100 x 100; every box overlaps many. "crowded": what a detector gives, boxes around each of 50
+objects, off by 8 pixels. Scores are random, and so are the 80 classes of batched_nms.
+
+A sample is one call; on a GPU it ends when the GPU is done, and it contains the wait for the number of kept boxes, which
+all who return that many have. Competitors take turns within a round, ratios are formed within a round, and all that
+compete have been called before. The textbook algorithm (benchmarks/nms/textbook.cpp) is compiled with -O3. `same` says
+whether the results were equal; they need not be, where a pair of boxes is at the threshold but for a rounding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import json
+import random
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from build_time import spread
+from opsmith.ops.nms import batched_nms, nms, nms_padded
+from opsmith.toolchain.processor import processor_name
+
+TEXTBOOK = Path(__file__).resolve().parent / "nms" / "textbook.cpp"
+THRESHOLDS = {"random": (0.5,), "dense": (0.5,), "crowded": (0.3, 0.5, 0.7, 0.9)}
+SECONDS_A_CASE = 2.0
+MOST_ROUNDS, LEAST_ROUNDS = 31, 3
+CLASSES = 80
+
+Call = Callable[[], Tensor]
+
+
+def make_boxes(kind: str, count: int, generator: torch.Generator) -> Tensor:
+    """Return boxes of one kind, [count, 4], on the CPU."""
+    corner = torch.rand(count, 2, generator=generator)
+    side = torch.rand(count, 2, generator=generator)
+    if kind == "random":
+        return torch.cat([1000 * corner, 1000 * corner + 50 * side], 1)
+    if kind == "dense":
+        return torch.cat([100 * corner, 100 * corner + 100 * side], 1)
+    objects = torch.cat([1000 * corner[:50], 1000 * corner[:50] + 20 + 200 * side[:50]], 1)
+    which = torch.randint(0, len(objects), (count,), generator=generator)
+    return objects[which] + 8 * torch.randn(count, 4, generator=generator)
+
+
+def load_textbook(folder: Path) -> Callable[[Tensor, Tensor, float], Tensor]:
+    """Compile the textbook's algorithm; return it as a function of boxes, scores and threshold."""
+    library = folder / "textbook.so"
+    subprocess.run(["g++", "-O3", "-shared", "-fPIC", str(TEXTBOOK), "-o", str(library)], check=True)
+    run = ctypes.CDLL(str(library)).textbook_nms
+    run.restype = ctypes.c_int64
+    run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p]
+
+    def textbook(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
+        keep = torch.empty(len(boxes), dtype=torch.int64)
+        return keep[: run(boxes.data_ptr(), scores.data_ptr(), len(boxes), threshold, keep.data_ptr())]
+
+    return textbook
+
+
+def time_calls(calls: dict[str, Call], device: str) -> dict[str, list[float]]:
+    """Return the seconds of each contender in each round."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    start = time.perf_counter()
+    order = list(calls)
+    shuffle = random.Random(0)
+    for rounds in range(MOST_ROUNDS):
+        if rounds >= LEAST_ROUNDS and time.perf_counter() - start > SECONDS_A_CASE:
+            break
+        shuffle.shuffle(order)
+        for name in order:
+            begin = time.perf_counter()
+            calls[name]()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            samples[name].append(time.perf_counter() - begin)
+    return samples
+
+
+def measure(calls: dict[str, Call], device: str) -> dict[str, Any]:
+    """Return what is known of a case: times, how many times faster the first contender is, and whether results agree."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+    ours, *others = calls
+    results = {ours: calls[ours]()}
+    row: dict[str, Any] = {"kept": int((results[ours] >= 0).sum())}
+    if device == "cuda":
+        row["peak_bytes"] = torch.cuda.max_memory_allocated() - before
+    results |= {name: calls[name]() for name in others}
+    samples = time_calls(calls, device)
+    row["seconds"] = {name: spread(values) for name, values in samples.items()}
+    for name in others:
+        ratios = [theirs / mine for theirs, mine in zip(samples[name], samples[ours], strict=True)]
+        row.setdefault("times_faster", {})[name] = spread(ratios)
+        row.setdefault("same", {})[name] = torch.equal(results[name], results[ours])
+    return row
+
+
+def contenders(
+    function: str, boxes: Tensor, scores: Tensor, threshold: float, others: dict[str, Any]
+) -> dict[str, Call]:
+    """Return who takes part in a case, ours first."""
+    vision, textbook = others.get("torchvision"), others.get("textbook")
+    if function == "nms":
+        calls: dict[str, Call] = {"opsmith": lambda: nms(boxes, scores, threshold)}
+        if vision:
+            calls["torchvision"] = lambda: vision.nms(boxes, scores, threshold)
+        if textbook and boxes.device.type == "cpu":
+            calls["textbook"] = lambda: textbook(boxes, scores, threshold)
+        return calls
+    if function == "nms_padded":
+        return {"opsmith": lambda: nms_padded(boxes, scores, threshold, 1000)[0]}
+    classes = torch.arange(len(boxes), device=boxes.device) * 7919 % CLASSES
+    calls = {"opsmith": lambda: batched_nms(boxes, scores, classes, threshold)}
+    if vision:
+        calls["torchvision"] = lambda: vision.batched_nms(boxes, scores, classes, threshold)
+    return calls
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--sizes", type=int, nargs="+", default=None)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    device = arguments.device
+    sizes = arguments.sizes or ([1000, 4000, 20000] + ([100000, 1000000] if device == "cuda" else []))
+    others: dict[str, Any] = {}
+    try:
+        others["torchvision"] = importlib.import_module("torchvision").ops
+    except ImportError:
+        print("torchvision is not installed: it is left out")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        others["textbook"] = load_textbook(Path(folder))
+        for count in sizes:
+            for kind, thresholds in THRESHOLDS.items():
+                if count > 100000 and kind != "random":
+                    continue
+                generator = torch.Generator().manual_seed(count)
+                boxes = make_boxes(kind, count, generator).to(device)
+                scores = torch.rand(count, generator=generator).to(device)
+                # torchvision's nms of a million boxes would need 116 GB.
+                rivals = others if count <= 100000 else {}
+                for function in ("nms", "batched_nms", "nms_padded"):
+                    for threshold in thresholds:
+                        calls = contenders(function, boxes, scores, threshold, rivals)
+                        row = {"function": function, "kind": kind, "boxes": count, "threshold": threshold}
+                        rows.append(row | measure(calls, device))
+                        print(summary(rows[-1]), flush=True)
+    result = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "torch": torch.__version__,
+        "torchvision": importlib.import_module("torchvision").__version__ if "torchvision" in others else None,
+        "device": torch.cuda.get_device_name() if device == "cuda" else processor_name(),
+        "threads": torch.get_num_threads(),
+        "rows": rows,
+    }
+    if arguments.output:
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def summary(row: dict[str, Any]) -> str:
+    """Return a line that says how a case went."""
+    name = f"{row['function']:11} {row['kind']:8} {row['boxes']:8,} at {row['threshold']}: {row['kept']:7,} kept"
+    times = [f"{who} {1e3 * values['median']:.3f} ms" for who, values in row["seconds"].items()]
+    faster = [f"{values['median']:.1f}x {who}" for who, values in row.get("times_faster", {}).items()]
+    unequal = [f"not the same as {who}" for who, same in row.get("same", {}).items() if not same]
+    return f"{name}, {', '.join(times + faster + unequal)}"
+
+
+if __name__ == "__main__":
+    main()

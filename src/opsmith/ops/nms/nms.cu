@@ -1,0 +1,217 @@
+// Non-maximum suppression on a GPU, with memory that grows with the number of boxes and nothing that the host waits
+// for.
+//
+// Boxes in order of their scores are taken in tiles. Three steps follow one another for each tile, in two launches:
+//
+//   compare  all pairs of boxes in the tile, by the whole GPU: a bit for each
+//   settle   which of them are kept: one block, a thread for each box, which waits for the boxes that suppress it
+//   sweep    all later boxes against those kept in the tile, by the whole GPU; and compare for the next tile
+//
+// A box is only ever tested against kept ones, those of its own tile apart. With classes the order is by class first.
+// Then a sweep ends with the class that goes on behind the tile.
+#include "gpu.h"
+#include "overlap.h"
+
+using namespace opsmith;
+
+namespace nms_gpu {
+namespace {
+
+constexpr int words = tile / 32;
+constexpr int threads = 256;
+constexpr int boxes_in_sweep = 32;                // boxes of one block
+constexpr int slices = threads / boxes_in_sweep;  // parts of the kept boxes, each for some of its threads
+constexpr int compare_blocks = tile * words / threads;
+
+template <class T>
+__global__ void __launch_bounds__(threads) key_kernel(View<const T, 1> scores, void* keys) {
+  using C = compute_t<T>;
+  for (int64_t k = blockIdx.x * int64_t{threads} + threadIdx.x; k < scores.size[0]; k += gridDim.x * int64_t{threads}) {
+    // The sort takes signed numbers.
+    const auto key = score_key(static_cast<C>(scores(k)));
+    if constexpr (sizeof(C) == 4) {
+      static_cast<uint32_t*>(keys)[k] = key ^ 0x80000000u;
+    } else {
+      static_cast<uint64_t*>(keys)[k] = key ^ 0x8000000000000000u;
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads) gather_kernel(View<const T, 2> boxes, Work<compute_t<T>> work) {
+  using C = compute_t<T>;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *work.progress = {};
+  for (int64_t k = blockIdx.x * int64_t{threads} + threadIdx.x; k < work.n; k += gridDim.x * int64_t{threads}) {
+    const int64_t from = work.order[work.by_class != nullptr ? work.by_class[k] : k];
+    const Box<C> box{static_cast<C>(boxes(from, 0)), static_cast<C>(boxes(from, 1)), static_cast<C>(boxes(from, 2)),
+                     static_cast<C>(boxes(from, 3))};
+    reinterpret_cast<Vector<C, 4>*>(work.boxes)[k] = {{box.x1, box.y1, box.x2, box.y2}};
+    work.areas[k] = area_of(box);
+    work.removed[k] = 0;
+    work.kept[k] = 0;
+  }
+}
+
+template <class C>
+__device__ Box<C> load(const C* boxes, int64_t k) {
+  const Vector<C, 4> box = reinterpret_cast<const Vector<C, 4>*>(boxes)[k];
+  return {box.item[0], box.item[1], box.item[2], box.item[3]};
+}
+
+// One word of the tile that begins at `begin`: which of 32 boxes suppress box i, all of them before it.
+template <class C>
+__device__ void compare(const Work<C>& work, int64_t begin, int word, int i, C threshold) {
+  uint32_t bits = 0;
+  if (begin + i < work.n && 32 * word < i) {
+    const Box<C> box = load(work.boxes, begin + i);
+    const C area = work.areas[begin + i];
+    for (int j = 0; j < 32 && 32 * word + j < i; ++j) {
+      const int64_t other = begin + 32 * word + j;
+      bool found = suppresses(load(work.boxes, other), work.areas[other], box, area, threshold);
+      if (work.classes != nullptr) found = found && work.classes[other] == work.classes[begin + i];
+      bits |= static_cast<uint32_t>(found) << j;
+    }
+  }
+  work.overlaps[word * tile + i] = bits;
+}
+
+// The first blocks compare the tile that begins at `next`; each of the others tests 32 boxes from there on against
+// those kept before. A warp's threads have a box each and meet the same kept box at once.
+template <class C>
+__global__ void __launch_bounds__(threads) sweep_kernel(Work<C> work, int64_t next, C threshold, int64_t most) {
+  if (work.progress->count >= most) return;
+  if (blockIdx.x < compare_blocks) {
+    const int place = blockIdx.x * threads + threadIdx.x;
+    compare(work, next, place / tile, place % tile, threshold);
+    return;
+  }
+  const int64_t k = next + (blockIdx.x - compare_blocks) * int64_t{boxes_in_sweep} + threadIdx.x % boxes_in_sweep;
+  const int kept = work.progress->kept_in_tile;
+  if (k >= work.n || kept == 0 || work.removed[k] != 0) return;
+  if (work.classes != nullptr && work.classes[k] != work.classes[next - 1]) return;
+  const Box<C> box = load(work.boxes, k);
+  const C area = work.areas[k];
+  const int reach = kept - work.progress->first_in_reach, slice = threadIdx.x / boxes_in_sweep;
+  const int begin = work.progress->first_in_reach + reach * slice / slices;
+  const int end = work.progress->first_in_reach + reach * (slice + 1) / slices;
+  constexpr int at_once = 4;  // tests that do not wait for one another
+  bool found = false;
+  for (int j = begin; j < end && !found; j += at_once) {
+#pragma unroll
+    for (int step = 0; step < at_once; ++step) {
+      const int other = j + step < end ? j + step : end - 1;
+      found |= suppresses(load(work.kept_boxes, other), work.kept_areas[other], box, area, threshold);
+    }
+  }
+  if (found) work.removed[k] = 1;  // several slices may say so
+}
+
+// Which boxes of the tile at `begin` are kept: a box goes once one that suppresses it is kept, and is kept once all
+// that do have gone. In each round the first undecided box can be decided, and as a rule most can; what detectors give
+// takes a few rounds, and the worst case, in which each box touches the next alone, as many as there are boxes.
+template <class C>
+__global__ void __launch_bounds__(tile) settle_kernel(Work<C> work, int64_t begin, int64_t most) {
+  if (work.progress->count >= most) return;
+  __shared__ uint32_t kept[words], gone[words];
+  __shared__ int out_of_reach;
+  const int i = threadIdx.x, word = i / 32;
+  const uint32_t bit = 1u << (i % 32);
+  const int64_t k = begin + i;
+  if (i < words) kept[i] = gone[i] = 0;
+  if (i == 0) out_of_reach = 0;
+  uint32_t before[words];
+#pragma unroll
+  for (int w = 0; w < words; ++w) before[w] = w <= word ? work.overlaps[w * tile + i] : 0;
+
+  bool is_kept = false, has_gone = k >= work.n || work.removed[k] != 0;
+  bool is_told = k >= work.n;
+  do {
+    __syncthreads();
+    if (has_gone && !is_told) atomicOr(&gone[word], bit);
+    if (is_kept && !is_told) atomicOr(&kept[word], bit);
+    is_told = has_gone || is_kept;
+    __syncthreads();
+    if (!is_told) {
+      uint32_t by_kept = 0, open = 0;
+#pragma unroll
+      for (int w = 0; w < words; ++w) {
+        if (before[w] == 0) continue;
+        by_kept |= before[w] & kept[w];
+        open |= before[w] & ~gone[w];
+      }
+      is_kept = open == 0;
+      has_gone = by_kept != 0;
+    }
+  } while (__syncthreads_or(!is_told));
+
+  int total = 0, place = 0;
+  for (int w = 0; w < words; ++w) {
+    const uint32_t these = kept[w];
+    place += __popc(w < word ? these : w == word ? these & (bit - 1) : 0);
+    total += __popc(these);
+  }
+  if (is_kept) {
+    const int64_t last = begin + tile < work.n ? begin + tile - 1 : work.n - 1;
+    if (work.classes != nullptr && work.classes[k] != work.classes[last]) atomicAdd(&out_of_reach, 1);
+    reinterpret_cast<Vector<C, 4>*>(work.kept_boxes)[place] = reinterpret_cast<Vector<C, 4>*>(work.boxes)[k];
+    work.kept_areas[place] = work.areas[k];
+    work.kept[work.by_class != nullptr ? work.by_class[k] : k] = 1;
+  }
+  __syncthreads();
+  if (i == 0) *work.progress = {work.progress->count + total, total, out_of_reach};
+}
+
+__global__ void __launch_bounds__(threads)
+    index_kernel(int64_t n, const int64_t* order, const uint8_t* kept, const int64_t* through, int64_t most,
+                 int64_t* indices, int64_t* count) {
+  const int64_t all = n > 0 ? through[n - 1] : 0, found = all < most ? all : most;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *count = found;
+  const int64_t first = blockIdx.x * int64_t{threads} + threadIdx.x, stride = gridDim.x * int64_t{threads};
+  for (int64_t rank = first; rank < n; rank += stride) {
+    if (kept[rank] != 0 && through[rank] <= most) indices[through[rank] - 1] = order[rank];
+  }
+  for (int64_t place = found + first; place < most; place += stride) indices[place] = -1;
+}
+
+}  // namespace
+
+template <class T>
+void write_keys(View<const T, 1> scores, void* keys, void* stream) {
+  key_kernel<<<blocks_for(scores.size[0], threads), threads, 0, static_cast<Stream>(stream)>>>(scores, keys);
+  check_launch("nms");
+}
+
+template <class T>
+void suppress(View<const T, 2> boxes, const Work<compute_t<T>>& work, double threshold, int64_t most, void* stream) {
+  using C = compute_t<T>;
+  const auto on = static_cast<Stream>(stream);
+  const C rounded = static_cast<C>(threshold);
+  gather_kernel<<<blocks_for(work.n, threads), threads, 0, on>>>(boxes, work);
+  // With classes the boxes of the highest scores may be in the last tile.
+  const int64_t enough = work.classes != nullptr ? INT64_MAX : most;
+  for (int64_t begin = 0; begin < work.n; begin += tile) {
+    // No tile is behind the last one, and nothing is kept before the first.
+    const int64_t later = begin == 0 ? 0 : (work.n - begin + boxes_in_sweep - 1) / boxes_in_sweep;
+    sweep_kernel<<<static_cast<unsigned>(compare_blocks + later), threads, 0, on>>>(work, begin, rounded, enough);
+    settle_kernel<<<1, tile, 0, on>>>(work, begin, enough);
+  }
+  check_launch("nms");
+}
+
+void write_indices(int64_t n, const int64_t* order, const uint8_t* kept, const int64_t* through, int64_t most,
+                   int64_t* indices, int64_t* count, void* stream) {
+  const unsigned blocks = blocks_for(n > most ? n : most, threads);
+  index_kernel<<<blocks, threads, 0, static_cast<Stream>(stream)>>>(n, order, kept, through, most, indices, count);
+  check_launch("nms");
+}
+
+template void write_keys(View<const float16, 1>, void*, void*);
+template void write_keys(View<const bfloat16, 1>, void*, void*);
+template void write_keys(View<const float, 1>, void*, void*);
+template void write_keys(View<const double, 1>, void*, void*);
+template void suppress(View<const float16, 2>, const Work<float>&, double, int64_t, void*);
+template void suppress(View<const bfloat16, 2>, const Work<float>&, double, int64_t, void*);
+template void suppress(View<const float, 2>, const Work<float>&, double, int64_t, void*);
+template void suppress(View<const double, 2>, const Work<double>&, double, int64_t, void*);
+
+}  // namespace nms_gpu
