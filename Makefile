@@ -76,6 +76,10 @@ bench: $(READY)
 	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/upfirdn2d_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.add2 --device cpu --json benchmarks/results/add2_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid --device cpu --json benchmarks/results/sigmoid_cpu.json
+	$(BIN)/opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_sum --device cpu --phase forward --phase both \
+	  --size shape=4194304 --seconds 60 --json benchmarks/results/focal_loss_sum_cpu.json
+	$(BIN)/opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_classes_sum --device cpu --phase forward \
+	  --phase both --size n=52429,K=80 --seconds 60 --json benchmarks/results/focal_loss_classes_sum_cpu.json
 	$(BIN)/python benchmarks/nms.py --output benchmarks/results/nms_cpu.json
 	$(BIN)/python benchmarks/check_screen.py --output benchmarks/results/check_screen.json
 	$(BIN)/python benchmarks/compare_trust.py --output benchmarks/results/compare_trust.json
@@ -99,6 +103,10 @@ GPU_ELEMENTWISE := --size shape=1048576 --size shape=268435456 --dtype float32 -
 GPU_LLTM_CELL := --size B=16,I=32,S=128 --size B=256,I=256,S=256 --size B=256,I=1024,S=1024 --dtype float32 \
   --dtype bfloat16 --phase forward --phase both --against eager --against compiled --seconds 60
 
+# 200,000 anchors and 80 classes.
+GPU_FOCAL := --phase forward --phase both --dtype float32 --dtype bfloat16 --against eager --against torchvision \
+  --against compiled --seconds 60
+
 gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.mlp --device cuda --phase forward --phase both $(GPU_MLP) \
@@ -120,6 +128,10 @@ gpu-bench:
 	  --json benchmarks/results/add2_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid --device cuda $(GPU_ELEMENTWISE) \
 	  --json benchmarks/results/sigmoid_gpu.json
+	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_sum --device cuda \
+	  $(GPU_FOCAL) --size shape=16000000 --json benchmarks/results/focal_loss_sum_gpu.json
+	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_classes_sum --device cuda \
+	  $(GPU_FOCAL) --size n=200000,K=80 --json benchmarks/results/focal_loss_classes_sum_gpu.json
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
 clean:

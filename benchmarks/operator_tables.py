@@ -28,6 +28,12 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "add2": ("add2_cpu.json", "add2_gpu.json"),
     "mlp": ("mlp_cpu.json", "mlp_gpu.json"),
     "sigmoid": ("sigmoid_cpu.json", "sigmoid_gpu.json"),
+    "sigmoid_focal_loss": (
+        "focal_loss_sum_cpu.json",
+        "focal_loss_classes_sum_cpu.json",
+        "focal_loss_sum_gpu.json",
+        "focal_loss_classes_sum_gpu.json",
+    ),
     "lltm": ("lltm_cell_cpu.json", "lltm_cell_gpu.json", "lltm_gates_cpu.json", "lltm_gates_gpu.json"),
     "lltm_sequence": ("lltm_sequence_cpu.json", "lltm_sequence_gpu.json"),
 }

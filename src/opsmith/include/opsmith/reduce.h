@@ -70,11 +70,11 @@ void sum_elementwise(F f, double divisor, View<Out, 0> out, View<const In, 1>...
 
 #else
 
-// The sum of one number of each thread of a block of GridSum::threads, for all of them.
+// The sum of one number of each thread of a block of GridSum::threads, for all of them. For one call in a kernel.
 __device__ inline double sum_over_block(double value) {
   __shared__ double values[detail::elementwise_threads];
   values[threadIdx.x] = value;
-  for (int half = detail::elementwise_threads / 2; half > 0; half /= 2) {
+  for (unsigned half = detail::elementwise_threads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) values[threadIdx.x] += values[threadIdx.x + half];
   }

@@ -1,5 +1,6 @@
 """sigmoid_focal_loss: the loss of dense detectors, in one pass over the logits."""
 
+import opsmith.ops.sigmoid_focal_loss.rivals  # noqa: F401 -- declares what the operators are timed against
 from opsmith.ops.sigmoid_focal_loss.loss import SigmoidFocalLoss, sigmoid_focal_loss
 from opsmith.ops.sigmoid_focal_loss.operators import (
     focal_loss,
