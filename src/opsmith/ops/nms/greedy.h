@@ -113,6 +113,7 @@ class KeptGrid {
     while ((int64_t{1} << bits) < 2 * n) ++bits;
     shift_ = 64 - bits;
     first_.assign(size_t{1} << bits, none);
+    groups_.reserve(n);
   }
 
   // Whether a grid finds what a list finds: where a box is tiny compared with the roundings of its place, or its area
