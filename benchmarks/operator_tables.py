@@ -26,6 +26,7 @@ DOCS = HERE.parent / "docs"
 FIGURES: dict[str, tuple[str, ...]] = {
     "add2": ("add2_cpu.json", "add2_gpu.json"),
     "sigmoid": ("sigmoid_cpu.json", "sigmoid_gpu.json"),
+    "lltm": ("lltm_cell_cpu.json", "lltm_cell_gpu.json", "lltm_gates_cpu.json", "lltm_gates_gpu.json"),
 }
 
 

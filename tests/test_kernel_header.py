@@ -18,8 +18,11 @@ INCLUDE = ROOT / "src/opsmith/include"
 OPS = ROOT / "src/opsmith/ops"
 CPP_TESTS = ROOT / "tests/cpp"
 # The headers without a framework; others in the folder belong to bindings.
-GPU_HEADERS = ["host_device.h", "error.h", "types.h", "view.h", "gpu.h", "kernel.h", "math.h", "elementwise.h"]
-CPU_HEADERS = [*(name for name in GPU_HEADERS if name != "gpu.h"), "cpu.h", "block.h"]
+GPU_HEADERS = [
+    *("host_device.h", "error.h", "types.h", "view.h", "gpu.h", "kernel.h", "math.h", "elementwise.h", "reduce.h"),
+    "workspace.h",
+]
+CPU_HEADERS = [*(name for name in GPU_HEADERS if name not in ("gpu.h", "workspace.h")), "cpu.h", "block.h"]
 
 HOST_FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread", f"-I{INCLUDE}", f"-I{OPS}"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]

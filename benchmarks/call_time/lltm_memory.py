@@ -61,7 +61,7 @@ def train_step(step: Step, model: LLTMCell, inputs: Tensor) -> Callable[[], None
 
     def run() -> None:
         model.zero_grad(set_to_none=True)
-        hidden = cell = inputs.new_zeros(inputs.shape[1], model.state_size)
+        hidden = cell = inputs.new_zeros(inputs.shape[1], model.hidden_size)
         for current in inputs:
             hidden, cell = step(current, hidden, cell, model.weight, model.bias)
         hidden.square().sum().backward()

@@ -1,4 +1,5 @@
 // Tests of the CPU kernels of add2, sigmoid and lltm against the same formulas in double.
+#include <opsmith/reduce.h>
 #include <add2/add2.cpp>
 #include <lltm/lltm.cpp>
 #include <sigmoid/sigmoid.cpp>
@@ -6,8 +7,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <random>
 #include <type_traits>
+#include <vector>
 
 #include "check.h"
 
@@ -89,6 +92,13 @@ class Matrix {
 };
 
 double exact_sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+struct Same {
+  template <class C>
+  OPSMITH_HOST_DEVICE C operator()(C x) const {
+    return x;
+  }
+};
 
 template <class T>
 void test_elementwise(int64_t n, int64_t stride, int64_t offset) {
@@ -215,6 +225,32 @@ void test_position_does_not_matter() {
   }
 }
 
+// Powers of two and their negatives: every sum of them is exact, in whatever order.
+void test_sums() {
+  for (const int64_t n : {0, 1, 15, 512, 513, 100003, 40000000}) {
+    std::vector<float> x(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) x[i] = i % 3 == 0 ? -0.5f : 1.0f;
+    const double exact = static_cast<double>(n - (n + 2) / 3) - 0.5 * static_cast<double>((n + 2) / 3);
+    float total = -1;
+    sum_elementwise(Same{}, 1.0, View<float, 0>{&total, {1}, {1}}, View<const float, 1>{x.data(), {n}, {1}});
+    check(total == static_cast<float>(exact), "sum_elementwise of %lld: %g, expected %g", static_cast<long long>(n),
+          total, exact);
+    if (n == 0) continue;
+    sum_elementwise(Same{}, 4.0, View<float, 0>{&total, {1}, {1}}, View<const float, 1>{x.data(), {(n + 2) / 3}, {3}});
+    check(total == static_cast<float>(-0.125 * static_cast<double>((n + 2) / 3)), "sum_elementwise of every third: %g",
+          total);
+  }
+  int64_t covered = 0;
+  std::mutex mutex;
+  sum_parts(1234567, [&](int64_t begin, int64_t end) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    check(begin % block_size == 0 && begin < end, "a part begins at %lld", static_cast<long long>(begin));
+    covered += end - begin;
+    return 0.0;
+  });
+  check(covered == 1234567, "parts cover %lld", static_cast<long long>(covered));
+}
+
 template <class T>
 void test_type() {
   for (const int64_t n : {0, 1, 7, 64, 513, 2000}) {
@@ -238,6 +274,7 @@ void test_type() {
 }  // namespace
 
 int main() {
+  test_sums();
   test_type<float>();
   test_type<double>();
   test_type<float16>();

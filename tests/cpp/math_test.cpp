@@ -47,6 +47,18 @@ struct Expm1 {
   OPSMITH_HOST_DEVICE float operator()(float x) const { return math::expm1(x); }
   static double exact(double x) { return std::expm1(x); }
 };
+struct Log {
+  static constexpr const char* name = "log";
+  static constexpr double bound = 1.0;
+  OPSMITH_HOST_DEVICE float operator()(float x) const { return math::log(x); }
+  static double exact(double x) { return std::log(x); }
+};
+struct Log1p {
+  static constexpr const char* name = "log1p";
+  static constexpr double bound = 1.6;
+  OPSMITH_HOST_DEVICE float operator()(float x) const { return math::log1p(x); }
+  static double exact(double x) { return std::log1p(x); }
+};
 struct Tanh {
   static constexpr const char* name = "tanh";
   static constexpr double bound = 2.55;
@@ -117,6 +129,18 @@ void test_special_values() {
   test_value<Expm1>(infinity, infinity);
   test_value<Expm1>(-infinity, -1.0f);
   test_value<Expm1>(88.7228470f, infinity);
+  test_value<Log>(1.0f, 0.0f);
+  test_value<Log>(0.0f, -infinity);
+  test_value<Log>(-0.0f, -infinity);
+  test_value<Log>(infinity, infinity);
+  test_value<Log>(1e-45f, std::log(1e-45f));
+  test_value<Log1p>(0.0f, 0.0f);
+  test_value<Log1p>(-0.0f, -0.0f);
+  test_value<Log1p>(-1e-40f, -1e-40f);
+  test_value<Log1p>(1e-45f, 1e-45f);
+  test_value<Log1p>(-1.0f, -infinity);
+  test_value<Log1p>(infinity, infinity);
+  test_value<Log1p>(3e38f, std::log(3e38f));
   test_value<Tanh>(0.0f, 0.0f);
   test_value<Tanh>(-0.0f, -0.0f);
   test_value<Tanh>(-1e-40f, -1e-40f);
@@ -140,6 +164,8 @@ int main(int count, char** arguments) {
   const uint64_t step = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 1009;
   test_sweep<Exp>(step);
   test_sweep<Expm1>(step);
+  test_sweep<Log>(step);
+  test_sweep<Log1p>(step);
   test_sweep<Tanh>(step);
   test_sweep<Sigmoid>(step);
   test_sweep<Elu>(step);

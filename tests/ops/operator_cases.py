@@ -17,6 +17,7 @@ import opsmith.ops
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
+from opsmith.ops.sigmoid_focal_loss import focal_loss, focal_loss_classes, focal_loss_classes_sum, focal_loss_sum
 
 __all__ = ["CASES", "MODULES", "OWN_TESTS", "Case", "Shapes", "as_tuple", "in_float64", "is_floating", "with_gradients"]
 
@@ -29,6 +30,13 @@ def normal(shapes: Shapes, device: str, dtype: torch.dtype, seed: int) -> list[A
     """Tensors of these shapes with normally distributed values, which are the same in every type and on every device."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype) for shape in shapes]
+
+
+def logits_and_classes(shapes: Shapes, device: str, dtype: torch.dtype, seed: int) -> list[Any]:
+    """A matrix and an index into each of its rows."""
+    (shape,) = shapes
+    classes = torch.randint(0, shape[1] + 1, shape[:1], generator=torch.Generator().manual_seed(seed))
+    return [*normal(shapes, device, dtype, seed), classes.to(device)]
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,10 @@ CASES = (
         gradient_rounding=40,
         is_exact=False,  # PyTorch's matrix product may choose another order of summation
     ),
+    Case(focal_loss, ((33, 65), (33, 65)), ((2, 3), (2, 3)), ((1 << 20,), (1 << 20,)), rounding=2),
+    Case(focal_loss_sum, ((33, 65), (33, 65)), ((2, 3), (2, 3)), ((1 << 20,), (1 << 20,)), rounding=2),
+    Case(focal_loss_classes, ((33, 65),), ((2, 3),), ((4096, 91),), logits_and_classes, rounding=2),
+    Case(focal_loss_classes_sum, ((33, 65),), ((2, 3),), ((4096, 91),), logits_and_classes, rounding=2),
 )
 
 # What the tests of all operators are not for, and the file that has tests of its own.

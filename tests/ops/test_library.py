@@ -7,7 +7,7 @@ import torch
 from operator_cases import CASES, Case, as_tuple, in_float64, is_floating, with_gradients
 
 from opsmith.ops.add2 import add2
-from opsmith.ops.lltm import LLTM, LLTMCell, lltm_gates
+from opsmith.ops.lltm import lltm_gates
 from opsmith.ops.sigmoid import sigmoid
 
 pytestmark = pytest.mark.compile
@@ -124,7 +124,7 @@ def test_empty_batch_gives_empty_results_and_zero_gradients(case, device):
     empty = [one[:0] if has else one for one, has in zip(arguments, has_batch, strict=True)]
     given = with_gradients(empty)
     outputs = as_tuple(case.operator(*given))
-    assert all(output.numel() == 0 for output in outputs)
+    assert all(output.numel() == 0 or output.dim() == 0 for output in outputs)  # a sum of nothing is one number
     sum(output.sum() for output in outputs).backward()
     for leaf in filter(is_floating, given):
         assert leaf.grad is not None
@@ -184,26 +184,6 @@ def test_nan_goes_through(device):
 def test_opcheck(case, device):
     arguments = with_gradients(case.inputs(device, torch.float64))
     torch.library.opcheck(case.operator.torch_op, tuple(arguments))
-
-
-@devices
-def test_modules_agree_step_by_step(device):
-    torch.manual_seed(0)
-    sequence, cell = LLTM(4, 6, batch_first=True).to(device), LLTMCell(4, 6).to(device)
-    cell.load_state_dict(sequence.state_dict())
-    x = torch.randn(3, 5, 4, device=device)
-    outputs, (hidden, state) = sequence(x)
-    step = None
-    for index in range(5):
-        step = cell(x[:, index], step)
-        torch.testing.assert_close(outputs[:, index], step[0])
-    torch.testing.assert_close((hidden, state), step)
-
-
-@devices
-def test_module_refuses_a_tensor_without_a_batch(device):
-    with pytest.raises(ValueError, match="3 dimensions, found 2"):
-        LLTM(4, 6).to(device)(torch.randn(5, 4, device=device))
 
 
 def test_there_is_one_cpu():

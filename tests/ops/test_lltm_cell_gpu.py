@@ -119,8 +119,8 @@ def test_any_finite_gate_has_a_finite_gradient(size: tuple[int, int, int], gate:
     wanted = gradients(
         lambda *a: lltm_cell.reference(*a)[:2], [a.double() for a in arguments], [o.double() for o in outer]
     )
-    for ours, theirs in zip(found, wanted, strict=True):
-        torch.testing.assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-5)
+    assert all(torch.isfinite(grad).all() for grad in found)
+    assert_near(found, wanted, torch.float32)
 
 
 @some_sizes

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -70,15 +71,16 @@ class Run:
 class ReferenceLLTM(LLTM):
     """The same module in plain PyTorch: a loop over the body of lltm_gates, differentiated by PyTorch."""
 
-    def forward(self, input: Tensor, state: State | None = None) -> tuple[Tensor, State]:  # noqa: A002
+    def forward(self, input: Any, state: State | None = None) -> tuple[Any, State]:  # noqa: A002
         """Return what LLTM does, for a batch of sequences [B, T, I]."""
-        hidden, cell = state or self._initial(input.shape[0])
+        hidden, cell = state or input.new_zeros(2, input.shape[0], self.hidden_size)
+        parameters = dict(self.named_parameters())
         steps = []
         for step in input.unbind(1):
-            gates = functional.linear(torch.cat([hidden, step], dim=1), self.weight, self.bias)
+            gates = functional.linear(torch.cat([hidden, step], dim=1), parameters["weight_l0"], parameters["bias_l0"])
             hidden, cell = lltm_gates.reference(gates, cell)
             steps.append(hidden)
-        return torch.stack(steps, dim=1), (hidden, cell)
+        return torch.stack(steps, dim=1), (hidden.unsqueeze(0), cell.unsqueeze(0))
 
 
 class Classifier(nn.Module):
@@ -92,7 +94,7 @@ class Classifier(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits [B, 10] of images [B, 8, 8]."""
         _, (hidden, _) = self.recurrent(images)
-        logits: Tensor = self.head(hidden)
+        logits: Tensor = self.head(hidden[-1])
         return logits
 
 

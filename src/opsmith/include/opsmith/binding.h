@@ -20,14 +20,36 @@
 #include "shims.h"
 #include "sizes.h"
 #include "stream.h"
+#include "workspace.h"
 
 namespace opsmith {
 
-// The only definition of the function behind parallel_for: PyTorch's own threads.
+// The only definitions of what kernels are offered by headers that know no torch.
 namespace detail {
+
+// The function behind parallel_for: PyTorch's own threads.
 void parallel_run(int64_t begin, int64_t end, int64_t grain, void (*fn)(int64_t, int64_t, void*), void* context) {
   if (torch_parallel_for(begin, end, grain, fn, context) != 0) binding::give_up("PyTorch's threads failed");
 }
+
+// Those behind Workspace: tensors of bytes, on the GPU that Launch made current.
+void* borrow(int64_t bytes, void** address) {
+  int32_t device = -1;
+  AtenTensorHandle tensor = nullptr;
+  const int64_t stride = 1;
+  if (aoti_torch_get_current_device_index(&device) != 0 ||
+      aoti_torch_empty_strided(1, &bytes, &stride, binding::dtypes::uint8, aoti_torch_device_type_cuda(), device,
+                               &tensor) != 0) {
+    binding::give_up("a workspace cannot be allocated; torch's message stands above");
+  }
+  if (torch_get_mutable_data_ptr(tensor, address) != 0) {
+    aoti_torch_delete_tensor_object(tensor);
+    binding::give_up("a workspace has no data; torch's message stands above");
+  }
+  return tensor;
+}
+void give_back(void* loan) { aoti_torch_delete_tensor_object(static_cast<AtenTensorHandle>(loan)); }
+
 }  // namespace detail
 
 namespace binding {

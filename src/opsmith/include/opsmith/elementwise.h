@@ -36,17 +36,27 @@ struct MapBlock {
 
 }  // namespace detail
 
+// out[k] = f(in[k]...) for n elements of dense arrays in the type to compute in, as blocks are.
+template <class F, class C, class... In>
+void elementwise_block(const F& f, int64_t n, C* out, const In*... in) {
+  with_best_isa(detail::MapBlock<F>{f}, n, out, in...);
+}
+
 // out[i] = f(in[i]...) for every i. `out` overlaps no input.
 template <class F, class Out, class... In>
 void elementwise(F f, View<Out, 1> out, View<const In, 1>... in) {
   constexpr int64_t grain = 32768;  // some 10 us of the cheapest of functions
+  // Threads begin at multiples of the longest vector there is: which elements are left over at the end of a loop over
+  // vectors, and may be rounded differently there, does not depend on how many threads there are.
+  constexpr int64_t unit = 64;
   const bool direct = (is_direct<Out>(out.stride[0]) && ... && is_direct<In>(in.stride[0]));
-  parallel_for(0, out.size[0], grain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, (out.size[0] + unit - 1) / unit, grain / unit, [&](int64_t first, int64_t last) {
+    const int64_t begin = first * unit, end = last * unit < out.size[0] ? last * unit : out.size[0];
     const int64_t step = direct ? end - begin : block_size;
     for (int64_t i = begin; i < end; i += step) {
       const int64_t n = i + step < end ? step : end - i;
       OutputBlock<Out> result(&out(i), out.stride[0], n);
-      with_best_isa(detail::MapBlock<F>{f}, n, result.data, InputBlock<In>(&in(i), in.stride[0], n).data...);
+      elementwise_block(f, n, result.data, InputBlock<In>(&in(i), in.stride[0], n).data...);
       result.store();
     }
   });

@@ -19,6 +19,8 @@
 //   gpu.h          Stream, check_launch, blocks_for, Vector            (nvcc, hipcc)
 //   math.h         exp, tanh, sigmoid, ...                             (included by the kernels that need it)
 //   elementwise.h  the whole loop of an elementwise operator           (likewise)
+//   reduce.h       the sum of an elementwise function                  (likewise)
+//   workspace.h    memory for the length of a call                     (likewise; nvcc, hipcc)
 //   block.h        16-bit and strided data as dense arrays of floats   (likewise; host compilers)
 #pragma once
 

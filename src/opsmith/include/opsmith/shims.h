@@ -30,6 +30,7 @@ using DeviceGuardHandle = DeviceGuardOpaque*;
 
 // Numbers that stand for devices and element types.
 int32_t aoti_torch_device_type_cpu();
+int32_t aoti_torch_device_type_cuda();
 int32_t aoti_torch_dtype_float16();
 int32_t aoti_torch_dtype_bfloat16();
 int32_t aoti_torch_dtype_float32();

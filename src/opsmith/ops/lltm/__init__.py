@@ -13,7 +13,8 @@ finite gate.
 from __future__ import annotations
 
 from opsmith.ops.lltm.cell import lltm_cell, lltm_cell_backward, lltm_gates, lltm_gates_backward
-from opsmith.ops.lltm.module import LLTM, LLTMCell, lltm
+from opsmith.ops.lltm.layer import lltm
+from opsmith.ops.lltm.module import LLTM, LLTMCell
 from opsmith.ops.lltm.sequence import lltm_sequence, lltm_sequence_backward
 
 __all__ = [

@@ -47,9 +47,10 @@ struct Backward {
   View<T, 1> grad_bias;
 };
 
-// The largest state that fused_backward takes: the gates' gradients of some rows have to fit into shared memory.
+// The largest batch and the largest state that fused_backward takes: what gates' gradients of four units or four rows
+// fit into shared memory, 48 KB less what the kernel has otherwise.
 template <class T>
-constexpr int64_t most_fused_state = 4096 / sizeof(opsmith::compute_t<T>);
+constexpr int64_t most_fused = 3840 / sizeof(opsmith::compute_t<T>);
 
 // All five gradients in one launch.
 template <class T>
@@ -59,11 +60,15 @@ void fused_backward(const Backward<T>& step, void* stream);
 // that all of the GPU has work; each has a row of sums in `partial`.
 int64_t bias_parts(int64_t batch, int64_t state);
 
-// What comes before the products: the gradients of gates, cell and bias, from the first two inputs, `gates` and
-// `new_cell`. `partial` is contiguous [bias_parts, 3*S], and not read where there is one part.
+// What comes before the products: the gradients of gates, cell and bias, and [hidden, input] as one matrix. `partial`
+// is contiguous [bias_parts, 3*S], and not touched where there is one part.
 template <class T>
-void start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<opsmith::compute_t<T>, 2> partial,
-                    void* stream);
+void start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined,
+                    View<opsmith::compute_t<T>, 2> partial, void* stream);
+
+// What comes after them: grad_hidden and grad_input, which are one matrix as they come from their product.
+template <class T>
+void finish_backward(const Backward<T>& step, View<const T, 2> grad_joined, void* stream);
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -1,9 +1,9 @@
 // All gradients of an LLTM step on a GPU in one launch, for batches and states that are too small for PyTorch's
 // products.
 //
-// Some blocks compute the gradient of [hidden, input], the others those of the weight, the bias and the cell. Both need
-// the gates' gradients, which are computed where they are needed and never stored: that repeats the activations, but a
-// second launch would cost more. Every sum is in one order, so results are the same in every run.
+// Some blocks compute the gradient of [hidden, input], the others those of weight, bias and cell. Both kinds need the
+// gates' gradients, and compute those that they need: that repeats the activations, but a second launch would cost
+// more. Every sum is formed in one order, so results are the same in every run.
 #include <algorithm>
 
 #include "cell.h"
@@ -17,165 +17,179 @@ namespace {
 constexpr int threads = 256;
 constexpr int warps = threads / lanes;
 
-// The gradients of one element's gates.
-template <class T>
-__device__ LltmGradient<compute_t<T>> gate_gradients(const lltm::Backward<T>& step, int64_t row, int64_t unit) {
-  using C = compute_t<T>;
-  const int64_t state = step.new_cell.size[1];
-  return lltm_step_backward<C>(step.grad_new_hidden(row, unit), step.grad_new_cell(row, unit), step.gates(row, unit),
-                               step.gates(row, state + unit), step.gates(row, 2 * state + unit),
-                               step.new_cell(row, unit));
-}
+// The rows of a tile of [hidden, input]'s gradient, and the units of a tile of the weight's.
+constexpr int depth = 4;
 
-// The gradient of [hidden, input]: `rows` rows and 32 bytes of columns to a block, which is what one access to the
-// weight moves at least. The sum over the gates is spread over the block.
+// Columns of [hidden, input] in a tile: the 32 bytes of the weight that memory moves at least.
 template <class T>
-struct JoinedTile {
-  static constexpr int rows = 4;
-  static constexpr int columns = 32 / sizeof(T);
-  static constexpr int groups = threads / columns;
-  static constexpr int ahead = 12;  // loads of the weight that a thread has on their way at once
+constexpr int tile_columns = 32 / sizeof(T);
 
-  using C = compute_t<T>;
-  using Gradients = Vector<C, rows>;
-  static int64_t shared_bytes(int64_t state) {
-    return (3 * state * rows + warps * columns * rows) * static_cast<int64_t>(sizeof(C));
+// The gradients of the gates that a block needs, [gate][place][4]: for a tile of [hidden, input] the places are units
+// and the four are rows, for a tile of the weight it is the other way round.
+template <class C>
+using Four = Vector<C, depth>;
+
+// A column of a matrix, of which a thread takes the elements first, first + step, ... below `count`: some of them ahead
+// of their use, so that their latencies pass at once, and the first ones while the gates' gradients are computed.
+template <class T>
+class Column {
+ public:
+  __device__ Column(const T* column, int64_t stride, int first, int step, int count)
+      : column_(column), stride_(stride), next_(first), step_(step), count_(count) {
+    load();
   }
 
-  static __device__ void run(const lltm::Backward<T>& step, int64_t first_row, int64_t first_column, char* shared) {
-    const int64_t batch = step.new_cell.size[0], state = step.new_cell.size[1], total = step.weight.size[1];
-    const int64_t gates = 3 * state;
-    const int64_t column = first_column + threadIdx.x % columns;
-    const int group = threadIdx.x / columns;
-    T weight[ahead];
-    const auto load = [&](int64_t gate) {
-#pragma unroll
-      for (int k = 0; k < ahead; ++k, gate += groups) {
-        weight[k] = gate < gates && column < total ? step.weight(gate, column) : T(0.0f);
-      }
-    };
-    load(group);  // needs nothing of what comes next, which hides its latency
-
-    Gradients* const gradients = reinterpret_cast<Gradients*>(shared);
-    for (int64_t index = threadIdx.x; index < state * rows; index += threads) {
-      const int64_t unit = index % state;
-      const int r = index / state;
-      LltmGradient<C> gradient = {};
-      if (first_row + r < batch) gradient = gate_gradients(step, first_row + r, unit);
-      gradients[unit].item[r] = gradient.i;
-      gradients[state + unit].item[r] = gradient.o;
-      gradients[2 * state + unit].item[r] = gradient.c;
-    }
-    __syncthreads();
-
-    C sum[rows] = {};
-    for (int64_t gate = group; gate < gates; gate += ahead * groups) {
-      if (gate != group) load(gate);
+  // Calls f(index, element) for each.
+  template <class F>
+  __device__ void for_each(const F& f) {
+#pragma unroll 1
+    while (true) {
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
-        if (gate + k * groups < gates) {
-          const Gradients factor = gradients[gate + k * groups];
-          const C w = weight[k];
-#pragma unroll
-          for (int r = 0; r < rows; ++r) sum[r] += factor.item[r] * w;
-        }
+        if (next_ + k * step_ < count_) f(next_ + k * step_, static_cast<compute_t<T>>(loaded_[k]));
       }
+      next_ += ahead * step_;
+      if (next_ >= count_) return;
+      load();
     }
-    // First over the groups within a warp, then over the warps.
-#pragma unroll
-    for (int mask = columns; mask < lanes; mask *= 2) {
-#pragma unroll
-      for (int r = 0; r < rows; ++r) sum[r] += shuffle_xor(sum[r], mask);
-    }
-    C* const partial = reinterpret_cast<C*>(gradients + gates);
-    const int lane = threadIdx.x % lanes, warp = threadIdx.x / lanes;
-    if (lane < columns) {
-#pragma unroll
-      for (int r = 0; r < rows; ++r) partial[(warp * rows + r) * columns + lane] = sum[r];
-    }
-    __syncthreads();
-    const int r = threadIdx.x / columns;
-    if (r >= rows || first_row + r >= batch || column >= total) return;
-    C result = 0;
-#pragma unroll
-    for (int w = 0; w < warps; ++w) result += partial[(w * rows + r) * columns + threadIdx.x % columns];
-    T& to = column < state ? step.grad_hidden(first_row + r, column) : step.grad_input(first_row + r, column - state);
-    to = static_cast<T>(result);
   }
+
+ private:
+  static constexpr int ahead = 16;
+
+  __device__ void load() {
+    const T* from = column_ + next_ * stride_;
+    const int64_t stride = step_ * stride_;
+#pragma unroll
+    for (int k = 0; k < ahead; ++k, from += stride) {
+      if (next_ + k * step_ < count_) loaded_[k] = *from;
+    }
+  }
+
+  const T* column_;
+  int64_t stride_;
+  int next_, step_, count_;
+  T loaded_[ahead] = {};
 };
 
-// The gradients of the weight, the bias and the cell: the gates of `units` units times a column for each thread. The
-// sum over the batch is one thread's, in slices of what fits into shared memory.
+// Column `column` of [hidden, input], a thread's own.
 template <class T>
-struct WeightTile {
-  static constexpr int units = 2;
-  static constexpr int gates = 3 * units;
-  static constexpr int slice = 64;
+__device__ Column<T> joined_column(const lltm::Backward<T>& step, int column) {
+  const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
+  const bool is_hidden = column < state;
+  const T* const first = is_hidden ? &step.hidden(0, column) : &step.input(0, column - state);
+  return {first, is_hidden ? step.hidden.stride[0] : step.input.stride[0], 0, 1, column < columns ? batch : 0};
+}
 
+// The gradients of the gates that a block needs, into shared memory. The gradient of the cell is written by the blocks
+// of the weight's tiles, which have each element once.
+template <bool is_weight, class T>
+__device__ void compute_gates(const lltm::Backward<T>& step, int first, Four<compute_t<T>>* gradients) {
   using C = compute_t<T>;
-  static constexpr int64_t shared_bytes = slice * gates * sizeof(C);
-
-  static __device__ void run(const lltm::Backward<T>& step, int64_t first_unit, int64_t first_column, char* shared) {
-    const int64_t batch = step.new_cell.size[0], state = step.new_cell.size[1], total = step.weight.size[1];
-    const int64_t column = first_column + threadIdx.x;
-    const bool is_hidden = column < state;
-    const T* const joined = is_hidden ? &step.hidden(0, column) : &step.input(0, column - state);
-    const int64_t next_row = is_hidden ? step.hidden.stride[0] : step.input.stride[0];
-    C* const gradients = reinterpret_cast<C*>(shared);
-    C sum[gates] = {}, bias = 0;
-    for (int64_t first = 0; first < batch; first += slice) {
-      const int rows = batch - first < slice ? batch - first : slice;
-      if (first > 0) __syncthreads();
-      for (int index = threadIdx.x; index < rows * units; index += threads) {
-        const int64_t row = first + index / units, unit = first_unit + index % units;
-        LltmGradient<C> gradient = {};
-        if (unit < state) gradient = gate_gradients(step, row, unit);
-        C* const to = gradients + index / units * gates + index % units;
-        to[0] = gradient.i;
-        to[units] = gradient.o;
-        to[2 * units] = gradient.c;
-        if (unit < state && first_column == 0) step.grad_cell(row, unit) = static_cast<T>(gradient.cell);
-      }
-      __syncthreads();
-      if (column < total) {
-#pragma unroll 8
-        for (int r = 0; r < rows; ++r) {
-          const C x = joined[(first + r) * next_row];
-#pragma unroll
-          for (int g = 0; g < gates; ++g) sum[g] += gradients[r * gates + g] * x;
-        }
-      }
-      if (first_column == 0 && threadIdx.x < gates) {
-        for (int r = 0; r < rows; ++r) bias += gradients[r * gates + threadIdx.x];
-      }
+  const int batch = step.new_cell.size[0], state = step.new_cell.size[1], places = is_weight ? batch : state;
+#pragma unroll 1
+  for (int index = threadIdx.x; index < places * depth; index += threads) {
+    const int one_of_four = first + index % depth, place = index / depth;
+    const int row = is_weight ? place : one_of_four, unit = is_weight ? one_of_four : place;
+    LltmGradient<C> gradient = {};
+    if (row < batch && unit < state) {
+      gradient = lltm_step_backward<C>(step.grad_new_hidden(row, unit), step.grad_new_cell(row, unit),
+                                       step.gates(row, unit), step.gates(row, state + unit),
+                                       step.gates(row, 2 * state + unit), step.new_cell(row, unit));
+      if (is_weight) step.grad_cell(row, unit) = static_cast<T>(gradient.cell);
     }
-    const auto gate_of = [&](int g) { return g / units * state + first_unit + g % units; };
-    if (column < total) {
-#pragma unroll
-      for (int g = 0; g < gates; ++g) {
-        if (first_unit + g % units < state) step.grad_weight(gate_of(g), column) = static_cast<T>(sum[g]);
-      }
-    }
-    const int g = threadIdx.x;
-    if (first_column == 0 && g < gates && first_unit + g % units < state) {
-      step.grad_bias(gate_of(g)) = static_cast<T>(bias);
-    }
+    C* const to = reinterpret_cast<C*>(gradients) + index;
+    to[0] = gradient.i;
+    to[places * depth] = gradient.o;
+    to[2 * places * depth] = gradient.c;
   }
-};
+  __syncthreads();
+}
 
-// Blocks [0, joined_blocks) have a tile of [hidden, input]'s gradient, the rest one of the weight's; tiles that lie
-// side by side have numbers that follow each other.
+// The gradients of four rows of [hidden, input] in a few columns. The sum over the gates is spread over the block.
 template <class T>
-__global__ void __launch_bounds__(threads)
-    backward(lltm::Backward<T> step, unsigned joined_blocks, unsigned joined_across, unsigned weight_across) {
-  extern __shared__ __align__(16) char shared[];
-  if (blockIdx.x < joined_blocks) {
-    JoinedTile<T>::run(step, blockIdx.x / joined_across * int64_t{JoinedTile<T>::rows},
-                       blockIdx.x % joined_across * int64_t{JoinedTile<T>::columns}, shared);
+__device__ void multiply_joined(const lltm::Backward<T>& step, int row, int column, Four<compute_t<T>>* gradients) {
+  using C = compute_t<T>;
+  constexpr int across = tile_columns<T>;
+  const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
+  const int lane = threadIdx.x % lanes, own_column = column + threadIdx.x % across;
+  // Columns past the end repeat the last one.
+  Column<T> weight(&step.weight(0, min(own_column, columns - 1)), step.weight.stride[0], threadIdx.x / across,
+                   threads / across, 3 * state);
+  compute_gates<false>(step, row, gradients);
+  C sum[depth] = {};
+  weight.for_each([&](int gate, C w) {
+    const Four<C> factor = gradients[gate];
+#pragma unroll
+    for (int r = 0; r < depth; ++r) sum[r] += factor.item[r] * w;
+  });
+  // First over the lanes of a warp that have one column, then over the warps.
+  __shared__ C partial[warps][depth][across];
+#pragma unroll
+  for (int r = 0; r < depth; ++r) {
+#pragma unroll
+    for (int mask = across; mask < lanes; mask *= 2) sum[r] += shuffle_xor(sum[r], mask);
+    if (lane < across) partial[threadIdx.x / lanes][r][lane] = sum[r];
+  }
+  __syncthreads();
+  const int r = threadIdx.x / across;
+  if (r >= depth || row + r >= batch || own_column >= columns) return;
+  C result = 0;
+#pragma unroll
+  for (int warp = 0; warp < warps; ++warp) result += partial[warp][r][threadIdx.x % across];
+  T* const to =
+      own_column < state ? &step.grad_hidden(row + r, own_column) : &step.grad_input(row + r, own_column - state);
+  *to = static_cast<T>(result);
+}
+
+// The gradients of the weight's rows for four units, a thread to a column, and of their biases.
+template <class T>
+__device__ void multiply_weight(const lltm::Backward<T>& step, int unit, Four<compute_t<T>>* gradients) {
+  using C = compute_t<T>;
+  const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
+  Column<T> joined = joined_column(step, threadIdx.x);
+  compute_gates<true>(step, unit, gradients);
+#pragma unroll 1
+  for (int column = threadIdx.x; column < columns;) {
+    C sum[3][depth] = {};
+    joined.for_each([&](int row, C x) {
+#pragma unroll
+      for (int g = 0; g < 3; ++g) {
+        const Four<C> factor = gradients[g * batch + row];
+#pragma unroll
+        for (int u = 0; u < depth; ++u) sum[g][u] += factor.item[u] * x;
+      }
+    });
+#pragma unroll
+    for (int g = 0; g < 3; ++g) {
+#pragma unroll
+      for (int u = 0; u < depth; ++u) {
+        if (unit + u < state) step.grad_weight(g * state + unit + u, column) = static_cast<T>(sum[g][u]);
+      }
+    }
+    column += threads;
+    if (column < columns) joined = joined_column(step, column);
+  }
+  // A warp takes the bias of one gate after the other.
+  for (int index = threadIdx.x / lanes; index < 3 * depth; index += warps) {
+    const int g = index / depth, u = index % depth;
+    C sum[1] = {0};
+    for (int row = threadIdx.x % lanes; row < batch; row += lanes) sum[0] += gradients[g * batch + row].item[u];
+    const C total = sum_over_lanes<1>(sum, threadIdx.x % lanes);
+    if (threadIdx.x % lanes == 0 && unit + u < state) step.grad_bias(g * state + unit + u) = static_cast<T>(total);
+  }
+}
+
+// Blocks [0, weight_blocks) have a tile of the weight's gradient, the rest one of [hidden, input]'s, `across` in a row.
+template <class T>
+__global__ void __launch_bounds__(threads) backward(lltm::Backward<T> step, int weight_blocks, int across) {
+  extern __shared__ __align__(32) char shared[];
+  auto* const gradients = reinterpret_cast<Four<compute_t<T>>*>(shared);
+  const int block = static_cast<int>(blockIdx.x) - weight_blocks;
+  if (block < 0) {
+    multiply_weight(step, static_cast<int>(blockIdx.x) * depth, gradients);
   } else {
-    const unsigned block = blockIdx.x - joined_blocks;
-    WeightTile<T>::run(step, block / weight_across * int64_t{WeightTile<T>::units},
-                       block % weight_across * int64_t{threads}, shared);
+    multiply_joined(step, block / across * depth, block % across * tile_columns<T>, gradients);
   }
 }
 
@@ -184,14 +198,12 @@ __global__ void __launch_bounds__(threads)
 template <class T>
 void lltm::fused_backward(const Backward<T>& step, void* stream) {
   const int64_t batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
-  if (state == 0) return;
-  const int64_t joined_across = lltm::divide_up(columns, JoinedTile<T>::columns);
-  const int64_t joined_blocks = lltm::divide_up(batch, JoinedTile<T>::rows) * joined_across;
-  const int64_t weight_across = lltm::divide_up(columns, threads);
-  const int64_t weight_blocks = lltm::divide_up(state, WeightTile<T>::units) * weight_across;
-  const int64_t shared = std::max(JoinedTile<T>::shared_bytes(state), WeightTile<T>::shared_bytes);
-  backward<<<joined_blocks + weight_blocks, threads, shared, static_cast<Stream>(stream)>>>(
-      step, joined_blocks, joined_across, weight_across);
+  const int64_t weight_blocks = divide_up(state, depth), across = divide_up(columns, tile_columns<T>);
+  const int64_t blocks = weight_blocks + divide_up(batch, depth) * across;
+  if (blocks == 0) return;
+  const int64_t shared = 3 * std::max(batch, state) * sizeof(Four<compute_t<T>>);
+  backward<<<static_cast<unsigned>(blocks), threads, shared, static_cast<Stream>(stream)>>>(
+      step, static_cast<int>(weight_blocks), static_cast<int>(across));
   check_launch("lltm_cell_backward");
 }
 

@@ -61,22 +61,51 @@ __global__ void __launch_bounds__(threads) finish(lltm::Forward<T> step) {
 
 // --------------------------------------------------------------------------------------------------------- backward
 
+// Which half of a row of [hidden, input] a column is in, and where it lies there.
+template <class T>
+__device__ T* of_halves(const View<T, 2>& hidden, const View<T, 2>& input, int64_t row, int64_t column) {
+  const int64_t state = hidden.size[1];
+  return column < state ? &hidden(row, column) : &input(row, column - state);
+}
+
+// Calls f(row, column) for every `width`th column of a matrix. `block` counts from 0 to `blocks`.
+template <int width, class F>
+__device__ void for_each_vector(int64_t rows, int64_t columns, int64_t block, int64_t blocks, const F& f) {
+  const int64_t across = columns / width;
+#pragma unroll 1
+  for (int64_t index = block * blockDim.x + threadIdx.x; index < rows * across; index += blocks * blockDim.x) {
+    const int64_t row = index / across;
+    f(row, (index - row * across) * width);
+  }
+}
+
 // A block owns a strip of units, `across` vectors wide, and one part of the batch. So the sum over its rows stays in
-// registers until the end, and is then formed in one order: over the lanes of a warp, then over the warps.
-constexpr int across = 4;
-constexpr int down = threads / across;
+// registers until the end, and is then formed in one order: over the lanes of a warp, then over the warps. Narrow
+// strips and many rows at once, because what this waits for is memory: at 256 rows a thread has one element.
+constexpr int start_threads = 512;
+constexpr int across = 2;
+constexpr int down = start_threads / across;
 
 template <int width, class T>
-__global__ void __launch_bounds__(threads)
-    start(lltm::Backward<T> step, View<T, 2> grad_gates, View<compute_t<T>, 2> partial, int64_t rows_per_part) {
+__global__ void __launch_bounds__(start_threads)
+    start(lltm::Backward<T> step, View<T, 2> grad_gates, View<T, 2> joined, View<compute_t<T>, 2> partial,
+          int64_t rows_per_part, unsigned strips) {
   using C = compute_t<T>;
   const int64_t batch = step.new_cell.size[0], state = step.new_cell.size[1];
+  if (blockIdx.x >= strips) {  // the others join hidden and input
+    const int64_t block = (blockIdx.x - strips) * int64_t{gridDim.y} + blockIdx.y;
+    const int64_t blocks = (gridDim.x - strips) * int64_t{gridDim.y};
+    for_each_vector<width>(batch, joined.size[1], block, blocks, [&](int64_t row, int64_t column) {
+      store_adjacent(&joined(row, column), load_adjacent<width>(of_halves(step.hidden, step.input, row, column)));
+    });
+    return;
+  }
   const int64_t unit = (blockIdx.x * static_cast<int64_t>(across) + threadIdx.x % across) * width;
   const int64_t first = blockIdx.y * rows_per_part;
   const int64_t end = first + rows_per_part < batch ? first + rows_per_part : batch;
   C sum[3][width] = {};
   if (unit < state) {
-#pragma unroll 2
+#pragma unroll 1
     for (int64_t row = first + threadIdx.x / across; row < end; row += down) {
       const auto from_hidden = load_adjacent<width>(&step.grad_new_hidden(row, unit));
       const auto from_cell = load_adjacent<width>(&step.grad_new_cell(row, unit));
@@ -109,7 +138,7 @@ __global__ void __launch_bounds__(threads)
       for (int k = 0; k < width; ++k) sum[g][k] += shuffle_xor(sum[g][k], mask);
     }
   }
-  constexpr int warps = threads / lanes, units = across * width;
+  constexpr int warps = start_threads / lanes, units = across * width;
   __shared__ C of_warp[warps][3][units];
   const int lane = threadIdx.x % lanes;
   if (lane < across) {
@@ -143,11 +172,18 @@ __global__ void __launch_bounds__(threads) add_parts(View<const compute_t<T>, 2>
   grad_bias(gate) = static_cast<T>(sum);
 }
 
+template <int width, class T>
+__global__ void __launch_bounds__(threads) split(View<const T, 2> joined, View<T, 2> hidden, View<T, 2> input) {
+  for_each_vector<width>(joined.size[0], joined.size[1], blockIdx.x, gridDim.x, [&](int64_t row, int64_t column) {
+    store_adjacent(of_halves(hidden, input, row, column), load_adjacent<width>(&joined(row, column)));
+  });
+}
+
 // Whether each of the groups of `width` columns that a thread takes starts at a multiple of its size.
 template <int width, class T, class... Matrix>
-bool allow_vectors(int64_t state, const Matrix&... matrix) {
-  return state % width == 0 &&
-         ((matrix.stride[1] == 1 && matrix.stride[0] % width == 0 && is_aligned(matrix.data, width * sizeof(T))) &&
+bool allow_vectors(const Matrix&... matrix) {
+  return ((matrix.size[1] % width == 0 && matrix.stride[1] == 1 && matrix.stride[0] % width == 0 &&
+           is_aligned(matrix.data, width * sizeof(T))) &&
           ...);
 }
 
@@ -163,15 +199,28 @@ void launch_finish(const lltm::Forward<T>& step, Stream stream) {
   check_launch("lltm_cell");
 }
 
+// Blocks for copying, about four rounds of the loop each: enough to fill a GPU, few enough not to wait for.
+unsigned copying_blocks(int64_t vectors) { return std::clamp<unsigned>(blocks_for(vectors, 4 * threads), 1, 1024); }
+
 template <int width, class T>
-void launch_start(const lltm::Backward<T>& step, View<T, 2> grad_gates, View<compute_t<T>, 2> partial, Stream stream) {
+void launch_start(const lltm::Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined,
+                  View<compute_t<T>, 2> partial, Stream stream) {
   const int64_t batch = step.new_cell.size[0], state = step.new_cell.size[1];
   const int64_t parts = lltm::bias_parts(batch, state);
-  const dim3 blocks(static_cast<unsigned>(lltm::divide_up(state, across * width)), static_cast<unsigned>(parts));
-  start<width><<<blocks, threads, 0, stream>>>(step, grad_gates, partial, lltm::divide_up(batch, parts));
+  const unsigned strips = static_cast<unsigned>(lltm::divide_up(state, across * width));
+  const unsigned copying = static_cast<unsigned>(lltm::divide_up(copying_blocks(joined.numel() / width), parts));
+  start<width><<<dim3(strips + copying, static_cast<unsigned>(parts)), start_threads, 0, stream>>>(
+      step, grad_gates, joined, partial, lltm::divide_up(batch, parts), strips);
   check_launch("lltm_cell_backward");
   if (parts == 1) return;
   add_parts<T><<<blocks_for(3 * state, threads), threads, 0, stream>>>(partial, step.grad_bias);
+  check_launch("lltm_cell_backward");
+}
+
+template <int width, class T>
+void launch_split(const lltm::Backward<T>& step, View<const T, 2> joined, Stream stream) {
+  split<width>
+      <<<copying_blocks(joined.numel() / width), threads, 0, stream>>>(joined, step.grad_hidden, step.grad_input);
   check_launch("lltm_cell_backward");
 }
 
@@ -181,7 +230,7 @@ template <class T>
 void lltm::finish_forward(const Forward<T>& step, void* stream) {
   constexpr int width = vector_width<T>;
   if (step.cell.numel() == 0) return;
-  if (allow_vectors<width, T>(step.cell.size[1], step.gates, step.cell, step.new_hidden, step.new_cell)) {
+  if (allow_vectors<width, T>(step.gates, step.cell, step.new_hidden, step.new_cell)) {
     launch_finish<width>(step, static_cast<Stream>(stream));
   } else {
     launch_finish<1>(step, static_cast<Stream>(stream));
@@ -189,22 +238,34 @@ void lltm::finish_forward(const Forward<T>& step, void* stream) {
 }
 
 int64_t lltm::bias_parts(int64_t batch, int64_t state) {
-  // 256 rows are four for each thread. Further blocks pay for a second launch as long as some multiprocessors are idle.
-  constexpr int64_t rows = 256, blocks = 128, most = 128;
+  // Two rows for each thread. More parts pay for the launch that adds them up as long as some multiprocessors are idle.
+  constexpr int64_t rows = 2 * down, blocks = 128, most = 128;
   const int64_t strips = divide_up(state, across * 4);
   const int64_t useful = std::min(divide_up(batch, rows), divide_up(blocks, std::max<int64_t>(strips, 1)));
   return std::clamp<int64_t>(useful, 1, most);
 }
 
 template <class T>
-void lltm::start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<compute_t<T>, 2> partial, void* stream) {
+void lltm::start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined,
+                          View<compute_t<T>, 2> partial, void* stream) {
   constexpr int width = vector_width<T>;
-  if (step.new_cell.size[1] == 0) return;
-  if (allow_vectors<width, T>(step.new_cell.size[1], step.grad_new_hidden, step.grad_new_cell, step.gates,
-                              step.new_cell, grad_gates, step.grad_cell)) {
-    launch_start<width>(step, grad_gates, partial, static_cast<Stream>(stream));
+  const Stream on = static_cast<Stream>(stream);
+  if (allow_vectors<width, T>(step.grad_new_hidden, step.grad_new_cell, step.gates, step.new_cell, grad_gates,
+                              step.grad_cell, step.hidden, step.input, joined)) {
+    launch_start<width>(step, grad_gates, joined, partial, on);
   } else {
-    launch_start<1>(step, grad_gates, partial, static_cast<Stream>(stream));
+    launch_start<1>(step, grad_gates, joined, partial, on);
+  }
+}
+
+template <class T>
+void lltm::finish_backward(const Backward<T>& step, View<const T, 2> grad_joined, void* stream) {
+  constexpr int width = 16 / sizeof(T);
+  if (grad_joined.numel() == 0) return;
+  if (allow_vectors<width, T>(grad_joined, step.grad_hidden, step.grad_input)) {
+    launch_split<width>(step, grad_joined, static_cast<Stream>(stream));
+  } else {
+    launch_split<1>(step, grad_joined, static_cast<Stream>(stream));
   }
 }
 
@@ -212,7 +273,12 @@ template void lltm::finish_forward(const Forward<float>&, void*);
 template void lltm::finish_forward(const Forward<double>&, void*);
 template void lltm::finish_forward(const Forward<float16>&, void*);
 template void lltm::finish_forward(const Forward<bfloat16>&, void*);
-template void lltm::start_backward(const Backward<float>&, View<float, 2>, View<float, 2>, void*);
-template void lltm::start_backward(const Backward<double>&, View<double, 2>, View<double, 2>, void*);
-template void lltm::start_backward(const Backward<float16>&, View<float16, 2>, View<float, 2>, void*);
-template void lltm::start_backward(const Backward<bfloat16>&, View<bfloat16, 2>, View<float, 2>, void*);
+template void lltm::start_backward(const Backward<float>&, View<float, 2>, View<float, 2>, View<float, 2>, void*);
+template void lltm::start_backward(const Backward<double>&, View<double, 2>, View<double, 2>, View<double, 2>, void*);
+template void lltm::start_backward(const Backward<float16>&, View<float16, 2>, View<float16, 2>, View<float, 2>, void*);
+template void lltm::start_backward(const Backward<bfloat16>&, View<bfloat16, 2>, View<bfloat16, 2>, View<float, 2>,
+                                   void*);
+template void lltm::finish_backward(const Backward<float>&, View<const float, 2>, void*);
+template void lltm::finish_backward(const Backward<double>&, View<const double, 2>, void*);
+template void lltm::finish_backward(const Backward<float16>&, View<const float16, 2>, void*);
+template void lltm::finish_backward(const Backward<bfloat16>&, View<const bfloat16, 2>, void*);

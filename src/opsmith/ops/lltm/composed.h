@@ -1,5 +1,5 @@
-// An LLTM step around PyTorch's matrix products: on the CPU for what is too large for products of our own. A GPU shares
-// the products, between kernels that do more than the operator lltm_gates, which is the pointwise part here.
+// An LLTM step around PyTorch's matrix products: on the CPU for what is too large for products of our own. A GPU takes
+// the products alone, and kernels that do more than the operator lltm_gates, which is the pointwise part here.
 #pragma once
 
 #include <opsmith/native.h>
@@ -27,24 +27,17 @@ inline std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& input, const Ten
   return {new_hidden, new_cell, gates};
 }
 
-// The gradients of input, hidden and weight.
-inline std::tuple<Tensor, Tensor, Tensor> backward_products(const Tensor& grad_gates, const Tensor& input,
-                                                            const Tensor& hidden, const Tensor& weight) {
-  // Two products, because the gradients of hidden and input are tensors of their own, not halves of one.
-  const int64_t state = hidden.size(1);
-  const Tensor grad_hidden = product(grad_gates, columns(weight, 0, state));
-  const Tensor grad_input = product(grad_gates, columns(weight, state, input.size(1)));
-  const Tensor grad_weight = product(torch::stable::transpose(grad_gates, 0, 1), join(hidden, input));
-  return {grad_input, grad_hidden, grad_weight};
-}
-
 inline std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad_new_hidden,
                                                                    const Tensor& grad_new_cell, const Tensor& input,
                                                                    const Tensor& hidden, const Tensor& weight,
                                                                    const Tensor& gates, const Tensor& new_cell) {
   const auto [grad_gates, grad_cell] =
       call<2>("opsmith::lltm_gates_backward", "", grad_new_hidden, grad_new_cell, gates, new_cell);
-  const auto [grad_input, grad_hidden, grad_weight] = backward_products(grad_gates, input, hidden, weight);
+  // Two products, because the gradients of hidden and input are tensors of their own, not halves of one.
+  const int64_t state = hidden.size(1);
+  const Tensor grad_hidden = product(grad_gates, columns(weight, 0, state));
+  const Tensor grad_input = product(grad_gates, columns(weight, state, input.size(1)));
+  const Tensor grad_weight = product(torch::stable::transpose(grad_gates, 0, 1), join(hidden, input));
   const std::optional<std::vector<int64_t>> over_batch = std::vector<int64_t>{0};
   const Tensor grad_bias = call<1>("aten::sum", "dim_IntList", grad_gates, over_batch, false,
                                    std::optional<torch::headeronly::ScalarType>())[0];

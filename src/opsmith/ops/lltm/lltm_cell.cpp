@@ -1,23 +1,29 @@
-// An LLTM step on a GPU: one kernel of its own where the products are small, else PyTorch's products beside two
-// kernels.
+// An LLTM step on a GPU: one kernel of its own where the products are small, else PyTorch's products between kernels.
 #include "cell.h"
 #include "composed.h"
 #include "element_type.h"
 
 #include <opsmith/stream.h>
+#include <algorithm>
 
 using namespace opsmith;
 
 namespace {
 
-// Whether a kernel of our own is faster than PyTorch's products and what goes with them, by the multiply-adds of one.
-bool is_forward_fused(const Tensor& cell, const Tensor& weight) {
-  return cell.size(0) * weight.numel() <= int64_t{1} << 24;
+// Up to how many multiply-adds of one product kernels of our own are faster than PyTorch's products and what goes with
+// them, on an H200. PyTorch's have tensor cores for the 16-bit types, and get slower with small sums for the others.
+int64_t most_fused_forward(ScalarType type) {
+  return type == ScalarType::Float || type == ScalarType::Double ? int64_t{1} << 27 : int64_t{1} << 25;
 }
+
+constexpr int64_t most_fused_backward = int64_t{1} << 24;
+
+int64_t multiply_adds(const Tensor& cell, const Tensor& weight) { return cell.size(0) * weight.numel(); }
 
 template <class T>
 bool is_backward_fused(const Tensor& cell, const Tensor& weight) {
-  return cell.size(1) <= lltm::most_fused_state<T> && cell.size(0) * weight.numel() <= int64_t{1} << 22;
+  return std::max(cell.size(0), cell.size(1)) <= lltm::most_fused<T> &&
+         multiply_adds(cell, weight) <= most_fused_backward;
 }
 
 Tensor like(const Tensor& tensor) {
@@ -28,12 +34,11 @@ Tensor like(const Tensor& tensor) {
 
 std::tuple<Tensor, Tensor, Tensor> lltm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                              const Tensor& weight, const Tensor& bias) {
-  const bool fused = is_forward_fused(cell, weight);
+  namespace composed = lltm::composed;
+  const bool fused = multiply_adds(cell, weight) <= most_fused_forward(cell.scalar_type());
   const Tensor new_hidden = like(cell), new_cell = like(cell);
-  // One product over [hidden, input] instead of two: small products are bound by their launch.
-  const Tensor gates =
-      fused ? empty_like(cell, {cell.size(0), 3 * cell.size(1)})
-            : lltm::composed::product(lltm::composed::join(hidden, input), torch::stable::transpose(weight, 0, 1));
+  const Tensor gates = fused ? empty_like(cell, {cell.size(0), 3 * cell.size(1)})
+                             : composed::product(composed::join(hidden, input), torch::stable::transpose(weight, 0, 1));
   lltm::with_element_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     const lltm::Forward<T> step{
@@ -57,11 +62,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
                                                                       const Tensor& hidden, const Tensor& cell,
                                                                       const Tensor& weight, const Tensor& bias,
                                                                       const Tensor& gates, const Tensor& new_cell) {
-  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> results;
+  const Tensor grad_input = like(input), grad_hidden = like(hidden), grad_cell = like(cell), grad_bias = like(bias);
+  Tensor grad_weight;
   lltm::with_element_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
+    using C = compute_t<T>;
     void* const stream = current_stream(cell.get_device_index());
-    const Tensor grad_cell = like(cell), grad_bias = like(bias);
     lltm::Backward<T> step{
         .grad_new_hidden = view<const T, 2>(grad_new_hidden),
         .grad_new_cell = view<const T, 2>(grad_new_cell),
@@ -70,27 +76,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
         .weight = view<const T, 2>(weight),
         .gates = view<const T, 2>(gates),
         .new_cell = view<const T, 2>(new_cell),
+        .grad_input = view<T, 2>(grad_input),
+        .grad_hidden = view<T, 2>(grad_hidden),
         .grad_cell = view<T, 2>(grad_cell),
+        .grad_weight = {},
         .grad_bias = view<T, 1>(grad_bias),
     };
     if (is_backward_fused<T>(cell, weight)) {
-      const Tensor grad_input = like(input), grad_hidden = like(hidden), grad_weight = like(weight);
-      step.grad_input = view<T, 2>(grad_input);
-      step.grad_hidden = view<T, 2>(grad_hidden);
+      grad_weight = like(weight);
       step.grad_weight = view<T, 2>(grad_weight);
       lltm::fused_backward(step, stream);
-      results = {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
       return;
     }
-    using C = compute_t<T>;
-    const int64_t parts = lltm::bias_parts(cell.size(0), cell.size(1));
-    const Tensor partial = torch::stable::new_empty(bias, {parts > 1 ? parts : 0, bias.size(0)},
-                                                    sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float);
-    const Tensor grad_gates = like(gates);
-    lltm::start_backward(step, view<T, 2>(grad_gates), view<C, 2>(partial), stream);
-    const auto [grad_input, grad_hidden, grad_weight] =
-        lltm::composed::backward_products(grad_gates, input, hidden, weight);
-    results = {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
+    const int64_t batch = cell.size(0), parts = lltm::bias_parts(batch, cell.size(1));
+    const ScalarType wide = sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float;
+    const Tensor partial = torch::stable::new_empty(bias, {parts > 1 ? parts : 0, bias.size(0)}, wide);
+    const Tensor grad_gates = like(gates), joined = empty_like(cell, {batch, weight.size(1)});
+    lltm::start_backward(step, view<T, 2>(grad_gates), view<T, 2>(joined), view<C, 2>(partial), stream);
+    const Tensor grad_joined = lltm::composed::product(grad_gates, weight);
+    lltm::finish_backward(step, view<const T, 2>(grad_joined), stream);
+    grad_weight = lltm::composed::product(torch::stable::transpose(grad_gates, 0, 1), joined);
   });
-  return results;
+  return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
 }

@@ -11,12 +11,14 @@ from opsmith.ops.lltm.cell import lltm_cell, lltm_gates_backward
 
 __all__ = ["lltm_sequence", "lltm_sequence_backward"]
 
-
+# The CPU has matrix products of its own. On a GPU the .cpp has the products, and the .cu files what lies between them.
 _CPU = "lltm_sequence_cpu.cpp"
+_CUDA = opsmith.native("lltm_sequence.cpp", "lltm_scan_forward.cu", "lltm_scan_backward.cu", "lltm_step.cu")
 
 
 @opsmith.op(
     cpu=opsmith.native(_CPU, entry="lltm_sequence_cpu"),
+    cuda=_CUDA,
     outputs=("hiddens", "last_cell", "gates", "cells"),
     saved=("gates", "cells"),
     batch="B",
@@ -44,7 +46,7 @@ def lltm_sequence(
     return _stack(hiddens, input, state), cell.clone(), _stack(gates, input, 3 * state), _stack(cells, input, state)
 
 
-@lltm_sequence.backward(cpu=opsmith.native(_CPU, entry="lltm_sequence_backward_cpu"))
+@lltm_sequence.backward(cpu=opsmith.native(_CPU, entry="lltm_sequence_backward_cpu"), cuda=_CUDA)
 def lltm_sequence_backward(
     grad_hiddens: Float[Tensor, "T B S"],
     grad_last_cell: Float[Tensor, "B S"],

@@ -1,0 +1,94 @@
+"""sigmoid_focal_loss as torchvision has it, and as a module."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from opsmith.ops.sigmoid_focal_loss.operators import (
+    focal_loss,
+    focal_loss_classes,
+    focal_loss_classes_sum,
+    focal_loss_sum,
+)
+
+__all__ = ["SigmoidFocalLoss", "sigmoid_focal_loss"]
+
+Reduction = Literal["none", "mean", "sum"]
+
+
+def sigmoid_focal_loss(
+    inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: Reduction = "none"
+) -> Tensor:
+    """Return the focal loss of Lin et al., "Focal Loss for Dense Object Detection" (https://arxiv.org/abs/1708.02002).
+
+    With p = sigmoid(inputs) it is `alpha_t * (1 - p_t) ** gamma * cross_entropy`, element by element. It is called as
+    `torchvision.ops.sigmoid_focal_loss` is, and takes class indices as targets too.
+
+    Parameters
+    ----------
+    inputs
+        The logits, of any shape; float16, bfloat16, float32 or float64. The arithmetic is float32 or wider.
+    targets
+        Of the inputs' shape: for each element the probability of the positive class, 0 or 1 as a rule. It has a gradient
+        where it asks for one; where its type differs from the inputs', both are promoted. Of the inputs' shape without
+        the last dimension, and of integers: the class of each row, as an index into that last dimension of K classes. K
+        itself stands for the background, which is no class; a negative number for a row that is ignored, whose losses and
+        gradients are 0. A number above K makes its row NaN, because raising an exception would wait for the GPU.
+    alpha
+        The weight of positive elements, from 0 to 1; negative ones weigh 1 - alpha. -1 (any negative number) leaves the
+        weights out.
+    gamma
+        The exponent. At p_t = 1 the gradient is 0 for any gamma above 0.
+    reduction
+        "none" keeps the inputs' shape; "sum" and "mean" return one number, summed in float64 in a fixed order. "mean"
+        divides by the number of inputs, those of ignored rows included.
+
+    Raises
+    ------
+    ValueError
+        For an alpha above 1 or NaN, an unknown reduction, and targets whose shape does not fit.
+    """
+    if not alpha <= 1:
+        raise ValueError(f"Invalid alpha value: {alpha}. alpha must be in the range [0,1] or -1 for ignore.")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(
+            f"Invalid Value for arg 'reduction': '{reduction} \n Supported reduction modes: 'none', 'mean', 'sum'"
+        )
+    is_mean = reduction == "mean"
+    result: Tensor
+    if not targets.is_floating_point() and targets.shape == inputs.shape[:-1] and inputs.dim() > 0:
+        classes = targets.to(torch.int64)
+        if reduction == "none":
+            result = focal_loss_classes(inputs, classes, float(alpha), float(gamma))
+        else:
+            result = focal_loss_classes_sum(inputs, classes, float(alpha), float(gamma), is_mean)
+        return result
+    if targets.shape != inputs.shape:
+        raise ValueError(f"Target size ({targets.size()}) must be the same as input size ({inputs.size()})")
+    if targets.dtype != inputs.dtype:
+        dtype = torch.promote_types(inputs.dtype, targets.dtype)
+        inputs, targets = inputs.to(dtype), targets.to(dtype)
+    if reduction == "none":
+        result = focal_loss(inputs, targets, float(alpha), float(gamma))
+    else:
+        result = focal_loss_sum(inputs, targets, float(alpha), float(gamma), is_mean)
+    return result
+
+
+class SigmoidFocalLoss(nn.Module):
+    """`sigmoid_focal_loss` as a module, called with logits and targets."""
+
+    def __init__(self, alpha: float = 0.25, gamma: float = 2, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        self.alpha, self.gamma, self.reduction = alpha, gamma, reduction
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss: of the inputs' shape, or one number, as the reduction says."""
+        return sigmoid_focal_loss(inputs, targets, self.alpha, self.gamma, self.reduction)
+
+    def extra_repr(self) -> str:
+        """What print(module) shows in the parentheses."""
+        return f"alpha={self.alpha}, gamma={self.gamma}, reduction={self.reduction!r}"

@@ -1,0 +1,174 @@
+"""Holds lltm_sequence on a GPU to a loop in float64: all ways it has of going through the steps, all types, any layout."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from opsmith.ops.lltm import lltm_cell, lltm_sequence
+
+pytestmark = [pytest.mark.gpu, pytest.mark.compile]
+
+# Of the largest number, for outputs and gradients alike. Half types keep the hidden state in their own precision from
+# step to step, as a loop would.
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2}
+DTYPES = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+
+# Steps, batch, input and state. States up to 512 go through one launch, for which a block's units (32 or 64), the number
+# of blocks and the sizes of the instantiations (128, 256, 512) are the edges; larger ones step by step. Batches are cut
+# into slices of 4, 8, 16 or 32 rows.
+SIZES = [
+    *[(0, 3, 4, 5), (2, 0, 4, 5), (1, 1, 1, 1), (2, 3, 5, 8), (17, 5, 3, 31), (5, 9, 7, 33), (6, 16, 4, 64)],
+    *[
+        (5, 8, 4, 65),
+        (17, 32, 6, 100),
+        (4, 3, 5, 128),
+        (3, 33, 2, 129),
+        (17, 7, 9, 256),
+        (3, 2, 5, 257),
+        (4, 3, 3, 384),
+    ],
+    *[(17, 16, 8, 512), (9, 700, 6, 96), (3, 1000, 4, 512), (3, 4, 5, 513), (5, 40, 3, 600)],
+]
+
+
+def make(steps: int, batch: int, inputs: int, state: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """Arguments of lltm_sequence whose gates are of order 1."""
+    torch.manual_seed(steps * 1_000_000 + batch * 10_000 + inputs * 100 + state)
+    shapes = [(steps, batch, inputs), (batch, state), (batch, state), (3 * state, state + inputs), (3 * state,)]
+    tensors = [torch.randn(shape, dtype=torch.float64, device="cuda") for shape in shapes]
+    tensors[3] /= (state + inputs) ** 0.5
+    return [tensor.to(dtype) for tensor in tensors]
+
+
+def loop(inputs: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """What lltm_sequence returns, by PyTorch alone."""
+    hiddens = [hidden[:0]]
+    for step in inputs:
+        hidden, cell = lltm_cell.reference(step, hidden, cell, weight, bias)[:2]
+        hiddens.append(hidden)
+    return torch.cat(hiddens).view(len(inputs), *hidden.shape), cell
+
+
+def fill_free_memory_with_nan() -> None:
+    """Let the next tensors lie where NaN was: what is left unwritten, or read before it is written, shows."""
+    blocks = [torch.full((1 << power,), torch.nan, device="cuda") for power in range(8, 25)]
+    del blocks
+
+
+def check(arguments: list[Tensor], outer: list[Tensor] | None = None) -> None:
+    """Compare outputs and all gradients with the loop's in float64."""
+    leaves = [argument.detach().requires_grad_() for argument in arguments]
+    wide = [argument.detach().double().requires_grad_() for argument in arguments]
+    wanted = loop(*wide)
+    if outer is None:
+        outer = [torch.randn_like(output).to(arguments[0].dtype) for output in wanted]
+    fill_free_memory_with_nan()
+    found = lltm_sequence(*leaves)
+    fill_free_memory_with_nan()
+    grads = torch.autograd.grad(found, leaves, outer)
+    wanted_grads = torch.autograd.grad(
+        wanted, wide, [grad.double() for grad in outer], allow_unused=True, materialize_grads=True
+    )
+    for ours, theirs in zip((*found, *grads), (*wanted, *wanted_grads), strict=True):
+        assert ours.dtype == arguments[0].dtype
+        scale = max(1.0, float(theirs.abs().max())) if theirs.numel() else 1.0
+        torch.testing.assert_close(ours.double() / scale, theirs / scale, rtol=0, atol=TOLERANCE[ours.dtype])
+
+
+@DTYPES
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_agrees_with_a_loop(size: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+    check(make(*size, dtype))
+
+
+@DTYPES
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded", "unaligned"])
+def test_takes_any_strides(layout: str, place: int, dtype: torch.dtype) -> None:
+    arguments = make(4, 9, 24, 72, dtype)
+    argument = arguments[place]
+    if layout == "transposed":
+        arguments[place] = argument.transpose(0, -1).contiguous().transpose(0, -1)
+    elif layout == "sliced":
+        arguments[place] = torch.stack([argument, -argument], dim=-1)[..., 0]
+    elif layout == "expanded":
+        arguments[place] = argument[:1].expand(argument.shape)
+    else:
+        arguments[place] = torch.cat([argument.new_zeros(1), argument.flatten()])[1:].view(argument.shape)
+    check(arguments)
+
+
+@DTYPES
+@pytest.mark.parametrize("state", [72, 520])
+def test_takes_gradients_of_any_strides(state: int, dtype: torch.dtype) -> None:
+    arguments = make(4, 9, 5, state, dtype)
+    ones = torch.ones((), dtype=dtype, device="cuda")
+    check(arguments, [ones.expand(4, 9, state), ones.expand(9, state)])
+    crossed = torch.randn(state, 9, 4, dtype=dtype, device="cuda")
+    check(arguments, [crossed.permute(2, 1, 0), crossed[:, :, 0].t()])
+
+
+@DTYPES
+@pytest.mark.parametrize("size", [(17, 33, 5, 100), (5, 300, 5, 256), (9, 16, 5, 512), (5, 16, 5, 600)], ids=str)
+def test_runs_are_equal_bit_for_bit(size: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+    arguments = [argument.requires_grad_() for argument in make(*size, dtype)]
+
+    def run() -> tuple[Tensor, ...]:
+        found = lltm_sequence(*arguments)
+        return (*found, *torch.autograd.grad(sum(output.sum() for output in found), arguments))
+
+    assert all(torch.equal(first, second) for first, second in zip(run(), run(), strict=True))
+
+
+@DTYPES
+@pytest.mark.parametrize("state", [100, 600])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf], ids=str)
+def test_a_row_that_is_not_finite_leaves_the_others_alone(bad: float, state: int, dtype: torch.dtype) -> None:
+    arguments = make(4, 9, 5, state, dtype)
+    clean = lltm_sequence(*arguments)
+    arguments[1][3, 7] = bad
+    dirty = lltm_sequence(*arguments)
+    others = [row for row in range(9) if row != 3]
+    assert torch.equal(dirty[0][:, others], clean[0][:, others])
+    assert torch.equal(dirty[1][others], clean[1][others])
+    wanted = loop(*(argument.double() for argument in arguments))
+    assert torch.equal(dirty[0].isnan(), wanted[0].isnan())
+    assert torch.equal(dirty[1].isnan(), wanted[1].isnan())
+
+
+@pytest.mark.parametrize("gate", [-1000.0, -88.0, 0.0, 88.0, 1000.0])
+@pytest.mark.parametrize("state", [40, 520])
+def test_any_finite_gate_has_a_finite_gradient(state: int, gate: float) -> None:
+    arguments = make(3, 5, 4, state)
+    arguments[3].zero_()
+    arguments[4].fill_(gate)
+    check(arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_capture_and_replay_with_gradients(dtype: torch.dtype) -> None:
+    arguments = [argument.requires_grad_() for argument in make(6, 12, 16, 128, dtype)]
+    outer = [torch.randn(6, 12, 128, device="cuda").to(dtype), torch.randn(12, 128, device="cuda").to(dtype)]
+
+    def run() -> tuple[Tensor, ...]:
+        found = lltm_sequence(*arguments)
+        return (*found, *torch.autograd.grad(found, arguments, outer))
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = run()
+    with torch.no_grad():
+        for argument in arguments:
+            argument.mul_(0.5)
+    graph.replay()
+    torch.cuda.synchronize()
+    for ours, theirs in zip(captured, run(), strict=True):
+        assert torch.equal(ours, theirs)
