@@ -121,6 +121,7 @@ def test_ties_go_by_index_and_zeros_are_equal(device):
     assert nms(boxes, torch.tensor([0.0, -0.0, 1.0, 0.0], device=device), 0.5).tolist() == [2, 0, 1, 3]
     scores = torch.tensor([1.0, math.inf, math.nan, -math.nan], device=device)
     assert nms(boxes, scores, 0.5).tolist() == [2, 3, 1, 0]
+    assert hard_nms.reference(boxes, scores, 0.5).tolist() == [2, 3, 1, 0]
 
 
 @devices
