@@ -62,10 +62,18 @@ bench: $(READY)
 	$(BIN)/python benchmarks/build_time.py --output benchmarks/results/build_time.json
 	$(BIN)/python benchmarks/existing_build.py --output benchmarks/results/existing_build.json
 	$(BIN)/python benchmarks/call_time.py --output benchmarks/results/call_time.json
+	$(BIN)/opsmith bench opsmith.ops.mlp --device cpu --phase forward --phase both --size B=16,F=32,H=128,O=1 \
+	  --size B=1024,F=5,H=15,O=1 --size B=256,F=256,H=1024,O=10 --seconds 75 --json benchmarks/results/mlp_cpu.json
+	$(BIN)/python benchmarks/gradient_floor.py --output benchmarks/results/gradient_floor_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_cell --device cpu --phase forward --phase both --size B=16,I=32,S=128 \
 	  --size B=64,I=512,S=512 --size B=256,I=1024,S=1024 --seconds 75 --json benchmarks/results/lltm_cell_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_gates --device cpu --seconds 30 --phase forward --phase both \
 	  --json benchmarks/results/lltm_gates_cpu.json
+	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --device cpu --phase forward --phase both --against eager \
+	  --size T=100,B=16,I=32,S=128 --size T=50,B=2,I=256,S=512 --seconds 60 \
+	  --json benchmarks/results/lltm_sequence_cpu.json
+	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --examples upfirdn2d_cases:small \
+	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/upfirdn2d_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.add2 --device cpu --json benchmarks/results/add2_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid --device cpu --json benchmarks/results/sigmoid_cpu.json
 	$(BIN)/python benchmarks/nms.py --output benchmarks/results/nms_cpu.json
@@ -80,9 +88,12 @@ gpu-test:
 gpu-demo:
 	PYTHONPATH=src $(PYTHON) -m opsmith demo
 
+# A perceptron that a launch bounds, and one that products do.
+GPU_MLP := --size B=16,F=32,H=128,O=1 --size B=1024,F=5,H=15,O=1 --size B=8192,F=1024,H=4096,O=1024
+
 # From what a launch bounds to what memory does: 2^28 elements are far more than the caches hold.
-GPU_ELEMENTWISE := --size shape=4096 --size shape=1048576 --size shape=268435456 --dtype float32 --dtype bfloat16 \
-  --against eager --against compiled --seconds 90
+GPU_ELEMENTWISE := --size shape=1048576 --size shape=268435456 --dtype float32 --dtype bfloat16 \
+  --against eager --against compiled --seconds 60
 
 # The operator's own products, where they end, and PyTorch's.
 GPU_LLTM_CELL := --size B=16,I=32,S=128 --size B=256,I=256,S=256 --size B=256,I=1024,S=1024 --dtype float32 \
@@ -90,14 +101,21 @@ GPU_LLTM_CELL := --size B=16,I=32,S=128 --size B=256,I=256,S=256 --size B=256,I=
 
 gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json
+	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.mlp --device cuda --phase forward --phase both $(GPU_MLP) \
+	  --against eager --against compiled --seconds 90 --json benchmarks/results/mlp_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/gradient_floor.py --device cuda --output benchmarks/results/gradient_floor_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_cell --device cuda $(GPU_LLTM_CELL) \
 	  --json benchmarks/results/lltm_cell_gpu.json
+	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --device cuda \
+	  --examples upfirdn2d_cases:large --dtype float32 --dtype float16 --phase forward --phase backward \
+	  --against eager --against compiled --seconds 90 --json benchmarks/results/upfirdn2d_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.add2 --device cuda $(GPU_ELEMENTWISE) \
 	  --json benchmarks/results/add2_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid --device cuda $(GPU_ELEMENTWISE) \

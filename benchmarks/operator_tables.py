@@ -24,9 +24,12 @@ DOCS = HERE.parent / "docs"
 
 # Page of docs/, without its ending -> its result files. A file that is not there yet is left out.
 FIGURES: dict[str, tuple[str, ...]] = {
+    "upfirdn2d": ("upfirdn2d_cpu.json", "upfirdn2d_gpu.json"),
     "add2": ("add2_cpu.json", "add2_gpu.json"),
+    "mlp": ("mlp_cpu.json", "mlp_gpu.json"),
     "sigmoid": ("sigmoid_cpu.json", "sigmoid_gpu.json"),
     "lltm": ("lltm_cell_cpu.json", "lltm_cell_gpu.json", "lltm_gates_cpu.json", "lltm_gates_gpu.json"),
+    "lltm_sequence": ("lltm_sequence_cpu.json", "lltm_sequence_gpu.json"),
 }
 
 
@@ -47,6 +50,9 @@ HEADLINES = (
     Headline("add2", "add2_gpu.json", "add2", "shape 67108864", "float32", "forward"),
     Headline("sigmoid", "sigmoid_gpu.json", "sigmoid", "shape 67108864", "float32", "both"),
     Headline("sigmoid", "sigmoid_cpu.json", "sigmoid", "shape 2097152", "float32", "both"),
+    Headline("mlp", "mlp_gpu.json", "mlp", "B 1024, F 5, H 15, O 1", "float32", "both"),
+    Headline("mlp", "mlp_gpu.json", "mlp", "B 8192, F 1024, H 4096, O 1024", "bfloat16", "both"),
+    Headline("mlp", "mlp_cpu.json", "mlp", "B 16, F 32, H 128, O 1", "float32", "both"),
     Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 256, I 256, S 256", "float32", "both"),
     Headline("lltm", "lltm_cell_cpu.json", "lltm_cell", "B 64, I 512, S 512", "float32", "both"),
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from lstm_table import against_lstm
 from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.bench.render.as_json import reports_from
@@ -270,13 +271,45 @@ def check_screen() -> str:
     return "\n".join(["```console", f"$ {results['command']}", results["screen"].rstrip(), "```", "", where])
 
 
+def gradient_floor() -> str:
+    """How far below eager a gradient of five inputs can be, whatever its kernels do."""
+    lines = []
+    for device in ("cpu", "gpu"):
+        path = HERE / "results" / f"gradient_floor_{device}.json"
+        if not path.is_file():
+            continue
+        results = json.loads(path.read_text(encoding="utf-8"))
+        threads = f", {results['threads']} threads" if results["device"] == "cpu" else ""
+        sizes = ", ".join(f"{name} {size}" for name, size in results["sizes"].items())
+        lines += [
+            f"Forward and backward on {results['machine']}{threads}, torch {results['torch']}, {results['date'][:10]}, by "
+            f"the host's clock; float32, {sizes}:",
+            "",
+            "| what | time | times as fast as eager |",
+            "|---|---|---|",
+        ]
+        names = {
+            "eager": "eager",
+            "mlp": "`mlp`",
+            "nothing": "an operator like it whose kernels only allocate",
+            "cat": "`torch.cat` of five single elements",
+        }
+        for name, words in names.items():
+            seconds = results["seconds"][name]
+            lines.append(_cells([words, f"{seconds * 1e6:.1f} us", f"{results['eager_over'][name]:.2f}x"]))
+        lines.append("")
+    return "\n".join(lines).rstrip() or "Nothing has been measured yet."
+
+
 # What stands between two marks of a page. "figures", which an operator's page has, is another for each page.
 REGIONS: dict[str, Callable[[], str]] = {
     "tables": tables,
     "operators": headlines,
+    "floor": gradient_floor,
     "check": check_screen,
     "bench": bench_screen,
     "compare": compare_trust,
+    "lstm": against_lstm,
     "nms": nms_figures,
 }
 PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))

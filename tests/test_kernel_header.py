@@ -22,7 +22,7 @@ GPU_HEADERS = [
     *("host_device.h", "error.h", "types.h", "view.h", "gpu.h", "kernel.h", "math.h", "elementwise.h", "reduce.h"),
     "workspace.h",
 ]
-CPU_HEADERS = [*(name for name in GPU_HEADERS if name not in ("gpu.h", "workspace.h")), "cpu.h", "block.h"]
+CPU_HEADERS = [*(name for name in GPU_HEADERS if name not in ("gpu.h", "workspace.h")), "cpu.h", "block.h", "product.h"]
 
 HOST_FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread", f"-I{INCLUDE}", f"-I{OPS}"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]

@@ -24,6 +24,7 @@ from opsmith.bench.work import Work, work_of
 from opsmith.bench.workload import Workload, workloads
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.subject import subject_of
+from opsmith.ops.add2 import add2
 
 # 10 GB/s of copies, 20 of reading; 100 and 1000 GFLOP/s; a launch takes 1 us.
 LIMITS = Ceilings(10e9, 20e9, {"float32": 100e9, "bfloat16": 1000e9}, 1e-6)
@@ -184,6 +185,14 @@ def test_what_is_expanded_is_read_once():
     subject = subject_of(scaled, devices=("cpu",))
     values = {"x": torch.randn(1, 8).expand(4, 8), "by": torch.randn(8)}
     assert work_of(subject, "forward", values).read == 4 * (8 + 8)
+
+
+def test_a_gradient_that_is_passed_on_moves_nothing():
+    subject = subject_of(add2, devices=("cpu",))
+    values = {"a": torch.ones(8), "b": torch.ones(8)}
+    assert work_of(subject, "forward", values) == Work(4 * 16, 4 * 8, 0)
+    assert work_of(subject, "backward", values) == Work(0, 0, 0)
+    assert work_of(subject, "both", values) == work_of(subject, "forward", values)
 
 
 # Agreement.

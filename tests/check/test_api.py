@@ -74,6 +74,13 @@ def test_a_backward_is_checked_through_its_forward():
     assert forward_operators([sigmoid, sigmoid_backward]) == (sigmoid,)
 
 
+def test_an_operator_that_is_also_a_gradient_is_checked_by_itself():
+    from opsmith.check.api import forward_operators
+    from opsmith.ops.upfirdn2d import upfirdn2d_sized, upfirdn2d_transposed
+
+    assert forward_operators([upfirdn2d_sized, upfirdn2d_transposed]) == (upfirdn2d_sized,)
+
+
 def test_a_function_with_a_reference_and_examples():
     examples = [(torch.randn(3),), {"x": torch.randn(2, 5)}]
     assert opsmith.check(double, reference=double, examples=examples, **QUICK).ok

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.compile
 
 
 def names(case: Case) -> list[str]:
-    return [parameter.name for parameter in case.operator.definition.signature.parameters]
+    """The tensors; what else there is has defaults."""
+    return [parameter.name for parameter in case.operator.definition.signature.tensors]
 
 
 @each_case

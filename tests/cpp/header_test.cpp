@@ -88,6 +88,27 @@ void test_block_conversions(const char* name) {
   }
 }
 
+// A machine with AVX-512 does not take the conversions for AVX2 by itself.
+void test_half_conversions_for_avx2() {
+#if OPSMITH_CHOOSES_ISA
+  if (!detail::has_avx2()) return;
+  constexpr int64_t n = 65536;
+  std::vector<float16> stored(n), back(n);
+  std::vector<float> wide(n);
+  for (int64_t k = 0; k < n; ++k) stored[k] = from_bits<float16>(static_cast<int>(k));
+  check(detail::widen_avx2(stored.data(), n, wide.data()) == n, "widen_avx2 leaves some of a multiple of 8 out");
+  for (int64_t k = 0; k < n; ++k) {
+    const float alone = stored[k];
+    check(std::memcmp(&alone, &wide[k], 4) == 0, "float16 0x%04x widens differently with AVX2", stored[k].bits);
+    wide[k] *= 1.0003f;
+  }
+  check(detail::narrow_avx2(wide.data(), n, back.data()) == n, "narrow_avx2 leaves some of a multiple of 8 out");
+  for (int64_t k = 0; k < n; ++k) {
+    check(back[k].bits == float16(wide[k]).bits, "%g narrows differently with AVX2", wide[k]);
+  }
+#endif
+}
+
 void test_views() {
   float data[24];
   for (int k = 0; k < 24; ++k) data[k] = static_cast<float>(k);
@@ -183,6 +204,7 @@ int main(int count, char** arguments) {
   test_conversions<bfloat16>("bfloat16", 7, 127, 0x7f80);
   test_block_conversions<float16>("float16");
   test_block_conversions<bfloat16>("bfloat16");
+  test_half_conversions_for_avx2();
   test_views();
   test_lists_and_errors();
   test_parallel_for();

@@ -106,6 +106,41 @@ void test_sweep(uint64_t step) {
         F::bound);
 }
 
+// The only function that is written here for double. The exact value is a long double's.
+void test_sigmoid_in_double() {
+  static double x[block], plain[block], best[block];
+  const auto loop = [](int n, const double* __restrict__ x, double* __restrict__ y) {
+    for (int k = 0; k < n; ++k) y[k] = math::sigmoid(x[k]);
+  };
+  double worst = 0;
+  for (int part = 0; part < 200; ++part) {
+    // From where the result is 0 to where it is 1, in steps that share no factor with what is rounded.
+    for (int k = 0; k < block; ++k) x[k] = -750.0 + 800.0 * (k * 200 + part + 0.123) / (block * 200);
+    loop(block, x, plain);
+    with_best_isa(loop, block, x, best);
+    for (int k = 0; k < block; ++k) {
+      const long double e = expl(-std::fabs(static_cast<long double>(x[k])));
+      const long double exact = (x[k] < 0 ? e : 1) / (1 + e);
+      int exponent;
+      std::frexp(exact, &exponent);
+      const long double scale = std::ldexp(1.0L, 53 - (exponent < -1021 ? -1021 : exponent));
+      for (const double got : {plain[k], best[k]}) {
+        const double error = static_cast<double>(std::fabs(got - exact) * scale);
+        if (!(error <= worst)) worst = error;
+      }
+    }
+  }
+  std::printf("  sigmoid in double %6.2f ulp\n", worst);
+  check(worst <= 2.5, "sigmoid in double is further off than 2.5 ulp");
+  const auto is = [](double x, double expected) {
+    const double got = math::sigmoid(x);
+    check(std::memcmp(&got, &expected, 8) == 0, "sigmoid(%g) is %g, expected %g", x, got, expected);
+  };
+  is(0.0, 0.5), is(-0.0, 0.5), is(HUGE_VAL, 1.0), is(-HUGE_VAL, 0.0), is(-1e300, 0.0), is(1e300, 1.0);
+  is(-745.13, 0x1p-1074), is(-745.14, 0.0);
+  check(std::isnan(math::sigmoid(std::nan(""))), "sigmoid of NaN in double is a number");
+}
+
 template <class F>
 void test_value(float x, float expected) {
   const float got = F{}(x);
@@ -170,5 +205,6 @@ int main(int count, char** arguments) {
   test_sweep<Sigmoid>(step);
   test_sweep<Elu>(step);
   test_special_values();
+  test_sigmoid_in_double();
   return report("math_test");
 }

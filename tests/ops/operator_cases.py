@@ -16,6 +16,7 @@ from torch import Tensor
 import opsmith.ops
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
+from opsmith.ops.mlp import mlp
 from opsmith.ops.sigmoid import sigmoid
 from opsmith.ops.sigmoid_focal_loss import focal_loss, focal_loss_classes, focal_loss_classes_sum, focal_loss_sum
 
@@ -74,6 +75,16 @@ class Case:
 CASES = (
     Case(add2, ((5, 7, 3), (5, 7, 3)), ((2, 3), (2, 3)), ((1 << 20,), (1 << 20,))),
     Case(sigmoid, ((33, 65),), ((7,),), ((1 << 20,),)),
+    Case(
+        mlp,
+        ((9, 12), (20, 12), (20,), (7, 20), (7,)),
+        ((3, 2), (4, 2), (4,), (2, 4), (2,)),
+        ((64, 32), (128, 32), (128,), (10, 128), (10,)),
+        # Sums of 20 products, of hidden units that are rounded; none of these is so near 0 that rounding shuts it.
+        rounding=30,
+        gradient_rounding=100,
+        is_exact=False,  # vectors and single elements are added up in another order
+    ),
     Case(lltm_gates, ((17, 3 * 37), (17, 37)), ((2, 9), (2, 3)), ((512, 3 * 256), (512, 256))),
     Case(
         lltm_cell,
@@ -93,7 +104,8 @@ CASES = (
 
 # What the tests of all operators are not for, and the file that has tests of its own.
 OWN_TESTS = {
-    "lltm_sequence": "test_lltm_sequence.py",  # no kernel yet: a loop, slow and not captured in a CUDA graph
+    "upfirdn2d_sized": "test_upfirdn2d.py",  # its filter is float32 whatever the images are
+    "lltm_sequence": "test_lltm_sequence.py",  # its batch is the second dimension
     "hard_nms": "test_nms.py",  # indices, compared bit for bit; no gradient
     "hard_nms_padded": "test_nms.py",
     "soft_nms": "test_soft_nms.py",  # likewise; waits for the GPU

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from operator_cases import CASES, as_tuple
+from operator_cases import CASES, as_tuple, is_floating, with_gradients
 
 from opsmith.errors import DeviceError
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import LLTM, lltm_gates
-from opsmith.ops.sigmoid import sigmoid
+from opsmith.ops.sigmoid import sigmoid, sigmoid_backward
 
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
@@ -69,6 +69,32 @@ def test_capture_and_replay(case):
 
 
 @cases
+def test_capture_and_replay_of_a_gradient(case):
+    static = with_gradients(tensors(case))
+    leaves = [one for one in static if is_floating(one)]
+
+    def step():
+        outputs = as_tuple(case.operator(*static))
+        return torch.autograd.grad(outputs, leaves, [torch.ones_like(output) for output in outputs])
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        copy_tensors(static, tensors(case, seed=1))
+    graph.replay()
+    torch.cuda.synchronize()
+    for actual, expected in zip(captured, step(), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-3)
+
+
+@cases
 def test_runs_are_equal_bit_for_bit(case):
     arguments = tensors(case)
     first, second = as_tuple(case.operator(*arguments)), as_tuple(case.operator(*arguments))
@@ -94,17 +120,27 @@ def test_the_device_of_the_tensors_is_used_and_the_current_one_kept(case):
 
 
 @pytest.mark.slow
-def test_more_than_two_to_the_31_elements():
+@pytest.mark.parametrize("offset", [0, 1], ids=["aligned", "unaligned"])
+def test_more_than_two_to_the_31_elements(offset):
     count = (1 << 31) + 1000
-    if torch.cuda.get_device_properties(0).total_memory < 6 * count:
-        pytest.skip("needs 14 GB of GPU memory")
-    x = torch.zeros(count, dtype=torch.float16, device="cuda")
-    x[-1] = 8.0
+    if torch.cuda.get_device_properties(0).total_memory < 8 * count:
+        pytest.skip("needs 18 GB of GPU memory")
+    x = torch.zeros(count + offset, dtype=torch.float16, device="cuda")[offset:]
+    places = [0, 1, (1 << 31) - 1, 1 << 31, count - 2, count - 1]
+    x[places] = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], dtype=torch.float16, device="cuda")
+    total = add2(x, x)
+    assert total[places].tolist() == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
+    assert total.count_nonzero() == len(places)
+    del total
     y = sigmoid(x)
-    assert y[0].item() == 0.5
-    assert y[-1].item() == pytest.approx(0.99966, abs=1e-3)
-    del y
-    assert add2(x, x)[-1].item() == 16.0
+    torch.testing.assert_close(y[places], torch.sigmoid(x[places]))
+    assert (y == 0.5).sum() == count - len(places)
+    x = sigmoid_backward(x, y)
+    expected = y[places].float()
+    torch.testing.assert_close(
+        x[places].float(), torch.arange(1.0, 7.0, device="cuda") * expected * (1 - expected), rtol=1e-3, atol=0
+    )
+    assert x.count_nonzero() == len(places)
 
 
 def test_an_lltm_trains_on_the_gpu():

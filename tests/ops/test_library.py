@@ -179,6 +179,75 @@ def test_nan_goes_through(device):
     assert sigmoid(torch.tensor([float("nan"), 0.0], device=device)).isnan().tolist() == [True, False]
 
 
+def stacked(arguments, others):
+    """The arguments of two calls as those of one, and the dimension that tells the calls apart."""
+    pairs = list(zip(arguments, others, strict=True))
+    both = [torch.stack(pair) if isinstance(pair[0], torch.Tensor) else pair[0] for pair in pairs]
+    return both, tuple(0 if isinstance(one, torch.Tensor) else None for one in both)
+
+
+@cases
+@devices
+def test_vmap_is_a_loop(case, device):
+    calls = [case.make(case.shapes, device, torch.float64, seed) for seed in (1, 2)]
+    both, dims = stacked(*calls)
+    found = as_tuple(torch.vmap(case.operator, in_dims=dims)(*both))
+    expected = [torch.stack(pair) for pair in zip(*(as_tuple(case.operator(*call)) for call in calls), strict=True)]
+    torch.testing.assert_close(found, tuple(expected))
+
+
+@cases
+@devices
+def test_compiled_for_any_size_it_gives_the_same(case, device):
+    torch._dynamo.reset()
+    # The compiler behind the graph is not what is tested: aot_eager traces all that inductor does, and starts none.
+    compiled = torch.compile(case.operator, fullgraph=True, dynamic=True, backend="aot_eager")
+    arguments = case.inputs(device, torch.float64)
+    batch = case.shapes[0][0]
+    for size in (batch, batch - 1, batch - 2):
+        part = [one[:size] if isinstance(one, torch.Tensor) and one.shape[0] == batch else one for one in arguments]
+        seeds = [torch.ones_like(output) for output in as_tuple(case.operator(*part))]
+        torch.testing.assert_close(as_tuple(compiled(*part)), as_tuple(case.operator(*part)))
+        torch.testing.assert_close(gradients(compiled, part, seeds), gradients(case.operator, part, seeds))
+
+
+@devices
+def test_elementwise_operators_keep_their_type_under_autocast(device):
+    x, y = torch.randn(50, device=device), torch.randn(50, device=device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        alone, mixed = sigmoid(x), add2(x, y.bfloat16())
+    assert torch.equal(alone, sigmoid(x))
+    assert mixed.dtype == torch.float32  # as torch.add has it: of two types the wider
+    assert torch.equal(mixed, x + y.bfloat16().float())
+
+
+@pytest.fixture
+def mesh_of(tmp_path):
+    """Makes a mesh of one device: placements go through an operator as they do on many."""
+    if not torch.distributed.is_available():
+        pytest.skip("this torch is built without torch.distributed")
+    from torch.distributed.device_mesh import init_device_mesh
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    yield lambda device: init_device_mesh(device, (1,))
+    torch.distributed.destroy_process_group()
+
+
+@devices
+def test_elementwise_operators_run_on_sharded_tensors_where_they_are(device, mesh_of):
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = mesh_of(device)
+    a, b = torch.randn(6, 4, device=device), torch.randn(6, 4, device=device)
+    for placement in (Shard(0), Shard(1), Replicate()):
+        x, y = (distribute_tensor(one, mesh, [placement]).requires_grad_() for one in (a, b))
+        result = sigmoid(add2(x, y))
+        assert result.placements == (placement,)
+        torch.testing.assert_close(result.to_local(), torch.sigmoid(a + b))
+        result.sum().backward()
+        assert x.grad.placements == y.grad.placements == (placement,)
+
+
 @cases
 @devices
 def test_opcheck(case, device):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import Tensor
@@ -31,6 +33,15 @@ SIZES = [
     ],
     *[(17, 16, 8, 512), (9, 700, 6, 96), (3, 1000, 4, 512), (3, 4, 5, 513), (5, 40, 3, 600)],
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def start_products_in_the_thread_of_backwards() -> None:
+    """PyTorch warns where the first product of a process is one of a backward, in a thread without a CUDA context."""
+    weight = torch.ones(1, 1, device="cuda", requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (weight @ weight).backward()
 
 
 def make(steps: int, batch: int, inputs: int, state: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -149,12 +160,13 @@ def test_any_finite_gate_has_a_finite_gradient(state: int, gate: float) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_capture_and_replay_with_gradients(dtype: torch.dtype) -> None:
-    arguments = [argument.requires_grad_() for argument in make(6, 12, 16, 128, dtype)]
+    arguments = make(6, 12, 16, 128, dtype)
     outer = [torch.randn(6, 12, 128, device="cuda").to(dtype), torch.randn(12, 128, device="cuda").to(dtype)]
 
     def run() -> tuple[Tensor, ...]:
-        found = lltm_sequence(*arguments)
-        return (*found, *torch.autograd.grad(found, arguments, outer))
+        leaves = [argument.detach().requires_grad_() for argument in arguments]
+        found = lltm_sequence(*leaves)
+        return (*found, *torch.autograd.grad(found, leaves, outer))
 
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -165,9 +177,8 @@ def test_capture_and_replay_with_gradients(dtype: torch.dtype) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = run()
-    with torch.no_grad():
-        for argument in arguments:
-            argument.mul_(0.5)
+    for argument in arguments:
+        argument.mul_(0.5)
     graph.replay()
     torch.cuda.synchronize()
     for ours, theirs in zip(captured, run(), strict=True):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.gradient import Argument, default_gradient_names, mark_skippable, wire_backward
+from opsmith.spec.gradient import Argument, default_gradient_names, mark_skippable, renamed, wire_backward
 from opsmith.spec.signature import Signature
 
 Matrix = Float[Tensor, "B N"]
@@ -200,3 +200,13 @@ def test_a_gradient_that_is_passed_on_is_not_the_backward_s() -> None:
 def test_what_cannot_be_passed_on(choices: Choices, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         read_signature(summed, choices)
+
+
+def test_an_operator_s_names_as_part_of_another_s_gradient() -> None:
+    def scale(x: Matrix, by: float) -> Matrix: ...
+
+    found = renamed(read(scale, "y"), {"x": "grad_z", "y": "grad_x"})
+    assert [parameter.name for parameter in found.parameters] == ["grad_z", "by"]
+    assert [output.name for output in found.outputs] == ["grad_x"]
+    with pytest.raises(DefinitionError, match="scale has no z; there are x, by, y"):
+        renamed(read(scale, "y"), {"z": "grad_z"})

@@ -90,4 +90,13 @@ def test_what_no_batch_can_be():
     assert 'f: batch= names C, which stands twice in Float[Tensor, "2*N C C"]' in refusal(f, "C")
     assert "f: batch= names size, which is an int argument" in refusal(f, "size")
     assert 'g: batch= names B, but the output out1 has no such dimension (Float[Tensor, "N"])' in refusal(g, "B")
-    assert "f: batch= is ('B',); give the name of a dimension, False or None" in refusal(f, ("B",))
+    assert "f: batch= is 3; give the name of a dimension, a tuple of names, False or None" in refusal(f, 3)
+    assert "f: batch= names N, which is part of the size 2*N" in refusal(f, ("B", "N"))
+
+
+def test_samples_may_be_independent_along_several_dimensions():
+    def image(x: Float[Tensor, "N C H"], taps: Float[Tensor, "K"]) -> Float[Tensor, "N C H"]: ...
+
+    expected = (Samples("N", is_group=False), Samples("C", is_group=False))
+    assert find_samples(define(image, ("N", "C"))) == expected
+    assert find_samples(define(image, forward=define(image, ("N", "C")))) == expected

@@ -1,7 +1,8 @@
 """How much work is a call at least? Bytes from the definition, and operations as PyTorch counts them or as declared.
 
 Every input is read once and every output written once: no kernel moves less, and one that keeps intermediate results on
-the chip moves no more. Operations are what `@op.flops` says, else what torch.utils.flop_counter counts in the reference.
+the chip moves no more. A gradient that is passed on as it is moves nothing. Operations are what `@op.flops` says, else what
+torch.utils.flop_counter counts in the reference.
 """
 
 from __future__ import annotations
@@ -61,9 +62,11 @@ def work_of(subject: Subject, phase: Phase, values: Values) -> Work:
     leaves = [given[name] for name in names]
     with FlopCounterMode(display=False) as counter:
         grads = torch.autograd.grad(wanted, leaves, [torch.ones_like(one) for one in wanted], allow_unused=True)
-    needed = _read_by_backward(subject, values, outputs, wanted)
-    flops = _backward_flops(subject, values, outputs, counter)
-    backward = Work(_bytes(needed), _bytes([grad for grad in grads if grad is not None]), flops)
+    computed = [
+        grad for name, grad in zip(names, grads, strict=True) if grad is not None and not _passes(subject, name)
+    ]
+    needed = _read_by_backward(subject, values, outputs, wanted) if computed else []
+    backward = Work(_bytes(needed), _bytes(computed), _backward_flops(subject, values, outputs, counter))
     return backward if phase == "backward" else forward + backward
 
 
@@ -109,6 +112,12 @@ def _read_by_backward(subject: Subject, values: Values, outputs: list[Tensor], w
         return [*wanted, *tensors_in(values)]
     found = {str(index): _wired(one, subject, values, outputs) for index, one in enumerate(definition.wiring.arguments)}
     return tensors_in(found)
+
+
+def _passes(subject: Subject, name: str) -> bool:
+    """Whether an argument's gradient is an output's, unchanged: nothing is read or written for it."""
+    parameter = subject.signature.parameter(name) if subject.signature is not None else None
+    return parameter is not None and parameter.passes_gradient is not None
 
 
 def _copied(value: Any) -> Any:

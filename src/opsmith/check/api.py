@@ -121,9 +121,7 @@ def forward_operators(operators: Iterable[Operator]) -> tuple[Operator, ...]:
     A backward is checked through its forward, by the property `gradient`. By itself it would be called with results and
     inputs that do not belong together.
     """
-    listed = tuple(operators)
-    gradients = {id(operator.gradient) for operator in listed}
-    return tuple(operator for operator in listed if id(operator) not in gradients)
+    return tuple(operator for operator in operators if operator.definition.forward is None)
 
 
 def dtype_names(dtypes: Iterable[str | torch.dtype]) -> tuple[str, ...]:

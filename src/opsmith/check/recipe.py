@@ -74,8 +74,11 @@ class Case:
                 found |= {f"{name}[{index}]": item for index, item in enumerate(value)}
         return found
 
-    def changed(self, **changes: Any) -> Case:
-        """Return the case with other fields for every tensor's recipe (`layout="contiguous"`, `dtype="float64"`)."""
+    def changed(self, *, kept: frozenset[str] = frozenset(), **changes: Any) -> Case:
+        """Return the case with other fields for every tensor's recipe (`layout="contiguous"`, `dtype="float64"`).
+
+        The arguments that `kept` names stay as they are.
+        """
 
         def change(value: Any) -> Any:
             if isinstance(value, TensorRecipe):
@@ -84,7 +87,10 @@ class Case:
                 return tuple(replace(item, **_fitting(item, changes)) for item in value)
             return value
 
-        return replace(self, arguments={name: change(value) for name, value in self.arguments.items()})
+        return replace(
+            self,
+            arguments={name: value if name in kept else change(value) for name, value in self.arguments.items()},
+        )
 
     @property
     def elements(self) -> int:

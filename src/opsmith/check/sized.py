@@ -73,7 +73,12 @@ def _doubled(value: Any, size: int) -> Any:
 
 
 def _form(case: Case) -> Any:
-    """Return what of a case decides which graph it is: ranks and types, and what is given at all."""
+    """Return what of a case decides which graph it is: ranks and types, what is given at all, and numbers.
+
+    Of ints only 0 and 1 do: tracers single them out.
+    """
     return [(name, len(recipe.shape), recipe.dtype) for name, recipe in case.tensors().items()], [
-        value for value in case.arguments.values() if value is None or isinstance(value, bool | str | float)
+        (name, value)
+        for name, value in case.arguments.items()
+        if value is None or isinstance(value, bool | str | float) or value in (0, 1)
     ]

@@ -216,10 +216,11 @@ class Suite:
 
     def _examples(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
         dtype = dtypes.get("T")
+        pinned = self.space.signature.pinned if self.space is not None else frozenset()
         for index, example in enumerate(self.examples):
             label = example.label or f"example {index + 1}"
             given = replace(example, label=label, group="plain")
-            case = given if dtype is None else given.changed(dtype=dtype)
+            case = given if dtype is None else given.changed(kept=pinned, dtype=dtype)
             yield case
             for layout in LAYOUTS:
                 if layout not in ("contiguous", "expanded"):

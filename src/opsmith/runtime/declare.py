@@ -20,7 +20,7 @@ from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import from_torch
-from opsmith.spec.gradient import default_gradient_names, mark_skippable, wire_backward
+from opsmith.spec.gradient import default_gradient_names, mark_skippable, renamed, wire_backward
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opsmith.spec.casts import Autocast
     from opsmith.spec.samples import Batch
 
-__all__ = ["declare_backward", "declare_rival", "declare_rule", "op"]
+__all__ = ["declare_backward", "declare_gradient", "declare_rival", "declare_rule", "op"]
 
 
 _File = str | KernelFile | None
@@ -87,9 +87,10 @@ def op(function: Callable[..., Any] | None = None, /, **said: Any) -> Any:
     dtypes
         The element types of `Float` tensors, or a mapping from template parameter (T, I) to them.
     batch
-        The name of a dimension along which samples are independent: torch.vmap and DTensor then use the kernel for many
-        samples at once. A variadic group of every output ("*n", "*batch") is taken for such dimensions without being
-        named; give False where that is wrong, because the operator looks at several elements of the group together.
+        The name of a dimension along which samples are independent, or a tuple of such names: torch.vmap and DTensor then
+        use the kernel for many samples at once. A variadic group of every output ("*n", "*batch") is taken for such
+        dimensions without being named; give False where that is wrong, because the operator looks at several elements of
+        the group together.
     autocast
         What happens to floating tensors of at most 32 bits under torch.autocast: "promote" casts those of one template
         parameter that differ to the widest among them, "low" casts them to autocast's type (for matrix products),
@@ -125,6 +126,19 @@ def declare_backward(forward: Operator, function: Callable[..., Any], **said: An
     forward.definition = replace(definition, backward=backward, wiring=wiring)
     forward.gradient = operator
     return operator
+
+
+def declare_gradient(forward: Operator, operator: Operator, names: Mapping[str, str]) -> None:
+    """Take an operator that exists for the backward of another; `Operator.gradient_is` is the public way to it."""
+    definition, gradient = forward.definition, operator.definition
+    if gradient.module != definition.module:
+        raise DefinitionError(
+            f"{definition.name}.gradient_is({gradient.name}): it is declared in {gradient.module}. The operators of one "
+            "module are loaded together, those of two are not; declare both in one"
+        )
+    wiring = wire_backward(definition.signature, renamed(gradient.signature, names))
+    forward.definition = replace(definition, backward=gradient, wiring=wiring)
+    forward.gradient = operator
 
 
 def declare_rule(

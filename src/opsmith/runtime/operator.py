@@ -116,6 +116,24 @@ class Operator:
 
         return decorate
 
+    def gradient_is(self, operator: Operator, **names: str) -> None:
+        """Declare that the gradient is an operator that exists already, with other arguments.
+
+        Each keyword names a parameter or output of that operator and says what it is here, in the words of `backward`:
+        `grad_<output>`, an input, an output, or for an output `grad_<input>`. What is not named is called alike in both.
+        Two linear operators, of which each is the transposed of the other, have gradients of any order in this way:
+
+            @scale.backward(cpu="scale.cpp")
+            def scale_transposed(grad_y, factor): ...
+
+            scale_transposed.gradient_is(scale, x="grad_grad_x", y="grad_grad_y")
+        """
+        from opsmith.runtime.declare import declare_gradient
+
+        if self.is_loaded:
+            raise GradientError(f"{self.definition.name} is loaded already; declare its gradient before the first call")
+        declare_gradient(self, operator, names)
+
     def vmap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Declare the rule of torch.vmap, as a decorator of `function(info, in_dims, *args)`.
 

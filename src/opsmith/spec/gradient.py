@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,6 +15,7 @@ __all__ = [
     "check_passed_gradients",
     "default_gradient_names",
     "mark_skippable",
+    "renamed",
     "wire_backward",
 ]
 
@@ -87,6 +89,21 @@ def mark_skippable(backward: Signature, wiring: Wiring) -> Signature:
                 f"`{unknown[0]}: int`"
             )
     return replace(backward, outputs=outputs)
+
+
+def renamed(signature: Signature, names: Mapping[str, str]) -> Signature:
+    """Return a signature with other names for some parameters and outputs: those that they have as part of a gradient.
+
+    Raises DefinitionError for a name that the signature does not have.
+    """
+    known = [item.name for item in signature.parameters] + [item.name for item in signature.outputs]
+    if unknown := sorted(names.keys() - set(known)):
+        raise DefinitionError(f"{signature.name} has no {unknown[0]}; there are {', '.join(known)}")
+    return replace(
+        signature,
+        parameters=tuple(replace(item, name=names.get(item.name, item.name)) for item in signature.parameters),
+        outputs=tuple(replace(item, name=names.get(item.name, item.name)) for item in signature.outputs),
+    )
 
 
 def wire_backward(forward: Signature, backward: Signature) -> Wiring:

@@ -2,8 +2,8 @@
 
 Two things say so. A variadic group ("*n" or "*batch") of every output stands for any number of dimensions that the
 operator does not tell apart: a view kernel sees them as one. Whatever else computes the operator might, by an argument
-such as `dim: int`, so where it has integers nothing is concluded from a group. And `batch="B"` names one dimension along
-which each sample is computed by itself.
+such as `dim: int`, so where it has integers nothing is concluded from a group. And `batch="B"`, or `batch=("N", "C")`,
+names dimensions along each of which samples are computed by themselves.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["Batch", "Samples", "check_batch", "find_samples"]
 
 _INTEGERS = (Kind.INT, Kind.OPTIONAL_INT, Kind.INT_LIST)
 
-# The name of a dimension, False for "not even along a variadic group", or None for what the shapes say.
-Batch = str | Literal[False] | None
+# The name of a dimension or several, False for "not even along a variadic group", or None for what the shapes say.
+Batch = str | tuple[str, ...] | Literal[False] | None
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ def find_samples(definition: Definition) -> tuple[Samples, ...]:
     if definition.batch is False:
         return ()
     found = [] if definition.forward is not None or _may_count_dimensions(definition) else _groups(signature)
-    if definition.batch is not None:
-        found.append(Samples(definition.batch, is_group=False))
+    found += [Samples(name, is_group=False) for name in _names(definition.batch)]
     if definition.forward is not None:
         present = [parameter.tensor_type for parameter in signature.tensors]
         inherited = [s for s in find_samples(definition.forward) if any(map(s.is_in, present))]
@@ -74,19 +73,26 @@ def check_batch(signature: Signature, batch: Batch, *, is_backward: bool) -> Non
     """
     if batch is None or batch is False:
         return
-    if not isinstance(batch, str):
-        raise DefinitionError(f"{signature.name}: batch= is {batch!r}; give the name of a dimension, False or None")
-    samples = Samples(batch, is_group=False)
-    if (misfit := _misfit(signature, samples)) is not None:
-        raise DefinitionError(f"{signature.name}: batch= names {batch}, {misfit}")
-    if not any(samples.is_in(parameter.tensor_type) for parameter in signature.tensors):
-        raise DefinitionError(f"{signature.name}: batch= names {batch}, which is a dimension of no input")
-    for output in signature.outputs:
-        if not is_backward and not samples.is_in(output.tensor):
-            raise DefinitionError(
-                f"{signature.name}: batch= names {batch}, but the output {output.name} has no such dimension "
-                f"({output.tensor.text}), so it does not belong to one sample"
-            )
+    if not isinstance(batch, str | tuple) or not all(isinstance(name, str) for name in batch):
+        raise DefinitionError(
+            f"{signature.name}: batch= is {batch!r}; give the name of a dimension, a tuple of names, False or None"
+        )
+    for name in _names(batch):
+        samples = Samples(name, is_group=False)
+        if (misfit := _misfit(signature, samples)) is not None:
+            raise DefinitionError(f"{signature.name}: batch= names {name}, {misfit}")
+        if not any(samples.is_in(parameter.tensor_type) for parameter in signature.tensors):
+            raise DefinitionError(f"{signature.name}: batch= names {name}, which is a dimension of no input")
+        for output in signature.outputs:
+            if not is_backward and not samples.is_in(output.tensor):
+                raise DefinitionError(
+                    f"{signature.name}: batch= names {name}, but the output {output.name} has no such dimension "
+                    f"({output.tensor.text}), so it does not belong to one sample"
+                )
+
+
+def _names(batch: Batch) -> tuple[str, ...]:
+    return (batch,) if isinstance(batch, str) else batch or ()
 
 
 def _groups(signature: Signature) -> list[Samples]:

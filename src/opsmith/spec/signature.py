@@ -121,6 +121,11 @@ class Signature:
         return tuple(parameter for parameter in self.parameters if parameter.kind.is_tensor)
 
     @cached_property
+    def pinned(self) -> frozenset[str]:
+        """The names of the tensor parameters that have one element type, whatever the others have."""
+        return frozenset(parameter.name for parameter in self.tensors if parameter.tensor_type.pinned)
+
+    @cached_property
     def visible_outputs(self) -> tuple[Output, ...]:
         """The outputs that the caller sees."""
         return tuple(output for output in self.outputs if not output.saved)
@@ -214,7 +219,8 @@ def _is_whole_group(parameter: Parameter, group: str | None) -> bool:
 
 
 def _schema_of(parameter: Parameter, mutated: tuple[Parameter, ...]) -> str:
-    kind = parameter.kind.value
+    # A SymInt may be a size that torch.compile keeps open; an int would be made a constant of the graph.
+    kind = "SymInt" if parameter.kind is Kind.INT else parameter.kind.value
     if parameter.mutated:
         alias = "abcdefghijklmnopqrstuvwxyz"[mutated.index(parameter)]
         kind = kind.replace("Tensor", f"Tensor({alias}!)")

@@ -17,7 +17,7 @@ void pooled__cuda__float32__int64(ViewList<const float, 4>, View<const float, 2>
 namespace binding {
 namespace {
 
-// pooled(Tensor[] levels, Tensor boxes, Tensor batch, Tensor? weight, int pooled_h, float scale=0.5, *, str mode="say \"so\"", int[] pads=[0, 1], float? limit=None) -> (Tensor, Tensor)
+// pooled(Tensor[] levels, Tensor boxes, Tensor batch, Tensor? weight, SymInt pooled_h, float scale=0.5, *, str mode="say \"so\"", int[] pads=[0, 1], float? limit=None) -> (Tensor, Tensor)
 template <Device device>
 void view_pooled(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] constexpr Operator op{"pooled"};
@@ -111,7 +111,7 @@ struct Registration {
   Library cuda_in_shop{"shop", "CUDA", __FILE__, __LINE__};
 
   Registration() {
-    in_shop.def("pooled(Tensor[] levels, Tensor boxes, Tensor batch, Tensor? weight, int pooled_h, float scale=0.5, *, str mode=\"say \\\"so\\\"\", int[] pads=[0, 1], float? limit=None) -> (Tensor, Tensor)");
+    in_shop.def("pooled(Tensor[] levels, Tensor boxes, Tensor batch, Tensor? weight, SymInt pooled_h, float scale=0.5, *, str mode=\"say \\\"so\\\"\", int[] pads=[0, 1], float? limit=None) -> (Tensor, Tensor)");
     cpu_in_shop.impl("pooled", &view_pooled<Device::cpu>);
     cuda_in_shop.impl("pooled", &view_pooled<Device::cuda>);
   }

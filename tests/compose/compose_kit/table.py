@@ -14,6 +14,7 @@ from torch import Tensor
 from opsmith import Operator
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_cell_backward, lltm_gates, lltm_gates_backward
+from opsmith.ops.mlp import mlp, mlp_backward
 from opsmith.ops.sigmoid import sigmoid, sigmoid_backward
 
 __all__ = [
@@ -96,11 +97,14 @@ def weighted_sum(tensors: tuple[Tensor, ...]) -> Tensor:
 
 # B is the batch, 4 the state, 2 the input of a cell.
 _CELL = (("B", 2), ("B", 4), ("B", 4), (12, 6), (12,))
+# 4 hidden units; 2 features and outputs, so that an output may be the next input.
+_MLP = (("B", 2), (4, 2), (4,), (2, 4), (2,))
 FORWARD = [
     Case(add2, (("B", 4), ("B", 4))),
     Case(sigmoid, (("B", 4),)),
     Case(lltm_gates, (("B", 12), ("B", 4))),
     Case(lltm_cell, _CELL),
+    Case(mlp, _MLP),
 ]
 BACKWARD = [
     Case(sigmoid_backward, (("B", 4), ("B", 4)), is_backward=True),
@@ -111,6 +115,7 @@ BACKWARD = [
         is_backward=True,
         unread=(4, 6),  # cell and bias
     ),
+    Case(mlp_backward, (("B", 2), *_MLP, ("B", 4)), is_backward=True, unread=(3, 5)),  # the biases
 ]
 ALL = FORWARD + BACKWARD
 

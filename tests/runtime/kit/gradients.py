@@ -143,3 +143,18 @@ def cube_backward_backward(
 ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
     """The gradients of grad_y and x."""
     return 3 * x**2 * grad_grad_x, 6 * x * grad_y * grad_grad_x
+
+
+@opsmith.op(outputs="y", nondifferentiable="by")
+def shift(x: Row, by: Row) -> Row:
+    """A linear map: x moved on by one, in a circle, times `by`."""
+    return x.detach().roll(1) * by
+
+
+@shift.backward(nondifferentiable="by")
+def shift_back(grad_y: Row, by: Row) -> Row:
+    """The transposed map, by a body that cannot be differentiated: only `gradient_is` gives it a gradient."""
+    return (grad_y.detach() * by).roll(-1)
+
+
+shift_back.gradient_is(shift, x="grad_grad_x", y="grad_grad_y")

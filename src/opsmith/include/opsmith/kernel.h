@@ -22,6 +22,7 @@
 //   reduce.h       the sum of an elementwise function                  (likewise)
 //   workspace.h    memory for the length of a call                     (likewise; nvcc, hipcc)
 //   block.h        16-bit and strided data as dense arrays of floats   (likewise; host compilers)
+//   product.h      products of small matrices                          (likewise; host compilers)
 #pragma once
 
 #include "error.h"

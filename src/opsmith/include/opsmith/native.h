@@ -28,6 +28,24 @@ std::array<Tensor, Results> call(const char* name, const char* overload, const A
   }(std::make_index_sequence<Results>{});
 }
 
+// Calls f with a value of a floating-point element type, so that f knows the type: T in [&](auto element) { using T =
+// decltype(element); ... }. For tensors that the definition declares as Float: nothing else comes in.
+template <class F>
+void with_floating_type(ScalarType type, const F& f) {
+  switch (type) {
+    case ScalarType::Half:
+      return f(float16{});
+    case ScalarType::BFloat16:
+      return f(bfloat16{});
+    case ScalarType::Float:
+      return f(float{});
+    case ScalarType::Double:
+      return f(double{});
+    default:
+      fail("with_floating_type() takes floating-point types of 16, 32 and 64 bits");
+  }
+}
+
 // An argument that converts to its own type alone. The generated code calls native kernels with it, so that a kernel
 // with another type of number does not compile instead of getting a narrowed one.
 template <class T>
@@ -42,9 +60,24 @@ struct Exactly {
 template <class T>
 Exactly(T) -> Exactly<T>;
 
-// An uninitialised tensor with the element type and device of another, contiguous.
+// An uninitialised tensor with the element type and device of another, contiguous. By torch's C function, because a
+// call by name looks the name up and boxes its arguments each time, and a backward makes a handful of these.
 inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes) {
-  return torch::stable::new_empty(other, sizes);
+  std::vector<int64_t> strides(sizes.size());
+  int64_t next = 1;
+  for (std::size_t dim = sizes.size(); dim-- > 0;) {
+    strides[dim] = next;
+    next *= sizes[dim] > 1 ? sizes[dim] : 1;
+  }
+  int32_t dtype, device_type, device_index;
+  AtenTensorHandle result = nullptr;
+  if (aoti_torch_get_dtype(other.get(), &dtype) != 0 || aoti_torch_get_device_type(other.get(), &device_type) != 0 ||
+      aoti_torch_get_device_index(other.get(), &device_index) != 0 ||
+      aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), dtype, device_type,
+                               device_index, &result) != 0) {
+    fail("a result cannot be allocated; torch's message stands above");
+  }
+  return Tensor(result);
 }
 
 }  // namespace opsmith

@@ -35,7 +35,8 @@ struct ScanBackward {
 };
 
 // All steps in one launch; at least one step, one row and one unit. False, with nothing done, where that is not to be
-// had: for more than 512 units, for double, and on GPUs without large enough clusters of thread blocks.
+// had: for more than 512 units, for double, on GPUs without large enough clusters of thread blocks, and for batches
+// that would keep clusters waiting for each other (ScanShape).
 template <class T>
 bool scan(const Scan<T>& to, void* stream);
 template <class T>

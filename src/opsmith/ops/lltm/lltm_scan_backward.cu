@@ -24,13 +24,13 @@ namespace {
 
 template <class T, int columns>
 bool launch(const ScanBackward<T>& to, void* stream) {
-  constexpr int few = ScanShape<T>::rows_at_once, many = 4 * few;
+  constexpr int few = ScanShape<T>::rows_at_once, many = ScanShape<T>::most_rows;
   using Argument = ScanBackward<T>;
   return launch_scan(
       "lltm_sequence_backward",
       scan_kernel<Argument, BackwardMemory<T, columns, few>::bytes, few>(scan_backward_steps<T, columns, few>),
       scan_kernel<Argument, BackwardMemory<T, columns, many>::bytes, many>(scan_backward_steps<T, columns, many>),
-      blocks_of_cluster<T>(to.cells.size[2]), to.cells.size[1], to, stream);
+      ScanShape<T>::most_turns, blocks_of_cluster<T>(to.cells.size[2]), to.cells.size[1], to, stream);
 }
 
 }  // namespace

@@ -24,11 +24,11 @@ namespace {
 
 template <class T, int columns>
 bool launch(const Scan<T>& to, void* stream) {
-  constexpr int few = ScanShape<T>::rows_at_once, many = 4 * few;
-  return launch_scan("lltm_sequence",
-                     scan_kernel<Scan<T>, ForwardMemory<T, columns, few>::bytes, few>(scan_steps<T, columns, few>),
-                     scan_kernel<Scan<T>, ForwardMemory<T, columns, many>::bytes, many>(scan_steps<T, columns, many>),
-                     blocks_of_cluster<T>(to.hiddens.size[2]), to.hiddens.size[1], to, stream);
+  constexpr int few = ScanShape<T>::rows_at_once, many = ScanShape<T>::most_rows;
+  return launch_scan(
+      "lltm_sequence", scan_kernel<Scan<T>, ForwardMemory<T, columns, few>::bytes, few>(scan_steps<T, columns, few>),
+      scan_kernel<Scan<T>, ForwardMemory<T, columns, many>::bytes, many>(scan_steps<T, columns, many>),
+      ScanShape<T>::most_turns, blocks_of_cluster<T>(to.hiddens.size[2]), to.hiddens.size[1], to, stream);
 }
 
 }  // namespace

@@ -86,15 +86,16 @@ ScanKernel<Argument> scan_kernel(void (*run)(Argument, int)) {
   return {run, bytes, rows, known};
 }
 
-// Launches one of two kernels that differ in the rows a cluster takes: few, so that many clusters share the work, or
-// many, where the few would have to wait for each other. False where the GPU cannot run it.
+// Launches one of two kernels that differ in the rows a cluster takes: few, which go fastest, or many, where the
+// clusters of few would have to wait for each other. Either may be the same. False where the GPU cannot run it, and
+// where a cluster would have to wait more often than pays off.
 template <class Argument>
-bool launch_scan(const char* op, const ScanKernel<Argument>& few, const ScanKernel<Argument>& many, int blocks,
-                 int64_t batch, const Argument& argument, void* stream) {
+bool launch_scan(const char* op, const ScanKernel<Argument>& few, const ScanKernel<Argument>& many, int most_turns,
+                 int blocks, int64_t batch, const Argument& argument, void* stream) {
   const bool is_few = batch <= static_cast<int64_t>(clusters_at_once(few, blocks)) * few.rows;
   const ScanKernel<Argument>& kernel = is_few ? few : many;
-  const int64_t most_rows = int64_t{INT32_MAX} / most_blocks * few.rows;  // what a grid has room for
-  if (batch > most_rows || clusters_at_once(kernel, blocks) == 0) return false;
+  const int64_t most_rows = static_cast<int64_t>(clusters_at_once(kernel, blocks)) * kernel.rows * most_turns;
+  if (batch > most_rows) return false;
   cudaLaunchAttribute cluster;
   const cudaLaunchConfig_t config = configure(kernel, blocks, batch, cluster, stream);
   // The error of a refused launch is what check_launch finds.

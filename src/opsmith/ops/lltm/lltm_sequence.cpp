@@ -34,6 +34,11 @@ Tensor rows(const Tensor& tensor) {
   return torch::stable::reshape(tensor, {tensor.size(0) * tensor.size(1), tensor.size(2)});
 }
 
+template <class T>
+opsmith::View<T, 2> at(const opsmith::View<T, 3>& view, int64_t step) {
+  return {view.data + step * view.stride[0], {view.size[1], view.size[2]}, {view.stride[1], view.stride[2]}};
+}
+
 Tensor at(const Tensor& tensor, int64_t step) { return torch::stable::select(tensor, 0, step); }
 
 template <class T>
@@ -41,15 +46,16 @@ void run_steps(const Tensor& gates, const Tensor& hidden, const Tensor& cell, co
                const Tensor& hiddens, const Tensor& cells, Tensor& last_cell, void* stream) {
   using opsmith::view;
   const Tensor state = widened<T>(cell), transposed = torch::stable::transpose(weight, 0, 1);
+  const auto all_gates = view<T, 3>(gates), all_hiddens = view<T, 3>(hiddens), all_cells = view<T, 3>(cells);
   for (int64_t t = 0; t < gates.size(0); ++t) {
     const Tensor from_hidden = product(t == 0 ? hidden : at(hiddens, t - 1), transposed);
     lltm::step<T>(
         {
             .product = view<const T, 2>(from_hidden),
-            .gates = view<T, 2>(at(gates, t)),
+            .gates = at(all_gates, t),
             .cell = view<opsmith::compute_t<T>, 2>(state),
-            .hidden = view<T, 2>(at(hiddens, t)),
-            .cells = view<T, 2>(at(cells, t)),
+            .hidden = at(all_hiddens, t),
+            .cells = at(all_cells, t),
         },
         stream);
   }
@@ -62,16 +68,19 @@ void run_steps_backward(const Tensor& grad_hiddens, const Tensor& grad_last_cell
                         Tensor& grad_cell, void* stream) {
   using opsmith::view;
   const Tensor state = widened<T>(grad_last_cell);
+  const auto all_grad_hiddens = view<const T, 3>(grad_hiddens), all_gates = view<const T, 3>(gates),
+             all_cells = view<const T, 3>(cells);
+  const auto all_grad_gates = view<T, 3>(grad_gates);
   Tensor from_next = torch::stable::new_zeros(grad_hidden, {grad_hidden.size(0), grad_hidden.size(1)});
   for (int64_t t = gates.size(0) - 1; t >= 0; --t) {
     lltm::step_backward<T>(
         {
-            .grad_hidden = view<const T, 2>(at(grad_hiddens, t)),
+            .grad_hidden = at(all_grad_hiddens, t),
             .product = view<const T, 2>(from_next),
             .grad_cell = view<opsmith::compute_t<T>, 2>(state),
-            .gates = view<const T, 2>(at(gates, t)),
-            .cells = view<const T, 2>(at(cells, t)),
-            .grad_gates = view<T, 2>(at(grad_gates, t)),
+            .gates = at(all_gates, t),
+            .cells = at(all_cells, t),
+            .grad_gates = at(all_grad_gates, t),
         },
         stream);
     from_next = product(at(grad_gates, t), weight);

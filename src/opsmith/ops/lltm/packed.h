@@ -1,30 +1,14 @@
-// What matrix products on the CPU keep for themselves: aligned scratch memory, and matrices packed for multiply_panel.
+// Matrices that are packed for multiply_panel, the products of the CPU.
 #pragma once
 
 #include <algorithm>
-#include <new>
 
 #include <opsmith/block.h>
-
-#include "tile.h"
+#include <opsmith/product.h>
 
 using namespace opsmith;
 
 namespace {
-
-// Uninitialised memory for a kernel's own use, aligned to a cache line, which a vector of AVX-512 fills.
-template <class C>
-class Scratch {
- public:
-  explicit Scratch(int64_t count) : data(static_cast<C*>(::operator new(count * sizeof(C), alignment))) {}
-  Scratch(const Scratch&) = delete;
-  ~Scratch() { ::operator delete(data, alignment); }
-
-  C* const data;
-
- private:
-  static constexpr std::align_val_t alignment{64};
-};
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -5,9 +5,27 @@
 // compile time g++ and clang, helped by the pragmas, keep `sum` in registers.
 #pragma once
 
-#include <opsmith/kernel.h>
+#include <cstdint>
+#include <new>
 
-namespace {
+#include "cpu.h"
+#include "host_device.h"
+
+namespace opsmith {
+
+// Uninitialised memory for a kernel's own use, aligned to a cache line, which a vector of AVX-512 fills.
+template <class C>
+class Scratch {
+ public:
+  explicit Scratch(int64_t count) : data(static_cast<C*>(::operator new(count * sizeof(C), alignment))) {}
+  Scratch(const Scratch&) = delete;
+  ~Scratch() { ::operator delete(data, alignment); }
+
+  C* const data;
+
+ private:
+  static constexpr std::align_val_t alignment{64};
+};
 
 // The columns of a right-hand matrix are stored in panels this wide, two vectors of AVX-512, padded at the end.
 template <class C>
@@ -51,8 +69,8 @@ OPSMITH_HOST_DEVICE void multiply_tile(int64_t rows, int64_t columns, int64_t st
 // The same for any number of rows, and of columns up to a panel: b's rows are readable up to a panel's end.
 struct MultiplyPanel {
   template <int bytes, class C>
-  OPSMITH_HOST_DEVICE void operator()(opsmith::VectorBytes<bytes>, int64_t rows, int64_t columns, int64_t steps,
-                                      const C* a, int64_t a_row, int64_t a_step, const C* b, int64_t b_step, C* out,
+  OPSMITH_HOST_DEVICE void operator()(VectorBytes<bytes>, int64_t rows, int64_t columns, int64_t steps, const C* a,
+                                      int64_t a_row, int64_t a_step, const C* b, int64_t b_step, C* out,
                                       int64_t out_row) const {
     // 16 sums at a time on AVX-512, which has 32 registers, and 12 on AVX2, which has 16: enough to hide the 4 cycles
     // that a multiply-add takes.
@@ -78,7 +96,7 @@ struct MultiplyPanel {
 template <class C>
 __attribute__((noinline)) void multiply_panel(int64_t rows, int64_t columns, int64_t steps, const C* a, int64_t a_row,
                                               int64_t a_step, const C* b, int64_t b_step, C* out, int64_t out_row) {
-  opsmith::with_vector_bytes(MultiplyPanel{}, rows, columns, steps, a, a_row, a_step, b, b_step, out, out_row);
+  with_vector_bytes(MultiplyPanel{}, rows, columns, steps, a, a_row, a_step, b, b_step, out, out_row);
 }
 
-}  // namespace
+}  // namespace opsmith

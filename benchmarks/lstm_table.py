@@ -1,0 +1,46 @@
+"""The table of what lltm_against_lstm.py has measured: an LLTM over a sequence beside torch.nn.LSTM and beside a loop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from opsmith.bench.render.units import duration
+
+__all__ = ["against_lstm"]
+
+RESULTS = Path(__file__).resolve().parent / "results" / "lltm_lstm_gpu.json"
+_PHASES = {"forward": "forward", "both": "forward and backward"}
+
+
+def against_lstm() -> str:
+    """Return a row for each size, type and phase, with the times of the GPU and of the host's clock."""
+    if not RESULTS.is_file():
+        return "Nothing has been measured yet."
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    machine = results["machine"]
+    lines = [
+        f"On {machine['gpu']}, torch {machine['torch']}, cuDNN {machine['cudnn']}, {results['date'][:10]}; medians of "
+        f"{results['rows'][0]['rounds']} interleaved rounds, ratios with their 95 % intervals. By the GPU's time, and "
+        "behind the stroke by the host's clock, which is what a program waits for.",
+        "",
+        "| steps, batch, input, state | type and phase | time | `nn.LSTM` takes | a loop takes |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join(lines + [_row(row) for row in results["rows"]])
+
+
+def _row(row: dict[str, Any]) -> str:
+    sizes = ", ".join(str(row[name]) for name in ("steps", "batch", "input", "state"))
+    ours = row["seconds"]["opsmith"]
+    times = " / ".join(duration(ours[clock]["median"]) for clock in ("device", "host"))
+    rivals = [
+        " / ".join(_ratio(row["times_faster"][rival][clock]) for clock in ("device", "host"))
+        for rival in ("lstm", "loop")
+    ]
+    return f"| {sizes} | {row['dtype']}, {_PHASES[row['phase']]} | {times} | {' | '.join(rivals)} |"
+
+
+def _ratio(spread: dict[str, float]) -> str:
+    return f"{spread['median']:.2f}x [{spread['low']:.2f}, {spread['high']:.2f}]"

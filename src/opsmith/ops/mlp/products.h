@@ -1,0 +1,248 @@
+// The CPU's matrix products of a perceptron, by the tiles of product.h, and the
+// sums beside them.
+//
+// Every element of a result is a sum in one order, by one thread: results do
+// not depend on the number of threads.
+#pragma once
+
+#include <opsmith/block.h>
+#include <opsmith/kernel.h>
+#include <opsmith/product.h>
+
+#include <algorithm>
+#include <type_traits>
+
+namespace {
+
+using namespace opsmith;
+
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A left-hand matrix in the type to compute in: element (r, k) is data[r * row
+// + k * step].
+template <class C>
+struct Factor {
+  const C* data;
+  int64_t row;
+  int64_t step;
+
+  Factor transposed() const { return {data, step, row}; }
+};
+
+// A matrix as a left-hand one: itself, at any strides, or converted into
+// `buffer`, which has room for its elements.
+template <class T>
+Factor<compute_t<T>> factor_of(const View<const T, 2>& matrix, compute_t<T>* buffer) {
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    return {matrix.data, matrix.stride[0], matrix.stride[1]};
+  } else {
+    const int64_t columns = matrix.size[1];
+    for (int64_t r = 0; r < matrix.size[0]; ++r) {
+      load_block(matrix.data + r * matrix.stride[0], matrix.stride[1], columns, buffer + r * columns);
+    }
+    return {buffer, columns, 1};
+  }
+}
+
+// Elements of `buffer` above.
+template <class T>
+int64_t converted_size(const View<const T, 2>& matrix) {
+  return std::is_same_v<T, compute_t<T>> ? 0 : matrix.numel();
+}
+
+template <class T>
+View<const T, 2> transposed(const View<const T, 2>& matrix) {
+  return {matrix.data, {matrix.size[1], matrix.size[0]}, {matrix.stride[1], matrix.stride[0]}};
+}
+
+// Columns of a panel that a product of `width` columns reads: whole vectors of
+// any instruction set.
+template <class C>
+int64_t padded(int64_t width) {
+  constexpr int64_t vector = panel<C> / 2;
+  return divide_up(width, vector) * vector;
+}
+
+// to[k * panel + c] = from[k * row + c * step] for k < steps and c < width, and
+// 0 from there to the end of a vector.
+template <class C>
+__attribute__((noinline)) void copy_panel(const C* from, int64_t row, int64_t step, int64_t steps, int64_t width,
+                                          C* to) {
+  with_best_isa(
+      [](const C* from, int64_t row, int64_t step, int64_t steps, int64_t width, int64_t end, C* to) {
+        // Some rows at a time, so that a transposed matrix finds the lines of
+        // the cache that it writes to again.
+        constexpr int64_t rows_at_once = 16;
+        for (int64_t first = 0; first < steps; first += rows_at_once) {
+          const int64_t last = std::min(steps, first + rows_at_once);
+          if (step == 1) {
+            for (int64_t k = first; k < last; ++k) {
+              for (int64_t c = 0; c < width; ++c) to[k * panel<C> + c] = from[k * row + c];
+            }
+          } else {
+            for (int64_t c = 0; c < width; ++c) {
+              for (int64_t k = first; k < last; ++k) to[k * panel<C> + c] = from[k * row + c * step];
+            }
+          }
+          for (int64_t k = first; k < last; ++k) {
+            for (int64_t c = width; c < end; ++c) to[k * panel<C> + c] = C(0);
+          }
+        }
+      },
+      from, row, step, steps, width, padded<C>(width), to);
+}
+
+// slab[k][c] = matrix(k, begin + c), for a panel of columns.
+template <class T>
+void load_panel(const View<const T, 2>& matrix, int64_t begin, int64_t width, compute_t<T>* slab) {
+  using C = compute_t<T>;
+  const int64_t steps = matrix.size[0];
+  if constexpr (std::is_same_v<T, C>) {
+    copy_panel(&matrix(0, begin), matrix.stride[0], matrix.stride[1], steps, width, slab);
+  } else if (matrix.stride[0] == 1 && matrix.stride[1] != 1) {
+    // A transposed matrix: its columns are what lies together, so they are what
+    // is converted.
+    alignas(64) C columns[panel<C>][block_size];
+    for (int64_t first = 0; first < steps; first += block_size) {
+      const int64_t count = std::min(block_size, steps - first);
+      for (int64_t c = 0; c < width; ++c) load_block(&matrix(first, begin + c), int64_t{1}, count, columns[c]);
+      copy_panel(columns[0], int64_t{1}, block_size, count, width, slab + first * panel<C>);
+    }
+  } else {
+    for (int64_t k = 0; k < steps; ++k) {
+      load_block(&matrix(k, begin), matrix.stride[1], width, slab + k * panel<C>);
+      std::fill(slab + k * panel<C> + width, slab + k * panel<C> + padded<C>(width), C(0));
+    }
+  }
+}
+
+// Rows of a result that one task computes: a multiple of every tile's height.
+constexpr int64_t row_group = 48;
+
+// Tasks for about 10 us of work, at the 100 GFLOP/s of a core.
+int64_t tasks_per_chunk(int64_t multiply_adds_per_task) {
+  return 1 + (int64_t{1} << 19) / (multiply_adds_per_task + 1);
+}
+
+// Part of a product, in the type that it is computed in: rows from `row` on,
+// columns from `column` on.
+template <class C>
+struct Part {
+  int64_t row;
+  int64_t rows;
+  int64_t column;
+  int64_t columns;
+  C* data;  // the rows are `stride` apart
+  int64_t stride;
+};
+
+// out = edit(a b), with a [rows K] and b [K N]. edit(part) gets each part of
+// the product when it is still in the cache.
+template <class T, class Out, class Edit>
+void multiply(const Factor<compute_t<T>>& a, const View<const T, 2>& b, const View<Out, 2>& out, const Edit& edit) {
+  using C = compute_t<T>;
+  const int64_t rows = out.size[0], steps = b.size[0], columns = b.size[1];
+  const int64_t groups = divide_up(rows, row_group), panels = divide_up(columns, panel<C>);
+  const auto run = [&](int64_t begin, int64_t end) {
+    Scratch<C> slab(steps * panel<C>);
+    alignas(64) C buffer[row_group * panel<C>];
+    int64_t loaded = -1;
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task % groups * row_group, column = task / groups * panel<C>;
+      Part<C> part{row,     std::min(row_group, rows - row), column, std::min(panel<C>, columns - column), buffer,
+                   panel<C>};
+      const C* right = slab.data;
+      int64_t right_step = panel<C>;
+      bool in_place = false;
+      if constexpr (std::is_same_v<T, C>) {
+        // Rows that lie a power of two apart share few places in the cache:
+        // what is read often is better copied.
+        in_place = b.stride[1] == 1 && part.columns == panel<C> && rows <= row_group;
+        if (in_place) right = &b(0, column), right_step = b.stride[0];
+      }
+      if (!in_place && loaded != column) load_panel(b, column, part.columns, slab.data), loaded = column;
+      if constexpr (std::is_same_v<Out, C>) part.data = &out(row, column), part.stride = out.stride[0];
+      multiply_panel(part.rows, part.columns, steps, a.data + row * a.row, a.row, a.step, right, right_step, part.data,
+                     part.stride);
+      edit(part);
+      if constexpr (!std::is_same_v<Out, C>) {
+        for (int64_t r = 0; r < part.rows; ++r) {
+          store_block(part.data + r * part.stride, part.columns, &out(row + r, column), int64_t{1});
+        }
+      }
+    }
+  };
+  parallel_for(0, groups * panels, tasks_per_chunk(row_group * panel<C> * steps), run);
+}
+
+template <class T>
+void multiply(const Factor<compute_t<T>>& a, const View<const T, 2>& b, const View<T, 2>& out) {
+  multiply(a, b, out, [](const Part<compute_t<T>>&) {});
+}
+
+// Adds the bias of each column, and takes the ReLU if there is one.
+template <bool has_relu, class C>
+void add_bias(const Part<C>& part, const C* bias) {
+  with_best_isa(
+      [](const Part<C> part, const C* __restrict__ bias) {
+        for (int64_t r = 0; r < part.rows; ++r) {
+          C* __restrict__ const row = part.data + r * part.stride;
+          for (int64_t c = 0; c < part.columns; ++c) {
+            const C sum = row[c] + bias[c];
+            row[c] = has_relu && sum < C(0) ? C(0) : sum;  // a NaN stays one
+          }
+        }
+      },
+      part, bias + part.column);
+}
+
+// Sets to 0 what the ReLU did not let through.
+template <class T>
+void mask(const Part<compute_t<T>>& part, const View<const T, 2>& hidden) {
+  using C = compute_t<T>;
+  const auto mask_rows = [](const Part<C> part, const C* hidden, int64_t hidden_row) {
+    for (int64_t r = 0; r < part.rows; ++r) {
+      C* __restrict__ const row = part.data + r * part.stride;
+      const C* __restrict__ const activation = hidden + r * hidden_row;
+      for (int64_t c = 0; c < part.columns; ++c) row[c] = activation[c] <= C(0) ? C(0) : row[c];
+    }
+  };
+  if constexpr (std::is_same_v<T, C>) {
+    if (hidden.stride[1] == 1) {
+      return with_best_isa(mask_rows, part, &hidden(part.row, part.column), hidden.stride[0]);
+    }
+  }
+  alignas(64) C buffer[row_group * panel<C>];
+  for (int64_t r = 0; r < part.rows; ++r) {
+    load_block(&hidden(part.row + r, part.column), hidden.stride[1], part.columns, buffer + r * panel<C>);
+  }
+  with_best_isa(mask_rows, part, static_cast<const C*>(buffer), panel<C>);
+}
+
+// The sums of a matrix's columns.
+template <class T>
+void sum_columns(const Factor<compute_t<T>>& matrix, int64_t rows, const View<T, 1>& out) {
+  using C = compute_t<T>;
+  const auto add_rows = [](int64_t rows, int64_t count, const C* data, int64_t row, int64_t step, C* __restrict__ sum) {
+    for (int64_t r = 0; r < rows; ++r) {
+      if (step == 1) {
+        for (int64_t k = 0; k < count; ++k) sum[k] += data[r * row + k];
+      } else {
+        for (int64_t k = 0; k < count; ++k) sum[k] += data[r * row + k * step];
+      }
+    }
+  };
+  constexpr int64_t width = 128;  // sums that stay in the first-level cache while all rows go by
+  const auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin * width; first < std::min(out.size[0], end * width); first += width) {
+      const int64_t count = std::min(width, out.size[0] - first);
+      C sum[width] = {};
+      with_best_isa(add_rows, rows, count, matrix.data + first * matrix.step, matrix.row, matrix.step,
+                    static_cast<C*>(sum));
+      store_block(sum, count, &out(first), out.stride[0]);
+    }
+  };
+  parallel_for(0, divide_up(out.size[0], width), 1 + (int64_t{1} << 17) / (rows * width + 1), run);
+}
+
+}  // namespace

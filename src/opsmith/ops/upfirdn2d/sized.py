@@ -1,0 +1,167 @@
+"""The two operators: upfirdn2d with all its sizes said, and its transposed. Each is the gradient of the other."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
+from torch.nn import functional
+
+import opsmith
+from opsmith.errors import ArgumentValueError
+
+__all__ = ["MOST_UP_DOWN", "upfirdn2d_sized", "upfirdn2d_transposed"]
+
+# Kernels and references refuse more, and paddings beyond 31 bits: their products with sizes must fit into 64 bits.
+MOST_UP_DOWN = 256
+_MOST_PADDING = 1 << 31
+
+
+# Both sizes of an image are arguments, although the tensor has one of them: so each operator can give the other all that
+# it needs, and a gradient keeps no image. A backward's sizes could not be told from its own input's, because a division
+# has rounded them.
+@opsmith.op(
+    cpu="upfirdn2d.cpp",
+    cuda="upfirdn2d.cu",
+    outputs="out",
+    nondifferentiable="f",
+    preserve_format={"out": "x"},
+    batch=("N", "C"),
+)
+def upfirdn2d_sized(
+    x: Float[Tensor, "N C height width"],
+    f: Float32[Tensor, "FH FW"],
+    height: int,
+    width: int,
+    out_height: int,
+    out_width: int,
+    up_y: int = 1,
+    up_x: int = 1,
+    down_y: int = 1,
+    down_x: int = 1,
+    pad_y: int = 0,
+    pad_x: int = 0,
+    separable: bool = False,
+    flip: bool = False,
+    gain: float = 1.0,
+) -> Float[Tensor, "N C out_height out_width"]:
+    """Upsample, pad, filter and downsample images; `upfirdn2d` is the way to it for people.
+
+    Along an axis, with x upsampled by zeros and taken for zero outside,
+
+        out[i] = gain * sum over k of g[k] * upsampled[i * down + k - pad]
+
+    where g is f, reversed unless `flip`. A filter of two dimensions is f[y][x]; a separable one has two rows, the taps
+    along y and those along x. A NaN among the taps makes everything NaN, whether or not the tap meets a sample.
+    """
+    size, up, down, pad = (out_height, out_width), (up_y, up_x), (down_y, down_x), (pad_y, pad_x)
+    return _upfirdn(x, f, size, up, down, pad, separable=separable, flip=flip, gain=gain)
+
+
+@upfirdn2d_sized.backward(
+    cpu="upfirdn2d.cpp", cuda="upfirdn2d.cu", nondifferentiable="f", preserve_format={"grad_x": "grad_out"}
+)
+def upfirdn2d_transposed(
+    grad_out: Float[Tensor, "N C out_height out_width"],
+    f: Float32[Tensor, "FH FW"],
+    height: int,
+    width: int,
+    out_height: int,
+    out_width: int,
+    up_y: int,
+    up_x: int,
+    down_y: int,
+    down_x: int,
+    pad_y: int,
+    pad_x: int,
+    separable: bool,
+    flip: bool,
+    gain: float,
+) -> Float[Tensor, "N C height width"]:
+    """The gradient of an image: the same filtering with up and down exchanged and the filter reversed.
+
+    The padding follows from `up * i = down * o + k - pad`, read for i and reversed taps: taps - 1 - pad.
+    """
+    taps = (f.shape[1], f.shape[1]) if separable else f.shape
+    size, up, down = (height, width), (down_y, down_x), (up_y, up_x)
+    pad = (taps[0] - 1 - pad_y, taps[1] - 1 - pad_x)
+    return _upfirdn(grad_out, f, size, up, down, pad, separable=separable, flip=not flip, gain=gain)
+
+
+upfirdn2d_transposed.gradient_is(upfirdn2d_sized, x="grad_grad_x", out="grad_grad_out")
+
+
+@upfirdn2d_sized.examples
+def _examples() -> list[dict[str, object]]:
+    """What the arguments' defaults do not show: each direction with factors, a padding and a kind of filter of its own."""
+    random = torch.Generator().manual_seed(0)
+    x, full = torch.randn(2, 3, 9, 20, generator=random), torch.randn(4, 3, generator=random)
+    separable = torch.randn(2, 7, generator=random)
+    names = ("height", "width", "out_height", "out_width", "up_y", "up_x", "down_y", "down_x", "pad_y", "pad_x")
+    numbers = ((9, 20, 18, 40, 2, 2, 1, 1, 2, 1), (9, 20, 4, 7, 1, 1, 2, 3, 0, 1), (9, 20, 7, 31, 3, 4, 4, 3, -2, 6))
+    one, two, three = (dict(zip(names, values, strict=True)) for values in numbers)
+    return [
+        {"x": x, "f": full, **one, "separable": False, "flip": False, "gain": 1.0},
+        {"x": x, "f": full, **two, "separable": False, "flip": True, "gain": -2.0},
+        {"x": x, "f": separable, **three, "separable": True, "flip": False, "gain": 0.5},
+    ]
+
+
+_Pair = tuple[int, int]
+
+
+def _upfirdn(
+    x: Tensor, f: Tensor, size: _Pair, up: _Pair, down: _Pair, pad: _Pair, *, separable: bool, flip: bool, gain: float
+) -> Tensor:
+    """What the operators compute, as PyTorch's convolution of each channel by itself."""
+    _check(f, up, down, pad, separable=separable)
+    batch, channels = x.shape[:2]
+    if x.numel() == 0 or 0 in size:
+        return x.new_zeros(batch, channels, *size)
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    taps = f.to(wide)
+    if not flip:
+        taps = taps.flip(1) if separable else taps.flip(0, 1)
+    lengths = (f.shape[1], f.shape[1]) if separable else f.shape
+    padded = ((size[0] - 1) * down[0] + lengths[0], (size[1] - 1) * down[1] + lengths[1])
+    x = _place(_stuff(x, up), pad, padded)
+
+    def convolve(images: Tensor, weight: Tensor, stride: _Pair) -> Tensor:
+        weight = weight.to(x.dtype).expand(channels, 1, *weight.shape)
+        return functional.conv2d(images, weight, stride=stride, groups=channels)
+
+    if not separable:
+        return convolve(x, taps * gain, down)
+    return convolve(convolve(x, taps[0, :, None] * gain, (down[0], 1)), taps[1, None, :], (1, down[1]))
+
+
+def _check(f: Tensor, up: _Pair, down: _Pair, pad: _Pair, *, separable: bool) -> None:
+    if separable and f.shape[0] != 2:
+        raise ArgumentValueError(f"a separable filter has two rows, its taps along y and along x; found {f.shape[0]}")
+    if f.numel() == 0:
+        raise ArgumentValueError(f"the filter has no taps: {tuple(f.shape)}")
+    if min(*up, *down) < 1 or max(*up, *down) > MOST_UP_DOWN:
+        raise ArgumentValueError(f"up and down can be 1 to {MOST_UP_DOWN}; found {up} and {down} (y, x)")
+    if max(map(abs, pad)) > _MOST_PADDING:
+        raise ArgumentValueError(f"a padding has at most 31 bits; found {pad} (y, x)")
+
+
+def _stuff(x: Tensor, up: _Pair) -> Tensor:
+    """Put zeros behind each sample, to `up` times the size."""
+    if up == (1, 1):
+        return x
+    batch, channels, height, width = x.shape
+    stuffed = functional.pad(x.reshape(batch, channels, height, 1, width, 1), (0, up[1] - 1, 0, 0, 0, up[0] - 1))
+    return stuffed.reshape(batch, channels, height * up[0], width * up[1])
+
+
+def _place(x: Tensor, pad: _Pair, size: _Pair) -> Tensor:
+    """Return the samples from -pad on, zeros outside of x. Torch's own padding refuses to leave nothing of x."""
+    margins: tuple[int, ...] = ()
+    for dim in (0, 1):
+        begin = min(max(-pad[dim], 0), x.shape[dim + 2])
+        end = max(min(size[dim] - pad[dim], x.shape[dim + 2]), begin)
+        x = x.narrow(dim + 2, begin, end - begin)
+        before = min(max(pad[dim], 0), size[dim] - (end - begin))
+        margins = (before, size[dim] - (end - begin) - before, *margins)
+    return functional.pad(x, margins)
