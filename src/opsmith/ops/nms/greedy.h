@@ -62,8 +62,15 @@ constexpr int list_lanes = 32;
 template <class C>
 class KeptList {
  public:
-  KeptList(int64_t n, double threshold)
-      : capacity_((n + list_lanes - 1) / list_lanes * list_lanes), boxes_(capacity_), threshold_(C(threshold)) {}
+  explicit KeptList(double threshold) : threshold_(C(threshold)) {}
+
+  // Forgets all boxes; there will be n at most.
+  void reset(int64_t n) {
+    count_ = 0;
+    if (n <= capacity_) return;
+    capacity_ = (n + list_lanes - 1) / list_lanes * list_lanes;
+    boxes_ = OwnedBoxes<C>(capacity_);
+  }
 
   bool suppresses_any(const Box<C>& box, C area) const {
     const Boxes<C> boxes = boxes_.view();
@@ -82,10 +89,9 @@ class KeptList {
   }
 
  private:
-  int64_t capacity_;
-  OwnedBoxes<C> boxes_;
   C threshold_;
-  int64_t count_ = 0;
+  int64_t capacity_ = 0, count_ = 0;
+  OwnedBoxes<C> boxes_{0};
 };
 
 // Kept boxes by place and size, for thresholds from `least_threshold` on.
@@ -103,16 +109,22 @@ class KeptGrid {
  public:
   static constexpr double least_threshold = 0.05;
 
-  KeptGrid(int64_t n, double threshold)
+  explicit KeptGrid(double threshold)
       // A little less than the threshold: the test itself is rounded, and so are the places here.
       : bound_(std::fmin(threshold * (1 - 1e-4), 0.999)),
         reach_((1 - bound_) / (2 * bound_)),
         cells_per_unit_(1 / (1.01 * std::fmax(0.05, 2 * reach_))),
-        threshold_(C(threshold)) {
+        threshold_(C(threshold)) {}
+
+  // Forgets all boxes; there will be n at most.
+  void reset(int64_t n) {
     int bits = 4;
     while ((int64_t{1} << bits) < 2 * n) ++bits;
     shift_ = 64 - bits;
     first_.assign(size_t{1} << bits, none);
+    groups_.clear();
+    groups_.reserve(n);
+    lowest_ = INT32_MAX, highest_ = INT32_MIN;
   }
 
   // Whether a grid finds what a list finds: where a box is tiny compared with the roundings of its place, or its area
@@ -217,51 +229,60 @@ class KeptGrid {
 
   double bound_, reach_, cells_per_unit_;
   C threshold_;
-  int shift_;
-  int lowest_ = INT32_MAX, highest_ = INT32_MIN;
+  int shift_, lowest_, highest_;
   std::vector<int32_t> first_;
   std::vector<Group> groups_;
 };
 
 // Below this many boxes a list is as fast.
-constexpr int64_t grid_pays = 192;
+constexpr int64_t grid_pays = 400;
 
-// Sets kept[k] for each of n boxes in order; stops once `most` are kept, and then the rest are not. Returns how many.
-template <class Kept, class C>
-int64_t keep_with(const Boxes<C>& boxes, int64_t n, double threshold, int64_t most, uint8_t* kept) {
-  Kept so_far(n, threshold);
-  int64_t count = 0;
-  opsmith::with_best_isa(
-      [&](const Boxes<C>& sorted) {
-        for (int64_t k = 0; k < n && count < most; ++k) {
-          const Box<C> box = sorted[k];
-          const C area = sorted.area[k];
-          // At a threshold of 0 or more, a box without an area shares none with any other; see area_of.
-          const bool alone = threshold >= 0 && !(area > C(0));
-          kept[k] = alone || !so_far.suppresses_any(box, area);
-          count += kept[k];
-          if (kept[k] && !alone) so_far.add(box, area);
-        }
-      },
-      boxes);
-  return count;
-}
-
+// Keeps boxes greedily, of one class after another in the same memory.
 template <class C>
-int64_t keep_boxes(const Boxes<C>& boxes, int64_t n, double threshold, int64_t most, uint8_t* kept) {
-  for (int64_t k = 0; k < n; ++k) kept[k] = 0;
-  const double rounded = static_cast<double>(C(threshold));
-  if (!(rounded < 1)) {  // nothing is above it; NaN compares with nothing
-    const int64_t count = std::min(n, most);
-    for (int64_t k = 0; k < count; ++k) kept[k] = 1;
+class Keeper {
+ public:
+  explicit Keeper(double threshold)
+      : threshold_(static_cast<double>(C(threshold))), list_(threshold_), grid_(threshold_) {}
+
+  // Sets kept[k] for each of n boxes in order; stops once `most` are kept, and then the rest are not. Returns how many.
+  int64_t keep(const Boxes<C>& boxes, int64_t n, int64_t most, uint8_t* kept) {
+    std::fill(kept, kept + n, uint8_t{0});
+    if (!(threshold_ < 1)) {  // nothing is above it; NaN compares with nothing
+      const int64_t count = std::min(n, most);
+      std::fill(kept, kept + count, uint8_t{1});
+      return count;
+    }
+    bool by_grid = n >= grid_pays && threshold_ >= KeptGrid<C>::least_threshold;
+    for (int64_t k = 0; by_grid && k < n; ++k) {
+      by_grid = !(boxes.area[k] > C(0)) || KeptGrid<C>::can_hold(boxes[k], boxes.area[k]);
+    }
+    return by_grid ? keep_with(grid_, boxes, n, most, kept) : keep_with(list_, boxes, n, most, kept);
+  }
+
+ private:
+  template <class Kept>
+  int64_t keep_with(Kept& so_far, const Boxes<C>& boxes, int64_t n, int64_t most, uint8_t* kept) {
+    so_far.reset(n);
+    int64_t count = 0;
+    opsmith::with_best_isa(
+        [&](const Boxes<C>& sorted) {
+          for (int64_t k = 0; k < n && count < most; ++k) {
+            const Box<C> box = sorted[k];
+            const C area = sorted.area[k];
+            // At a threshold of 0 or more, a box without an area shares none with any other; see area_of.
+            const bool alone = threshold_ >= 0 && !(area > C(0));
+            kept[k] = alone || !so_far.suppresses_any(box, area);
+            count += kept[k];
+            if (kept[k] && !alone) so_far.add(box, area);
+          }
+        },
+        boxes);
     return count;
   }
-  bool by_grid = n >= grid_pays && rounded >= KeptGrid<C>::least_threshold;
-  for (int64_t k = 0; by_grid && k < n; ++k) {
-    by_grid = !(boxes.area[k] > C(0)) || KeptGrid<C>::can_hold(boxes[k], boxes.area[k]);
-  }
-  return by_grid ? keep_with<KeptGrid<C>>(boxes, n, rounded, most, kept)
-                 : keep_with<KeptList<C>>(boxes, n, rounded, most, kept);
-}
+
+  double threshold_;
+  KeptList<C> list_;
+  KeptGrid<C> grid_;
+};
 
 }  // namespace

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 import opsmith
+from opsmith.ops.nms.order import by_decreasing_score
 
 __all__ = ["batched_nms", "hard_nms", "hard_nms_padded", "nms", "nms_padded"]
 
@@ -31,7 +32,7 @@ def hard_nms(
 ) -> Int64[Tensor, "K"]:
     """The boxes that greedy suppression keeps, by decreasing score; boxes of different `idxs` do not meet."""
     wide = boxes if boxes.dtype == torch.float64 else boxes.float()
-    order = torch.argsort(scores, descending=True, stable=True)
+    order = by_decreasing_score(scores)
     suppresses = _suppression(wide[order], iou_threshold).triu(1)
     if idxs is not None:
         suppresses &= idxs[order][:, None] == idxs[order]

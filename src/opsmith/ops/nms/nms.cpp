@@ -68,10 +68,10 @@ int64_t find_kept(const View<const T, 2>& boxes, const View<const T, 1>& scores,
   constexpr int64_t boxes_in_chunk = 1024;  // some 100 us
   const int64_t grain = std::max<int64_t>(1, boxes_in_chunk * class_count / std::max<int64_t>(n, 1));
   parallel_for(0, class_count, grain, [&](int64_t first, int64_t last) {
+    Keeper<C> keeper(threshold);
     for (int64_t c = first; c < last; ++c) {
       const int64_t begin = begin_of_class[c];
-      keep_boxes(sorted.from(begin), begin_of_class[c + 1] - begin, threshold, class_count == 1 ? most : n,
-                 kept.get() + begin);
+      keeper.keep(sorted.from(begin), begin_of_class[c + 1] - begin, class_count == 1 ? most : n, kept.get() + begin);
     }
   });
 

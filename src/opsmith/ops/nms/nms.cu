@@ -37,25 +37,78 @@ __global__ void __launch_bounds__(threads) key_kernel(View<const T, 1> scores, v
   }
 }
 
+// Puts box number `from` at place k.
+template <class T>
+__device__ void put(const View<const T, 2>& boxes, const Work<compute_t<T>>& work, int64_t k, int64_t from) {
+  using C = compute_t<T>;
+  const Box<C> box{static_cast<C>(boxes(from, 0)), static_cast<C>(boxes(from, 1)), static_cast<C>(boxes(from, 2)),
+                   static_cast<C>(boxes(from, 3))};
+  reinterpret_cast<Vector<C, 4>*>(work.boxes)[k] = {{box.x1, box.y1, box.x2, box.y2}};
+  work.areas[k] = area_of(box);
+  work.removed[k] = 0;
+  if (work.kept != nullptr) work.kept[k] = 0;
+}
+
+// The result of no boxes, for all that follows to write over.
+template <class C>
+__device__ void begin_result(const Work<C>& work) {
+  const int64_t first = blockIdx.x * int64_t{threads} + threadIdx.x;
+  if (first == 0) *work.progress = {}, *work.count = 0;
+  for (int64_t place = first; place < work.most; place += gridDim.x * int64_t{threads}) work.indices[place] = -1;
+}
+
 template <class T>
 __global__ void __launch_bounds__(threads) gather_kernel(View<const T, 2> boxes, Work<compute_t<T>> work) {
-  using C = compute_t<T>;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *work.progress = {};
+  begin_result(work);
   for (int64_t k = blockIdx.x * int64_t{threads} + threadIdx.x; k < work.n; k += gridDim.x * int64_t{threads}) {
-    const int64_t from = work.order[work.by_class != nullptr ? work.by_class[k] : k];
-    const Box<C> box{static_cast<C>(boxes(from, 0)), static_cast<C>(boxes(from, 1)), static_cast<C>(boxes(from, 2)),
-                     static_cast<C>(boxes(from, 3))};
-    reinterpret_cast<Vector<C, 4>*>(work.boxes)[k] = {{box.x1, box.y1, box.x2, box.y2}};
-    work.areas[k] = area_of(box);
-    work.removed[k] = 0;
-    work.kept[k] = 0;
+    put(boxes, work, k, work.order[work.by_class != nullptr ? work.by_class[k] : k]);
   }
+}
+
+// A block finds the places of 32 boxes. Each is compared with all others, by a thread of each warp with its part of
+// them.
+template <class T>
+__global__ void __launch_bounds__(threads) order_kernel(View<const T, 2> boxes, View<const T, 1> scores,
+                                                        View<const int64_t, 1> idxs, Work<compute_t<T>> work) {
+  using C = compute_t<T>;
+  begin_result(work);
+  __shared__ int ranks[boxes_in_sweep], places[boxes_in_sweep];
+  const int lane = threadIdx.x % boxes_in_sweep, slice = threadIdx.x / boxes_in_sweep;
+  const int n = static_cast<int>(work.n), box = blockIdx.x * boxes_in_sweep + lane;
+  if (slice == 0) ranks[lane] = places[lane] = 0;
+  __syncthreads();
+  const bool has_classes = static_cast<bool>(idxs);
+  const int64_t own_class = has_classes && box < n ? idxs(box) : 0;
+  if (box < n) {
+    const auto own = score_key(static_cast<C>(scores(box)));
+    int rank = 0, place = 0;
+    for (int other = n * slice / slices; other < n * (slice + 1) / slices; ++other) {
+      const auto key = score_key(static_cast<C>(scores(other)));
+      const bool is_before = key < own || (key == own && other < box);
+      rank += is_before;
+      if (has_classes) place += idxs(other) < own_class || (idxs(other) == own_class && is_before);
+    }
+    atomicAdd(&ranks[lane], rank);
+    atomicAdd(&places[lane], place);
+  }
+  __syncthreads();
+  if (box >= n || slice != 0) return;
+  const int rank = ranks[lane], place = has_classes ? places[lane] : rank;
+  work.order[rank] = box;
+  if (has_classes) work.by_class[place] = rank, work.classes[place] = own_class;
+  put(boxes, work, place, box);
 }
 
 template <class C>
 __device__ Box<C> load(const C* boxes, int64_t k) {
   const Vector<C, 4> box = reinterpret_cast<const Vector<C, 4>*>(boxes)[k];
   return {box.item[0], box.item[1], box.item[2], box.item[3]};
+}
+
+// With classes the boxes of the highest scores may be in the last tile.
+template <class C>
+__device__ bool is_done(const Work<C>& work) {
+  return work.classes == nullptr && work.progress->count >= work.most;
 }
 
 // One word of the tile that begins at `begin`: which of 32 boxes suppress box i, all of them before it.
@@ -78,8 +131,8 @@ __device__ void compare(const Work<C>& work, int64_t begin, int word, int i, C t
 // The first blocks compare the tile that begins at `next`; each of the others tests 32 boxes from there on against
 // those kept before. A warp's threads have a box each and meet the same kept box at once.
 template <class C>
-__global__ void __launch_bounds__(threads) sweep_kernel(Work<C> work, int64_t next, C threshold, int64_t most) {
-  if (work.progress->count >= most) return;
+__global__ void __launch_bounds__(threads) sweep_kernel(Work<C> work, int64_t next, C threshold) {
+  if (is_done(work)) return;
   if (blockIdx.x < compare_blocks) {
     const int place = blockIdx.x * threads + threadIdx.x;
     compare(work, next, place / tile, place % tile, threshold);
@@ -110,8 +163,8 @@ __global__ void __launch_bounds__(threads) sweep_kernel(Work<C> work, int64_t ne
 // that do have gone. In each round the first undecided box can be decided, and as a rule most can; what detectors give
 // takes a few rounds, and the worst case, in which each box touches the next alone, as many as there are boxes.
 template <class C>
-__global__ void __launch_bounds__(tile) settle_kernel(Work<C> work, int64_t begin, int64_t most) {
-  if (work.progress->count >= most) return;
+__global__ void __launch_bounds__(tile) settle_kernel(Work<C> work, int64_t begin) {
+  if (is_done(work)) return;
   __shared__ uint32_t kept[words], gone[words];
   __shared__ int out_of_reach;
   const int i = threadIdx.x, word = i / 32;
@@ -155,22 +208,27 @@ __global__ void __launch_bounds__(tile) settle_kernel(Work<C> work, int64_t begi
     if (work.classes != nullptr && work.classes[k] != work.classes[last]) atomicAdd(&out_of_reach, 1);
     reinterpret_cast<Vector<C, 4>*>(work.kept_boxes)[place] = reinterpret_cast<Vector<C, 4>*>(work.boxes)[k];
     work.kept_areas[place] = work.areas[k];
-    work.kept[work.by_class != nullptr ? work.by_class[k] : k] = 1;
+    if (work.classes != nullptr) {
+      work.kept[work.by_class[k]] = 1;
+    } else if (work.progress->count + place < work.most) {
+      work.indices[work.progress->count + place] = work.order[k];
+    }
   }
   __syncthreads();
-  if (i == 0) *work.progress = {work.progress->count + total, total, out_of_reach};
+  if (i == 0) {
+    const int64_t count = work.progress->count + total;
+    *work.progress = {count, total, out_of_reach};
+    if (work.classes == nullptr) *work.count = count < work.most ? count : work.most;
+  }
 }
 
-__global__ void __launch_bounds__(threads)
-    index_kernel(int64_t n, const int64_t* order, const uint8_t* kept, const int64_t* through, int64_t most,
-                 int64_t* indices, int64_t* count) {
-  const int64_t all = n > 0 ? through[n - 1] : 0, found = all < most ? all : most;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *count = found;
-  const int64_t first = blockIdx.x * int64_t{threads} + threadIdx.x, stride = gridDim.x * int64_t{threads};
-  for (int64_t rank = first; rank < n; rank += stride) {
-    if (kept[rank] != 0 && through[rank] <= most) indices[through[rank] - 1] = order[rank];
+template <class C>
+__global__ void __launch_bounds__(threads) index_kernel(Work<C> work, const int64_t* through) {
+  const int64_t first = blockIdx.x * int64_t{threads} + threadIdx.x;
+  if (first == 0) *work.count = through[work.n - 1] < work.most ? through[work.n - 1] : work.most;
+  for (int64_t rank = first; rank < work.n; rank += gridDim.x * int64_t{threads}) {
+    if (work.kept[rank] != 0 && through[rank] <= work.most) work.indices[through[rank] - 1] = work.order[rank];
   }
-  for (int64_t place = found + first; place < most; place += stride) indices[place] = -1;
 }
 
 }  // namespace
@@ -182,26 +240,35 @@ void write_keys(View<const T, 1> scores, void* keys, void* stream) {
 }
 
 template <class T>
-void suppress(View<const T, 2> boxes, const Work<compute_t<T>>& work, double threshold, int64_t most, void* stream) {
-  using C = compute_t<T>;
+void gather(View<const T, 2> boxes, const Work<compute_t<T>>& work, void* stream) {
+  gather_kernel<<<blocks_for(work.n, threads), threads, 0, static_cast<Stream>(stream)>>>(boxes, work);
+  check_launch("nms");
+}
+
+template <class T>
+void order_and_gather(View<const T, 2> boxes, View<const T, 1> scores, View<const int64_t, 1> idxs,
+                      const Work<compute_t<T>>& work, void* stream) {
+  const unsigned blocks = blocks_for(work.n, boxes_in_sweep);
+  order_kernel<<<blocks, threads, 0, static_cast<Stream>(stream)>>>(boxes, scores, idxs, work);
+  check_launch("nms");
+}
+
+template <class C>
+void suppress(const Work<C>& work, double threshold, void* stream) {
   const auto on = static_cast<Stream>(stream);
-  const C rounded = static_cast<C>(threshold);
-  gather_kernel<<<blocks_for(work.n, threads), threads, 0, on>>>(boxes, work);
-  // With classes the boxes of the highest scores may be in the last tile.
-  const int64_t enough = work.classes != nullptr ? INT64_MAX : most;
   for (int64_t begin = 0; begin < work.n; begin += tile) {
-    // No tile is behind the last one, and nothing is kept before the first.
+    // Nothing is kept before the first tile.
     const int64_t later = begin == 0 ? 0 : (work.n - begin + boxes_in_sweep - 1) / boxes_in_sweep;
-    sweep_kernel<<<static_cast<unsigned>(compare_blocks + later), threads, 0, on>>>(work, begin, rounded, enough);
-    settle_kernel<<<1, tile, 0, on>>>(work, begin, enough);
+    const unsigned blocks = static_cast<unsigned>(compare_blocks + later);
+    sweep_kernel<<<blocks, threads, 0, on>>>(work, begin, static_cast<C>(threshold));
+    settle_kernel<<<1, tile, 0, on>>>(work, begin);
   }
   check_launch("nms");
 }
 
-void write_indices(int64_t n, const int64_t* order, const uint8_t* kept, const int64_t* through, int64_t most,
-                   int64_t* indices, int64_t* count, void* stream) {
-  const unsigned blocks = blocks_for(n > most ? n : most, threads);
-  index_kernel<<<blocks, threads, 0, static_cast<Stream>(stream)>>>(n, order, kept, through, most, indices, count);
+template <class C>
+void write_indices(const Work<C>& work, const int64_t* through, void* stream) {
+  index_kernel<<<blocks_for(work.n, threads), threads, 0, static_cast<Stream>(stream)>>>(work, through);
   check_launch("nms");
 }
 
@@ -209,9 +276,21 @@ template void write_keys(View<const float16, 1>, void*, void*);
 template void write_keys(View<const bfloat16, 1>, void*, void*);
 template void write_keys(View<const float, 1>, void*, void*);
 template void write_keys(View<const double, 1>, void*, void*);
-template void suppress(View<const float16, 2>, const Work<float>&, double, int64_t, void*);
-template void suppress(View<const bfloat16, 2>, const Work<float>&, double, int64_t, void*);
-template void suppress(View<const float, 2>, const Work<float>&, double, int64_t, void*);
-template void suppress(View<const double, 2>, const Work<double>&, double, int64_t, void*);
+template void gather(View<const float16, 2>, const Work<float>&, void*);
+template void gather(View<const bfloat16, 2>, const Work<float>&, void*);
+template void gather(View<const float, 2>, const Work<float>&, void*);
+template void gather(View<const double, 2>, const Work<double>&, void*);
+template void order_and_gather(View<const float16, 2>, View<const float16, 1>, View<const int64_t, 1>,
+                               const Work<float>&, void*);
+template void order_and_gather(View<const bfloat16, 2>, View<const bfloat16, 1>, View<const int64_t, 1>,
+                               const Work<float>&, void*);
+template void order_and_gather(View<const float, 2>, View<const float, 1>, View<const int64_t, 1>, const Work<float>&,
+                               void*);
+template void order_and_gather(View<const double, 2>, View<const double, 1>, View<const int64_t, 1>,
+                               const Work<double>&, void*);
+template void suppress(const Work<float>&, double, void*);
+template void suppress(const Work<double>&, double, void*);
+template void write_indices(const Work<float>&, const int64_t*, void*);
+template void write_indices(const Work<double>&, const int64_t*, void*);
 
 }  // namespace nms_gpu

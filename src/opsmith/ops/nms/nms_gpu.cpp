@@ -15,79 +15,119 @@ T* data_of(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
+// Arrays one after another in one piece of memory, since each allocation costs as much as a launch. Without memory it
+// finds out how much is needed.
+class Pieces {
+ public:
+  explicit Pieces(uint8_t* memory) : memory_(memory) {}
+
+  template <class T>
+  T* take(int64_t count) {
+    T* const piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + size_);
+    size_ += (count * static_cast<int64_t>(sizeof(T)) + 31) / 32 * 32;  // a box of doubles is loaded at once
+    return piece;
+  }
+  int64_t size() const { return size_; }
+
+ private:
+  uint8_t* memory_;
+  int64_t size_ = 0;
+};
+
+template <class C>
+nms_gpu::Work<C> plan(Pieces& pieces, int64_t n, bool has_classes, const Tensor& indices, const Tensor& count) {
+  nms_gpu::Work<C> work{};
+  work.n = n;
+  work.boxes = pieces.take<C>(4 * n);
+  work.areas = pieces.take<C>(n);
+  work.kept_boxes = pieces.take<C>(4 * nms_gpu::tile);
+  work.kept_areas = pieces.take<C>(nms_gpu::tile);
+  work.overlaps = pieces.take<uint32_t>(nms_gpu::tile / 32 * nms_gpu::tile);
+  work.removed = pieces.take<uint8_t>(n);
+  work.progress = pieces.take<nms_gpu::Progress>(1);
+  // Where there are more boxes, these come from a sort.
+  if (n <= nms_gpu::most_to_count) work.order = pieces.take<int64_t>(n);
+  if (n <= nms_gpu::most_to_count && has_classes) {
+    work.by_class = pieces.take<int64_t>(n);
+    work.classes = pieces.take<int64_t>(n);
+  }
+  work.indices = data_of<int64_t>(indices);
+  work.count = data_of<int64_t>(count);
+  work.most = indices.size(0);
+  return work;
+}
+
+std::array<Tensor, 2> sort(const Tensor& values) {
+  return call<2>("aten::sort", "stable", values, std::optional<bool>(true), int64_t{0}, false);
+}
+
 struct Kept {
   Tensor indices, count;
 };
 
+template <class T>
+void find_kept(const Tensor& boxes, const Tensor& scores, double threshold, const std::optional<Tensor>& idxs,
+               const Kept& result) {
+  using C = compute_t<T>;
+  const int64_t n = boxes.size(0);
+  void* const stream = current_stream(boxes.get_device_index());
+  Pieces none(nullptr);
+  plan<C>(none, n, idxs.has_value(), result.indices, result.count);
+  const Tensor memory = torch::stable::new_empty(boxes, {none.size()}, ScalarType::Byte);
+  Pieces pieces(data_of<uint8_t>(memory));
+  nms_gpu::Work<C> work = plan<C>(pieces, n, idxs.has_value(), result.indices, result.count);
+  Tensor kept;
+  if (idxs) {
+    kept = torch::stable::new_empty(boxes, {n}, ScalarType::Byte);
+    work.kept = data_of<uint8_t>(kept);
+  }
+  std::array<Tensor, 2> order, by_class;  // these hold the memory of the sorts
+  if (n <= nms_gpu::most_to_count) {
+    nms_gpu::order_and_gather<T>(view<const T, 2>(boxes), view<const T, 1>(scores), view<const int64_t, 1>(idxs), work,
+                                 stream);
+  } else {
+    const Tensor keys = torch::stable::new_empty(boxes, {n}, sizeof(C) == 8 ? ScalarType::Long : ScalarType::Int);
+    nms_gpu::write_keys<T>(view<const T, 1>(scores), keys.mutable_data_ptr(), stream);
+    order = sort(keys);
+    work.order = data_of<int64_t>(order[1]);
+    if (idxs) {
+      by_class = sort(call<1>("aten::index_select", "", *idxs, int64_t{0}, order[1])[0]);
+      work.classes = data_of<int64_t>(by_class[0]);
+      work.by_class = data_of<int64_t>(by_class[1]);
+    }
+    nms_gpu::gather<T>(view<const T, 2>(boxes), work, stream);
+  }
+  nms_gpu::suppress(work, threshold, stream);
+  if (idxs && n > 0) {
+    const Tensor through =
+        call<1>("aten::cumsum", "", kept, int64_t{0}, std::optional<ScalarType>(ScalarType::Long))[0];
+    nms_gpu::write_indices(work, data_of<int64_t>(through), stream);
+  }
+}
+
 Kept find_kept(const Tensor& boxes, const Tensor& scores, double threshold, const std::optional<Tensor>& idxs,
                int64_t most) {
-  const int64_t n = boxes.size(0);
-  if (n > INT32_MAX) fail("nms: ", n, " boxes are more than 2^31 - 1");
-  void* const stream = current_stream(boxes.get_device_index());
-  const auto make = [&](const std::vector<int64_t>& sizes, ScalarType type) {
-    return torch::stable::new_empty(boxes, sizes, type);
-  };
-  const Tensor indices = make({most}, ScalarType::Long), count = make({}, ScalarType::Long);
-  const Tensor kept = make({n}, ScalarType::Byte);
-  if (n == 0) {
-    nms_gpu::write_indices(0, nullptr, nullptr, nullptr, most, data_of<int64_t>(indices), data_of<int64_t>(count),
-                           stream);
-    return {indices, count};
-  }
-
-  const bool is_double = boxes.scalar_type() == ScalarType::Double;
-  const Tensor keys = make({n}, is_double ? ScalarType::Long : ScalarType::Int);
-  const auto sort = [](const Tensor& values) {
-    return call<2>("aten::sort", "stable", values, std::optional<bool>(true), int64_t{0}, false);
-  };
-  with_element_type(boxes.scalar_type(), [&](auto element) {
-    using T = decltype(element);
-    nms_gpu::write_keys(view<const T, 1>(scores), keys.mutable_data_ptr(), stream);
-  });
-  const Tensor order = sort(keys)[1];
-  std::array<Tensor, 2> by_class;
-  if (idxs) by_class = sort(call<1>("aten::index_select", "", *idxs, int64_t{0}, order)[0]);
-
-  with_element_type(boxes.scalar_type(), [&](auto element) {
-    using T = decltype(element);
-    using C = compute_t<T>;
-    constexpr ScalarType type = sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float;
-    const Tensor sorted = make({n, 4}, type), areas = make({n}, type), removed = make({n}, ScalarType::Byte);
-    const Tensor overlaps = make({nms_gpu::tile / 32, nms_gpu::tile}, ScalarType::Int);
-    const Tensor kept_boxes = make({nms_gpu::tile, 4}, type), kept_areas = make({nms_gpu::tile}, type);
-    const Tensor progress = make({int64_t{sizeof(nms_gpu::Progress)}}, ScalarType::Byte);
-    const nms_gpu::Work<C> work{n,
-                                data_of<int64_t>(order),
-                                idxs ? data_of<int64_t>(by_class[1]) : nullptr,
-                                idxs ? data_of<int64_t>(by_class[0]) : nullptr,
-                                data_of<C>(sorted),
-                                data_of<C>(areas),
-                                data_of<uint8_t>(removed),
-                                data_of<uint8_t>(kept),
-                                data_of<uint32_t>(overlaps),
-                                data_of<C>(kept_boxes),
-                                data_of<C>(kept_areas),
-                                data_of<nms_gpu::Progress>(progress)};
-    nms_gpu::suppress(view<const T, 2>(boxes), work, threshold, most, stream);
-  });
-  const Tensor through = call<1>("aten::cumsum", "", kept, int64_t{0}, std::optional<ScalarType>(ScalarType::Long))[0];
-  nms_gpu::write_indices(n, data_of<int64_t>(order), data_of<uint8_t>(kept), data_of<int64_t>(through), most,
-                         data_of<int64_t>(indices), data_of<int64_t>(count), stream);
-  return {indices, count};
+  if (boxes.size(0) > INT32_MAX) fail("nms: ", boxes.size(0), " boxes are more than 2^31 - 1");
+  const Kept result{torch::stable::new_empty(boxes, {most}, ScalarType::Long),
+                    torch::stable::new_empty(boxes, {}, ScalarType::Long)};
+  with_element_type(boxes.scalar_type(),
+                    [&](auto element) { find_kept<decltype(element)>(boxes, scores, threshold, idxs, result); });
+  return result;
 }
 
 }  // namespace
 
 Tensor hard_nms_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold,
                     const std::optional<Tensor>& idxs) {
-  Kept kept = find_kept(boxes, scores, iou_threshold, idxs, boxes.size(0));
+  const Kept kept = find_kept(boxes, scores, iou_threshold, idxs, boxes.size(0));
   // How long the result is has to be known here: this waits for the GPU.
   const Tensor count =
       call<1>("aten::_to_copy", "", kept.count, std::optional<ScalarType>(), std::optional<torch::headeronly::Layout>(),
               std::optional(torch::stable::Device(torch::headeronly::DeviceType::CPU)), std::optional<bool>(), false,
               std::optional<torch::headeronly::MemoryFormat>())[0];
+  Tensor all = kept.indices;  // narrow takes no const
   // A copy, so that a few indices do not hold the memory of all.
-  return torch::stable::clone(torch::stable::narrow(kept.indices, 0, 0, *data_of<int64_t>(count)));
+  return torch::stable::clone(torch::stable::narrow(all, 0, 0, *data_of<int64_t>(count)));
 }
 
 std::tuple<Tensor, Tensor> hard_nms_padded_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold,

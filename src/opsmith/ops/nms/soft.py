@@ -10,6 +10,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 import opsmith
+from opsmith.ops.nms.order import by_decreasing_score
 
 __all__ = ["soft_nms"]
 
@@ -55,7 +56,7 @@ def soft_nms(
     inds, lowered = torch.arange(len(boxes), device=boxes.device), left
     kept, kept_scores = [], []
     while len(inds):
-        best = torch.argsort(lowered, descending=True, stable=True)[0]
+        best = by_decreasing_score(lowered)[0]
         kept.append(inds[best])
         kept_scores.append(lowered[best])
         box, box_area = wide[inds[best]], area[inds[best]]
