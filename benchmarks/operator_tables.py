@@ -53,13 +53,15 @@ class Headline:
 
 
 HEADLINES = (
-    Headline("add2", "add2_gpu.json", "add2", "shape 67108864", "float32", "forward"),
-    Headline("sigmoid", "sigmoid_gpu.json", "sigmoid", "shape 67108864", "float32", "both"),
+    Headline("add2", "add2_gpu.json", "add2", "shape 268435456", "float32", "forward"),
+    Headline("sigmoid", "sigmoid_gpu.json", "sigmoid", "shape 268435456", "float32", "both"),
     Headline("sigmoid", "sigmoid_cpu.json", "sigmoid", "shape 2097152", "float32", "both"),
     Headline("mlp", "mlp_gpu.json", "mlp", "B 1024, F 5, H 15, O 1", "float32", "both"),
     Headline("mlp", "mlp_gpu.json", "mlp", "B 8192, F 1024, H 4096, O 1024", "bfloat16", "both"),
     Headline("mlp", "mlp_cpu.json", "mlp", "B 16, F 32, H 128, O 1", "float32", "both"),
-    Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 256, I 256, S 256", "float32", "both"),
+    Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 16, I 32, S 128", "float32", "both"),
+    Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 16, I 32, S 128", "float32", "both", "compiled"),
+    Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 256, I 1024, S 1024", "bfloat16", "both"),
     Headline("lltm", "lltm_cell_cpu.json", "lltm_cell", "B 64, I 512, S 512", "float32", "both"),
 )
 

@@ -84,7 +84,7 @@ def check(arguments: list[Tensor], outer: list[Tensor] | None = None) -> None:
     )
     for ours, theirs in zip((*found, *grads), (*wanted, *wanted_grads), strict=True):
         assert ours.dtype == arguments[0].dtype
-        scale = max(1.0, float(theirs.abs().max())) if theirs.numel() else 1.0
+        scale = max(1.0, float(theirs.detach().abs().max())) if theirs.numel() else 1.0
         torch.testing.assert_close(ours.double() / scale, theirs / scale, rtol=0, atol=TOLERANCE[ours.dtype])
 
 

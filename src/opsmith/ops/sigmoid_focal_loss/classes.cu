@@ -11,10 +11,6 @@ namespace {
 
 constexpr int threads = GridSum::threads;
 
-// What a thread takes at once, by two loads of 16 bytes. Finding its place takes as long as some elements do, so few
-// elements would not be worth it.
-constexpr int vector_bytes = 32;
-
 // How far one round of the grid's threads goes in a matrix's elements: in all, and in whole rows and the rest. With
 // that the walk divides once a thread and not once a vector.
 struct Stride {
@@ -154,16 +150,16 @@ __global__ void __launch_bounds__(threads)
   });
 }
 
-// Whether a matrix can be read in vectors.
+// Whether a matrix can be read in vectors of 16 bytes.
 template <class T>
 bool is_dense(const View<const T, 2>& matrix) {
-  return matrix.is_contiguous() && is_aligned(matrix.data, vector_bytes);
+  return matrix.is_contiguous() && is_aligned(matrix.data, 16);
 }
 
 template <class T, class F>
 void launch_sum(const char* op, Stream stream, F f, double divisor, View<const T, 2> x, View<const int64_t, 1> targets,
                 View<T, 0> out) {
-  constexpr int width = vector_bytes / sizeof(T);
+  constexpr int width = 16 / sizeof(T);
   const GridSum sum((x.numel() + width - 1) / width);
   if (sum.blocks > 0) {
     sum_classes<width><<<sum.blocks, threads, 0, stream>>>(f, x, is_dense(x), targets,
@@ -175,7 +171,7 @@ void launch_sum(const char* op, Stream stream, F f, double divisor, View<const T
 template <class T, class F>
 void launch_map(const char* op, Stream stream, F f, View<const T, 2> grad, View<const T, 2> x,
                 View<const int64_t, 1> targets, View<T, 2> out) {
-  constexpr int width = vector_bytes / sizeof(T);
+  constexpr int width = 16 / sizeof(T);
   // Some rounds for each thread, so that its one division is shared, and blocks enough for any GPU.
   constexpr unsigned most_blocks = 4096;
   const unsigned needed = blocks_for((x.numel() + width - 1) / width, threads);
