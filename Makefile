@@ -72,6 +72,8 @@ bench: $(READY)
 	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --device cpu --phase forward --phase both --against eager \
 	  --size T=100,B=16,I=32,S=128 --size T=50,B=2,I=256,S=512 --seconds 60 \
 	  --json benchmarks/results/lltm_sequence_cpu.json
+	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.bias_act::bias_activation --examples bias_act_cases:small \
+	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/bias_act_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --examples upfirdn2d_cases:small \
 	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/upfirdn2d_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.add2 --device cpu --json benchmarks/results/add2_cpu.json
@@ -121,6 +123,9 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_cell --device cuda $(GPU_LLTM_CELL) \
 	  --json benchmarks/results/lltm_cell_gpu.json
+	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.bias_act::bias_activation --device cuda \
+	  --examples bias_act_cases:large --dtype float32 --dtype float16 --phase forward --phase backward \
+	  --against eager --against compiled --seconds 90 --json benchmarks/results/bias_act_gpu.json
 	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --device cuda \
 	  --examples upfirdn2d_cases:large --dtype float32 --dtype float16 --phase forward --phase backward \
 	  --against eager --against compiled --seconds 90 --json benchmarks/results/upfirdn2d_gpu.json

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import opsmith.ops
 from opsmith.ops.add2 import add2
+from opsmith.ops.bias_act import bias_activation
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.mlp import mlp
 from opsmith.ops.sigmoid import sigmoid
@@ -38,6 +39,11 @@ def logits_and_classes(shapes: Shapes, device: str, dtype: torch.dtype, seed: in
     (shape,) = shapes
     classes = torch.randint(0, shape[1] + 1, shape[:1], generator=torch.Generator().manual_seed(seed))
     return [*normal(shapes, device, dtype, seed), classes.to(device)]
+
+
+def swished(shapes: Shapes, device: str, dtype: torch.dtype, seed: int) -> list[Any]:
+    """A tensor and a bias, the name of an activation without a kink, alpha, gain and a limit that nothing reaches."""
+    return [*normal(shapes, device, dtype, seed), "swish", 0.0, 1.5, 100.0]
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,15 @@ CASES = (
         rounding=8,
         gradient_rounding=40,
         is_exact=False,  # PyTorch's matrix product may choose another order of summation
+    ),
+    Case(
+        bias_activation,
+        ((5, 7, 33), (7,)),
+        ((2, 3, 2), (3,)),
+        ((16, 24, 64, 64), (24,)),
+        swished,
+        rounding=2,
+        gradient_rounding=20,  # the bias' is a sum of 165
     ),
     Case(focal_loss, ((33, 65), (33, 65)), ((2, 3), (2, 3)), ((1 << 20,), (1 << 20,)), rounding=2),
     Case(focal_loss_sum, ((33, 65), (33, 65)), ((2, 3), (2, 3)), ((1 << 20,), (1 << 20,)), rounding=2),

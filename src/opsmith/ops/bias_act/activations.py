@@ -1,0 +1,76 @@
+"""The nine activations, their defaults and their definitions in PyTorch: what the kernels are held to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from opsmith.errors import ArgumentValueError
+
+__all__ = ["ACTIVATIONS", "Activation", "activation_of"]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """The function and its derivative, both of u and alpha; alpha and gain where the caller names none.
+
+    The derivative is written so that autograd can go through it again without meeting inf times 0.
+    """
+
+    value: Callable[[Tensor, float], Tensor]
+    slope: Callable[[Tensor, float], Tensor]
+    alpha: float = 0.0
+    gain: float = 1.0
+
+
+def _step(u: Tensor, below: float) -> Tensor:
+    """Return 1 where u is above 0, and `below` elsewhere: NaN is elsewhere."""
+    return torch.full_like(u, below).masked_fill(u > 0, 1.0)
+
+
+def _sigmoid_slope(u: Tensor, _alpha: float) -> Tensor:
+    return torch.sigmoid(u) * torch.sigmoid(-u)
+
+
+def _elu_slope(u: Tensor, _alpha: float) -> Tensor:
+    return torch.where(u > 0, 1.0, torch.exp(u.clamp(max=0)))
+
+
+# Klambauer et al., "Self-Normalizing Neural Networks", NeurIPS 2017, equation 14; functional.selu has the same numbers.
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _selu_slope(u: Tensor, _alpha: float) -> Tensor:
+    return _SELU_SCALE * torch.where(u > 0, 1.0, _SELU_ALPHA * torch.exp(u.clamp(max=0)))
+
+
+# The gains keep the size of normally distributed numbers, as StyleGAN2 has them.
+ACTIVATIONS: dict[str, Activation] = {
+    "linear": Activation(lambda u, _: u, lambda u, _: torch.ones_like(u)),
+    "relu": Activation(lambda u, _: functional.relu(u), lambda u, _: _step(u, 0.0), gain=math.sqrt(2)),
+    "lrelu": Activation(functional.leaky_relu, _step, alpha=0.2, gain=math.sqrt(2)),
+    "tanh": Activation(lambda u, _: torch.tanh(u), lambda u, _: 4 * _sigmoid_slope(2 * u, 0.0)),
+    "sigmoid": Activation(lambda u, _: torch.sigmoid(u), _sigmoid_slope),
+    "elu": Activation(lambda u, _: functional.elu(u), _elu_slope),
+    "selu": Activation(lambda u, _: functional.selu(u), _selu_slope),
+    # functional.softplus is u itself from 20 on, which is 2e-9 off; this is exact.
+    "softplus": Activation(lambda u, _: -functional.logsigmoid(-u), lambda u, _: torch.sigmoid(u)),
+    "swish": Activation(
+        lambda u, _: u * torch.sigmoid(u),
+        lambda u, _: torch.sigmoid(u) * (1 + u * torch.sigmoid(-u)),
+        gain=math.sqrt(2),
+    ),
+}
+
+
+def activation_of(name: str) -> Activation:
+    """Return the activation of a name; raises ArgumentValueError for another."""
+    if name not in ACTIVATIONS:
+        raise ArgumentValueError(f"bias_act(): act is {name!r:.40}, expected one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]

@@ -1,0 +1,78 @@
+"""The operator behind bias_act, for tensors [N, C, ...], and its gradient."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import opsmith
+from opsmith.errors import ArgumentValueError
+from opsmith.ops.bias_act.activations import activation_of
+
+__all__ = ["bias_activation", "bias_activation_backward", "check_clamp"]
+
+
+@opsmith.op(cpu="bias_act.cpp", cuda="bias_act.cu", outputs="y", batch=("N", "C"))
+def bias_activation(
+    x: Float[Tensor, "N C *inner"],
+    b: Float[Tensor, "C"] | None = None,
+    act: str = "linear",
+    alpha: float = 0.0,
+    gain: float = 1.0,
+    clamp: float | None = None,
+) -> Float[Tensor, "N C *inner"]:
+    """Return gain * act(x + b), clamped to [-clamp, clamp]; alpha is lrelu's slope. `bias_act` is the way to it for people.
+
+    A NaN is not clamped.
+    """
+    check_clamp(clamp)
+    y = activation_of(act).value(_shifted(x, b), alpha) * gain
+    return y if clamp is None else y.clamp(-clamp, clamp)
+
+
+@bias_activation.backward(cpu="bias_act.cpp", cuda="bias_act.cu")
+def bias_activation_backward(
+    grad_y: Float[Tensor, "N C *inner"],
+    x: Float[Tensor, "N C *inner"],
+    b: Float[Tensor, "C"] | None,
+    act: str,
+    alpha: float,
+    gain: float,
+    clamp: float | None,
+    needs_grad_b: bool,
+) -> tuple[Float[Tensor, "N C *inner"], Float[Tensor, "C"]]:
+    """The gradients, from the input again: what was clamped is told by y before it was rounded.
+
+    Where y is the limit itself the gradient goes through, as through `torch.clamp`. The second gradient goes through
+    this body.
+    """
+    check_clamp(clamp)
+    activation, u = activation_of(act), _shifted(x, b)
+    grad_x = grad_y * (activation.slope(u, alpha) * gain)
+    if clamp is not None:
+        grad_x = grad_x.masked_fill((activation.value(u, alpha) * gain).abs() > clamp, 0.0)
+    dims = [dim for dim in range(x.ndim) if dim != 1]
+    return grad_x, grad_x.sum(dims) if needs_grad_b else x.new_empty(0)
+
+
+@bias_activation.examples
+def _examples() -> list[dict[str, object]]:
+    """What the defaults do not show: each activation, with a bias, a gain and a limit that some elements reach."""
+    random = torch.Generator().manual_seed(0)
+    x, b = torch.randn(3, 5, 7, 4, generator=random), torch.randn(5, generator=random)
+    numbers = {"alpha": 0.2, "gain": 1.5}
+    calls: list[dict[str, object]] = []
+    for act in ("relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish"):
+        calls.append({"x": x, "b": b, "act": act, **numbers, "clamp": 0.75})
+    return [*calls, {"x": x, "b": None, "act": "lrelu", **numbers, "clamp": None}]
+
+
+def _shifted(x: Tensor, b: Tensor | None) -> Tensor:
+    return x if b is None else x + b.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def check_clamp(clamp: float | None) -> None:
+    """Raise ArgumentValueError for a limit that is none."""
+    if clamp is not None and not clamp >= 0:
+        raise ArgumentValueError(f"bias_act(): clamp must not be below 0; it is {clamp}")
