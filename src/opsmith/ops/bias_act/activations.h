@@ -15,7 +15,7 @@ namespace {
 template <class C>
 constexpr C no_bias = C(-0.0);
 
-// lrelu, and linear for alpha = 1. Every slope at 0 is that from the left, as PyTorch has it.
+// lrelu, and linear for alpha = 1. Every slope at 0 is that from the left; it, and the slope at NaN, are PyTorch's.
 template <class C>
 struct LeakyRelu {
   C alpha;
@@ -28,7 +28,7 @@ struct LeakyRelu {
 template <class C>
 struct Relu {
   OPSMITH_HOST_DEVICE C value(C u) const { return u < C(0) ? C(0) : u; }
-  OPSMITH_HOST_DEVICE C slope(C u) const { return u > C(0) ? C(1) : C(0); }
+  OPSMITH_HOST_DEVICE C slope(C u) const { return u <= C(0) ? C(0) : C(1); }
 };
 
 template <class C>
@@ -109,7 +109,7 @@ struct Backward {
     // The same for all elements: a loop does without the activation where nothing is clamped.
     const C y = output.limit < static_cast<C>(__builtin_inf()) ? output.gain * act.value(u) : C(0);
     const C result = grad * (output.gain * act.slope(u));
-    return y > output.limit || y < -output.limit ? C(0) : result;
+    return static_cast<C>(__builtin_fabs(y)) <= output.limit ? result : C(0);
   }
 };
 

@@ -28,9 +28,8 @@ class Activation:
     gain: float = 1.0
 
 
-def _step(u: Tensor, below: float) -> Tensor:
-    """Return 1 where u is above 0, and `below` elsewhere: NaN is elsewhere."""
-    return torch.full_like(u, below).masked_fill(u > 0, 1.0)
+def _leaky_slope(u: Tensor, alpha: float) -> Tensor:
+    return torch.full_like(u, alpha).masked_fill(u > 0, 1.0)
 
 
 def _sigmoid_slope(u: Tensor, _alpha: float) -> Tensor:
@@ -53,8 +52,10 @@ def _selu_slope(u: Tensor, _alpha: float) -> Tensor:
 # The gains keep the size of normally distributed numbers, as StyleGAN2 has them.
 ACTIVATIONS: dict[str, Activation] = {
     "linear": Activation(lambda u, _: u, lambda u, _: torch.ones_like(u)),
-    "relu": Activation(lambda u, _: functional.relu(u), lambda u, _: _step(u, 0.0), gain=math.sqrt(2)),
-    "lrelu": Activation(functional.leaky_relu, _step, alpha=0.2, gain=math.sqrt(2)),
+    "relu": Activation(
+        lambda u, _: functional.relu(u), lambda u, _: torch.ones_like(u).masked_fill(u <= 0, 0.0), gain=math.sqrt(2)
+    ),
+    "lrelu": Activation(functional.leaky_relu, _leaky_slope, alpha=0.2, gain=math.sqrt(2)),
     "tanh": Activation(lambda u, _: torch.tanh(u), lambda u, _: 4 * _sigmoid_slope(2 * u, 0.0)),
     "sigmoid": Activation(lambda u, _: torch.sigmoid(u), _sigmoid_slope),
     "elu": Activation(lambda u, _: functional.elu(u), _elu_slope),

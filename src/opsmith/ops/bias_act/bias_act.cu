@@ -177,13 +177,13 @@ __global__ void __launch_bounds__(threads) map_rows(F f, RowPlan plan, View<cons
 // How a matrix is shared out: `lanes` threads of a block, a power of two, are next to each other in a row, and a block
 // takes `span` rows.
 struct ColumnPlan {
-  int64_t rows, columns;          // columns of vectors
-  int64_t per_channel, channels;  // elements of a row that are of one channel, before the next follows
+  int64_t rows, columns;  // columns of vectors
+  int64_t per_channel;    // elements of a row that are of one channel, before the next follows
   int lanes;
   int64_t blocks, parts, span;
 
-  ColumnPlan(int64_t rows, int64_t columns, int64_t per_channel, int64_t channels)
-      : rows(rows), columns(columns), per_channel(per_channel), channels(channels), lanes(1) {
+  ColumnPlan(int64_t rows, int64_t columns, int64_t per_channel)
+      : rows(rows), columns(columns), per_channel(per_channel), lanes(1) {
     while (lanes < 32 && lanes < columns) lanes *= 2;
     blocks = ceil_div(columns, lanes);
     const int64_t tiles = ceil_div(rows, threads / lanes);
@@ -306,7 +306,7 @@ struct Call {
   template <int width, class F>
   void run_columns(const F& f) const {
     const View<T, 2> matrix = as_matrix(out);
-    const ColumnPlan plan(matrix.size[0], matrix.size[1] / width, out.size[2], out.size[1]);
+    const ColumnPlan plan(matrix.size[0], matrix.size[1] / width, out.size[2]);
     const Workspace<double> partials(grad_b ? matrix.size[1] * plan.parts : 0);
     map_columns<width><<<blocks_for(plan.blocks * plan.parts, 1), threads, 0, stream>>>(
         f, plan, b, as_matrix(grad), as_matrix(x), matrix, grad_b ? partials.data : nullptr);

@@ -51,7 +51,7 @@ def bias_activation_backward(
     activation, u = activation_of(act), _shifted(x, b)
     grad_x = grad_y * (activation.slope(u, alpha) * gain)
     if clamp is not None:
-        grad_x = grad_x.masked_fill((activation.value(u, alpha) * gain).abs() > clamp, 0.0)
+        grad_x = torch.where((activation.value(u, alpha) * gain).abs() <= clamp, grad_x, 0.0)
     dims = [dim for dim in range(x.ndim) if dim != 1]
     return grad_x, grad_x.sum(dims) if needs_grad_b else x.new_empty(0)
 
