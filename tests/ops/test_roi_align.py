@@ -217,6 +217,7 @@ def test_tensors_without_elements() -> None:
     boxes = torch.tensor([[0.0, 0, 0, 4, 4]])
     for shape, rois, size in (
         ((0, 3, 4, 4), boxes, (2, 2)),
+        ((0, 3, 4, 4), boxes - 0.5, (2, 2)),
         ((1, 0, 4, 4), boxes, (2, 2)),
         ((1, 3, 0, 4), boxes, (2, 2)),
         ((1, 3, 4, 4), boxes[:0], (2, 2)),

@@ -84,9 +84,9 @@ struct Roi {
 };
 
 OPSMITH_HOST_DEVICE Roi read_roi(const opsmith::View<const float, 2>& boxes, int64_t k, const Pooling& pooling) {
-  const float index = boxes(k, 0);
+  const float index = truncf(boxes(k, 0));
   float edge[4];
-  bool good = index > -1.0f && index < static_cast<float>(pooling.images);
+  bool good = index >= 0.0f && index < static_cast<float>(pooling.images);
   for (int i = 0; i < 4; ++i) {
     edge[i] = product(boxes(k, i + 1), pooling.scale) - (pooling.aligned ? 0.5f : 0.0f);
     good = good && edge[i] >= -farthest && edge[i] <= farthest;  // false for NaN
