@@ -15,6 +15,7 @@ from lstm_table import against_lstm
 from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.bench.render.as_json import reports_from
+from roi_align_tables import roi_align_figures
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parent / "README.md"
@@ -311,6 +312,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "compare": compare_trust,
     "lstm": against_lstm,
     "nms": nms_figures,
+    "roi_align": roi_align_figures,
 }
 PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
 

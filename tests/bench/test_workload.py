@@ -97,6 +97,12 @@ def test_sets_are_more_than_three_times_the_cache(small_cache: int):
     assert one.sets_for(0) == 512
 
 
+def test_sets_fit_the_memory_although_a_call_reads_less_than_its_inputs(small_cache: int):
+    one = recipe(1 << 25)
+    assert one.bytes_in == 128 << 20
+    assert one.sets_for(0) == 4  # 512 MB
+
+
 def test_each_set_has_numbers_and_memory_of_its_own(small_cache: int):
     one = recipe(100)
     first, second, third = one.input_sets(one.inputs(0), 3)

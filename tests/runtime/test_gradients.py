@@ -58,7 +58,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "passed on alone": (lambda skip: gradients.residual(fixed(2, 3), skip, fixed(3)), (leaf(2, 3),)),
     "passed on, the same tensor twice": (lambda x: gradients.residual(x, x), (leaf(2, 3),)),
     "a backward of the backward": (gradients.cube, (leaf(2, 3),)),
-    "a gradient that is the operator itself": (lambda x: gradients.shift(x, fixed(3)), (leaf(3),)),
+    "a gradient that is the operator itself": (lambda x: gradients.roll(x, fixed(3)), (leaf(3),)),
     "outputs that are one tensor": (gradients.same_twice, (leaf(3),)),
     "an output that is the input": (gradients.identity, (leaf(3),)),
 }
@@ -204,7 +204,7 @@ def test_third_gradients_go_through_the_backward_of_the_backward() -> None:
 
 def test_two_operators_that_are_each_other_s_gradient_have_gradients_of_any_order() -> None:
     x, by = leaf(3), fixed(3)
-    gradient = gradients.shift(x, by).sin().sum()
+    gradient = gradients.roll(x, by).sin().sum()
     for _ in range(4):
         (gradient,) = torch.autograd.grad(gradient.sum(), x, create_graph=True)
     # sin is its own fourth derivative, and each takes one factor more.

@@ -52,10 +52,12 @@ class Workload:
     def sets_for(self, read_bytes: int, most: int = _MOST_SETS) -> int:
         """Return how many sets of inputs are taken in turn, so that each is out of the cache when its turn comes.
 
-        `read_bytes` is what one call reads. There are `most` at most, and at least two.
+        `read_bytes` is what one call reads, which may be less than its inputs are: a gradient that is passed on as it
+        is reads nothing. There are `most` at most, and at least two.
         """
         wanted = _TIMES_CACHE * cache_bytes(self.device) // max(1, read_bytes) + 1
-        return int(max(2, min(wanted, most, _MOST_SETS, _MOST_BYTES[self.device] // max(1, read_bytes))))
+        room = _MOST_BYTES[self.device] // max(1, read_bytes, self.bytes_in)
+        return int(max(2, min(wanted, most, _MOST_SETS, room)))
 
     def is_out_of_cache(self, read_bytes: int, sets: int) -> bool:
         """Return whether the sets together are more than the cache holds; small inputs come from it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opsmith.build.artifact import Watcher, obtain_artifact
 from opsmith.build.diagnose import explain_signature
-from opsmith.build.export import export_library, write_description
+from opsmith.build.export import describe_stored, export_library, write_description
 from opsmith.build.plan import TORCH_TARGET
 from opsmith.build.prepare import Prepared, prepare
 from opsmith.errors import BuildError, ToolchainError
@@ -72,7 +72,8 @@ def _jit(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -
     )
     if request.output is None:
         return artifact.library
-    return export_library(artifact.library, request.output, artifact.manifest)
+    manifest = describe_stored(artifact, store, prepared.plan, group.definitions)
+    return export_library(artifact.library, request.output, manifest)
 
 
 def _setuptools(group: Group, prepared: Prepared, request: Request, watcher: Watcher) -> Path:

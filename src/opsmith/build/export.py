@@ -12,10 +12,12 @@ from opsmith.build.plan import Plan, Target
 from opsmith.build.prebuilt import INTERFACE, file_input, manifest_path
 from opsmith.spec.definition import Definition
 from opsmith.spec.interface import interface_digest
-from opsmith.store import Manifest, digest_file
+from opsmith.store import Artifact, Manifest, Store, digest_file
+from opsmith.store.archive import find_record
+from opsmith.store.headers import resolve_name
 from opsmith.toolchain import Toolchain
 
-__all__ = ["export_library", "write_description"]
+__all__ = ["describe_stored", "export_library", "write_description"]
 
 
 def export_library(library: Path, folder: Path, manifest: Manifest) -> Path:
@@ -34,20 +36,32 @@ def write_description(
     folder: Path,
     definitions: Iterable[Definition] = (),
 ) -> Manifest:
-    """Return the description of a library that was just built in a folder, for use outside the store.
+    """Return the description of a library that was just built in a folder, for use outside the store."""
+    headers = read_headers(plan, toolchain, folder)
+    inputs = key_inputs(plan, toolchain, target) | _outside(plan, headers, tuple(definitions))
+    return describe_build(plan, toolchain, target, folder / plan.library, inputs)
+
+
+def describe_stored(artifact: Artifact, store: Store, plan: Plan, definitions: Iterable[Definition]) -> Manifest:
+    """Return the same of an artefact of the store. Raises StoreError where the store has lost what it was made from."""
+    names = find_record(store, artifact).headers
+    headers = [path for name in names if (path := resolve_name(name, plan.roots)) is not None]
+    inputs = {**artifact.manifest.inputs, **_outside(plan, headers, tuple(definitions))}
+    # What else lies beside a stored library stays there.
+    return artifact.manifest._replace(inputs=inputs, files={})
+
+
+def _outside(plan: Plan, headers: Iterable[Path], definitions: tuple[Definition, ...]) -> dict[str, str]:
+    """Return what a library says of itself outside the store, where no key does.
 
     It names the user's files with their digests, so that a library beside edited sources is noticed, and the interface of
     the definitions.
     """
-    definitions = tuple(definitions)
     root = plan.extension.root
-    inputs = key_inputs(plan, toolchain, target)
     files = {user for step in plan.steps for user in step.users}
-    files |= {header for header in read_headers(plan, toolchain, folder) if header.is_relative_to(root)}
-    inputs |= {file_input(file, root): digest_file(file) for file in sorted(files)}
-    if definitions:
-        inputs[INTERFACE] = interface_digest(definitions)
-    return describe_build(plan, toolchain, target, folder / plan.library, inputs)
+    files |= {header for header in headers if header.is_relative_to(root)}
+    inputs = {file_input(file, root): digest_file(file) for file in sorted(files)}
+    return inputs | ({INTERFACE: interface_digest(definitions)} if definitions else {})
 
 
 def _replace(path: Path, data: bytes, *, mode: int) -> None:

@@ -20,6 +20,7 @@ from opsmith.ops.sigmoid import sigmoid, sigmoid_backward
 __all__ = [
     "ALL",
     "BACKWARD",
+    "CHECKED_ELSEWHERE",
     "FORWARD",
     "Case",
     "as_tuple",
@@ -118,6 +119,20 @@ BACKWARD = [
     Case(mlp_backward, (("B", 2), *_MLP, ("B", 4)), is_backward=True, unread=(3, 5)),  # the biases
 ]
 ALL = FORWARD + BACKWARD
+
+# What takes classes, sizes or options beside its tensors, or has a loop for a body, which the compiler would take long
+# for in each of these tests. `opsmith check` makes inputs for it by its definition and tries the same compositions
+# (tests/ops/test_check.py, which forgets no operator), and its own tests say the rest.
+CHECKED_ELSEWHERE = frozenset(
+    {
+        *("focal_loss", "focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
+        *("focal_loss_backward", "focal_loss_sum_backward"),
+        *("focal_loss_classes_backward", "focal_loss_classes_sum_backward"),
+        *("hard_nms", "hard_nms_padded", "soft_nms"),
+        *("lltm_sequence", "lltm_sequence_backward"),
+        *("upfirdn2d_sized", "upfirdn2d_transposed"),
+    }
+)
 
 # What the gradient path in Python does in another way; docs/what-you-get.md says so.
 needs_bridge = pytest.mark.skipif(os.environ.get("OPSMITH_BRIDGE") == "off", reason="the path in Python differs here")

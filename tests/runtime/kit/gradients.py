@@ -146,15 +146,15 @@ def cube_backward_backward(
 
 
 @opsmith.op(outputs="y", nondifferentiable="by")
-def shift(x: Row, by: Row) -> Row:
+def roll(x: Row, by: Row) -> Row:
     """A linear map: x moved on by one, in a circle, times `by`."""
     return x.detach().roll(1) * by
 
 
-@shift.backward(nondifferentiable="by")
-def shift_back(grad_y: Row, by: Row) -> Row:
+@roll.backward(nondifferentiable="by")
+def roll_back(grad_y: Row, by: Row) -> Row:
     """The transposed map, by a body that cannot be differentiated: only `gradient_is` gives it a gradient."""
     return (grad_y.detach() * by).roll(-1)
 
 
-shift_back.gradient_is(shift, x="grad_grad_x", y="grad_grad_y")
+roll_back.gradient_is(roll, x="grad_grad_x", y="grad_grad_y")

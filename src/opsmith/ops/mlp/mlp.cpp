@@ -1,5 +1,4 @@
-// mlp on a GPU: by one kernel where it is small, else by PyTorch's matrix
-// products and what of ours goes between them.
+// mlp on a GPU: by one kernel where it is small, else by PyTorch's matrix products and what of ours goes between them.
 #include "mlp.h"
 
 #include <opsmith/native.h>
@@ -10,7 +9,7 @@ using namespace opsmith;
 
 namespace {
 
-// Whether the kernels of mlp.cu are faster than PyTorch's products, as measured over a grid of sizes on an H200. An
+// Whether the small kernels are faster than PyTorch's products, as measured over a grid of sizes on an H200. An
 // output counts four times: the gradient of a hidden unit is computed from all outputs wherever the backward reads it.
 bool is_small(const Tensor& input, const Tensor& weight1, const Tensor& weight2) {
   constexpr int64_t most_work = int64_t{6} << 20;
@@ -30,9 +29,8 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   return call<1>("aten::linear", "", input, weight, std::optional<Tensor>(bias))[0];
 }
 
-// relu(input weight^T + bias). cuBLASLt adds the bias and takes the ReLU before
-// it stores, through an operator whose Scalars call() cannot say, but torch's C
-// shim can.
+// relu(input weight^T + bias). cuBLASLt adds the bias and takes the ReLU before it stores, through an operator whose
+// Scalars call() cannot say, but torch's C shim can.
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   if (input.numel() == 0) return call<1>("aten::relu", "", linear(input, weight, bias))[0];
   static const auto addmm_activation = reinterpret_cast<decltype(&aoti_torch_cuda__addmm_activation)>(

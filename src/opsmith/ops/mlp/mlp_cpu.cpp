@@ -1,5 +1,4 @@
-// mlp on the CPU: by products of its own where those are faster, else by
-// PyTorch's.
+// mlp on the CPU: by products of its own where those are faster, else by PyTorch's.
 #include "products.h"
 
 #include <opsmith/native.h>
@@ -45,8 +44,7 @@ void backward_fused(View<const T, 2> grad_output, const Layers<T>& layers, View<
                     const Gradients<T>& to) {
   using C = compute_t<T>;
   const int64_t batch = hidden.size[0], units = hidden.size[1];
-  // A cache line more than a row needs, lest all rows start in one set of the
-  // cache.
+  // A cache line more than a row needs, lest all rows start in one set of the cache.
   const int64_t stride = divide_up(units, 16) * 16 + 16;
   Scratch<C> converted(converted_size(grad_output)), buffer(batch * stride);
   const Factor<C> outer = factor_of(grad_output, converted.data);
@@ -60,9 +58,8 @@ void backward_fused(View<const T, 2> grad_output, const Layers<T>& layers, View<
   sum_columns(outer, batch, to.bias2);
 }
 
-// Whether products of our own are faster than PyTorch's; `opsmith bench`
-// measures it. For bfloat16 PyTorch has the processor's own instructions, and
-// only its calls cost more than ours.
+// Whether products of our own are faster than PyTorch's; `opsmith bench` measures it. For bfloat16 PyTorch has the
+// processor's own instructions, and only its calls cost more than ours.
 bool is_fused(const Tensor& input, const Tensor& weight1, const Tensor& weight2) {
   constexpr int64_t most_bfloat16_multiply_adds = int64_t{1} << 21;
   if (input.scalar_type() != ScalarType::BFloat16) return true;

@@ -1,8 +1,6 @@
-// The CPU's matrix products of a perceptron, by the tiles of product.h, and the
-// sums beside them.
+// The CPU's matrix products of a perceptron, by the tiles of product.h, and the sums beside them.
 //
-// Every element of a result is a sum in one order, by one thread: results do
-// not depend on the number of threads.
+// Every element of a result is a sum in one order, by one thread: results do not depend on the number of threads.
 #pragma once
 
 #include <opsmith/block.h>
@@ -18,8 +16,7 @@ using namespace opsmith;
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// A left-hand matrix in the type to compute in: element (r, k) is data[r * row
-// + k * step].
+// A left-hand matrix in the type to compute in: element (r, k) is data[r * row + k * step].
 template <class C>
 struct Factor {
   const C* data;
@@ -29,8 +26,7 @@ struct Factor {
   Factor transposed() const { return {data, step, row}; }
 };
 
-// A matrix as a left-hand one: itself, at any strides, or converted into
-// `buffer`, which has room for its elements.
+// A matrix as a left-hand one: itself, at any strides, or converted into `buffer`, which has room for its elements.
 template <class T>
 Factor<compute_t<T>> factor_of(const View<const T, 2>& matrix, compute_t<T>* buffer) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -55,23 +51,20 @@ View<const T, 2> transposed(const View<const T, 2>& matrix) {
   return {matrix.data, {matrix.size[1], matrix.size[0]}, {matrix.stride[1], matrix.stride[0]}};
 }
 
-// Columns of a panel that a product of `width` columns reads: whole vectors of
-// any instruction set.
+// Columns of a panel that a product of `width` columns reads: whole vectors of any instruction set.
 template <class C>
 int64_t padded(int64_t width) {
   constexpr int64_t vector = panel<C> / 2;
   return divide_up(width, vector) * vector;
 }
 
-// to[k * panel + c] = from[k * row + c * step] for k < steps and c < width, and
-// 0 from there to the end of a vector.
+// to[k * panel + c] = from[k * row + c * step] for k < steps and c < width, and 0 from there to the end of a vector.
 template <class C>
 __attribute__((noinline)) void copy_panel(const C* from, int64_t row, int64_t step, int64_t steps, int64_t width,
                                           C* to) {
   with_best_isa(
       [](const C* from, int64_t row, int64_t step, int64_t steps, int64_t width, int64_t end, C* to) {
-        // Some rows at a time, so that a transposed matrix finds the lines of
-        // the cache that it writes to again.
+        // Some rows at a time, so that a transposed matrix finds the lines of the cache that it writes to again.
         constexpr int64_t rows_at_once = 16;
         for (int64_t first = 0; first < steps; first += rows_at_once) {
           const int64_t last = std::min(steps, first + rows_at_once);
@@ -100,8 +93,7 @@ void load_panel(const View<const T, 2>& matrix, int64_t begin, int64_t width, co
   if constexpr (std::is_same_v<T, C>) {
     copy_panel(&matrix(0, begin), matrix.stride[0], matrix.stride[1], steps, width, slab);
   } else if (matrix.stride[0] == 1 && matrix.stride[1] != 1) {
-    // A transposed matrix: its columns are what lies together, so they are what
-    // is converted.
+    // A transposed matrix: its columns are what lies together, so they are what is converted.
     alignas(64) C columns[panel<C>][block_size];
     for (int64_t first = 0; first < steps; first += block_size) {
       const int64_t count = std::min(block_size, steps - first);
@@ -124,8 +116,7 @@ int64_t tasks_per_chunk(int64_t multiply_adds_per_task) {
   return 1 + (int64_t{1} << 19) / (multiply_adds_per_task + 1);
 }
 
-// Part of a product, in the type that it is computed in: rows from `row` on,
-// columns from `column` on.
+// Part of a product, in the type that it is computed in: rows from `row` on, columns from `column` on.
 template <class C>
 struct Part {
   int64_t row;
@@ -136,8 +127,7 @@ struct Part {
   int64_t stride;
 };
 
-// out = edit(a b), with a [rows K] and b [K N]. edit(part) gets each part of
-// the product when it is still in the cache.
+// out = edit(a b), with a [rows K] and b [K N]. edit(part) gets each part of the product when it is still in the cache.
 template <class T, class Out, class Edit>
 void multiply(const Factor<compute_t<T>>& a, const View<const T, 2>& b, const View<Out, 2>& out, const Edit& edit) {
   using C = compute_t<T>;
@@ -155,8 +145,7 @@ void multiply(const Factor<compute_t<T>>& a, const View<const T, 2>& b, const Vi
       int64_t right_step = panel<C>;
       bool in_place = false;
       if constexpr (std::is_same_v<T, C>) {
-        // Rows that lie a power of two apart share few places in the cache:
-        // what is read often is better copied.
+        // Rows that lie a power of two apart share few places in the cache: what is read often is better copied.
         in_place = b.stride[1] == 1 && part.columns == panel<C> && rows <= row_group;
         if (in_place) right = &b(0, column), right_step = b.stride[0];
       }

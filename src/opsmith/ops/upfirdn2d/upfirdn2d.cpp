@@ -11,89 +11,11 @@
 #include <numeric>
 #include <vector>
 
+#include "rows.h"
+
 using namespace opsmith;
 
 namespace {
-
-// Elements of a vector register, at any address. Where a sum is an array instead, g++ keeps it in memory from four
-// vectors on.
-template <int bytes, class C>
-struct Register {
-  typedef C Lanes __attribute__((vector_size(bytes), aligned(alignof(C)), may_alias));
-  static constexpr int count = bytes / sizeof(C);
-};
-
-// out[i] = start + sum over t of weight[t] * source[t][i], for some registers from `begin` on. Sums go over t in order,
-// so that they do not depend on tiling.
-template <int registers, int bytes, class C>
-OPSMITH_HOST_DEVICE void sum_tile(C start, int64_t terms, const C* const* source, const C* weight, int64_t begin,
-                                  C* out) {
-  using Lanes = typename Register<bytes, C>::Lanes;
-  Lanes sum[registers];
-#pragma GCC unroll 4
-  for (int r = 0; r < registers; ++r) sum[r] = Lanes{} + start;
-  for (int64_t t = 0; t < terms; ++t) {
-    const Lanes* from = reinterpret_cast<const Lanes*>(source[t] + begin);
-#pragma GCC unroll 4
-    for (int r = 0; r < registers; ++r) sum[r] += weight[t] * from[r];
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < registers; ++r) reinterpret_cast<Lanes*>(out + begin)[r] = sum[r];
-}
-
-struct SumRows {
-  template <int bytes, class C>
-  OPSMITH_HOST_DEVICE void operator()(VectorBytes<bytes>, int64_t n, C start, int64_t terms, const C* const* source,
-                                      const C* weight, C* out) const {
-    // Four registers hide the latency of a multiply-add and use each loaded weight four times.
-    constexpr int count = Register<bytes, C>::count;
-    int64_t i = 0;
-    for (; i + 4 * count <= n; i += 4 * count) sum_tile<4, bytes>(start, terms, source, weight, i, out);
-    for (; i + count <= n; i += count) sum_tile<1, bytes>(start, terms, source, weight, i, out);
-    for (; i < n; ++i) sum_tile<1, sizeof(C)>(start, terms, source, weight, i, out);
-  }
-};
-
-template <class C>
-__attribute__((noinline)) void sum_rows(int64_t n, C start, const std::vector<const C*>& source,
-                                        const std::vector<C>& weight, C* out) {
-  with_vector_bytes(SumRows{}, n, start, static_cast<int64_t>(source.size()), source.data(), weight.data(), out);
-}
-
-// to[j] = from[j * step]: one line out of a row.
-template <class C>
-__attribute__((noinline)) void take_every(int64_t step, int64_t n, const C* from, C* to) {
-  if (step == 2) {
-    with_best_isa(
-        [](int64_t n, const C* __restrict__ from, C* __restrict__ to) {
-          for (int64_t j = 0; j < n; ++j) to[j] = from[2 * j];
-        },
-        n, from, to);
-  } else {
-    for (int64_t j = 0; j < n; ++j) to[j] = from[j * step];
-  }
-}
-
-// to[j * phases + p] = from[p * distance + j]: n outputs in their places.
-template <class C>
-__attribute__((noinline)) void interleave(int64_t phases, int64_t n, const C* from, int64_t distance, C* to) {
-  if (phases == 2) {
-    // In one loop, of which compilers make permutations; two loops with every second place each would be scattered.
-    with_best_isa(
-        [](int64_t pairs, const C* __restrict__ first, const C* __restrict__ second, C* __restrict__ to) {
-          for (int64_t j = 0; j < pairs; ++j) {
-            to[2 * j] = first[j];
-            to[2 * j + 1] = second[j];
-          }
-        },
-        n / 2, from, from + distance, to);
-    if (n % 2 != 0) to[n - 1] = from[n / 2];
-  } else {
-    for (int64_t p = 0; p < phases; ++p) {
-      for (int64_t j = p; j < n; j += phases) to[j] = from[p * distance + j / phases];
-    }
-  }
-}
 
 // g, in the order of the sums: taps along x, and those along y with the gain in them. Not separable, `y` holds all.
 template <class C>

@@ -1,0 +1,146 @@
+"""How long does roi_align take on the CPU, by opsmith, by torchvision where it is installed, and by the textbook?
+
+    python benchmarks/roi_align.py [--output benchmarks/results/roi_align_cpu.json]
+
+256 boxes of 16 to 500 pixels in two images of 800 x 1,088, and their features at a stride of 16: [2, 256, 50, 68], float32.
+Bins are 7 x 7 with 2 x 2 sampling points, `aligned`. "forward" is one call; "both" is one call and the gradient of the
+features. The textbook algorithm (benchmarks/roi_align/textbook.cpp) is compiled with -O3 and runs on one thread; its
+backward gets its memory as the others do, from PyTorch.
+
+Competitors take turns within a round, ratios are formed within a round, and all that compete have been called before.
+`difference` is the largest between their results and ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import json
+import random
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from build_time import spread
+from opsmith.ops.roi_align import roi_align
+from opsmith.toolchain.processor import processor_name
+
+TEXTBOOK = Path(__file__).resolve().parent / "roi_align" / "textbook.cpp"
+SHAPE = (2, 256, 50, 68)
+BOXES, BINS, SAMPLES, SCALE = 256, 7, 2, 1 / 16
+ROUNDS = 21
+
+Call = Callable[[], Tensor]
+
+
+def make_boxes() -> Tensor:
+    """Return boxes [K, 5] that lie in the images, on the CPU."""
+    generator = torch.Generator().manual_seed(0)
+    size = 16 + 484 * torch.rand(BOXES, 2, generator=generator) ** 2
+    extent = torch.tensor([SHAPE[3] / SCALE, SHAPE[2] / SCALE])
+    corner = (extent - size) * torch.rand(BOXES, 2, generator=generator)
+    index = torch.randint(0, SHAPE[0], (BOXES, 1), generator=generator)
+    return torch.cat([index, corner, corner + size], 1)
+
+
+def load_textbook(folder: Path) -> tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]:
+    """Compile the textbook's algorithm; return its forward and its backward."""
+    library = folder / "textbook.so"
+    subprocess.run(["g++", "-O3", "-shared", "-fPIC", str(TEXTBOOK), "-o", str(library)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    types = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 6, ctypes.c_float, ctypes.c_void_p]
+    for function in (loaded.textbook_roi_align, loaded.textbook_roi_align_backward):
+        function.restype, function.argtypes = None, types
+
+    def run(function: Any, source: Tensor, boxes: Tensor, result: Tensor) -> Tensor:
+        sizes = (len(boxes), *SHAPE[1:], BINS, SAMPLES)
+        function(source.data_ptr(), boxes.data_ptr(), *sizes, SCALE, result.data_ptr())
+        return result
+
+    def forward(features: Tensor, boxes: Tensor) -> Tensor:
+        return run(loaded.textbook_roi_align, features, boxes, torch.empty(len(boxes), SHAPE[1], BINS, BINS))
+
+    def backward(grad_out: Tensor, boxes: Tensor) -> Tensor:
+        return run(loaded.textbook_roi_align_backward, grad_out, boxes, torch.zeros(SHAPE))
+
+    return forward, backward
+
+
+def contenders(phase: str, folder: Path) -> dict[str, Call]:
+    """Return who takes part, ours first. A call returns what the phase ends with."""
+    boxes = make_boxes()
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(SHAPE, generator=generator)
+    grad_out = torch.randn(BOXES, SHAPE[1], BINS, BINS, generator=generator)
+    leaf = features.clone().requires_grad_()
+    forward, backward = load_textbook(folder)
+
+    def by_autograd(function: Callable[..., Tensor]) -> Call:
+        if phase == "forward":
+            return lambda: function(features, boxes, BINS, SCALE, SAMPLES, True)
+        return lambda: torch.autograd.grad(function(leaf, boxes, BINS, SCALE, SAMPLES, True), leaf, grad_out)[0]
+
+    def textbook() -> Tensor:
+        pooled = forward(features, boxes)
+        return pooled if phase == "forward" else backward(grad_out, boxes)
+
+    calls: dict[str, Call] = {"opsmith": by_autograd(roi_align)}
+    try:
+        calls["torchvision"] = by_autograd(importlib.import_module("torchvision").ops.roi_align)
+    except ImportError:
+        print("torchvision is not installed: it is left out")
+    return {**calls, "textbook": textbook}
+
+
+def measure(phase: str) -> dict[str, Any]:
+    """Return the times of a phase, how many times faster ours is, and how far results differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        calls = contenders(phase, Path(folder))
+        results = {name: call() for name, call in calls.items()}
+        samples: dict[str, list[float]] = {name: [] for name in calls}
+        order, shuffle = list(calls), random.Random(0)
+        for _ in range(ROUNDS):
+            shuffle.shuffle(order)
+            for name in order:
+                begin = time.perf_counter()
+                calls[name]()
+                samples[name].append(time.perf_counter() - begin)
+    row: dict[str, Any] = {"phase": phase, "seconds": {name: spread(values) for name, values in samples.items()}}
+    for name in list(calls)[1:]:
+        ratios = [theirs / mine for theirs, mine in zip(samples[name], samples["opsmith"], strict=True)]
+        row.setdefault("times_faster", {})[name] = spread(ratios)
+        row.setdefault("difference", {})[name] = float((results[name] - results["opsmith"]).abs().max())
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    rows = []
+    for phase in ("forward", "both"):
+        rows.append(measure(phase))
+        times = (f"{name} {1e3 * values['median']:.2f} ms" for name, values in rows[-1]["seconds"].items())
+        faster = (f"{values['median']:.1f}x {name}" for name, values in rows[-1]["times_faster"].items())
+        print(f"{phase}: {', '.join((*times, *faster))}; difference {rows[-1]['difference']}", flush=True)
+    result = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "torch": torch.__version__,
+        "device": processor_name(),
+        "threads": torch.get_num_threads(),
+        "rows": rows,
+    }
+    if arguments.output:
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+// A small perceptron on a GPU, in one kernel. All sums are taken in a fixed order.
+#include "mlp_device.h"
+
+using namespace opsmith;
+using namespace perceptron;
+
+namespace {
+
+constexpr int most_threads = 1024;  // of a block
+
+// The sum of `value` over the `lanes` neighbours of a thread, lanes a power of two; all of a warp's threads call it.
+template <class C>
+__device__ C sum_over_lanes(C value, int lanes) {
+  for (int distance = lanes / 2; distance > 0; distance /= 2) {
+#if defined(__HIPCC__)
+    value += __shfl_xor(value, distance);
+#else
+    value += __shfl_xor_sync(0xffffffffu, value, distance);
+#endif
+  }
+  return value;
+}
+
+// How many threads share a sum of the forward: 2 to the power of these.
+struct Lanes {
+  int hidden;
+  int output;
+};
+
+// A block does `rows` rows of the batch: first their hidden units, then their outputs. `width` divides the features.
+template <int width, class T>
+__global__ void __launch_bounds__(most_threads) forward(Sizes sizes, Layers<T> layers, T* hidden, T* output, int rows,
+                                                        Lanes lanes, Divisor by_units, Divisor by_outputs) {
+  using C = compute_t<T>;
+  using Load = Vector<T, width>;
+  const int first = blockIdx.x * rows;
+  if (sizes.batch - first < rows) rows = sizes.batch - first;
+  C* const activation = shared_memory<C>();  // [rows][units]
+
+  int lane = threadIdx.x & ((1 << lanes.hidden) - 1);
+  for (int begin = 0; begin < rows * sizes.units; begin += blockDim.x >> lanes.hidden) {  // all, for the shuffle
+    const int index = begin + (threadIdx.x >> lanes.hidden);
+    const bool exists = index < rows * sizes.units;
+    const int row = exists ? by_units.quotient(index) : 0, unit = exists ? index - row * sizes.units : 0;
+    const T* const x = layers.input + (first + row) * sizes.features;
+    const T* const weights = layers.weight1 + unit * sizes.features;
+    C sum = 0;
+#pragma unroll 2
+    for (int k = lane * width; k < sizes.features; k += width << lanes.hidden) {
+      const Load left = *reinterpret_cast<const Load*>(x + k), right = *reinterpret_cast<const Load*>(weights + k);
+#pragma unroll
+      for (int i = 0; i < width; ++i) sum += static_cast<C>(left.item[i]) * static_cast<C>(right.item[i]);
+    }
+    sum = sum_over_lanes(sum, 1 << lanes.hidden) + static_cast<C>(layers.bias1[unit]);
+    if (sum < C(0)) sum = C(0);  // a NaN stays one
+    if (exists && lane == 0) {
+      activation[index] = sum;
+      hidden[first * sizes.units + index] = static_cast<T>(sum);
+    }
+  }
+  __syncthreads();
+  lane = threadIdx.x & ((1 << lanes.output) - 1);
+  for (int begin = 0; begin < rows * sizes.outputs; begin += blockDim.x >> lanes.output) {
+    const int index = begin + (threadIdx.x >> lanes.output);
+    const bool exists = index < rows * sizes.outputs;
+    const int row = exists ? by_outputs.quotient(index) : 0, out = exists ? index - row * sizes.outputs : 0;
+    C sum = 0;
+#pragma unroll 4
+    for (int unit = lane; unit < sizes.units; unit += 1 << lanes.output) {
+      sum += activation[row * sizes.units + unit] * static_cast<C>(layers.weight2[out * sizes.units + unit]);
+    }
+    sum = sum_over_lanes(sum, 1 << lanes.output) + static_cast<C>(layers.bias2[out]);
+    if (exists && lane == 0) output[first * sizes.outputs + index] = static_cast<T>(sum);
+  }
+}
+
+template <class T>
+constexpr int widest = 16 / sizeof(T);
+
+// Loads of a row of weights that one thread of the forward does.
+constexpr int loads_per_lane = 2;
+
+}  // namespace
+
+namespace perceptron {
+
+template <class T>
+void forward_small(const Sizes& sizes, const Layers<T>& layers, T* hidden, T* output, void* stream) {
+  if (sizes.batch == 0) return;
+  const bool is_vectorised =
+      sizes.features % widest<T> == 0 && is_aligned(layers.input, 16) && is_aligned(layers.weight1, 16);
+  const auto kernel = is_vectorised ? &forward<widest<T>, T> : &forward<1, T>;
+  const int loads = is_vectorised ? sizes.features / widest<T> : sizes.features;
+  Lanes lanes{0, 0};
+  while (lanes.hidden < 5 && loads_per_lane << lanes.hidden < loads) ++lanes.hidden;
+  int count = fewest_threads;
+  while (count < most_threads && count < sizes.units << lanes.hidden) count *= 2;
+  int64_t rows = count / at_least_1(sizes.units << lanes.hidden);
+  rows = rows > sizes.batch ? sizes.batch : at_least_1(rows);
+  while (lanes.output < 5 && 1 << lanes.output < sizes.units && rows * sizes.outputs << (lanes.output + 1) <= count) {
+    ++lanes.output;
+  }
+  const size_t shared = rows * sizes.units * sizeof(compute_t<T>);
+  kernel<<<divide_up(sizes.batch, rows), count, shared, static_cast<Stream>(stream)>>>(
+      sizes, layers, hidden, output, rows, lanes, Divisor(sizes.units), Divisor(sizes.outputs));
+  check_launch("mlp");
+}
+
+#define OPSMITH_MLP(T) template void forward_small<T>(const Sizes&, const Layers<T>&, T*, T*, void*);
+OPSMITH_MLP(float16)
+OPSMITH_MLP(bfloat16)
+OPSMITH_MLP(float)
+OPSMITH_MLP(double)
+#undef OPSMITH_MLP
+
+}  // namespace perceptron

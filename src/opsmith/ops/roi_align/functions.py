@@ -1,0 +1,113 @@
+"""What torchvision's users import: roi_align and RoIAlign."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from opsmith.ops.roi_align.sized import roi_align_sized
+
+__all__ = ["RoIAlign", "as_rois", "pair", "roi_align"]
+
+Boxes = Tensor | Sequence[Tensor]
+Size = int | Sequence[int]
+
+
+def roi_align(
+    input: Tensor,  # noqa: A002 -- as torchvision calls it
+    boxes: Boxes,
+    output_size: Size,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+) -> Tensor:
+    """Return the features of each box as a grid of `output_size`: [K, C, output height, output width].
+
+    RoIAlign of He et al., "Mask R-CNN" (https://arxiv.org/abs/1703.06870), called as `torchvision.ops.roi_align` is. A box
+    is divided into bins, in each bin lies a grid of sampling points, and the result is the mean of the features there,
+    interpolated bilinearly.
+
+    Parameters
+    ----------
+    input
+        The features [N, C, H, W]; float16, bfloat16, float32 or float64, in any layout. The result has their type and
+        memory format. Sums are made in float32, for float64 in float64.
+    boxes
+        [K, 5] as (index of the image, x1, y1, x2, y2), or a list with the boxes [L, 4] of each image. They are taken as
+        float32 whatever the features are, and so is where the sampling points lie: features of any type are sampled at
+        the same points. There is no gradient of the boxes.
+    output_size
+        How many bins a box has: an int, or (height, width).
+    spatial_scale
+        What the boxes' coordinates are multiplied with to be those of the features.
+    sampling_ratio
+        How many sampling points a bin has along each axis, up to 1024. 0 and less: as many as the bin has pixels,
+        rounded up.
+    aligned
+        True moves boxes by half a pixel, so that a pixel's value lies in its middle, and keeps the size of small ones.
+        False makes boxes at least one pixel wide and high.
+
+    A box with a NaN, with a coordinate that is infinite or more than 2^20 pixels (of the features) off, or of an image
+    that there is not, gives zeros. The image's index is rounded towards zero.
+
+    Raises AssertionError for shapes of boxes that do not fit, in torchvision's words; ShapeError, DtypeError and DeviceError
+    for tensors that do not fit together; and what the operator raises for sizes and ratios that mean nothing.
+    """
+    height, width = pair(output_size)
+    rois = as_rois(boxes)
+    images, _, rows, columns = input.shape if input.dim() == 4 else (0, 0, 0, 0)  # the operator says what is wrong
+    result: Tensor = roi_align_sized(
+        input, rois, images, rows, columns, height, width, float(spatial_scale), int(sampling_ratio), bool(aligned)
+    )
+    return result
+
+
+class RoIAlign(nn.Module):
+    """`roi_align` as a module, called with features and boxes."""
+
+    def __init__(self, output_size: Size, spatial_scale: float, sampling_ratio: int, aligned: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.spatial_scale, self.sampling_ratio, self.aligned = spatial_scale, sampling_ratio, aligned
+
+    def forward(self, input: Tensor, rois: Boxes) -> Tensor:  # noqa: A002
+        """Return the features of each box: [K, C, output height, output width]."""
+        return roi_align(input, rois, self.output_size, self.spatial_scale, self.sampling_ratio, self.aligned)
+
+    def extra_repr(self) -> str:
+        """What print(module) shows in the parentheses."""
+        return (
+            f"output_size={self.output_size}, spatial_scale={self.spatial_scale}, "
+            f"sampling_ratio={self.sampling_ratio}, aligned={self.aligned}"
+        )
+
+
+def pair(size: Size) -> tuple[int, int]:
+    """Return a size as (height, width)."""
+    if isinstance(size, Sequence):
+        height, width = size if len(size) == 2 else (size[0], size[0])
+        return height, width
+    return size, size
+
+
+def as_rois(boxes: Boxes) -> Tensor:
+    """Return boxes as float32 [K, 5], the index of the image first; refuse other shapes in torchvision's words."""
+    if isinstance(boxes, Tensor):
+        if boxes.dim() != 2 or boxes.shape[1] != 5:
+            raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
+        return boxes.detach().float()
+    if not isinstance(boxes, list | tuple) or not all(isinstance(one, Tensor) for one in boxes):
+        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[L, 4]]")
+    if any(one.dim() != 2 or one.shape[1] != 4 for one in boxes):
+        raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
+    if not boxes:
+        return torch.empty(0, 5)
+    # The index beside boxes of 16 bits would be rounded from 257 (bfloat16) or 2049 on; so they become float32 first.
+    return torch.cat(
+        [
+            torch.cat([one.new_full((len(one), 1), index, dtype=torch.float32), one.detach().float()], 1)
+            for index, one in enumerate(boxes)
+        ]
+    )

@@ -1,0 +1,65 @@
+"""What torchvision's users import: roi_pool and RoIPool."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from opsmith.ops.roi_align.functions import Boxes, Size, as_rois, pair
+from opsmith.ops.roi_pool.sized import roi_pool_sized
+
+__all__ = ["RoIPool", "roi_pool"]
+
+
+def roi_pool(
+    input: Tensor,  # noqa: A002 -- as torchvision calls it
+    boxes: Boxes,
+    output_size: Size,
+    spatial_scale: float = 1.0,
+) -> Tensor:
+    """Return the largest feature of each bin of each box: [K, C, output height, output width].
+
+    RoI pooling of Girshick, "Fast R-CNN" (https://arxiv.org/abs/1504.08083), called as `torchvision.ops.roi_pool` is. A
+    box's edges are rounded to whole pixels (halves away from zero), both of which belong to it, and bins to the pixels
+    that they touch.
+
+    Parameters
+    ----------
+    input
+        The features [N, C, H, W]; float16, bfloat16, float32 or float64, in any layout. The result has their type and
+        memory format.
+    boxes
+        [K, 5] as (index of the image, x1, y1, x2, y2), or a list with the boxes [L, 4] of each image; taken as float32
+        whatever the features are. There is no gradient of the boxes.
+    output_size
+        How many bins a box has: an int, or (height, width).
+    spatial_scale
+        What the boxes' coordinates are multiplied with to be those of the features.
+
+    A bin without a pixel of the image gives 0. So does a box with a NaN, with a coordinate that is infinite or more than
+    2^20 pixels (of the features) off, or of an image that there is not. Of equal features the first in row-major order
+    has the gradient; a NaN counts as larger than all numbers.
+
+    Raises AssertionError for shapes of boxes that do not fit, in torchvision's words; ShapeError, DtypeError and DeviceError
+    for tensors that do not fit together.
+    """
+    height, width = pair(output_size)
+    rois = as_rois(boxes)
+    images, _, rows, columns = input.shape if input.dim() == 4 else (0, 0, 0, 0)  # the operator says what is wrong
+    result: Tensor = roi_pool_sized(input, rois, images, rows, columns, height, width, float(spatial_scale))
+    return result
+
+
+class RoIPool(nn.Module):
+    """`roi_pool` as a module, called with features and boxes."""
+
+    def __init__(self, output_size: Size, spatial_scale: float) -> None:
+        super().__init__()
+        self.output_size, self.spatial_scale = output_size, spatial_scale
+
+    def forward(self, input: Tensor, rois: Boxes) -> Tensor:  # noqa: A002
+        """Return the largest feature of each bin of each box: [K, C, output height, output width]."""
+        return roi_pool(input, rois, self.output_size, self.spatial_scale)
+
+    def extra_repr(self) -> str:
+        """What print(module) shows in the parentheses."""
+        return f"output_size={self.output_size}, spatial_scale={self.spatial_scale}"

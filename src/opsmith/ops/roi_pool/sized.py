@@ -1,0 +1,126 @@
+"""The operator behind roi_pool, and its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Float32, Int64
+from torch import Tensor
+
+import opsmith
+
+__all__ = ["roi_pool_backward", "roi_pool_sized"]
+
+# The same number is in roi_pool.cpp.
+_FARTHEST = float(1 << 20)
+
+
+# The images' sizes are arguments, although the tensor has them: the gradient needs them, and keeps no features for that.
+@opsmith.op(
+    cpu="roi_pool.cpp",
+    outputs=("out", "argmax"),
+    saved="argmax",
+    nondifferentiable="boxes",
+    preserve_format={"out": "features", "argmax": "features"},
+    batch="C",
+)
+def roi_pool_sized(
+    features: Float[Tensor, "images C height width"],
+    boxes: Float32[Tensor, "K 5"],
+    images: int,
+    height: int,
+    width: int,
+    out_height: int,
+    out_width: int,
+    spatial_scale: float = 1.0,
+) -> tuple[Float[Tensor, "K C out_height out_width"], Int64[Tensor, "K C out_height out_width"]]:
+    """The largest feature of each bin of each box, and its pixel, row by row; `roi_pool` is the way to it for people.
+
+    A bin is a rectangle, so the largest of each row is found first, and of these the largest. A bin without pixels has 0
+    and the pixel -1.
+    """
+    shape = (boxes.shape[0], features.shape[1], out_height, out_width)
+    if features.numel() == 0 or 0 in shape:
+        return features.new_zeros(shape), torch.full(shape, -1, dtype=torch.int64, device=features.device)
+    edges = boxes[:, 1:] * spatial_scale
+    index = boxes[:, 0].trunc()
+    good = (edges.abs() <= _FARTHEST).all(1) & (index >= 0) & (index < images)
+    edges = torch.where(good[:, None], edges, 0.0)
+    rows = _members(edges[:, 1], edges[:, 3], height, out_height) & good[:, None, None]
+    columns = _members(edges[:, 0], edges[:, 2], width, out_width)
+    own = features[torch.where(good, index, 0.0).to(torch.int64)]
+    in_row, column = _largest(own[:, :, :, None, :], columns[:, None, None])  # [K C height out_width]
+    largest, row = _largest(in_row.transpose(2, 3)[:, :, None], rows[:, None, :, None])  # [K C out_height out_width]
+    pixel = (
+        row * width
+        + column.transpose(2, 3)[:, :, None].expand(-1, -1, out_height, -1, -1).gather(4, row[..., None])[..., 0]
+    )
+    is_empty = ~(rows.any(2)[:, :, None] & columns.any(2)[:, None])[:, None]
+    return torch.where(is_empty, 0, largest), torch.where(is_empty, -1, pixel)
+
+
+@roi_pool_sized.backward(cpu="roi_pool.cpp", nondifferentiable="boxes", preserve_format={"grad_features": "grad_out"})
+def roi_pool_backward(
+    grad_out: Float[Tensor, "K C out_height out_width"],
+    boxes: Float32[Tensor, "K 5"],
+    argmax: Int64[Tensor, "K C out_height out_width"],
+    images: int,
+    height: int,
+    width: int,
+) -> Float[Tensor, "images C height width"]:
+    """The gradient of a bin is that of its largest pixel. Sums are made in float32 or wider."""
+    wide = torch.float64 if grad_out.dtype == torch.float64 else torch.float32
+    channels = grad_out.shape[1]
+    index = boxes[:, 0].trunc()[:, None, None, None]
+    taken = (argmax >= 0) & (argmax < height * width) & (index >= 0) & (index < images)
+    image = torch.where(taken, index, 0.0).to(torch.int64)
+    channel = torch.arange(channels, device=grad_out.device)[:, None, None]
+    # What no bin took goes to a place behind all pixels.
+    last = images * channels * height * width
+    place = torch.where(taken, (image * channels + channel) * (height * width) + argmax, last)
+    sums = grad_out.new_zeros(last + 1, dtype=wide).index_add(0, place.flatten(), grad_out.to(wide).flatten())
+    return sums[:last].reshape(images, channels, height, width).to(grad_out.dtype)
+
+
+@roi_pool_sized.examples
+def _examples() -> list[dict[str, object]]:
+    """Boxes that lie in the images and across their edges, and some that are none."""
+    random = torch.Generator().manual_seed(0)
+    corner = 30 * torch.rand(9, 2, generator=random) - 4
+    index = torch.tensor([0, 1, 1, 0, 0, 1, 1, 2, -1])[:, None]
+    boxes = torch.cat([index, corner, corner + 16 * torch.rand(9, 2, generator=random)], 1)
+    boxes[3, 2] = math.nan
+    common = {"boxes": boxes, "images": 2, "height": 12, "width": 17, "out_height": 3}
+    features = torch.randn(2, 3, 12, 17, generator=random)
+    return [
+        {"features": features, **common, "out_width": bins, "spatial_scale": scale}
+        for bins, scale in ((2, 0.5), (5, 0.75), (20, 1.0))
+    ]
+
+
+def _members(start: Tensor, end: Tensor, size: int, bins: int) -> Tensor:
+    """Return which pixels of an axis are in each bin of each box, [K bins size]: roi_pool.cpp, step by step."""
+    start, end = _rounded(start), _rounded(end)
+    length = (end - start + 1).clamp(min=1)
+    # By a tensor: PyTorch divides by a number on a GPU by multiplying with its inverse, which rounds twice.
+    length_of_bin = (length / torch.full_like(length, bins))[:, None]
+    bin_ = torch.arange(bins, device=start.device, dtype=torch.float32)
+    low = (bin_ * length_of_bin).floor() + start[:, None]
+    high = ((bin_ + 1) * length_of_bin).ceil() + start[:, None]
+    pixel = torch.arange(size, device=start.device, dtype=torch.float32)
+    return (pixel >= low[..., None]) & (pixel < high[..., None])
+
+
+def _rounded(edge: Tensor) -> Tensor:
+    """Round halves away from zero; torch.round takes them to even."""
+    whole = edge.trunc()
+    return whole + torch.where((edge - whole).abs() >= 0.5, edge.sign(), 0.0)
+
+
+def _largest(values: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the largest of the last dimension among the members, and the first place where it is."""
+    largest, place = torch.where(members, values, -math.inf).max(-1)
+    # Where all are -inf, the first may be none of the members.
+    first = members.to(torch.uint8).argmax(-1).expand(place.shape)
+    return largest, torch.where(largest == -math.inf, first, place)

@@ -1,0 +1,42 @@
+"""`opsmith build --output`: whatever builds it, a library put beside its module is the one that is loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsmith.build.builders import BUILDERS
+
+pytestmark = pytest.mark.compile
+
+_CALL = "import torch, user_scale; print(user_scale.scale(torch.ones(2), 3.0).tolist())"
+
+
+def python(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own: this one would keep the first project's module for all."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), *filter(None, sys.path)]), **variables}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_a_library_beside_its_module_is_loaded_until_a_source_changes(
+    project: Path, tmp_path: Path, builder: str
+) -> None:
+    package = project / "user_scale"
+    options = ["--with", builder, "--device", "cpu", "--output", str(package)]
+    built = python(project, "-m", "opsmith", "build", "user_scale", *options)
+    assert built.returncode == 0, built.stderr
+    # Nothing can be built anew with these.
+    alone = {"OPSMITH_CACHE_DIR": str(tmp_path / "empty"), "CXX": str(tmp_path / "no compiler")}
+    done = python(project, "-c", _CALL, **alone)
+    assert done.stdout == "[3.0, 3.0]\n", done.stderr
+    header = package / "kernels" / "scale.h"
+    header.write_text(header.read_text() + "\n")
+    done = python(project, "-c", _CALL, **alone)
+    assert "kernels/scale.h has changed since it was built" in done.stderr
