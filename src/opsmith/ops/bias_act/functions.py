@@ -109,13 +109,13 @@ def _dimension(x: Tensor, b: Tensor, dim: Any) -> int:
         raise ArgumentTypeError(f"bias_act(): dim is {dim!r}, expected an int")
     if not -x.ndim <= dim < x.ndim:
         raise ShapeError(f"bias_act(): dim is {dim}, but x has {x.ndim} dimensions")
-    dim %= x.ndim
-    if b.ndim != 1 or b.shape[0] != x.shape[dim]:
+    place: int = dim % x.ndim
+    if b.ndim != 1 or b.shape[0] != x.shape[place]:
         raise ShapeError(
-            f"bias_act(): b has the shape {tuple(b.shape)}, expected ({x.shape[dim]},): x has the shape "
-            f"{tuple(x.shape)}, and dim is {dim}"
+            f"bias_act(): b has the shape {tuple(b.shape)}, expected ({x.shape[place]},): x has the shape "
+            f"{tuple(x.shape)}, and dim is {place}"
         )
-    return dim
+    return place
 
 
 def _channels_last(x: Tensor) -> tuple[int, ...] | None:
