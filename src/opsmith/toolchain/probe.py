@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -36,6 +37,7 @@ class ProbeCache:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._answers: dict[str, Any] | None = None
+        self._lock = threading.Lock()  # held for the answers and their file, never while a program runs
 
     def ask(
         self,
@@ -50,21 +52,26 @@ class ProbeCache:
         """
         argv = (str(program), *arguments)
         key = json.dumps(argv)
-        if self._answers is None:
-            self._answers = self._load()
-        if (answer := _still_valid(self._answers.get(key), program)) is not None:
+        with self._lock:
+            known = self._known().get(key)
+        if (answer := _still_valid(known, program)) is not None:
             return answer
         answer = _run(argv)
         if stamps := _stamps((program, *depends_on(answer))):
-            self._answers[key] = {"stamps": stamps, "answer": answer}
-            self._save()
+            with self._lock:
+                self._known()[key] = {"stamps": stamps, "answer": answer}
+                self._save()
         return answer
 
     def stamps(self) -> _Stamps:
         """Return the version of every file that a known answer depends on, by its real path."""
+        with self._lock:
+            return {path: stamp for entry in self._known().values() for path, stamp in entry["stamps"].items()}
+
+    def _known(self) -> dict[str, Any]:
         if self._answers is None:
             self._answers = self._load()
-        return {path: stamp for entry in self._answers.values() for path, stamp in entry["stamps"].items()}
+        return self._answers
 
     def _load(self) -> dict[str, Any]:
         try:
