@@ -3,12 +3,6 @@
 
 using namespace opsmith;
 
-namespace {
-
-Tensor like(const Tensor& tensor) { return empty_like(tensor, {tensor.sizes().begin(), tensor.sizes().end()}); }
-
-}  // namespace
-
 std::tuple<Tensor, Tensor> nothing(const Tensor& input, const Tensor& weight1, const Tensor& /*bias1*/,
                                    const Tensor& weight2, const Tensor& /*bias2*/) {
   return {empty_like(input, {input.size(0), weight2.size(0)}), empty_like(input, {input.size(0), weight1.size(0)})};
@@ -18,5 +12,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> nothing_backward(const Tensor
                                                                     const Tensor& weight1, const Tensor& bias1,
                                                                     const Tensor& weight2, const Tensor& bias2,
                                                                     const Tensor& /*hidden*/) {
-  return {like(input), like(weight1), like(bias1), like(weight2), like(bias2)};
+  return {contiguous_like(input), contiguous_like(weight1), contiguous_like(bias1), contiguous_like(weight2),
+          contiguous_like(bias2)};
 }

@@ -80,4 +80,9 @@ inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes)
   return Tensor(result);
 }
 
+// The same with the sizes of the other. (torch::stable::empty_like keeps its strides, and is a call by name.)
+inline Tensor contiguous_like(const Tensor& other) {
+  return empty_like(other, {other.sizes().begin(), other.sizes().end()});
+}
+
 }  // namespace opsmith

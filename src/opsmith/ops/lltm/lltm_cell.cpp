@@ -1,7 +1,6 @@
 // An LLTM step on a GPU: one kernel of its own where the products are small, else PyTorch's products between kernels.
 #include "cell.h"
 #include "composed.h"
-#include "element_type.h"
 
 #include <opsmith/stream.h>
 #include <algorithm>
@@ -43,20 +42,16 @@ bool is_backward_fused(const Tensor& cell, const Tensor& weight) {
          multiply_adds(cell, weight) <= limit_for(cell.scalar_type()).backward;
 }
 
-Tensor like(const Tensor& tensor) {
-  return empty_like(tensor, std::vector<int64_t>(tensor.sizes().begin(), tensor.sizes().end()));
-}
-
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> lltm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                              const Tensor& weight, const Tensor& bias) {
   namespace composed = lltm::composed;
   const bool fused = is_forward_fused(cell, weight);
-  const Tensor new_hidden = like(cell), new_cell = like(cell);
+  const Tensor new_hidden = contiguous_like(cell), new_cell = contiguous_like(cell);
   const Tensor gates = fused ? empty_like(cell, {cell.size(0), 3 * cell.size(1)})
                              : composed::product(composed::join(hidden, input), torch::stable::transpose(weight, 0, 1));
-  lltm::with_element_type(cell.scalar_type(), [&](auto element) {
+  with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     const lltm::Forward<T> step{
         .input = view<const T, 2>(input),
@@ -79,9 +74,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
                                                                       const Tensor& hidden, const Tensor& cell,
                                                                       const Tensor& weight, const Tensor& bias,
                                                                       const Tensor& gates, const Tensor& new_cell) {
-  const Tensor grad_input = like(input), grad_hidden = like(hidden), grad_cell = like(cell), grad_bias = like(bias);
+  const Tensor grad_input = contiguous_like(input), grad_hidden = contiguous_like(hidden),
+               grad_cell = contiguous_like(cell), grad_bias = contiguous_like(bias);
   Tensor grad_weight;
-  lltm::with_element_type(cell.scalar_type(), [&](auto element) {
+  with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     using C = compute_t<T>;
     void* const stream = current_stream(cell.get_device_index());
@@ -100,7 +96,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
         .grad_bias = view<T, 1>(grad_bias),
     };
     if (is_backward_fused(cell, weight)) {
-      grad_weight = like(weight);
+      grad_weight = contiguous_like(weight);
       step.grad_weight = view<T, 2>(grad_weight);
       lltm::fused_backward(step, stream);
       return;
@@ -108,7 +104,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
     const int64_t batch = cell.size(0), parts = lltm::bias_parts(batch, cell.size(1));
     const ScalarType wide = sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float;
     const Tensor partial = torch::stable::new_empty(bias, {parts > 1 ? parts : 0, bias.size(0)}, wide);
-    const Tensor grad_gates = like(gates), joined = empty_like(cell, {batch, weight.size(1)});
+    const Tensor grad_gates = contiguous_like(gates), joined = empty_like(cell, {batch, weight.size(1)});
     lltm::start_backward(step, view<T, 2>(grad_gates), view<T, 2>(joined), view<C, 2>(partial), stream);
     const Tensor grad_joined = lltm::composed::product(grad_gates, weight);
     lltm::finish_backward(step, view<const T, 2>(grad_joined), stream);

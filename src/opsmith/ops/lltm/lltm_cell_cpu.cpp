@@ -1,6 +1,5 @@
 // An LLTM step on the CPU: by products of its own where that is faster, else by PyTorch's.
 #include "composed.h"
-#include "element_type.h"
 #include "fused.h"
 
 namespace {
@@ -46,7 +45,7 @@ std::tuple<Tensor, Tensor, Tensor> lltm_cell_cpu(const Tensor& input, const Tens
   const int64_t batch = cell.size(0), state = cell.size(1);
   const Tensor new_hidden = empty_like(cell, {batch, state}), new_cell = empty_like(cell, {batch, state});
   const Tensor gates = empty_like(cell, {batch, 3 * state});
-  lltm::with_element_type(cell.scalar_type(), [&](auto element) {
+  opsmith::with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     fused_forward<T>(view<const T, 2>(input), view<const T, 2>(hidden), view<const T, 2>(cell),
                      view<const T, 2>(weight), view<const T, 1>(bias), view<T, 2>(new_hidden), view<T, 2>(new_cell),
@@ -61,12 +60,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward_cpu(
   if (!is_fused(&Choice::backward_batch, cell, weight)) {
     return lltm::composed::backward(grad_new_hidden, grad_new_cell, input, hidden, weight, gates, new_cell);
   }
-  const auto like = [](const Tensor& tensor) {
-    return empty_like(tensor, std::vector<int64_t>(tensor.sizes().begin(), tensor.sizes().end()));
-  };
-  const Tensor grad_input = like(input), grad_hidden = like(hidden), grad_cell = like(cell);
-  const Tensor grad_weight = like(weight), grad_bias = like(bias);
-  lltm::with_element_type(cell.scalar_type(), [&](auto element) {
+  const Tensor grad_input = contiguous_like(input), grad_hidden = contiguous_like(hidden),
+               grad_cell = contiguous_like(cell);
+  const Tensor grad_weight = contiguous_like(weight), grad_bias = contiguous_like(bias);
+  opsmith::with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     fused_backward<T>(view<const T, 2>(grad_new_hidden), view<const T, 2>(grad_new_cell), view<const T, 2>(input),
                       view<const T, 2>(hidden), view<const T, 2>(weight), view<const T, 2>(gates),

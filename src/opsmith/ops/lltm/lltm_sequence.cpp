@@ -4,7 +4,6 @@
 // after them. What lies between is one launch for the whole sequence where lltm_scan_*.cu serves the sizes, else a
 // product and a launch of lltm_step.cu for every step.
 #include "composed.h"
-#include "element_type.h"
 #include "lltm_scan.h"
 
 using opsmith::call;
@@ -105,7 +104,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
     return {hiddens, last_cell, gates, cells};
   }
   void* const stream = opsmith::current_stream(input.get_device_index());
-  lltm::with_element_type(input.scalar_type(), [&](auto element) {
+  opsmith::with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     using opsmith::view;
     const lltm::Scan<T> all{
@@ -158,7 +157,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
     return {grad_input, grad_hidden, grad_cell, grad_weight, torch::stable::new_zeros(weight, {3 * state})};
   }
   void* const stream = opsmith::current_stream(input.get_device_index());
-  lltm::with_element_type(input.scalar_type(), [&](auto element) {
+  opsmith::with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     using opsmith::view;
     const lltm::ScanBackward<T> all{

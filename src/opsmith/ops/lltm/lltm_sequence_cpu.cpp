@@ -1,16 +1,7 @@
 // An LLTM over a sequence on the CPU.
 #include <opsmith/native.h>
 
-#include "element_type.h"
 #include "sequence_backward.h"
-
-namespace {
-
-Tensor uninitialised(const Tensor& like) {
-  return empty_like(like, std::vector<int64_t>(like.sizes().begin(), like.sizes().end()));
-}
-
-}  // namespace
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence_cpu(const Tensor& input, const Tensor& hidden,
                                                              const Tensor& cell, const Tensor& weight,
@@ -18,7 +9,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence_cpu(const Tensor& input
   const int64_t steps = input.size(0), batch = hidden.size(0), units = hidden.size(1);
   const Tensor hiddens = empty_like(input, {steps, batch, units}), last_cell = empty_like(input, {batch, units});
   const Tensor gates = empty_like(input, {steps, batch, 3 * units}), cells = empty_like(input, {steps, batch, units});
-  lltm::with_element_type(input.scalar_type(), [&](auto element) {
+  opsmith::with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     SequenceForward<T>({view<const T, 3>(input), view<const T, 2>(hidden), view<const T, 2>(cell),
                         view<const T, 2>(weight), view<const T, 1>(bias), view<T, 3>(hiddens), view<T, 2>(last_cell),
@@ -32,9 +23,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward_cpu(
     const Tensor& grad_hiddens, const Tensor& grad_last_cell, const Tensor& input, const Tensor& hidden,
     const Tensor& cell, const Tensor& weight, const Tensor& bias, const Tensor& hiddens, const Tensor& gates,
     const Tensor& cells) {
-  const Tensor grad_input = uninitialised(input), grad_hidden = uninitialised(hidden);
-  const Tensor grad_cell = uninitialised(cell), grad_weight = uninitialised(weight), grad_bias = uninitialised(bias);
-  lltm::with_element_type(input.scalar_type(), [&](auto element) {
+  const Tensor grad_input = contiguous_like(input), grad_hidden = contiguous_like(hidden);
+  const Tensor grad_cell = contiguous_like(cell), grad_weight = contiguous_like(weight),
+               grad_bias = contiguous_like(bias);
+  opsmith::with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     SequenceBackward<T>({view<const T, 3>(grad_hiddens), view<const T, 2>(grad_last_cell), view<const T, 3>(input),
                          view<const T, 2>(hidden), view<const T, 2>(weight), view<const T, 3>(hiddens),

@@ -64,7 +64,7 @@ T* written(const Tensor& tensor) {
 
 Tensor empty_as(const Tensor& tensor, bool is_needed) {
   if (!is_needed) return empty_like(tensor, std::vector<int64_t>(tensor.dim(), 0));
-  return empty_like(tensor, {tensor.sizes().begin(), tensor.sizes().end()});
+  return contiguous_like(tensor);
 }
 
 }  // namespace

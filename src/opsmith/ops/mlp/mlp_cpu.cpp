@@ -68,7 +68,7 @@ bool is_fused(const Tensor& input, const Tensor& weight1, const Tensor& weight2)
 
 Tensor empty_as(const Tensor& tensor, bool is_needed) {
   if (!is_needed) return empty_like(tensor, std::vector<int64_t>(tensor.dim(), 0));
-  return empty_like(tensor, std::vector<int64_t>(tensor.sizes().begin(), tensor.sizes().end()));
+  return contiguous_like(tensor);
 }
 
 template <class T>

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "element_type.h"
 #include "greedy.h"
 #include "order.h"
 #include "overlap.h"
@@ -88,7 +87,7 @@ int64_t find_kept(const Tensor& boxes, const Tensor& scores, double threshold, c
                   int64_t most, int64_t* kept_boxes) {
   if (boxes.size(0) > INT32_MAX) fail("nms: ", boxes.size(0), " boxes are more than 2^31 - 1");
   int64_t count = 0;
-  with_element_type(boxes.scalar_type(), [&](auto element) {
+  with_floating_type(boxes.scalar_type(), [&](auto element) {
     using T = decltype(element);
     count = find_kept<T>(view<const T, 2>(boxes), view<const T, 1>(scores), threshold, view<const int64_t, 1>(idxs),
                          most, kept_boxes);

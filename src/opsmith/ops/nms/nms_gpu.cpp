@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "element_type.h"
 #include "gpu.h"
 
 using namespace opsmith;
@@ -110,8 +109,8 @@ Kept find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
   if (boxes.size(0) > INT32_MAX) fail("nms: ", boxes.size(0), " boxes are more than 2^31 - 1");
   const Kept result{torch::stable::new_empty(boxes, {most}, ScalarType::Long),
                     torch::stable::new_empty(boxes, {}, ScalarType::Long)};
-  with_element_type(boxes.scalar_type(),
-                    [&](auto element) { find_kept<decltype(element)>(boxes, scores, threshold, idxs, result); });
+  with_floating_type(boxes.scalar_type(),
+                     [&](auto element) { find_kept<decltype(element)>(boxes, scores, threshold, idxs, result); });
   return result;
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "element_type.h"
 #include "overlap.h"
 
 using namespace opsmith;
@@ -152,7 +151,7 @@ std::tuple<Tensor, Tensor> soft_nms(const Tensor& boxes, const Tensor& scores, d
                                     double min_score, const std::string& method, int64_t offset) {
   const Method chosen = method_of(method);
   std::tuple<Tensor, Tensor> result;
-  with_element_type(boxes.scalar_type(), [&](auto element) {
+  with_floating_type(boxes.scalar_type(), [&](auto element) {
     using T = decltype(element);
     using C = compute_t<T>;
     const Rules<C> rules{static_cast<C>(iou_threshold), static_cast<C>(sigma), static_cast<C>(min_score)};
