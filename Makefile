@@ -73,9 +73,10 @@ bench: $(READY)
 	  --size T=100,B=16,I=32,S=128 --size T=50,B=2,I=256,S=512 --seconds 60 \
 	  --json benchmarks/results/lltm_sequence_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.bias_act::bias_activation --examples bias_act_cases:small \
-	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/bias_act_cpu.json
+	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/bias_act_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --examples upfirdn2d_cases:small \
-	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/upfirdn2d_cpu.json
+	  --device cpu --phase forward --phase both --against eager --seconds 60 \
+	  --json benchmarks/results/upfirdn2d_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.add2 --device cpu --json benchmarks/results/add2_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid --device cpu --json benchmarks/results/sigmoid_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_sum --device cpu --phase forward --phase both \

@@ -12,14 +12,22 @@ __all__ = ["large", "small"]
 Call = dict[str, Any]
 
 
-def small() -> list[Call]:
+def small() -> dict[str, Call]:
     """8x64x128x128, and the same in channels_last order, as `bias_act` hands it on."""
-    return [_call((8, 64, 128, 128)), _call((8 * 128 * 128, 64))]
+    return _calls(8, 64, 128)
 
 
-def large() -> list[Call]:
+def large() -> dict[str, Call]:
     """16x128x256x256, and the same in channels_last order."""
-    return [_call((16, 128, 256, 256)), _call((16 * 256 * 256, 128))]
+    return _calls(16, 128, 256)
+
+
+def _calls(batch: int, channels: int, size: int) -> dict[str, Call]:
+    name = f"{batch}x{channels}x{size}x{size}"
+    return {
+        name: _call((batch, channels, size, size)),
+        f"{name}, channels_last": _call((batch * size * size, channels)),
+    }
 
 
 def _call(shape: tuple[int, ...]) -> Call:

@@ -82,8 +82,8 @@ def bench(
 
     `op` is what `opsmith.check` takes: an operator of opsmith's, one of `torch.ops`, or any function with `reference=`, the
     same in plain PyTorch. A module stands for the operators that it declares, and a list for its items; BenchReports come
-    back for those. `examples` are calls to time, where the definition does not say what to call with: tuples of arguments
-    or dicts by name.
+    back for those. `examples` are calls to time, instead of those that the definition says or has by `@op.examples`: tuples
+    of arguments or dicts by name, or a dict of labels and such calls.
 
     `device` is "cuda" where there is a GPU and the operator has a kernel for it, else "cpu". `dtypes` are float32 by
     default, and bfloat16 too on a GPU. `sizes` are mappings from the definition's names to sizes, `{"B": 64, "N": 4096}`;
@@ -122,7 +122,7 @@ def bench_subject(op: Any, device: str | None = None, **said: Any) -> tuple[Subj
     `said` is what `subject_of` takes besides. Raises ArgumentError for a device that is not here.
     """
     with nothing_in_background():
-        subject = subject_of(op, **said)
+        subject = subject_of(op, **said, declared=said.get("examples") is None)
     where = device or ("cuda" if "cuda" in subject.devices else "cpu")
     if where not in subject.devices:
         here = ", ".join(subject.devices)

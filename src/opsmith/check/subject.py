@@ -86,24 +86,26 @@ def subject_of(
     examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = None,
     devices: Iterable[str] | None = None,
     seed: int = 0,
+    declared: bool = True,
 ) -> Subject:
     """Return what is checked for an operator of opsmith's, one of `torch.ops`, or any function with a reference.
 
-    `examples` are calls, each a tuple of positional arguments or a mapping by name; where the reference's annotations
-    are jaxtyping's as in a definition, none are needed. Raises ArgumentError where there is nothing to compare with or
-    to call with.
+    `examples` are calls, each a tuple of positional arguments or a mapping by name, or a mapping from labels to such calls;
+    where the reference's annotations are jaxtyping's as in a definition, none are needed. Those that an operator has by
+    `@op.examples` come before them, if `declared`. Raises ArgumentError where there is nothing to compare with or to call
+    with.
     """
     here = devices_here()  # before the operator is loaded
-    given = list(examples() if callable(examples) else examples or ())
+    given = _labelled(examples)
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
-        declared = op.definition.rules.examples
-        given = [*(declared() if declared is not None else ()), *given]
+        if declared:
+            given = [*_labelled(op.definition.rules.examples), *given]
         if reference is not None:
             subject = replace(subject, reference=reference)
     else:
         subject = _of_callable(op, reference, seed)
-    cases = tuple(as_case(example, subject.parameters) for example in given)
+    cases = tuple(replace(as_case(example, subject.parameters), label=label) for label, example in given)
     if subject.signature is None and not cases:
         raise ArgumentError(
             f"{subject.name}: there is nothing to call it with. Give examples=, a function that returns tuples of "
@@ -117,6 +119,11 @@ def subject_of(
         )
     dtypes = subject.dtypes or _dtypes_of(cases)
     return replace(subject, examples=cases, devices=wanted, dtypes=dtypes)
+
+
+def _labelled(examples: Callable[[], Iterable[Any]] | Iterable[Any] | None) -> list[tuple[str, Any]]:
+    found = examples() if callable(examples) else examples or ()
+    return list(found.items()) if isinstance(found, Mapping) else [("", example) for example in found]
 
 
 def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
