@@ -13,20 +13,22 @@ Call = dict[str, Any]
 
 
 def small() -> dict[str, Call]:
-    """8x64x128x128, and the same in channels_last order, as `bias_act` hands it on."""
-    return _calls(8, 64, 128)
+    """8x64x128x128, and the same in channels_last order."""
+    return _both_orders((8, 64, 128, 128))
 
 
 def large() -> dict[str, Call]:
     """16x128x256x256, and the same in channels_last order."""
-    return _calls(16, 128, 256)
+    return _both_orders((16, 128, 256, 256))
 
 
-def _calls(batch: int, channels: int, size: int) -> dict[str, Call]:
-    name = f"{batch}x{channels}x{size}x{size}"
+def _both_orders(shape: tuple[int, int, int, int]) -> dict[str, Call]:
+    """A channels_last tensor comes as a matrix with a column for each channel, as `bias_act` hands it on."""
+    batch, channels, height, width = shape
+    name = " x ".join(map(str, shape))
     return {
-        name: _call((batch, channels, size, size)),
-        f"{name}, channels_last": _call((batch * size * size, channels)),
+        f"lrelu, {name}": _call(shape),
+        f"lrelu, {name} channels_last": _call((batch * height * width, channels)),
     }
 
 

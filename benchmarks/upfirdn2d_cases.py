@@ -16,29 +16,25 @@ Call = dict[str, Any]
 
 def small() -> dict[str, Call]:
     """Of 4x64x64x64: up 2 and down 2 by 4x4 taps, up 2 and down 2 by 12 separable ones."""
-    short, long = _filters()
     shape = (4, 64, 64, 64)
-    return _calls((shape, short, 2, 1), (shape, short, 1, 2), (shape, long, 2, 1), (shape, long, 1, 2))
+    return dict(_named(shape, f, *rates) for f in _filters() for rates in ((2, 1), (1, 2)))
 
 
 def large() -> dict[str, Call]:
     """Up 2 by 4x4 taps of 16x128x128x128; up 2 and down 2 by 12 separable taps of 8x128x256x256."""
     short, long = _filters()
     shape = (8, 128, 256, 256)
-    return _calls(((16, 128, 128, 128), short, 2, 1), (shape, long, 2, 1), (shape, long, 1, 2))
+    return dict([_named((16, 128, 128, 128), short, 2, 1), _named(shape, long, 2, 1), _named(shape, long, 1, 2)])
 
 
 def _filters() -> tuple[Tensor, Tensor]:
     return setup_filter([1, 3, 3, 1]), setup_filter([1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1])
 
 
-def _calls(*wanted: tuple[tuple[int, int, int, int], Tensor, int, int]) -> dict[str, Call]:
-    found = {}
-    for shape, f, up, down in wanted:
-        taps = f"{f.shape[0]}x{f.shape[1]} taps" if f.ndim == 2 else f"{f.shape[0]} separable taps"
-        direction = f"up {up}" if up > 1 else f"down {down}"
-        found[f"{'x'.join(map(str, shape))}, {direction}, {taps}"] = _call(shape, f, up, down)
-    return found
+def _named(shape: tuple[int, int, int, int], f: Tensor, up: int, down: int) -> tuple[str, Call]:
+    taps = "4x4 taps" if f.ndim == 2 else f"{f.numel()} separable taps"
+    change = f"up {up}" if up > 1 else f"down {down}"
+    return f"{change}, {taps}, {' x '.join(map(str, shape))}", _call(shape, f, up, down)
 
 
 def _call(shape: tuple[int, int, int, int], f: Tensor, up: int, down: int) -> Call:

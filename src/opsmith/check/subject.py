@@ -84,23 +84,24 @@ def subject_of(
     *,
     reference: Callable[..., Any] | None = None,
     examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = None,
+    only_given: bool = False,
     devices: Iterable[str] | None = None,
     seed: int = 0,
-    declared: bool = True,
 ) -> Subject:
     """Return what is checked for an operator of opsmith's, one of `torch.ops`, or any function with a reference.
 
-    `examples` are calls, each a tuple of positional arguments or a mapping by name, or a mapping from labels to such calls;
-    where the reference's annotations are jaxtyping's as in a definition, none are needed. Those that an operator has by
-    `@op.examples` come before them, if `declared`. Raises ArgumentError where there is nothing to compare with or to call
-    with.
+    `examples` are calls, each a tuple of positional arguments or a mapping by name, or a mapping from what each call is
+    named to the call; where the reference's annotations are jaxtyping's as in a definition, none are needed. They come
+    behind the definition's own, or, where there are some and `only_given` is set, in place of them. Raises ArgumentError
+    where there is nothing to compare with or to call with.
     """
     here = devices_here()  # before the operator is loaded
-    given = _labelled(examples)
+    given = _labelled(examples() if callable(examples) else examples or ())
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
-        if declared:
-            given = [*_labelled(op.definition.rules.examples), *given]
+        declared = op.definition.rules.examples
+        if declared is not None and not (given and only_given):
+            given = [*_labelled(declared()), *given]
         if reference is not None:
             subject = replace(subject, reference=reference)
     else:
@@ -121,9 +122,18 @@ def subject_of(
     return replace(subject, examples=cases, devices=wanted, dtypes=dtypes)
 
 
-def _labelled(examples: Callable[[], Iterable[Any]] | Iterable[Any] | None) -> list[tuple[str, Any]]:
-    found = examples() if callable(examples) else examples or ()
-    return list(found.items()) if isinstance(found, Mapping) else [("", example) for example in found]
+def _labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Return examples with their names, "" where they have none."""
+    if not isinstance(examples, Mapping):
+        return [("", example) for example in examples]
+    for label, example in examples.items():
+        if not isinstance(example, tuple | list | Mapping):
+            found = type(example).__name__
+            raise ArgumentError(
+                f"the example {label!r} is a {found}; name each call by its arguments: "
+                "{'small': {'x': torch.randn(3)}}, or give a list of calls"
+            )
+    return list(examples.items())
 
 
 def as_case(example: Any, parameters: tuple[str, ...]) -> Case:

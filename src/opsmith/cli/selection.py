@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from opsmith.errors import ArgumentError
@@ -20,7 +20,7 @@ def import_modules(names: Iterable[str]) -> None:
             raise ArgumentError(f"--import {name}: {error}") from error
 
 
-def named_functions(reference: str | None, examples: str | None) -> dict[str, Any]:
+def named_functions(reference: str | None, examples: str | None) -> dict[str, Callable[..., Any]]:
     """Return what --reference and --examples name, where they are given; raises ArgumentError where there is no such."""
     from opsmith.check.find import find_attribute
 
