@@ -10,6 +10,10 @@ TORCH ?= torch==2.13.0
 # More arguments for pytest, such as "-m 'not slow'" or "-n 1".
 PYTEST_FLAGS ?=
 
+# Each worker goes through files of its own from beginning to end, so that what a file's first test builds, loads and
+# traces is there for the others; who is done first takes over from who is not.
+WORKERS := -n auto --dist worksteal
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -38,10 +42,10 @@ demo: $(READY)
 	$(BIN)/opsmith demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest $(WORKERS) --durations 40 --durations-min 5 $(PYTEST_FLAGS)
 
 test-without-bridge: $(READY)
-	OPSMITH_BRIDGE=off $(BIN)/python -m pytest -n auto -m "not slow" tests/compose tests/runtime/test_gradients.py \
+	OPSMITH_BRIDGE=off $(BIN)/python -m pytest $(WORKERS) -m "not slow" tests/compose tests/runtime/test_gradients.py \
 	  tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py tests/runtime/test_opcheck.py
 
 # PyTorch's own tests of torch.utils.cpp_extension, against the drop-in: make upstream-test PYTORCH=path/to/pytorch
@@ -87,6 +91,7 @@ bench: $(READY)
 	  --phase both --size n=52429,K=80 --seconds 60 --json benchmarks/results/focal_loss_classes_sum_cpu.json
 	$(BIN)/python benchmarks/nms.py --output benchmarks/results/nms_cpu.json
 	$(BIN)/python benchmarks/roi_align.py --output benchmarks/results/roi_align_cpu.json
+	$(BIN)/python benchmarks/deform_conv2d.py --output benchmarks/results/deform_conv2d_cpu.json
 	$(BIN)/python benchmarks/check_screen.py --output benchmarks/results/check_screen.json
 	$(BIN)/python benchmarks/compare_trust.py --output benchmarks/results/compare_trust.json
 	$(BIN)/python benchmarks/tables.py
