@@ -12,14 +12,24 @@ __all__ = ["large", "small"]
 Call = dict[str, Any]
 
 
-def small() -> list[Call]:
-    """8x64x128x128, and the same in channels_last order, as `bias_act` hands it on."""
-    return [_call((8, 64, 128, 128)), _call((8 * 128 * 128, 64))]
+def small() -> dict[str, Call]:
+    """8x64x128x128, and the same in channels_last order."""
+    return _both_orders((8, 64, 128, 128))
 
 
-def large() -> list[Call]:
+def large() -> dict[str, Call]:
     """16x128x256x256, and the same in channels_last order."""
-    return [_call((16, 128, 256, 256)), _call((16 * 256 * 256, 128))]
+    return _both_orders((16, 128, 256, 256))
+
+
+def _both_orders(shape: tuple[int, int, int, int]) -> dict[str, Call]:
+    """A channels_last tensor comes as a matrix with a column for each channel, as `bias_act` hands it on."""
+    batch, channels, height, width = shape
+    name = " x ".join(map(str, shape))
+    return {
+        f"lrelu, {name}": _call(shape),
+        f"lrelu, {name} channels_last": _call((batch * height * width, channels)),
+    }
 
 
 def _call(shape: tuple[int, ...]) -> Call:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.bench.render.as_json import reports_from
-from opsmith.bench.render.grid import Row, machine_words, problem_text, problems_of, ratio_text, tables_of, verdict_text
-from opsmith.bench.render.units import duration, percent
-from opsmith.bench.result import BenchReport, Timing
+from opsmith.bench.render.grid import machine_words, problem_text, problems_of, ratio_text, tables_of
+from opsmith.bench.render.markdown import limit_cell, ratio_cell, row_markdown, time_cell
+from opsmith.bench.render.units import duration
+from opsmith.bench.result import BenchReport
 
 __all__ = ["FIGURES", "HEADLINES", "Headline", "figures", "headlines"]
 
@@ -25,6 +26,7 @@ DOCS = HERE.parent / "docs"
 # Page of docs/, without its ending -> its result files. A file that is not there yet is left out.
 FIGURES: dict[str, tuple[str, ...]] = {
     "bias_act": ("bias_act_cpu.json", "bias_act_gpu.json"),
+    "filtered_lrelu": ("filtered_lrelu_cpu.json", "filtered_lrelu_gpu.json"),
     "upfirdn2d": ("upfirdn2d_cpu.json", "upfirdn2d_gpu.json"),
     "add2": ("add2_cpu.json", "add2_gpu.json"),
     "mlp": ("mlp_cpu.json", "mlp_gpu.json"),
@@ -99,12 +101,12 @@ def _report(report: BenchReport) -> Iterator[str]:
     yield f"**`{_short(report)}`** on {machine_words(report)}, {report.date[:10]}{limit}"
     yield ""
     heads = ["type and phase", "sizes", "time", *(f"against {name}" for name in others), "of the limit"]
-    yield _cells(heads)
+    yield row_markdown(heads)
     yield "|---" * len(heads) + "|"
     for table in tables:
         for row in table.rows:
-            ratios = (_ratio(row, name) for name in others)
-            yield _cells([table.title, row.workload, _time(row.own), *ratios, _share(row.own)])
+            ratios = (ratio_cell(row, name) for name in others)
+            yield row_markdown([table.title, row.workload, time_cell(row.own), *ratios, limit_cell(row.own)])
     if problems := problems_of(report.timings):
         yield ""
         yield from (f"* {problem_text(problem)}" for problem in problems)
@@ -127,7 +129,7 @@ def _headline(entry: Headline) -> Iterator[str]:
             what = f"{table.title}, {row.workload}: {duration(row.own.time.middle)} on {report.machine.name}"
             against = _NAMES.get(entry.competitor, entry.competitor)
             within = ", within the noise" if verdict.kind == "equal" else ""
-            yield _cells([name, what, against, f"{ratio_text(verdict)}{within}", _share(row.own)])
+            yield row_markdown([name, what, against, f"{ratio_text(verdict)}{within}", limit_cell(row.own)])
             return
         raise LookupError(f"{entry.file} has no timing {place}")
     if (RESULTS / entry.file).is_file():
@@ -136,24 +138,3 @@ def _headline(entry: Headline) -> Iterator[str]:
 
 def _short(report: BenchReport) -> str:
     return report.operator.rpartition(".")[2]
-
-
-def _time(timing: Timing | None) -> str:
-    if timing is None or timing.time is None:
-        return "–"
-    return "wrong" if timing.is_wrong else duration(timing.time.middle)
-
-
-def _ratio(row: Row, name: str) -> str:
-    timing, verdict = row.timings.get(name), row.verdict(name)
-    if timing is not None and timing.is_wrong:
-        return "wrong"
-    return "–" if verdict is None else verdict_text(verdict)
-
-
-def _share(timing: Timing | None) -> str:
-    return "–" if timing is None or timing.share is None else f"{percent(timing.share)}, {timing.bound}"
-
-
-def _cells(texts: list[str]) -> str:
-    return f"| {' | '.join(text.replace('|', '/') for text in texts)} |"

@@ -14,21 +14,27 @@ __all__ = ["large", "small"]
 Call = dict[str, Any]
 
 
-def small() -> list[Call]:
+def small() -> dict[str, Call]:
     """Of 4x64x64x64: up 2 and down 2 by 4x4 taps, up 2 and down 2 by 12 separable ones."""
-    short, long = _filters()
-    return [_call((4, 64, 64, 64), f, up, down) for f in (short, long) for up, down in ((2, 1), (1, 2))]
+    shape = (4, 64, 64, 64)
+    return dict(_named(shape, f, *rates) for f in _filters() for rates in ((2, 1), (1, 2)))
 
 
-def large() -> list[Call]:
+def large() -> dict[str, Call]:
     """Up 2 by 4x4 taps of 16x128x128x128; up 2 and down 2 by 12 separable taps of 8x128x256x256."""
     short, long = _filters()
     shape = (8, 128, 256, 256)
-    return [_call((16, 128, 128, 128), short, 2, 1), _call(shape, long, 2, 1), _call(shape, long, 1, 2)]
+    return dict([_named((16, 128, 128, 128), short, 2, 1), _named(shape, long, 2, 1), _named(shape, long, 1, 2)])
 
 
 def _filters() -> tuple[Tensor, Tensor]:
     return setup_filter([1, 3, 3, 1]), setup_filter([1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1])
+
+
+def _named(shape: tuple[int, int, int, int], f: Tensor, up: int, down: int) -> tuple[str, Call]:
+    taps = "4x4 taps" if f.ndim == 2 else f"{f.numel()} separable taps"
+    change = f"up {up}" if up > 1 else f"down {down}"
+    return f"{change}, {taps}, {' x '.join(map(str, shape))}", _call(shape, f, up, down)
 
 
 def _call(shape: tuple[int, int, int, int], f: Tensor, up: int, down: int) -> Call:

@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+import opsmith
 from opsmith.bench import workload as module
+from opsmith.bench.api import bench_subject
 from opsmith.bench.workload import Workload, workloads
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.subject import Subject, subject_of
@@ -74,6 +76,30 @@ def test_examples_are_what_is_timed_where_there_are_some():
     untyped = subject_of(lambda x: x, reference=lambda x: x, examples=[(torch.ones(2),)], devices=("cpu",))
     with pytest.raises(ArgumentError, match="has no named sizes; it is timed with its examples"):
         list(workloads(untyped, "cpu", ["float32"], [{"N": 1}]))
+
+
+def test_a_mapping_names_the_examples():
+    given = {"one": (torch.randn(3, 2), torch.tensor([0])), "two": {"x": torch.randn(4, 2), "index": torch.tensor([3])}}
+    assert [one.label for one in workloads(subject(picked, given), "cpu", ["float32"])] == ["one", "two"]
+    with pytest.raises(ArgumentError, match=r"the example 'x' is a Tensor; name each call by its arguments"):
+        subject(picked, {"x": torch.randn(3, 2), "index": torch.tensor([0])})
+
+
+def test_examples_given_to_a_benchmark_are_timed_in_place_of_the_definitions():
+    @opsmith.op(namespace="opsmith_bench_workload")
+    def twice(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+        return x * 2
+
+    @twice.examples
+    def calls() -> list[tuple[Tensor]]:
+        return [(torch.randn(2),)]
+
+    given = {"five": (torch.randn(5),)}
+    own = bench_subject(twice, "cpu")[0]
+    assert [one.label for one in workloads(own, "cpu", ["float32"])] == ["example 1"]
+    ours = bench_subject(twice, "cpu", examples=given)[0]
+    assert [one.label for one in workloads(ours, "cpu", ["float32"])] == ["five"]
+    assert [case.label for case in subject_of(twice, examples=given).examples] == ["", "five"]
 
 
 def recipe(*shape: int, dtype: str = "float32") -> Workload:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from layouts import laid_out
+from lltm_calls import cell_arguments, gradients
 from torch import Tensor
 
 from opsmith.ops.lltm import lltm_cell, lltm_cell_backward
@@ -30,20 +32,6 @@ def keep_threads() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def make(batch: int, inputs: int, state: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    """Arguments of lltm_cell whose gates are of order 1."""
-    torch.manual_seed(batch * 10_000 + inputs * 100 + state)
-    shapes = [(batch, inputs), (batch, state), (batch, state), (3 * state, state + inputs), (3 * state,)]
-    tensors = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-    tensors[3] /= (state + inputs) ** 0.5
-    return [tensor.to(dtype) for tensor in tensors]
-
-
-def gradients(function: object, arguments: list[Tensor], outer: list[Tensor]) -> tuple[Tensor, ...]:
-    leaves = [argument.detach().requires_grad_() for argument in arguments]
-    return torch.autograd.grad(function(*leaves), leaves, outer)
-
-
 def check_against_reference(arguments: list[Tensor]) -> None:
     """Compare values and gradients with those of the body in float64, for the same arguments."""
     wide = [argument.double() for argument in arguments]
@@ -63,27 +51,21 @@ def check_against_reference(arguments: list[Tensor]) -> None:
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_agrees_with_the_reference(size: tuple[int, int, int], dtype: torch.dtype) -> None:
-    check_against_reference(make(*size, dtype))
+    check_against_reference(cell_arguments(*size, dtype))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded"])
 def test_takes_any_strides(layout: str, place: int, dtype: torch.dtype) -> None:
-    arguments = make(17, 12, 20, dtype)
-    argument = arguments[place]
-    if layout == "transposed":
-        arguments[place] = argument.t().contiguous().t()
-    elif layout == "sliced":
-        arguments[place] = torch.stack([argument, -argument], dim=-1)[..., 0]
-    else:
-        arguments[place] = argument[:1].expand(argument.shape)
+    arguments = cell_arguments(17, 12, 20, dtype)
+    arguments[place] = laid_out(arguments[place], layout)
     check_against_reference(arguments)
 
 
 @pytest.mark.parametrize("size", [(0, 3, 5), (0, 32, 128)], ids=str)
 def test_empty_batch_has_gradients_of_zero(size: tuple[int, int, int]) -> None:
-    arguments = make(*size, torch.float32)
+    arguments = cell_arguments(*size, torch.float32)
     hidden, cell = lltm_cell(*arguments)
     assert hidden.shape == cell.shape == arguments[2].shape
     found = gradients(lltm_cell, arguments, [torch.zeros_like(hidden), torch.zeros_like(cell)])
@@ -94,7 +76,7 @@ def test_empty_batch_has_gradients_of_zero(size: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("size", [(2, 3, 4), (9, 5, 6)], ids=str)
 def test_gradients_of_first_and_second_order(size: tuple[int, int, int]) -> None:
-    arguments = [argument.requires_grad_() for argument in make(*size)]
+    arguments = [argument.requires_grad_() for argument in cell_arguments(*size)]
     assert torch.autograd.gradcheck(lltm_cell, arguments)
     assert torch.autograd.gradgradcheck(lltm_cell, arguments)
 
@@ -102,7 +84,7 @@ def test_gradients_of_first_and_second_order(size: tuple[int, int, int]) -> None
 @pytest.mark.parametrize("gate", [-1000.0, -88.0, 0.0, 88.0, 1000.0])
 @pytest.mark.parametrize("batch", [1, 16])
 def test_any_finite_gate_has_a_finite_gradient(batch: int, gate: float) -> None:
-    arguments = make(batch, 4, 8, torch.float32)
+    arguments = cell_arguments(batch, 4, 8, torch.float32)
     arguments[3].zero_()
     arguments[4].fill_(gate)
     outer = [torch.ones(batch, 8), torch.ones(batch, 8)]
@@ -114,7 +96,7 @@ def test_any_finite_gate_has_a_finite_gradient(batch: int, gate: float) -> None:
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_results_do_not_depend_on_the_number_of_threads(dtype: torch.dtype) -> None:
-    arguments = make(70, 100, 200, dtype)
+    arguments = cell_arguments(70, 100, 200, dtype)
     with torch.no_grad():
         saved = lltm_cell.torch_op(*arguments)
         outer = [torch.randn(70, 200, dtype=dtype) for _ in "hc"]
@@ -129,13 +111,13 @@ def test_results_do_not_depend_on_the_number_of_threads(dtype: torch.dtype) -> N
 
 @pytest.mark.parametrize("size", [(1, 3, 5), (16, 3, 5)], ids=str)
 def test_passes_opcheck(size: tuple[int, int, int]) -> None:
-    arguments = [argument.requires_grad_() for argument in make(*size, torch.float32)]
+    arguments = [argument.requires_grad_() for argument in cell_arguments(*size, torch.float32)]
     torch.library.opcheck(lltm_cell.torch_op, tuple(arguments))
 
 
 @pytest.mark.parametrize("place", range(5))
 def test_gives_the_gradient_of_one_argument(place: int) -> None:
-    arguments = make(16, 3, 5)
+    arguments = cell_arguments(16, 3, 5)
     leaf = arguments[place].requires_grad_()
     lltm_cell(*arguments)[0].sum().backward()
     (wanted,) = torch.autograd.grad(lltm_cell.reference(*arguments)[0].sum(), [leaf], allow_unused=True)
@@ -148,7 +130,7 @@ def test_compiles_into_one_graph_for_any_batch() -> None:
 
     compiled = torch.compile(step, fullgraph=True, dynamic=True, backend="aot_eager")
     for batch in (4, 16, 21):
-        arguments = make(batch, 3, 5)
+        arguments = cell_arguments(batch, 3, 5)
         outer = [torch.ones(batch, 5, dtype=torch.float64)] * 2
         for ours, theirs in zip(
             gradients(compiled, arguments, outer), gradients(lltm_cell, arguments, outer), strict=True

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from layouts import laid_out
+from lltm_calls import gradients, loop, sequence_arguments
 from torch import Tensor
 
-from opsmith.ops.lltm import lltm_cell, lltm_sequence, lltm_sequence_backward
+from opsmith.ops.lltm import lltm_sequence, lltm_sequence_backward
 
 pytestmark = pytest.mark.compile
 
@@ -42,29 +44,6 @@ def keep_threads() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def make(steps: int, batch: int, inputs: int, state: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    """Arguments of lltm_sequence whose gates are of order 1."""
-    torch.manual_seed(steps * 1_000_000 + batch * 10_000 + inputs * 100 + state)
-    shapes = [(steps, batch, inputs), (batch, state), (batch, state), (3 * state, state + inputs), (3 * state,)]
-    tensors = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-    tensors[3] /= (state + inputs) ** 0.5
-    return [tensor.to(dtype) for tensor in tensors]
-
-
-def loop(inputs: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """What lltm_sequence returns, by PyTorch alone."""
-    hiddens = [hidden[:0]]
-    for step in inputs:
-        hidden, cell = lltm_cell.reference(step, hidden, cell, weight, bias)[:2]
-        hiddens.append(hidden)
-    return torch.cat(hiddens).view(len(inputs), *hidden.shape), cell
-
-
-def gradients(function: object, arguments: list[Tensor], outer: list[Tensor]) -> tuple[Tensor, ...]:
-    leaves = [argument.detach().requires_grad_() for argument in arguments]
-    return torch.autograd.grad(function(*leaves), leaves, outer, allow_unused=True, materialize_grads=True)
-
-
 def check_against_loop(arguments: list[Tensor]) -> None:
     """Compare values and gradients with those of the loop in float64, for the same arguments."""
     wide = [argument.double() for argument in arguments]
@@ -75,7 +54,7 @@ def check_against_loop(arguments: list[Tensor]) -> None:
     steps, (batch, state) = len(arguments[0]), arguments[1].shape
     outer = [torch.randn(steps, batch, state, dtype=dtype), torch.randn(batch, state, dtype=dtype)]
     found = gradients(lltm_sequence, arguments, outer)
-    wanted = gradients(loop, wide, [grad.double() for grad in outer])
+    wanted = gradients(loop, wide, [grad.double() for grad in outer], unused=True)
     for ours, theirs in zip(found, wanted, strict=True):
         # A gradient of the weight sums over steps and batch, so its rounding goes with the largest element.
         scale = max(1.0, float(theirs.abs().max())) if theirs.numel() else 1.0
@@ -85,34 +64,32 @@ def check_against_loop(arguments: list[Tensor]) -> None:
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_agrees_with_a_loop_of_cells(size: Size, dtype: torch.dtype) -> None:
-    check_against_loop(make(*size, dtype))
+    check_against_loop(sequence_arguments(*size, dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded"])
 def test_takes_any_strides(layout: str, place: int, dtype: torch.dtype) -> None:
-    arguments = make(5, 9, 6, 10, dtype)
+    arguments = sequence_arguments(5, 9, 6, 10, dtype)
     argument = arguments[place]
     if layout == "transposed" and argument.dim() > 1:
         arguments[place] = argument.transpose(0, 1).contiguous().transpose(0, 1)
-    elif layout == "sliced":
-        arguments[place] = torch.stack([argument, -argument], dim=-1)[..., 0]
     else:
-        arguments[place] = argument[:1].expand(argument.shape)
+        arguments[place] = laid_out(argument, layout)
     check_against_loop(arguments)
 
 
 @pytest.mark.parametrize("size", [(0, 2, 3, 4), (3, 2, 3, 4)], ids=str)
 def test_gradients_of_first_and_second_order(size: Size) -> None:
-    arguments = [argument.requires_grad_() for argument in make(*size)]
+    arguments = [argument.requires_grad_() for argument in sequence_arguments(*size)]
     assert torch.autograd.gradcheck(lltm_sequence, arguments)
     assert torch.autograd.gradgradcheck(lltm_sequence, arguments)
 
 
 @pytest.mark.parametrize("gate", [-1000.0, -88.0, 0.0, 88.0, 1000.0])
 def test_any_finite_gate_has_a_finite_gradient(gate: float) -> None:
-    arguments = make(3, 2, 4, 8, torch.float32)
+    arguments = sequence_arguments(3, 2, 4, 8, torch.float32)
     arguments[3].zero_()
     arguments[4].fill_(gate)
     outer = [torch.ones(3, 2, 8), torch.ones(2, 8)]
@@ -123,7 +100,7 @@ def test_any_finite_gate_has_a_finite_gradient(gate: float) -> None:
 
 
 def test_a_nan_stays_in_its_row() -> None:
-    arguments = make(4, 3, 5, 6, torch.float32)
+    arguments = sequence_arguments(4, 3, 5, 6, torch.float32)
     arguments[0][1, 1, 2] = float("nan")
     hiddens, last_cell = lltm_sequence(*arguments)
     assert hiddens[1:, 1].isnan().all()
@@ -135,7 +112,7 @@ def test_a_nan_stays_in_its_row() -> None:
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("size", [(6, 40, 20, 50), (4, 5, 40, 270)], ids=str)
 def test_results_do_not_depend_on_the_number_of_threads(size: Size, dtype: torch.dtype) -> None:
-    arguments = make(*size, dtype)
+    arguments = sequence_arguments(*size, dtype)
     steps, batch, _, state = size
     outer = [torch.randn(steps, batch, state).to(dtype), torch.randn(batch, state).to(dtype)]
     runs = []
@@ -155,7 +132,7 @@ def test_compiles_into_one_graph_for_any_number_of_steps() -> None:
 
     compiled = torch.compile(run, fullgraph=True, dynamic=True, backend="aot_eager")
     for steps in (3, 5, 8):
-        arguments = make(steps, 2, 3, 5)
+        arguments = sequence_arguments(steps, 2, 3, 5)
         outer = [torch.ones(steps, 2, 5, dtype=torch.float64), torch.ones(2, 5, dtype=torch.float64)]
         for ours, theirs in zip(
             gradients(compiled, arguments, outer), gradients(lltm_sequence, arguments, outer), strict=True

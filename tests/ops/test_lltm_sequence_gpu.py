@@ -6,9 +6,11 @@ import warnings
 
 import pytest
 import torch
+from layouts import laid_out
+from lltm_calls import loop, sequence_arguments
 from torch import Tensor
 
-from opsmith.ops.lltm import lltm_cell, lltm_sequence
+from opsmith.ops.lltm import lltm_sequence
 
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
@@ -45,21 +47,7 @@ def start_products_in_the_thread_of_backwards() -> None:
 
 
 def make(steps: int, batch: int, inputs: int, state: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-    """Arguments of lltm_sequence whose gates are of order 1."""
-    torch.manual_seed(steps * 1_000_000 + batch * 10_000 + inputs * 100 + state)
-    shapes = [(steps, batch, inputs), (batch, state), (batch, state), (3 * state, state + inputs), (3 * state,)]
-    tensors = [torch.randn(shape, dtype=torch.float64, device="cuda") for shape in shapes]
-    tensors[3] /= (state + inputs) ** 0.5
-    return [tensor.to(dtype) for tensor in tensors]
-
-
-def loop(inputs: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """What lltm_sequence returns, by PyTorch alone."""
-    hiddens = [hidden[:0]]
-    for step in inputs:
-        hidden, cell = lltm_cell.reference(step, hidden, cell, weight, bias)[:2]
-        hiddens.append(hidden)
-    return torch.cat(hiddens).view(len(inputs), *hidden.shape), cell
+    return sequence_arguments(steps, batch, inputs, state, dtype, "cuda")
 
 
 def fill_free_memory_with_nan() -> None:
@@ -96,18 +84,14 @@ def test_agrees_with_a_loop(size: tuple[int, int, int, int], dtype: torch.dtype)
 
 @DTYPES
 @pytest.mark.parametrize("place", range(5))
-@pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded", "unaligned"])
+@pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded", "offset"])
 def test_takes_any_strides(layout: str, place: int, dtype: torch.dtype) -> None:
     arguments = make(4, 9, 24, 72, dtype)
     argument = arguments[place]
     if layout == "transposed":
         arguments[place] = argument.transpose(0, -1).contiguous().transpose(0, -1)
-    elif layout == "sliced":
-        arguments[place] = torch.stack([argument, -argument], dim=-1)[..., 0]
-    elif layout == "expanded":
-        arguments[place] = argument[:1].expand(argument.shape)
     else:
-        arguments[place] = torch.cat([argument.new_zeros(1), argument.flatten()])[1:].view(argument.shape)
+        arguments[place] = laid_out(argument, layout)
     check(arguments)
 
 

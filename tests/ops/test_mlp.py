@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from layouts import laid_out
 from torch import Tensor
 
 from opsmith.ops.mlp import MLP, mlp, mlp_backward
@@ -104,16 +105,7 @@ def test_sizes_of_none(size: tuple[int, int, int, int], device: str) -> None:
 @pytest.mark.parametrize("size", [(17, 12, 20, 6), LARGE], ids=str)
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded", "offset"])
 def test_takes_any_strides(layout: str, size: tuple[int, int, int, int], dtype: torch.dtype, device: str) -> None:
-    def laid_out(argument: Tensor) -> Tensor:
-        if layout == "transposed":
-            return argument.t().contiguous().t()
-        if layout == "sliced":
-            return torch.stack([argument, -argument], dim=-1)[..., 0]
-        if layout == "expanded":
-            return argument[:1].expand(argument.shape)
-        return torch.cat([argument.new_zeros(1), argument.flatten()])[1:].view(argument.shape)
-
-    check_against_reference([laid_out(argument) for argument in make(size, device, dtype)])
+    check_against_reference([laid_out(argument, layout) for argument in make(size, device, dtype)])
 
 
 @devices

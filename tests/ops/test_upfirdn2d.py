@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from layouts import laid_out
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -87,16 +88,6 @@ def cases(count: int) -> list[Any]:
         layout = draw.choice(["contiguous", "channels_last", "transposed", "inner"])
         found.append(pytest.param(layout, TYPES[number % 4], shape, taps, arguments, id=str(number)))
     return found
-
-
-def laid_out(x: Tensor, layout: str) -> Tensor:
-    if layout == "channels_last":
-        return x.to(memory_format=torch.channels_last)
-    if layout == "transposed":
-        return x.transpose(2, 3).contiguous().transpose(2, 3)
-    if layout == "inner":
-        return torch.nn.functional.pad(x, (1, 2, 1, 0))[..., 1:, 1:-2]
-    return x
 
 
 @pytest.mark.parametrize(("layout", "dtype", "shape", "taps", "arguments"), cases(80))

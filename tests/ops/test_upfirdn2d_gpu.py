@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from layouts import laid_out
 from torch import Tensor
 
 from opsmith.ops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upfirdn2d_sized, upsample2d
@@ -25,18 +26,6 @@ FORMS = [
     (1, 1, 7, True),
 ]
 LAYOUTS = ["contiguous", "channels_last", "transposed", "inner", "offset"]
-
-
-def laid_out(x: Tensor, layout: str) -> Tensor:
-    if layout == "channels_last":
-        return x.to(memory_format=torch.channels_last)
-    if layout == "transposed":
-        return x.transpose(2, 3).contiguous().transpose(2, 3)
-    if layout == "inner":
-        return torch.nn.functional.pad(x, (1, 2, 1, 0))[..., 1:, 1:-2]
-    if layout == "offset":
-        return torch.cat([x.new_full((1,), float("nan")), x.flatten()])[1:].view(x.shape)
-    return x
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)

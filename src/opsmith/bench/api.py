@@ -82,8 +82,8 @@ def bench(
 
     `op` is what `opsmith.check` takes: an operator of opsmith's, one of `torch.ops`, or any function with `reference=`, the
     same in plain PyTorch. A module stands for the operators that it declares, and a list for its items; BenchReports come
-    back for those. `examples` are calls to time, where the definition does not say what to call with: tuples of arguments
-    or dicts by name.
+    back for those. `examples` are calls to time, in place of the definition's own: tuples of arguments or dicts by name,
+    in a list or in a dict that names each call.
 
     `device` is "cuda" where there is a GPU and the operator has a kernel for it, else "cpu". `dtypes` are float32 by
     default, and bfloat16 too on a GPU. `sizes` are mappings from the definition's names to sizes, `{"B": 64, "N": 4096}`;
@@ -119,10 +119,11 @@ def bench(
 def bench_subject(op: Any, device: str | None = None, **said: Any) -> tuple[Subject, str]:
     """Return what is timed and where: by default on the GPU where there is one and the operator has something for it.
 
-    `said` is what `subject_of` takes besides. Raises ArgumentError for a device that is not here.
+    `said` is what `subject_of` takes besides; examples that are given are timed in place of the definition's. Raises
+    ArgumentError for a device that is not here.
     """
     with nothing_in_background():
-        subject = subject_of(op, **said)
+        subject = subject_of(op, only_given=True, **said)
     where = device or ("cuda" if "cuda" in subject.devices else "cpu")
     if where not in subject.devices:
         here = ", ".join(subject.devices)

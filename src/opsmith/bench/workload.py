@@ -119,13 +119,7 @@ def _cases(
         for sizes in given:
             yield _of_sizes(space, sizes, letters, subject.name)
     elif subject.examples:
-        pinned = subject.signature.pinned if subject.signature is not None else frozenset()
-        for index, case in enumerate(subject.examples):
-            dtype = letters.get("T")
-            yield (
-                case.label or f"example {index + 1}",
-                case if dtype is None else case.changed(kept=pinned, dtype=dtype),
-            )
+        yield from ((case.label, case) for case in subject.suite.given(letters))
     elif space is not None:
         chosen = [_sizes_for(space, elements, letters) for elements in _ELEMENTS[device]]
         for one in chosen:

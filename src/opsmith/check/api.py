@@ -87,8 +87,8 @@ def check(
     `op` is an operator of opsmith's, one of `torch.ops`, one made with `torch.library.custom_op`, or any function; for
     all but the first, `reference` is the same in plain PyTorch. A module stands for the operators that it declares, and a
     list for its items; Reports come back for those. `examples` are calls to make besides the generated ones, or a function
-    that returns them: each a tuple of arguments or a dict by name. They are needed where the reference is not annotated as
-    a definition is.
+    that returns them: each a tuple of arguments or a dict by name, in a list or in a dict that names each call. They are
+    needed where the reference is not annotated as a definition is.
 
     `devices` ("cpu", "cuda"), `dtypes` ("float32" or torch.float32) and `properties` (names, see docs/check.md) select what
     is checked; by default everything that the operator declares and this machine has. The same `seed` makes the same

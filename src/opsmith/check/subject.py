@@ -84,26 +84,29 @@ def subject_of(
     *,
     reference: Callable[..., Any] | None = None,
     examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = None,
+    only_given: bool = False,
     devices: Iterable[str] | None = None,
     seed: int = 0,
 ) -> Subject:
     """Return what is checked for an operator of opsmith's, one of `torch.ops`, or any function with a reference.
 
-    `examples` are calls, each a tuple of positional arguments or a mapping by name; where the reference's annotations
-    are jaxtyping's as in a definition, none are needed. Raises ArgumentError where there is nothing to compare with or
-    to call with.
+    `examples` are calls, each a tuple of positional arguments or a mapping by name, or a mapping from what each call is
+    named to the call; where the reference's annotations are jaxtyping's as in a definition, none are needed. They come
+    behind the definition's own, or, where there are some and `only_given` is set, in place of them. Raises ArgumentError
+    where there is nothing to compare with or to call with.
     """
     here = devices_here()  # before the operator is loaded
-    given = list(examples() if callable(examples) else examples or ())
+    given = _labelled(examples() if callable(examples) else examples or ())
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
         declared = op.definition.rules.examples
-        given = [*(declared() if declared is not None else ()), *given]
+        if declared is not None and not (given and only_given):
+            given = [*_labelled(declared()), *given]
         if reference is not None:
             subject = replace(subject, reference=reference)
     else:
         subject = _of_callable(op, reference, seed)
-    cases = tuple(as_case(example, subject.parameters) for example in given)
+    cases = tuple(replace(as_case(example, subject.parameters), label=label) for label, example in given)
     if subject.signature is None and not cases:
         raise ArgumentError(
             f"{subject.name}: there is nothing to call it with. Give examples=, a function that returns tuples of "
@@ -117,6 +120,20 @@ def subject_of(
         )
     dtypes = subject.dtypes or _dtypes_of(cases)
     return replace(subject, examples=cases, devices=wanted, dtypes=dtypes)
+
+
+def _labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Return examples with their names, "" where they have none."""
+    if not isinstance(examples, Mapping):
+        return [("", example) for example in examples]
+    for label, example in examples.items():
+        if not isinstance(example, tuple | list | Mapping):
+            found = type(example).__name__
+            raise ArgumentError(
+                f"the example {label!r} is a {found}; name each call by its arguments: "
+                "{'small': {'x': torch.randn(3)}}, or give a list of calls"
+            )
+    return list(examples.items())
 
 
 def as_case(example: Any, parameters: tuple[str, ...]) -> Case:

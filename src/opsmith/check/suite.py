@@ -78,6 +78,14 @@ class Suite:
         """Return the plainest case there is."""
         return next(self.cases(dtypes, "plain"))
 
+    def given(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
+        """Yield the examples, each with a label, in these element types; a tensor whose type is fixed keeps it."""
+        dtype = dtypes.get("T")
+        pinned = self.space.signature.pinned if self.space is not None else frozenset()
+        for index, example in enumerate(self.examples):
+            case = replace(example, label=example.label or f"example {index + 1}", group="plain")
+            yield case if dtype is None else case.changed(kept=pinned, dtype=dtype)
+
     def _generated(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
         if self.space is None:
             return
@@ -215,12 +223,8 @@ class Suite:
             yield replace(base, values={"": "extremes"}, label="the ends of the integers", group="special")
 
     def _examples(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
-        dtype = dtypes.get("T")
-        pinned = self.space.signature.pinned if self.space is not None else frozenset()
-        for index, example in enumerate(self.examples):
-            label = example.label or f"example {index + 1}"
-            given = replace(example, label=label, group="plain")
-            case = given if dtype is None else given.changed(kept=pinned, dtype=dtype)
+        for case in self.given(dtypes):
+            label = case.label
             yield case
             for layout in LAYOUTS:
                 if layout not in ("contiguous", "expanded"):

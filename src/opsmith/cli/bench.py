@@ -60,7 +60,7 @@ _OPTIONS = {"dtypes": "dtype", "sizes": "size", "phases": "phase"}
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same inputs.")
 @click.option("--threads", type=int, metavar="N", help="PyTorch's threads on the CPU.  [default: as many as it has]")
 @click.option("--reference", metavar="MODULE:FUNCTION", help="What the operator computes, in plain PyTorch.")
-@click.option("--examples", metavar="MODULE:FUNCTION", help="Returns calls to time: tuples of arguments.")
+@click.option("--examples", metavar="MODULE:FUNCTION", help="Returns calls to time: a list, or a dict of names.")
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
 @click.option(
     "--json",

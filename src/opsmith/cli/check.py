@@ -99,7 +99,8 @@ def _read(
     said = named_functions(reference, examples)
     operators = find_operators(path)
     refuse_several(path, operators, said)
-    subjects = [subject_of(op, devices=devices or None, seed=seed, **said) for op in operators]
+    given, calls = said.get("reference"), said.get("examples")
+    subjects = [subject_of(op, reference=given, examples=calls, devices=devices or None, seed=seed) for op in operators]
     lines = tuple(f"import {module}" for module in imports)
     return [replace(subject, imports=lines) for subject in subjects], options
 

@@ -8,7 +8,7 @@ from opsmith.bench.render.grid import Row, Table, machine_words, tables_of, verd
 from opsmith.bench.render.units import duration, percent, size
 from opsmith.bench.result import BenchReport, Timing
 
-__all__ = ["report_markdown", "table_markdown"]
+__all__ = ["limit_cell", "ratio_cell", "report_markdown", "row_markdown", "table_markdown", "time_cell"]
 
 
 def report_markdown(report: BenchReport) -> str:
@@ -24,27 +24,30 @@ def table_markdown(table: Table) -> Iterator[str]:
     """Yield one table: the operator's time, how many times as fast it is, its share of the limit, its memory."""
     has_memory = any(timing.peak_bytes is not None for timing in table.timings)
     heads = [table.head, table.own, *(f"against {name}" for name in table.others), "of the limit"]
-    yield _row([*heads, *(["memory"] if has_memory else [])])
-    yield _row(["---"] * (len(heads) + has_memory))
+    yield row_markdown([*heads, *(["memory"] if has_memory else [])])
+    yield row_markdown(["---"] * (len(heads) + has_memory))
     for row in table.rows:
-        cells = [row.label, _time(row.own), *(_ratio(row, name) for name in table.others), _limit(row.own)]
-        yield _row([*cells, *([_memory(row)] if has_memory else [])])
+        cells = [row.label, time_cell(row.own), *(ratio_cell(row, name) for name in table.others), limit_cell(row.own)]
+        yield row_markdown([*cells, *([_memory(row)] if has_memory else [])])
 
 
-def _time(timing: Timing | None) -> str:
+def time_cell(timing: Timing | None) -> str:
+    """Return the time of a call, or that it is wrong, or that there is none."""
     if timing is None or timing.time is None or timing.is_wrong:
         return "wrong" if timing is not None and timing.is_wrong else "–"
     return duration(timing.time.middle)
 
 
-def _ratio(row: Row, name: str) -> str:
+def ratio_cell(row: Row, name: str) -> str:
+    """Return how many times as fast the operator is as a competitor, or that this one is wrong, or that nobody knows."""
     timing, verdict = row.timings.get(name), row.verdict(name)
     if timing is not None and timing.is_wrong:
         return "wrong"
     return "–" if verdict is None else verdict_text(verdict)
 
 
-def _limit(timing: Timing | None) -> str:
+def limit_cell(timing: Timing | None) -> str:
+    """Return what part of the machine's limit a timing reaches, and which limit that is."""
     return "–" if timing is None or timing.share is None else f"{percent(timing.share)}, {timing.bound}"
 
 
@@ -55,7 +58,8 @@ def _memory(row: Row) -> str:
     return size(own.peak_bytes) + (f" against {size(eager.peak_bytes)}" if eager and eager.peak_bytes else "")
 
 
-def _row(cells: Sequence[str]) -> str:
+def row_markdown(cells: Sequence[str]) -> str:
+    """Return one line of a table."""
     return f"| {' | '.join(map(_escaped, cells))} |"
 
 

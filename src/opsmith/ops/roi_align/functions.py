@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
-
 import torch
 from torch import Tensor, nn
 
 import opsmith
+from opsmith.ops.roi_align.boxes import Boxes, BroadcastingList2, as_rois, pair
 from opsmith.ops.roi_align.sized import roi_align_sized
 
-if TYPE_CHECKING:
-    _T = TypeVar("_T")
-    BroadcastingList2: TypeAlias = _T | Sequence[_T]
-else:
-    from torch.jit.annotations import BroadcastingList2  # what TorchScript calls one number or two
-
-__all__ = ["Boxes", "BroadcastingList2", "RoIAlign", "as_rois", "pair", "roi_align"]
-
-Boxes = Tensor | list[Tensor]
+__all__ = ["RoIAlign", "roi_align"]
 
 
 # torch.fx, which traces what a module calls, cannot know what kind of boxes there will be, so a call is one node.
@@ -104,29 +94,3 @@ class RoIAlign(nn.Module):
             f"output_size={self.output_size}, spatial_scale={self.spatial_scale}, "
             f"sampling_ratio={self.sampling_ratio}, aligned={self.aligned}"
         )
-
-
-def pair(size: BroadcastingList2[int]) -> tuple[int, int]:
-    """Return a size as (height, width)."""
-    if isinstance(size, int):
-        return size, size
-    return (size[0], size[1]) if len(size) == 2 else (size[0], size[0])
-
-
-def as_rois(boxes: Boxes) -> Tensor:
-    """Return boxes as float32 [K, 5], the index of the image first; refuse other shapes in torchvision's words."""
-    if isinstance(boxes, Tensor):
-        if boxes.dim() != 2 or boxes.shape[1] != 5:
-            raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
-        return (boxes.dequantize() if boxes.is_quantized else boxes.detach()).float()
-    if not isinstance(boxes, (list, tuple)):
-        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]")
-    # The index beside boxes of 16 bits would be rounded from 257 (bfloat16) or 2049 on; so they become float32 first.
-    rois: list[Tensor] = []
-    for index, one in enumerate(boxes):
-        if not isinstance(one, Tensor):
-            raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]")
-        if one.dim() != 2 or one.shape[1] != 4:
-            raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
-        rois.append(torch.cat([torch.full_like(one[:, :1], index, dtype=torch.float32), one.detach().float()], 1))
-    return torch.cat(rois) if rois else torch.empty((0, 5))

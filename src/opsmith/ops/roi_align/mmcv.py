@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from opsmith.ops.roi_align import functions
-from opsmith.ops.roi_align.functions import BroadcastingList2
+from opsmith.ops.roi_align.boxes import BroadcastingList2, pair
 
 __all__ = ["RoIAlign", "roi_align"]
 
@@ -41,7 +41,7 @@ class RoIAlign(nn.Module):
         use_torchvision: bool = False,
     ) -> None:
         super().__init__()
-        self.output_size, self.spatial_scale = functions.pair(output_size), float(spatial_scale)
+        self.output_size, self.spatial_scale = pair(output_size), float(spatial_scale)
         self.sampling_ratio, self.pool_mode, self.aligned = int(sampling_ratio), pool_mode, aligned
         self.use_torchvision = use_torchvision
 
