@@ -84,6 +84,7 @@ bench: $(READY)
 	  --phase both --size n=52429,K=80 --seconds 60 --json benchmarks/results/focal_loss_classes_sum_cpu.json
 	$(BIN)/python benchmarks/nms.py --output benchmarks/results/nms_cpu.json
 	$(BIN)/python benchmarks/roi_align.py --output benchmarks/results/roi_align_cpu.json
+	$(BIN)/python benchmarks/deform_conv2d.py --output benchmarks/results/deform_conv2d_cpu.json
 	$(BIN)/python benchmarks/check_screen.py --output benchmarks/results/check_screen.json
 	$(BIN)/python benchmarks/compare_trust.py --output benchmarks/results/compare_trust.json
 	$(BIN)/python benchmarks/tables.py

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from deform_conv2d_tables import deform_conv2d_figures
 from floor_table import gradient_floor
 from lstm_table import against_lstm
 from nms_tables import nms_figures
@@ -84,6 +85,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "lstm": against_lstm,
     "nms": nms_figures,
     "roi_align": roi_align_figures,
+    "deform_conv2d": deform_conv2d_figures,
 }
 PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
 

@@ -22,7 +22,12 @@ TARGETS = {
 }
 
 # What these do for tensors on a GPU is done by the host or by their definition in PyTorch.
-WITHOUT_GPU_KERNELS = {"opsmith.ops.nms.soft", "opsmith.ops.roi_align.sized", "opsmith.ops.roi_pool.sized"}
+WITHOUT_GPU_KERNELS = {
+    "opsmith.ops.deform_conv2d.sized",
+    "opsmith.ops.nms.soft",
+    "opsmith.ops.roi_align.sized",
+    "opsmith.ops.roi_pool.sized",
+}
 
 
 def toolchain(compiler: str, monkeypatch: pytest.MonkeyPatch) -> Toolchain:

@@ -1,0 +1,198 @@
+"""How long does deform_conv2d take, by opsmith, by torchvision where it is installed, and by the textbook (on a CPU)?
+
+    python benchmarks/deform_conv2d.py [--device cpu|cuda] [--output benchmarks/results/deform_conv2d_cpu.json]
+
+Version 2 (with a mask) with a 3 x 3 filter, padding 1, as many outputs as channels, offsets of 1.5 pixels on average. On a
+CPU one image of 64 x 32 x 32; on a GPU 8 images of 256 x 64 x 64, and 32 and 37 of them. "forward" is one call; "both" is
+one call and the gradients of all five tensors, "backward" those alone. The textbook algorithm
+(benchmarks/deform_conv2d/textbook.cpp) is compiled with -O3 and runs on one thread; its backward gets its memory as the
+others do, from PyTorch.
+
+Competitors take turns within a round, ratios are formed within a round, and all that compete have been called before. On a
+GPU a sample is the time between two events around ten calls. `difference` is the largest between their results and ours;
+torchvision has no bfloat16, so there its float32 competes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import json
+import random
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from build_time import spread
+from opsmith.ops.deform_conv2d import deform_conv2d
+from opsmith.toolchain.processor import processor_name
+
+TEXTBOOK = Path(__file__).resolve().parent / "deform_conv2d" / "textbook.cpp"
+KERNEL, PAD = 3, 1
+ROUNDS, CALLS_ON_A_GPU = 21, 10
+# Images, channels (and outputs), height, width; the element type; whether torch allows TF32.
+CPU_CASES = [((1, 64, 32, 32), torch.float32, False)]
+GPU_CASES = [
+    ((8, 256, 64, 64), torch.float32, False),
+    ((8, 256, 64, 64), torch.float32, True),
+    ((8, 256, 64, 64), torch.float16, False),
+    ((8, 256, 64, 64), torch.bfloat16, False),
+    ((32, 256, 64, 64), torch.bfloat16, False),
+    ((37, 256, 64, 64), torch.bfloat16, False),
+]
+
+Call = Callable[[], Tensor]
+
+
+def make_tensors(shape: tuple[int, ...], device: str, dtype: torch.dtype) -> list[Tensor]:
+    """Return input, offset, weight, bias and mask."""
+    generator = torch.Generator().manual_seed(0)
+    images, channels, height, width = shape
+    taps = KERNEL * KERNEL
+    made = [
+        torch.randn(shape, generator=generator),
+        1.9 * torch.randn(images, 2 * taps, height, width, generator=generator),
+        torch.randn(channels, channels, KERNEL, KERNEL, generator=generator) / (channels * taps) ** 0.5,
+        torch.randn(channels, generator=generator),
+        torch.rand(images, taps, height, width, generator=generator),
+    ]
+    return [one.to(device, dtype) for one in made]
+
+
+class Sizes(ctypes.Structure):
+    """The textbook's sizes."""
+
+    _fields_ = [
+        (name, ctypes.c_int64) for name in ("images", "channels", "height", "width", "outputs", "kernel", "pad")
+    ]
+
+
+def textbook(phase: str, made: list[Tensor], grad_out: Tensor, folder: Path) -> Call:
+    """Compile the textbook's algorithm; return a call of it, which gives the output or the input's gradient."""
+    library = folder / "textbook.so"
+    subprocess.run(["g++", "-O3", "-shared", "-fPIC", str(TEXTBOOK), "-o", str(library)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    image, offset, weight, bias, mask = made
+    sizes = Sizes(*image.shape, weight.shape[0], KERNEL, PAD)
+
+    def run(name: str, *tensors: Tensor, results: tuple[Tensor, ...]) -> None:
+        pointers = [ctypes.c_void_p(one.data_ptr()) for one in tensors]
+        getattr(loaded, name)(*pointers, sizes, *(ctypes.c_void_p(one.data_ptr()) for one in results))
+
+    def call() -> Tensor:
+        out = torch.empty_like(grad_out)
+        run("textbook_deform_conv2d", image, offset, mask, weight, results=(out,))
+        out += bias[:, None, None]
+        if phase == "forward":
+            return out
+        gradients = tuple(map(torch.zeros_like, (image, offset, mask, weight)))
+        run("textbook_deform_conv2d_backward", grad_out, image, offset, mask, weight, results=gradients)
+        grad_out.sum((0, 2, 3))
+        return gradients[0]
+
+    return call
+
+
+def contenders(phase: str, case: Any, device: str, folder: Path) -> dict[str, Call]:
+    """Return who takes part, ours first. A call returns what the phase ends with."""
+    shape, dtype, _ = case
+    made = make_tensors(shape, device, dtype)
+    grad_out = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device, dtype)
+
+    def by_autograd(function: Callable[..., Tensor], made: list[Tensor], grad_out: Tensor) -> Call:
+        def forward(image: Tensor, offset: Tensor, weight: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+            return function(image, offset, weight, bias, padding=PAD, mask=mask)
+
+        if phase == "forward":
+            return lambda: forward(*made)
+        leaves = [one.clone().requires_grad_() for one in made]
+        if phase == "both":
+            return lambda: torch.autograd.grad(forward(*leaves), leaves, grad_out)[0]
+        out = forward(*leaves)
+        return lambda: torch.autograd.grad(out, leaves, grad_out, retain_graph=True)[0]
+
+    calls: dict[str, Call] = {"opsmith": by_autograd(deform_conv2d, made, grad_out)}
+    try:
+        theirs = importlib.import_module("torchvision").ops.deform_conv2d
+    except ImportError:
+        print("torchvision is not installed: it is left out")
+    else:
+        if dtype == torch.bfloat16:
+            made, grad_out = [one.float() for one in made], grad_out.float()
+        calls["torchvision"] = by_autograd(theirs, made, grad_out)
+    return calls if device == "cuda" else {**calls, "textbook": textbook(phase, made, grad_out, folder)}
+
+
+def seconds(call: Call, device: str) -> float:
+    """Time one call; on a GPU, what the GPU takes for one of ten in a row."""
+    if device == "cpu":
+        begin = time.perf_counter()
+        call()
+        return time.perf_counter() - begin
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    events[0].record()
+    for _ in range(CALLS_ON_A_GPU):
+        call()
+    events[1].record()
+    events[1].synchronize()
+    return events[0].elapsed_time(events[1]) / 1e3 / CALLS_ON_A_GPU
+
+
+def measure(phase: str, case: Any, device: str) -> dict[str, Any]:
+    """Return the times of a phase, how many times faster ours is, and how far results differ."""
+    shape, dtype, tf32 = case
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    with tempfile.TemporaryDirectory() as folder:
+        calls = contenders(phase, case, device, Path(folder))
+        results = {name: call().float() for name, call in calls.items()}
+        samples: dict[str, list[float]] = {name: [] for name in calls}
+        order, shuffle = list(calls), random.Random(0)
+        for _ in range(ROUNDS):
+            shuffle.shuffle(order)
+            for name in order:
+                samples[name].append(seconds(calls[name], device))
+    row: dict[str, Any] = {"phase": phase, "shape": shape, "dtype": str(dtype).removeprefix("torch."), "tf32": tf32}
+    row["seconds"] = {name: spread(values) for name, values in samples.items()}
+    row["times_faster"], row["difference"] = {}, {}
+    for name in list(calls)[1:]:
+        ratios = [theirs / mine for theirs, mine in zip(samples[name], samples["opsmith"], strict=True)]
+        row["times_faster"][name] = spread(ratios)
+        row["difference"][name] = float((results[name] - results["opsmith"]).abs().max())
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    is_gpu = arguments.device == "cuda"
+    rows = []
+    for case in GPU_CASES if is_gpu else CPU_CASES:
+        for phase in ("forward", "backward") if is_gpu else ("forward", "both"):
+            rows.append(measure(phase, case, arguments.device))
+            times = (f"{name} {1e3 * values['median']:.3f} ms" for name, values in rows[-1]["seconds"].items())
+            faster = (f"{values['median']:.1f}x {name}" for name, values in rows[-1]["times_faster"].items())
+            said = f"{case[0]} {rows[-1]['dtype']}{' tf32' if case[2] else ''}, {phase}"
+            print(f"{said}: {', '.join((*times, *faster))}; difference {rows[-1]['difference']}", flush=True)
+    result = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if is_gpu else processor_name(),
+        "threads": None if is_gpu else torch.get_num_threads(),
+        "rows": rows,
+    }
+    if arguments.output:
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
