@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
 from torch import Tensor, nn
 
+from opsmith.ops.roi_align.boxes import Boxes, Size, as_rois, pair
 from opsmith.ops.roi_align.sized import roi_align_sized
 
-__all__ = ["RoIAlign", "as_rois", "pair", "roi_align"]
-
-Boxes = Tensor | Sequence[Tensor]
-Size = int | Sequence[int]
+__all__ = ["RoIAlign", "roi_align"]
 
 
 def roi_align(
@@ -82,32 +77,3 @@ class RoIAlign(nn.Module):
             f"output_size={self.output_size}, spatial_scale={self.spatial_scale}, "
             f"sampling_ratio={self.sampling_ratio}, aligned={self.aligned}"
         )
-
-
-def pair(size: Size) -> tuple[int, int]:
-    """Return a size as (height, width)."""
-    if isinstance(size, Sequence):
-        height, width = size if len(size) == 2 else (size[0], size[0])
-        return height, width
-    return size, size
-
-
-def as_rois(boxes: Boxes) -> Tensor:
-    """Return boxes as float32 [K, 5], the index of the image first; refuse other shapes in torchvision's words."""
-    if isinstance(boxes, Tensor):
-        if boxes.dim() != 2 or boxes.shape[1] != 5:
-            raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
-        return boxes.detach().float()
-    if not isinstance(boxes, list | tuple) or not all(isinstance(one, Tensor) for one in boxes):
-        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[L, 4]]")
-    if any(one.dim() != 2 or one.shape[1] != 4 for one in boxes):
-        raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
-    if not boxes:
-        return torch.empty(0, 5)
-    # The index beside boxes of 16 bits would be rounded from 257 (bfloat16) or 2049 on; so they become float32 first.
-    return torch.cat(
-        [
-            torch.cat([one.new_full((len(one), 1), index, dtype=torch.float32), one.detach().float()], 1)
-            for index, one in enumerate(boxes)
-        ]
-    )

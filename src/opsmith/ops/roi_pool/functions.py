@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from opsmith.ops.roi_align.functions import Boxes, Size, as_rois, pair
+from opsmith.ops.roi_align.boxes import Boxes, Size, as_rois, pair
 from opsmith.ops.roi_pool.sized import roi_pool_sized
 
 __all__ = ["RoIPool", "roi_pool"]

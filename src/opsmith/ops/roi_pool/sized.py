@@ -9,11 +9,9 @@ from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
 import opsmith
+from opsmith.ops.roi_align.boxes import edges_and_images, example_boxes
 
 __all__ = ["roi_pool_backward", "roi_pool_sized"]
-
-# The same number is in roi_pool.cpp.
-_FARTHEST = float(1 << 20)
 
 
 # The images' sizes are arguments, although the tensor has them: the gradient needs them, and keeps no features for that.
@@ -43,13 +41,10 @@ def roi_pool_sized(
     shape = (boxes.shape[0], features.shape[1], out_height, out_width)
     if features.numel() == 0 or 0 in shape:
         return features.new_zeros(shape), torch.full(shape, -1, dtype=torch.int64, device=features.device)
-    edges = boxes[:, 1:] * spatial_scale
-    index = boxes[:, 0].trunc()
-    good = (edges.abs() <= _FARTHEST).all(1) & (index >= 0) & (index < images)
-    edges = torch.where(good[:, None], edges, 0.0)
+    edges, image, good = edges_and_images(boxes, images, spatial_scale)
     rows = _members(edges[:, 1], edges[:, 3], height, out_height) & good[:, None, None]
     columns = _members(edges[:, 0], edges[:, 2], width, out_width)
-    own = features[torch.where(good, index, 0.0).to(torch.int64)]
+    own = features[image]
     in_row, column = _largest(own[:, :, :, None, :], columns[:, None, None])  # [K C height out_width]
     largest, row = _largest(in_row.transpose(2, 3)[:, :, None], rows[:, None, :, None])  # [K C out_height out_width]
     pixel = (
@@ -86,13 +81,8 @@ def roi_pool_backward(
 @roi_pool_sized.examples
 def _examples() -> list[dict[str, object]]:
     """Boxes that lie in the images and across their edges, and some that are none."""
-    random = torch.Generator().manual_seed(0)
-    corner = 30 * torch.rand(9, 2, generator=random) - 4
-    index = torch.tensor([0, 1, 1, 0, 0, 1, 1, 2, -1])[:, None]
-    boxes = torch.cat([index, corner, corner + 16 * torch.rand(9, 2, generator=random)], 1)
-    boxes[3, 2] = math.nan
-    common = {"boxes": boxes, "images": 2, "height": 12, "width": 17, "out_height": 3}
-    features = torch.randn(2, 3, 12, 17, generator=random)
+    common = {"boxes": example_boxes(), "images": 2, "height": 12, "width": 17, "out_height": 3}
+    features = torch.randn(2, 3, 12, 17, generator=torch.Generator().manual_seed(0))
     return [
         {"features": features, **common, "out_width": bins, "spatial_scale": scale}
         for bins, scale in ((2, 0.5), (5, 0.75), (20, 1.0))
