@@ -73,8 +73,8 @@ bench: $(READY)
 	  --size B=64,I=512,S=512 --size B=256,I=1024,S=1024 --seconds 75 --json benchmarks/results/lltm_cell_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_gates --device cpu --seconds 30 --phase forward --phase both \
 	  --json benchmarks/results/lltm_gates_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --device cpu --phase forward --phase both --against eager \
-	  --size T=100,B=16,I=32,S=128 --size T=50,B=2,I=256,S=512 --seconds 60 \
+	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --examples lltm_cases:small \
+	  --device cpu --phase forward --phase both --against eager --seconds 60 \
 	  --json benchmarks/results/lltm_sequence_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.bias_act::bias_activation --examples bias_act_cases:small \
 	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/bias_act_cpu.json
