@@ -127,6 +127,7 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/roi_align.py --device cuda --output benchmarks/results/roi_align_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json

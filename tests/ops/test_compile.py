@@ -26,7 +26,6 @@ WITHOUT_GPU_KERNELS = {
     "opsmith.ops.deform_conv2d.sized",
     "opsmith.ops.filtered_lrelu.sized",
     "opsmith.ops.nms.soft",
-    "opsmith.ops.roi_pool.sized",
 }
 
 
