@@ -73,13 +73,13 @@ bench: $(READY)
 	  --size B=64,I=512,S=512 --size B=256,I=1024,S=1024 --seconds 75 --json benchmarks/results/lltm_cell_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_gates --device cpu --seconds 30 --phase forward --phase both \
 	  --json benchmarks/results/lltm_gates_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --device cpu --phase forward --phase both --against eager \
-	  --size T=100,B=16,I=32,S=128 --size T=50,B=2,I=256,S=512 --seconds 60 \
+	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --examples lltm_cases:small \
+	  --device cpu --phase forward --phase both --against eager --seconds 60 \
 	  --json benchmarks/results/lltm_sequence_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.bias_act::bias_activation --examples bias_act_cases:small \
-	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/bias_act_cpu.json
+	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/bias_act_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --examples upfirdn2d_cases:small \
-	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/upfirdn2d_cpu.json
+	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/upfirdn2d_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.filtered_lrelu::filtered_lrelu_sized \
 	  --examples filtered_lrelu_cases:small --device cpu --phase forward --phase both --seconds 30 \
 	  --json benchmarks/results/filtered_lrelu_cpu.json
@@ -127,6 +127,7 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/roi_align.py --device cuda --output benchmarks/results/roi_align_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json

@@ -25,7 +25,6 @@ TARGETS = {
 WITHOUT_GPU_KERNELS = {
     "opsmith.ops.deform_conv2d.sized",
     "opsmith.ops.nms.soft",
-    "opsmith.ops.roi_pool.sized",
 }
 
 
