@@ -131,7 +131,7 @@ def contenders(
     if function == "soft_nms":
         calls = {"opsmith": lambda: soft_nms(boxes, scores, threshold, min_score=0.05)[1]}
         if boxes.is_cuda:
-            calls["host"] = lambda: soft_nms(boxes.cpu(), scores.cpu(), threshold, min_score=0.05)[1].cuda()
+            calls["host"] = lambda: soft_nms(boxes.cpu(), scores.cpu(), threshold, min_score=0.05)[1].to(boxes.device)
         return calls
     if function == "soft_nms_padded":
         return {"opsmith": lambda: soft_nms_padded(boxes, scores, 100, threshold, min_score=0.05)[1]}
