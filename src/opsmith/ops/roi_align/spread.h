@@ -171,4 +171,19 @@ void launch_spread(const View<const T, 4>& grad_out, const View<const float, 2>&
       <<<grid_of(tiling, pooling.images), spread_threads, 0, stream>>>(grad_out, boxes, pooling, tiling, grad_features);
 }
 
+// Writes the gradient of one level's features, or of all there are.
+template <class T>
+void spread_level(const View<const T, 4>& grad_out, const View<const float, 2>& boxes, const Pooling& pooling,
+                  const View<T, 4>& grad_features, Stream stream) {
+  if (grad_features.numel() == 0) return;
+  const bool inner = are_inner(grad_out) && are_inner(grad_features);
+  if (inner && are_vectors<spread_width>(grad_out) && are_vectors<spread_width>(grad_features)) {
+    launch_spread<true, true>(grad_out, boxes, pooling, grad_features, stream);
+  } else if (inner) {
+    launch_spread<true, false>(grad_out, boxes, pooling, grad_features, stream);
+  } else {
+    launch_spread<false, false>(grad_out, boxes, pooling, grad_features, stream);
+  }
+}
+
 }  // namespace
