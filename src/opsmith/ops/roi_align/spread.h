@@ -117,7 +117,8 @@ __device__ void add_piece(const TileWeights<C, columns>& weights, int slot, int 
 }
 
 template <bool inner, bool vectors, class T>
-__global__ void __launch_bounds__(spread_threads)
+__global__ void __launch_bounds__(spread_threads,
+                                  sizeof(compute_t<T>) == 8 ? 1 : 2)  // doubles take twice the registers
     spread_boxes(View<const T, 4> grad_out, View<const float, 2> boxes, Pooling pooling, Tiling tiling,
                  View<T, 4> grad_features) {
   using C = compute_t<T>;
