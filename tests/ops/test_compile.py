@@ -23,7 +23,6 @@ TARGETS = {
 
 # What these do for tensors on a GPU is done by the host or by their definition in PyTorch.
 WITHOUT_GPU_KERNELS = {
-    "opsmith.ops.deform_conv2d.sized",
     "opsmith.ops.nms.soft",
     "opsmith.ops.roi_align.sized",
     "opsmith.ops.roi_pool.sized",
