@@ -10,6 +10,10 @@ TORCH ?= torch==2.13.0
 # More arguments for pytest, such as "-m 'not slow'" or "-n 1".
 PYTEST_FLAGS ?=
 
+# Each worker goes through files of its own from beginning to end, so that what a file's first test builds, loads and
+# traces is there for the others; who is done first takes over from who is not.
+WORKERS := -n auto --dist worksteal
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -38,10 +42,10 @@ demo: $(READY)
 	$(BIN)/opsmith demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest $(WORKERS) --durations 40 --durations-min 5 $(PYTEST_FLAGS)
 
 test-without-bridge: $(READY)
-	OPSMITH_BRIDGE=off $(BIN)/python -m pytest -n auto -m "not slow" tests/compose tests/runtime/test_gradients.py \
+	OPSMITH_BRIDGE=off $(BIN)/python -m pytest $(WORKERS) -m "not slow" tests/compose tests/runtime/test_gradients.py \
 	  tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py tests/runtime/test_opcheck.py
 
 # PyTorch's own tests of torch.utils.cpp_extension, against the drop-in: make upstream-test PYTORCH=path/to/pytorch
@@ -69,13 +73,16 @@ bench: $(READY)
 	  --size B=64,I=512,S=512 --size B=256,I=1024,S=1024 --seconds 75 --json benchmarks/results/lltm_cell_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_gates --device cpu --seconds 30 --phase forward --phase both \
 	  --json benchmarks/results/lltm_gates_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --device cpu --phase forward --phase both --against eager \
-	  --size T=100,B=16,I=32,S=128 --size T=50,B=2,I=256,S=512 --seconds 60 \
+	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --examples lltm_cases:small \
+	  --device cpu --phase forward --phase both --against eager --seconds 60 \
 	  --json benchmarks/results/lltm_sequence_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.bias_act::bias_activation --examples bias_act_cases:small \
-	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/bias_act_cpu.json
+	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/bias_act_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --examples upfirdn2d_cases:small \
-	  --device cpu --phase forward --phase both --seconds 30 --json benchmarks/results/upfirdn2d_cpu.json
+	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/upfirdn2d_cpu.json
+	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.filtered_lrelu::filtered_lrelu_sized \
+	  --examples filtered_lrelu_cases:small --device cpu --phase forward --phase both --seconds 30 \
+	  --json benchmarks/results/filtered_lrelu_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.add2 --device cpu --json benchmarks/results/add2_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid --device cpu --json benchmarks/results/sigmoid_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_sum --device cpu --phase forward --phase both \
@@ -119,7 +126,9 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/deform_conv2d.py --device cuda --output benchmarks/results/deform_conv2d_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/roi_align.py --device cuda --output benchmarks/results/roi_align_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json

@@ -26,6 +26,7 @@ DOCS = HERE.parent / "docs"
 # Page of docs/, without its ending -> its result files. A file that is not there yet is left out.
 FIGURES: dict[str, tuple[str, ...]] = {
     "bias_act": ("bias_act_cpu.json", "bias_act_gpu.json"),
+    "filtered_lrelu": ("filtered_lrelu_cpu.json", "filtered_lrelu_gpu.json"),
     "upfirdn2d": ("upfirdn2d_cpu.json", "upfirdn2d_gpu.json"),
     "add2": ("add2_cpu.json", "add2_gpu.json"),
     "mlp": ("mlp_cpu.json", "mlp_gpu.json"),

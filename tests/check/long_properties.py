@@ -1,3 +1,7 @@
 """Which properties take seconds for every operator, and depend little on what it computes?"""
 
-LONG = frozenset({"threads", "determinism", "outputs written", "memory growth"})
+__all__ = ["LONG", "TRACING"]
+
+# These look at what is registered, by tracing it.
+TRACING = frozenset({"compile", "export", "opcheck"})
+LONG = TRACING | {"threads", "determinism", "outputs written", "memory growth"}

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from long_properties import LONG
+from long_properties import LONG, TRACING
 
 from opsmith.check.properties import PROPERTIES
 from opsmith.check.run import Options, run_check
@@ -17,9 +17,8 @@ from table import TABLE, Planted
 
 pytestmark = pytest.mark.compile
 
-# Each takes seconds; the slow tests below have them.
-_SLOW = frozenset({"compile", "export", "opcheck"})
-_QUICK = tuple(item for item in PROPERTIES if item.name not in _SLOW)
+# The slow tests below have the others.
+_QUICK = tuple(item for item in PROPERTIES if item.name not in TRACING)
 _ids = [row.name for row in TABLE]
 # What traces an operator looks at what is registered, which opsmith does for the others.
 _REGISTERED = [row for row in TABLE if row.file != "kernels"]
@@ -36,7 +35,7 @@ def test_the_defect_is_called_by_its_name(row: Planted) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("row", _REGISTERED, ids=[row.name for row in _REGISTERED])
 def test_what_traces_calls_it_by_no_other_name(row: Planted) -> None:
-    items = tuple(item for item in PROPERTIES if item.name in {*_SLOW, row.named})
+    items = tuple(item for item in PROPERTIES if item.name in {*TRACING, row.named})
     failed = run_check(row.subject(planted=True), Options(items)).failed
     assert row.named in failed
     assert set(failed) <= {row.named, *row.also}
@@ -45,6 +44,7 @@ def test_what_traces_calls_it_by_no_other_name(row: Planted) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("row", TABLE, ids=_ids)
 def test_without_the_defect_nothing_is_found_in_any_type(row: Planted) -> None:
-    items = tuple(item for item in PROPERTIES if item.name not in LONG or item.name == row.named)
+    skipped = LONG - {row.named} - (TRACING if row in _REGISTERED else frozenset())
+    items = tuple(item for item in PROPERTIES if item.name not in skipped)
     report = run_check(row.subject(planted=False, seed=1), Options(items))
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]

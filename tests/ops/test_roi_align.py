@@ -10,6 +10,16 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from layouts import laid_out
+from roi_calls import (
+    NAN,
+    NO_IMAGES,
+    TYPES,
+    assert_empty_tensors_are_empty,
+    assert_gives_zeros,
+    assert_threads_do_not_matter,
+    some_boxes,
+)
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -17,9 +27,6 @@ from opsmith.errors import DtypeError, ShapeError
 from opsmith.ops.roi_align import RoIAlign, roi_align, roi_align_sized, roi_align_transposed
 
 pytestmark = pytest.mark.compile
-
-TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-NAN = math.nan
 
 
 def interpolated(plane: Tensor, y: float, x: float) -> float:
@@ -70,28 +77,6 @@ def test_boxes_by_hand(ratio: int, aligned: bool) -> None:
     expected = torch.stack([by_hand(features, box, (3, 2), 0.5, ratio, aligned) for box in boxes])
     found = roi_align(features, torch.tensor(boxes), (3, 2), 0.5, ratio, aligned)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
-
-
-def some_boxes(count: int, images: int, extent: float, seed: int) -> Tensor:
-    """Boxes in images and across their edges; one in eight is of an image that there is not, and one is NaN."""
-    generator = torch.Generator().manual_seed(seed)
-    corner = (extent + 8) * torch.rand(count, 2, generator=generator) - 6
-    size = extent * torch.rand(count, 2, generator=generator) - 1
-    index = torch.randint(0, images, (count, 1), generator=generator).float()
-    index[::8] = float(images)
-    boxes = torch.cat([index, corner, corner + size], 1)
-    boxes[1::8, 3] = NAN
-    return boxes
-
-
-def laid_out(x: Tensor, layout: str) -> Tensor:
-    if layout == "channels_last":
-        return x.to(memory_format=torch.channels_last)
-    if layout == "transposed":
-        return x.transpose(2, 3).contiguous().transpose(2, 3)
-    if layout == "inner":
-        return torch.nn.functional.pad(x, (1, 2, 1, 0))[..., 1:, 1:-2]
-    return x
 
 
 def cases(count: int) -> list[Any]:
@@ -162,17 +147,13 @@ def test_boxes_have_no_gradient_and_a_gradient_keeps_no_features() -> None:
     "box",
     [
         *([0.0, *numbers] for numbers in ((NAN, 0, 4, 4), (0, 0, 4, math.inf), (-math.inf, 0, 4, 4), (0, 3e38, 4, 4))),
-        *([index, 0.0, 0, 4, 4] for index in (-1.0, 2.0, NAN, math.inf, -math.inf, 1e30, -1e30)),
+        *([index, 0.0, 0, 4, 4] for index in NO_IMAGES),
     ],
     ids=str,
 )
 def test_a_box_that_is_none_gives_zeros(box: list[float]) -> None:
-    features = torch.full((2, 40, 4, 4), NAN, requires_grad=True)
-    boxes = torch.tensor([box])
     for ratio in (-1, 2):
-        found = roi_align(features, boxes, 3, 1.0, ratio)
-        assert not found.count_nonzero()
-        assert not torch.autograd.grad(found, features, torch.full_like(found, NAN))[0].count_nonzero()
+        assert_gives_zeros(roi_align, torch.tensor([box]), 3, 1.0, ratio)
 
 
 def test_an_index_is_rounded_towards_zero_and_huge_boxes_end() -> None:
@@ -214,22 +195,7 @@ def test_boxes_of_any_type_and_as_a_list() -> None:
 
 
 def test_tensors_without_elements() -> None:
-    boxes = torch.tensor([[0.0, 0, 0, 4, 4]])
-    for shape, rois, size in (
-        ((0, 3, 4, 4), boxes, (2, 2)),
-        ((0, 3, 4, 4), boxes - 0.5, (2, 2)),
-        ((1, 0, 4, 4), boxes, (2, 2)),
-        ((1, 3, 0, 4), boxes, (2, 2)),
-        ((1, 3, 4, 4), boxes[:0], (2, 2)),
-        ((1, 3, 4, 4), boxes, (0, 2)),
-    ):
-        features = torch.randn(shape, requires_grad=True)
-        found = roi_align(features, rois, size)
-        assert found.shape == (len(rois), shape[1], *size)
-        assert not found.count_nonzero()
-        (gradient,) = torch.autograd.grad(found.sum(), features)
-        assert gradient.shape == shape
-        assert not gradient.count_nonzero()
+    assert_empty_tensors_are_empty(roi_align)
 
 
 def test_arguments_that_mean_nothing_are_refused() -> None:
@@ -237,7 +203,7 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
     for wrong, words in (
         (torch.zeros(2, 4), r"The boxes tensor shape is not correct as Tensor\[K, 5\]"),
         ([torch.zeros(2, 5)], r"boxes list is not correct as List\[Tensor\[L, 4\]\]"),
-        (3, r"boxes is expected to be a Tensor\[L, 5\] or a List\[Tensor\[L, 4\]\]"),
+        (3, r"boxes is expected to be a Tensor\[L, 5\] or a List\[Tensor\[K, 4\]\]"),
     ):
         with pytest.raises(AssertionError, match=words):
             roi_align(features, wrong, 2)
@@ -253,19 +219,7 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
-    features, boxes = torch.randn(2, 70, 40, 30), some_boxes(60, 2, 40, 3)
-    threads = torch.get_num_threads()
-    found = []
-    try:
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            leaf = features.clone().requires_grad_()
-            pooled = roi_align(leaf, boxes, 7)
-            found.append((pooled, torch.autograd.grad(pooled.pow(2).sum(), leaf)[0]))
-    finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(found[0][0], found[1][0])
-    assert torch.equal(found[0][1], found[1][1])
+    assert_threads_do_not_matter(roi_align)
 
 
 def test_vmap_autocast_and_functional_gradients() -> None:

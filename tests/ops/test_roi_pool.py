@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 import torch
+from roi_calls import (
+    NAN,
+    NO_IMAGES,
+    TYPES,
+    assert_empty_tensors_are_empty,
+    assert_gives_zeros,
+    assert_threads_do_not_matter,
+    some_boxes,
+)
 from torch import Tensor
 
 from opsmith.errors import DtypeError, ShapeError
 from opsmith.ops.roi_pool import RoIPool, roi_pool, roi_pool_sized
 
 pytestmark = pytest.mark.compile
-
-TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-NAN = math.nan
 
 
 def away_from_zero(edge: float) -> int:
@@ -55,18 +61,6 @@ def test_boxes_by_hand() -> None:
         assert torch.equal(roi_pool(features, torch.tensor(boxes), bins, 0.5), expected)
 
 
-def some_boxes(count: int, images: int, extent: float, seed: int) -> Tensor:
-    """Boxes in images and across their edges; one in eight is of an image that there is not, and one is NaN."""
-    generator = torch.Generator().manual_seed(seed)
-    corner = (extent + 8) * torch.rand(count, 2, generator=generator) - 6
-    size = extent * torch.rand(count, 2, generator=generator) - 1
-    index = torch.randint(0, images, (count, 1), generator=generator).float()
-    index[::8] = float(images)
-    boxes = torch.cat([index, corner, corner + size], 1)
-    boxes[1::8, 3] = NAN
-    return boxes
-
-
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 @pytest.mark.parametrize(("size", "scale"), [((7, 7), 0.37), ((2, 3), 1.0), ((1, 20), 0.25)])
@@ -87,17 +81,14 @@ def test_agrees_with_the_definition(dtype: torch.dtype, layout: Any, size: tuple
     outer = torch.randint(-4, 4, expected.shape, generator=generator).to(dtype)
     (by_kernel,) = torch.autograd.grad(found, leaf, outer)
     _, pixel = roi_pool_sized.reference(features, boxes, 3, 9, 14, *size, scale)
-    by_reference = roi_pool_sized.gradient.reference(outer.double(), boxes, pixel, 3, 9, 14)
+    by_reference = roi_pool_sized.gradient.reference(outer.double(), boxes, pixel, 3, 9, 14, scale)
     torch.testing.assert_close(by_kernel.double(), by_reference, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("index", [-1.0, 2.0, NAN, math.inf, -math.inf, 1e30])
+@pytest.mark.parametrize("index", NO_IMAGES)
 def test_a_box_that_is_none_gives_zeros(index: float) -> None:
-    features = torch.full((2, 3, 4, 4), NAN, requires_grad=True)
     boxes = torch.tensor([[index, 0, 0, 4, 4], [0, 0, NAN, 4, 4], [0, 0, 0, math.inf, 4], [0, 0, -3e38, 4, 4]])
-    found = roi_pool(features, boxes, 3)
-    assert not found.count_nonzero()
-    assert not torch.autograd.grad(found, features, torch.full_like(found, NAN))[0].count_nonzero()
+    assert_gives_zeros(roi_pool, boxes, 3)
 
 
 def test_gradients_of_second_order() -> None:
@@ -115,19 +106,7 @@ def test_gradients_of_second_order() -> None:
 
 
 def test_tensors_without_elements() -> None:
-    boxes = torch.tensor([[0.0, 0, 0, 4, 4]])
-    for shape, rois, size in (
-        ((0, 3, 4, 4), boxes - 0.5, (2, 2)),
-        ((1, 0, 4, 4), boxes, (2, 2)),
-        ((1, 3, 0, 4), boxes, (2, 2)),
-        ((1, 3, 4, 4), boxes[:0], (2, 2)),
-        ((1, 3, 4, 4), boxes, (0, 2)),
-    ):
-        features = torch.randn(shape, requires_grad=True)
-        found = roi_pool(features, rois, size)
-        assert found.shape == (len(rois), shape[1], *size)
-        assert not found.count_nonzero()
-        assert torch.autograd.grad(found.sum(), features)[0].shape == shape
+    assert_empty_tensors_are_empty(roi_pool)
 
 
 def test_arguments_that_mean_nothing_are_refused() -> None:
@@ -138,20 +117,14 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
         roi_pool(features[0], boxes, 2)
     with pytest.raises(DtypeError, match="features is int32"):
         roi_pool(features.int(), boxes, 2)
+    huge = features[..., :1, :1].expand(1, 1, 1 << 16, 1 << 15)
+    for function in (roi_pool_sized, roi_pool_sized.reference):
+        with pytest.raises(Exception, match="an image can have up to 2147483647 pixels; found 65536 x 32768"):
+            function(huge, boxes, 1, 1 << 16, 1 << 15, 2, 2)
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
-    features, boxes = torch.randn(2, 9, 40, 30), some_boxes(60, 2, 40, 3)
-    threads = torch.get_num_threads()
-    found = []
-    try:
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            leaf = features.clone().requires_grad_()
-            found.append(torch.autograd.grad(roi_pool(leaf, boxes, 7).pow(2).sum(), leaf)[0])
-    finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(found[0], found[1])
+    assert_threads_do_not_matter(roi_pool)
 
 
 def test_vmap_and_the_module() -> None:

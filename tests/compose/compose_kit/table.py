@@ -127,6 +127,7 @@ CHECKED_ELSEWHERE = frozenset(
     {
         *("bias_activation", "bias_activation_backward"),
         *("deform_conv2d_sized", "deform_conv2d_sized_backward"),
+        *("filtered_lrelu_sized", "filtered_lrelu_backward"),
         *("focal_loss", "focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
         *("focal_loss_backward", "focal_loss_sum_backward"),
         *("focal_loss_classes_backward", "focal_loss_classes_sum_backward"),

@@ -30,7 +30,10 @@ struct MapBlock {
 
   template <class Out, class... In>
   OPSMITH_HOST_DEVICE void operator()(int64_t n, Out* __restrict__ out, const In* __restrict__... in) const {
-    for (int64_t k = 0; k < n; ++k) out[k] = f(in[k]...);
+    // A copy, whose members become registers: read through `this`, one behind a condition is a load that g++ cannot
+    // make a vector of, and the loop stays scalar.
+    const F own = f;
+    for (int64_t k = 0; k < n; ++k) out[k] = own(in[k]...);
   }
 };
 

@@ -13,13 +13,13 @@ using namespace opsmith;
 
 namespace {
 
-// How many tasks to share between threads, at least where there is as much to do; sums are made in this many parts
-// whatever the number of threads is.
-constexpr int64_t tasks_wanted = 256;
 // Elements that one thread had better do alone: some 10 us.
 constexpr int64_t grain = 32768;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How many tasks to share between threads. Sums are made in as many parts, so the number of threads has no say in it.
+int64_t tasks_for(int64_t elements) { return std::min(int64_t{256}, ceil_div(elements, grain)); }
 
 template <class T>
 compute_t<T> bias_of(const View<const T, 1>& b, int64_t channel) {
@@ -60,7 +60,7 @@ void map_rows(const BlockMap<compute_t<T>, compute_t<In>...>& f, const View<cons
   constexpr int64_t piece = 16 * block_size;
   const int64_t channels = out.size[1], length = out.size[2];
   const int64_t pieces = ceil_div(length, piece), units = out.size[0] * pieces;
-  const int64_t parts = std::min(units, ceil_div(tasks_wanted, channels));
+  const int64_t parts = std::min(units, ceil_div(tasks_for(out.numel()), channels));
   std::vector<double> partial(sums == nullptr ? 0 : channels * parts);
   const int64_t elements = ceil_div(units, parts) * std::min(length, piece);
   parallel_for(0, channels * parts, std::max(int64_t{1}, grain / elements), [&](int64_t first, int64_t last) {
@@ -99,7 +99,7 @@ void map_columns(const BlockMap<compute_t<T>, compute_t<In>...>& f, const View<c
                  double* sums, const View<T, 2>& out, const View<const In, 2>&... in) {
   const int64_t rows = out.size[0], width = out.size[1];
   if (rows == 0) return;
-  const int64_t blocks = ceil_div(width, block_size), parts = std::min(rows, ceil_div(tasks_wanted, blocks));
+  const int64_t blocks = ceil_div(width, block_size), parts = std::min(rows, ceil_div(tasks_for(out.numel()), blocks));
   std::vector<double> partial(sums == nullptr ? 0 : width * parts);
   const int64_t elements = ceil_div(rows, parts) * std::min(width, block_size);
   parallel_for(0, blocks * parts, std::max(int64_t{1}, grain / elements), [&](int64_t first, int64_t last) {

@@ -72,7 +72,7 @@ def _shifted(x: Tensor, b: Tensor | None) -> Tensor:
     return x if b is None else x + b.reshape(-1, *[1] * (x.ndim - 2))
 
 
-def check_clamp(clamp: float | None) -> None:
-    """Raise ArgumentValueError for a limit that is none."""
+def check_clamp(clamp: float | None, op: str = "bias_act") -> None:
+    """Raise ArgumentValueError for a limit that is none. `op` is the function's name."""
     if clamp is not None and not clamp >= 0:
-        raise ArgumentValueError(f"bias_act(): clamp must not be below 0; it is {clamp}")
+        raise ArgumentValueError(f"{op}(): clamp must not be below 0; it is {clamp}")

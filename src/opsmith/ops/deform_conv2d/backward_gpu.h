@@ -3,8 +3,6 @@
 // theirs. The weights' is an implicit product with samples that are made again.
 #pragma once
 
-#include <initializer_list>
-
 #include "backward_points.h"
 
 namespace {
@@ -119,8 +117,12 @@ void differentiate(const Convolution& call, const View<const T, 4>& grad_out, co
                    const View<const T, 4>& offset, const View<const T, 4>& weight, const View<const T, 4>& mask,
                    const Gradients<T>& to, Stream stream) {
   const bool needs_samples = to.input.numel() + to.offset.numel() + to.mask.numel() > 0;
-  if (call.images * call.positions() * call.taps() * call.channels * call.outputs == 0) {
-    for (const View<T, 4>& view : {to.input, to.offset, to.weight, to.mask}) {
+  const int64_t sizes[] = {call.images, call.positions(), call.taps(), call.channels, call.outputs};
+  bool is_empty = false;
+  for (const int64_t size : sizes) is_empty = is_empty || size == 0;
+  if (is_empty) {
+    const View<T, 4> all[] = {to.input, to.offset, to.weight, to.mask};
+    for (const View<T, 4>& view : all) {
       if (view.numel() > 0) clear<T><<<blocks_for(view.numel(), tile_threads), tile_threads, 0, stream>>>(view);
     }
   } else if (needs_samples || to.weight.numel() > 0) {

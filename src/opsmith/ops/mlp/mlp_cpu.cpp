@@ -30,7 +30,7 @@ void forward_fused(const Layers<T>& layers, View<T, 2> hidden, View<T, 2> output
   const int64_t units = hidden.size[1], outputs = output.size[1];
   const View<const T, 2> activation = hidden;
   Scratch<C> converted(std::max(converted_size(layers.input), converted_size(activation)));
-  Scratch<C> bias(std::max(units, outputs));
+  Scratch<C> bias(padded<C>(std::max(units, outputs)));
   load_block(layers.bias1.data, layers.bias1.stride[0], units, bias.data);
   multiply(factor_of(layers.input, converted.data), transposed(layers.weight1), hidden,
            [&](const Part<C>& part) { add_bias<true>(part, bias.data); });
@@ -44,8 +44,8 @@ void backward_fused(View<const T, 2> grad_output, const Layers<T>& layers, View<
                     const Gradients<T>& to) {
   using C = compute_t<T>;
   const int64_t batch = hidden.size[0], units = hidden.size[1];
-  // A cache line more than a row needs, lest all rows start in one set of the cache.
-  const int64_t stride = divide_up(units, 16) * 16 + 16;
+  // A cache line more than whole vectors need, lest all rows start in one set of the cache.
+  const int64_t stride = padded<C>(units) + 16;
   Scratch<C> converted(converted_size(grad_output)), buffer(batch * stride);
   const Factor<C> outer = factor_of(grad_output, converted.data);
   const View<C, 2> grad_linear{buffer.data, {batch, units}, {stride, 1}};

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
+import opsmith
+from opsmith.ops.roi_align.boxes import Boxes, BroadcastingList2, as_rois, pair
 from opsmith.ops.roi_align.sized import roi_align_sized
 
-__all__ = ["RoIAlign", "as_rois", "pair", "roi_align"]
-
-Boxes = Tensor | Sequence[Tensor]
-Size = int | Sequence[int]
+__all__ = ["RoIAlign", "roi_align"]
 
 
+# torch.fx, which traces what a module calls, cannot know what kind of boxes there will be, so a call is one node.
+@torch.fx.wrap
+@opsmith.scriptable
 def roi_align(
     input: Tensor,  # noqa: A002 -- as torchvision calls it
     boxes: Boxes,
-    output_size: Size,
+    output_size: BroadcastingList2[int],
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
     aligned: bool = False,
@@ -57,17 +57,29 @@ def roi_align(
     """
     height, width = pair(output_size)
     rois = as_rois(boxes)
-    images, _, rows, columns = input.shape if input.dim() == 4 else (0, 0, 0, 0)  # the operator says what is wrong
-    result: Tensor = roi_align_sized(
-        input, rois, images, rows, columns, height, width, float(spatial_scale), int(sampling_ratio), bool(aligned)
+    features = input
+    if input.is_quantized:
+        if len(input) != 1:
+            raise RuntimeError("Only one image per batch is allowed in roi_align when quantized tensors are passed.")
+        features = input.dequantize()
+    # Of another number of dimensions, the operator says what is wrong.
+    images, rows, columns = (
+        (features.shape[0], features.shape[2], features.shape[3]) if features.dim() == 4 else (0, 0, 0)
     )
+    result: Tensor = roi_align_sized(
+        features, rois, images, rows, columns, height, width, float(spatial_scale), int(sampling_ratio), bool(aligned)
+    )
+    if input.is_quantized:
+        return torch.quantize_per_tensor(result, input.q_scale(), input.q_zero_point(), input.dtype)
     return result
 
 
 class RoIAlign(nn.Module):
     """`roi_align` as a module, called with features and boxes."""
 
-    def __init__(self, output_size: Size, spatial_scale: float, sampling_ratio: int, aligned: bool = False) -> None:
+    def __init__(
+        self, output_size: BroadcastingList2[int], spatial_scale: float, sampling_ratio: int, aligned: bool = False
+    ) -> None:
         super().__init__()
         self.output_size = output_size
         self.spatial_scale, self.sampling_ratio, self.aligned = spatial_scale, sampling_ratio, aligned
@@ -82,32 +94,3 @@ class RoIAlign(nn.Module):
             f"output_size={self.output_size}, spatial_scale={self.spatial_scale}, "
             f"sampling_ratio={self.sampling_ratio}, aligned={self.aligned}"
         )
-
-
-def pair(size: Size) -> tuple[int, int]:
-    """Return a size as (height, width)."""
-    if isinstance(size, Sequence):
-        height, width = size if len(size) == 2 else (size[0], size[0])
-        return height, width
-    return size, size
-
-
-def as_rois(boxes: Boxes) -> Tensor:
-    """Return boxes as float32 [K, 5], the index of the image first; refuse other shapes in torchvision's words."""
-    if isinstance(boxes, Tensor):
-        if boxes.dim() != 2 or boxes.shape[1] != 5:
-            raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
-        return boxes.detach().float()
-    if not isinstance(boxes, list | tuple) or not all(isinstance(one, Tensor) for one in boxes):
-        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[L, 4]]")
-    if any(one.dim() != 2 or one.shape[1] != 4 for one in boxes):
-        raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
-    if not boxes:
-        return torch.empty(0, 5)
-    # The index beside boxes of 16 bits would be rounded from 257 (bfloat16) or 2049 on; so they become float32 first.
-    return torch.cat(
-        [
-            torch.cat([one.new_full((len(one), 1), index, dtype=torch.float32), one.detach().float()], 1)
-            for index, one in enumerate(boxes)
-        ]
-    )

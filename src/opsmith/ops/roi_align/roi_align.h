@@ -28,37 +28,52 @@ OPSMITH_HOST_DEVICE float product(float a, float b) {
 // One axis of a box, in pixels of the features.
 struct Side {
   float start, bin;  // where the box begins, and the length of a bin
-  int64_t samples;   // sampling points in a bin; none where the length is not above 0 and decides about them
-  int64_t size;      // of the image
+  int samples;       // sampling points in a bin; none where the length is not above 0 and decides about them
+  int size;          // of the image; of one that is larger than any box can be, any size of this kind
 
-  // The first sampling point of a bin to look at: those before are outside of the image.
-  OPSMITH_HOST_DEVICE int64_t first_sample(float begin) const {
-    if (samples <= most_to_look_at()) return 0;
-    // Here a bin is longer than two pixels, and points are at least half a pixel apart. The 3 are for rounding.
-    const double before = floor((-1.0 - begin) * static_cast<double>(samples) / bin - 0.5) - 3;
-    return before > 0 ? static_cast<int64_t>(before) : 0;
-  }
-  OPSMITH_HOST_DEVICE int64_t most_to_look_at() const { return samples <= most_samples ? most_samples : 2 * size + 12; }
-
-  // Calls f(pixel, weight) for the one or two pixels next to each sampling point of a bin.
+  // Calls f(pixel, weight) for the one or two pixels next to each sampling point of a bin, for all points that are next
+  // to the pixels from `low` to `high`, and perhaps for some others.
   template <class F>
-  OPSMITH_HOST_DEVICE void for_each(int64_t index, F&& f) const {
+  OPSMITH_HOST_DEVICE void for_each(int64_t index, int64_t low, int64_t high, F&& f) const {
     const float begin = start + product(static_cast<float>(index), bin);
-    const int64_t first = first_sample(begin), most = most_to_look_at();
-    for (int64_t sample = first; sample < samples && sample < first + most; ++sample) {
+    int first = 0, last = samples;
+    // However many points a box has, those next to an image are at most two for a pixel where the box's length decides
+    // about them. One pixel more and one point more on either side make up for rounding.
+    if (const float step = bin / static_cast<float>(samples); samples > 0 && step != 0.0f) {
+      const float here = (static_cast<float>(low) - 2.0f - begin) / step;
+      const float there = (static_cast<float>(high) + 2.0f - begin) / step;
+      const float most = static_cast<float>(samples);
+      first = static_cast<int>(fminf(fmaxf(fminf(here, there) - 2.0f, 0.0f), most));
+      last = static_cast<int>(fmaxf(fminf(fmaxf(here, there) + 2.0f, most), 0.0f));
+    }
+    for (int sample = first; sample < last; ++sample) {
       const float within = product(static_cast<float>(sample) + 0.5f, bin) / static_cast<float>(samples);
       float point = begin + within;
       if (!(point >= -1.0f && point <= static_cast<float>(size)) || size == 0) continue;
       if (point < 0) point = 0;
-      const int64_t low = static_cast<int64_t>(point);
-      if (low >= size - 1) {
+      const int pixel = static_cast<int>(point);
+      if (pixel >= size - 1) {
         f(size - 1, 1.0f);
         continue;
       }
-      const float above = point - static_cast<float>(low);
-      f(low, 1.0f - above);
-      if (above > 0) f(low + 1, above);
+      const float above = point - static_cast<float>(pixel);
+      f(pixel, 1.0f - above);
+      if (above > 0) f(pixel + 1, above);
     }
+  }
+
+  // The same for all points next to the image.
+  template <class F>
+  OPSMITH_HOST_DEVICE void for_each(int64_t index, F&& f) const {
+    for_each(index, 0, size - 1, f);
+  }
+
+  // Whether the bins [first, end) may have weights in the pixels from `low` to `high` of the image; never false where
+  // they have some.
+  OPSMITH_HOST_DEVICE bool may_touch(int64_t first, int64_t end, int64_t low, int64_t high) const {
+    const float a = start + static_cast<float>(first) * bin, b = start + static_cast<float>(end) * bin;
+    // Points from a pixel outside on count as on the edge, and the last ones are next to a pixel behind them.
+    return fminf(a, b) - 2.0f <= static_cast<float>(high) && fmaxf(a, b) + 2.0f >= static_cast<float>(low);
   }
 };
 
@@ -73,7 +88,9 @@ struct Pooling {
     float length = to - from;
     if (!aligned && !(length >= 1.0f)) length = 1.0f;
     const float bin = length / static_cast<float>(bins);
-    return {from, bin, sampling_ratio > 0 ? sampling_ratio : static_cast<int64_t>(ceilf(bin)), size};
+    constexpr int64_t most = int64_t{1} << 24;
+    return {from, bin, static_cast<int>(sampling_ratio > 0 ? static_cast<float>(sampling_ratio) : ceilf(bin)),
+            static_cast<int>(size < most ? size : most)};
   }
 };
 

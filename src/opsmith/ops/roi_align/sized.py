@@ -10,18 +10,18 @@ from torch import Tensor
 
 import opsmith
 from opsmith.errors import ArgumentValueError
+from opsmith.ops.roi_align.boxes import edges_and_images, example_boxes
 
 __all__ = ["roi_align_sized", "roi_align_transposed"]
 
-# The same numbers are in roi_align.h.
-_MOST_SAMPLES = 1024
-_FARTHEST = float(1 << 20)
+_MOST_SAMPLES = 1024  # as in roi_align.h
 
 
 # The images' sizes are arguments, although the tensor has them: so each operator can give the other all that it needs,
 # and a gradient keeps the boxes alone.
 @opsmith.op(
     cpu="roi_align.cpp",
+    cuda="roi_align.cu",
     outputs="out",
     nondifferentiable="boxes",
     preserve_format={"out": "features"},
@@ -51,16 +51,16 @@ def roi_align_sized(
     if images == 0:
         return features.new_zeros(boxes.shape[0], features.shape[1], out_height, out_width)
     wide = features.to(across.dtype)
-    # NaN times 0 would be NaN: so what is not finite goes by itself, as 1 where it is +inf and -inf; NaN is both.
-    finite = torch.where(wide.isfinite(), wide, 0)
-    up, down = ((wide == sign * math.inf) | wide.isnan() for sign in (1, -1))
-    parts = torch.stack([finite, up.to(wide.dtype), down.to(wide.dtype)])
-    sums = torch.einsum("kph,skchw,kqw->skcpq", across, parts[:, image], along)
-    infinite = torch.where(sums[1] > 0, math.inf, 0.0) - torch.where(sums[2] > 0, math.inf, 0.0)
-    return (sums[0] + infinite).to(features.dtype)
+    sums = torch.einsum("kph,skchw,kqw->skcpq", across, _parts(wide)[:, image], along)
+    return _whole(sums).to(features.dtype)
 
 
-@roi_align_sized.backward(cpu="roi_align.cpp", nondifferentiable="boxes", preserve_format={"grad_features": "grad_out"})
+@roi_align_sized.backward(
+    cpu="roi_align.cpp",
+    cuda="roi_align.cu",
+    nondifferentiable="boxes",
+    preserve_format={"grad_features": "grad_out"},
+)
 def roi_align_transposed(
     grad_out: Float[Tensor, "K C out_height out_width"],
     boxes: Float32[Tensor, "K 5"],
@@ -81,14 +81,9 @@ def roi_align_transposed(
     if images == 0:
         return gradient.to(grad_out.dtype)
     wide = grad_out.to(across.dtype)
-    # As above; bins without a sampling point have no weights.
-    finite = torch.where(wide.isfinite(), wide, 0)
-    up, down = ((wide == sign * math.inf) | wide.isnan() for sign in (1, -1))
-    parts = torch.stack([finite, up.to(wide.dtype), down.to(wide.dtype)])
-    each = torch.einsum("kph,skcpq,kqw->kschw", across, parts, along)
+    each = torch.einsum("kph,skcpq,kqw->kschw", across, _parts(wide), along)
     sums = gradient.new_zeros(images, 3, *gradient.shape[1:]).index_add(0, image, each)
-    infinite = torch.where(sums[:, 1] > 0, math.inf, 0.0) - torch.where(sums[:, 2] > 0, math.inf, 0.0)
-    return (sums[:, 0] + infinite).to(grad_out.dtype)
+    return _whole(sums.transpose(0, 1)).to(grad_out.dtype)
 
 
 roi_align_transposed.gradient_is(roi_align_sized, features="grad_grad_features", out="grad_grad_out")
@@ -97,18 +92,12 @@ roi_align_transposed.gradient_is(roi_align_sized, features="grad_grad_features",
 @roi_align_sized.examples
 def _examples() -> list[dict[str, object]]:
     """Boxes that lie in the images and across their edges, of every kind of sampling, and some that are none."""
-    random = torch.Generator().manual_seed(0)
-    features = torch.randn(2, 3, 12, 17, generator=random)
-    corner = 30 * torch.rand(9, 2, generator=random) - 4
-    index = torch.tensor([0, 1, 1, 0, 0, 1, 1, 2, -1])[:, None]
-    boxes = torch.cat([index, corner, corner + 16 * torch.rand(9, 2, generator=random)], 1)
-    boxes[3, 2] = math.nan
-    boxes[4, 3:] = boxes[4, 1:3] - 1
+    features = torch.randn(2, 3, 12, 17, generator=torch.Generator().manual_seed(0))
     sizes = {"images": 2, "height": 12, "width": 17}
     return [
         {
             "features": features,
-            "boxes": boxes,
+            "boxes": example_boxes(),
             **sizes,
             "out_height": 3,
             "out_width": bins,
@@ -129,6 +118,21 @@ def _wide(features: Tensor) -> torch.dtype:
     return torch.float64 if features.dtype == torch.float64 else torch.float32
 
 
+def _parts(values: Tensor) -> Tensor:
+    """Return values in three parts, none of which a weight of 0 makes NaN: the finite ones, and 1 for each +inf and -inf.
+
+    NaN is both.
+    """
+    up, down = ((values == sign * math.inf) | values.isnan() for sign in (1, -1))
+    return torch.stack([torch.where(values.isfinite(), values, 0), up.to(values.dtype), down.to(values.dtype)])
+
+
+def _whole(sums: Tensor) -> Tensor:
+    """Return the weighted sum of values from those of their parts."""
+    infinite = torch.where(sums[1] > 0, math.inf, 0.0) - torch.where(sums[2] > 0, math.inf, 0.0)
+    return sums[0] + infinite
+
+
 def _weights(
     boxes: Tensor,
     images: int,
@@ -144,11 +148,7 @@ def _weights(
     """Return the weights along y, [K out_height height], and along x, and the image of each box; a bad box has none."""
     if sampling_ratio > _MOST_SAMPLES:
         raise ArgumentValueError(f"sampling_ratio can be up to {_MOST_SAMPLES}; found {sampling_ratio}")
-    edges = boxes[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
-    index = boxes[:, 0].trunc()
-    good = (edges.abs() <= _FARTHEST).all(1) & (index >= 0) & (index < images)
-    edges = torch.where(good[:, None], edges, 0.0)
-    image = torch.where(good, index, 0.0).to(torch.int64)
+    edges, image, good = edges_and_images(boxes, images, spatial_scale, 0.5 if aligned else 0.0)
     across = _axis(edges[:, 1], edges[:, 3], height, out_height, sampling_ratio, aligned, dtype)
     along = _axis(edges[:, 0], edges[:, 2], width, out_width, sampling_ratio, aligned, dtype)
     return torch.where(good[:, None, None], across, 0.0), along, image

@@ -6,18 +6,16 @@ Names, arguments, defaults and results are those of `torch_utils.ops.upfirdn2d`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, GradientError, ShapeError
-from opsmith.ops.upfirdn2d.sized import MOST_UP_DOWN, upfirdn2d_sized
+from opsmith.errors import ArgumentValueError, ShapeError
+from opsmith.ops.upfirdn2d.arguments import Ints, read_factors, read_filter, read_padding, read_taps
+from opsmith.ops.upfirdn2d.sized import upfirdn2d_sized
 
 __all__ = ["downsample2d", "filter2d", "setup_filter", "upfirdn2d", "upsample2d"]
-
-_Ints = int | Sequence[int]
 
 
 def setup_filter(
@@ -61,9 +59,9 @@ def setup_filter(
 def upfirdn2d(
     x: Tensor,
     f: Tensor | None,
-    up: _Ints = 1,
-    down: _Ints = 1,
-    padding: _Ints = 0,
+    up: Ints = 1,
+    down: Ints = 1,
+    padding: Ints = 0,
     flip_filter: bool = False,
     gain: float = 1,
     impl: str = "cuda",
@@ -90,16 +88,16 @@ def upfirdn2d(
     other numbers that mean nothing, DtypeError and DeviceError for tensors that do not fit, and GradientError for a filter
     that requires a gradient: there is one of x alone (of any order).
     """
-    up_x, up_y = _factors("up", up)
-    down_x, down_y = _factors("down", down)
-    left, right, top, bottom = _padding(padding)
+    up_x, up_y = read_factors("upfirdn2d", "up", up)
+    down_x, down_y = read_factors("upfirdn2d", "down", down)
+    left, right, top, bottom = read_padding("upfirdn2d", padding)
     if impl not in ("cuda", "ref"):
         raise ArgumentValueError(f'upfirdn2d(): impl is {impl!r}, expected "cuda" or "ref"')
     if not isinstance(x, Tensor) or x.ndim != 4:
         found = f"{x.ndim} dimensions" if isinstance(x, Tensor) else type(x).__name__
         raise ShapeError(f"upfirdn2d(): x has {found}, expected a tensor [N, C, H, W]")
-    f = _filter(x, f)
-    taps_y, taps_x = _taps(f)
+    f = read_filter("upfirdn2d", "f", x, f)
+    taps_y, taps_x = read_taps("upfirdn2d", "f", f)
     height, width = x.shape[2:]
     sizes = []
     for axis, padded, taps, factor in (
@@ -133,11 +131,11 @@ def upfirdn2d(
 
 
 def filter2d(
-    x: Tensor, f: Tensor | None, padding: _Ints = 0, flip_filter: bool = False, gain: float = 1, impl: str = "cuda"
+    x: Tensor, f: Tensor | None, padding: Ints = 0, flip_filter: bool = False, gain: float = 1, impl: str = "cuda"
 ) -> Tensor:
     """Filter images; without padding the size stays as it is. `padding` is added to what that takes; else as upfirdn2d."""
-    left, right, top, bottom = _padding(padding)
-    taps_y, taps_x = (1, 1) if f is None else _taps(f)
+    left, right, top, bottom = read_padding("upfirdn2d", padding)
+    taps_y, taps_x = (1, 1) if f is None else read_taps("upfirdn2d", "f", f)
     margins = (
         left + taps_x // 2,
         right + (taps_x - 1) // 2,
@@ -150,16 +148,16 @@ def filter2d(
 def upsample2d(
     x: Tensor,
     f: Tensor | None,
-    up: _Ints = 2,
-    padding: _Ints = 0,
+    up: Ints = 2,
+    padding: Ints = 0,
     flip_filter: bool = False,
     gain: float = 1,
     impl: str = "cuda",
 ) -> Tensor:
     """Upsample images to `up` times their size; the zeros' share of the brightness is made up for. Else as upfirdn2d."""
-    up_x, up_y = _factors("up", up)
-    left, right, top, bottom = _padding(padding)
-    taps_y, taps_x = (1, 1) if f is None else _taps(f)
+    up_x, up_y = read_factors("upfirdn2d", "up", up)
+    left, right, top, bottom = read_padding("upfirdn2d", padding)
+    taps_y, taps_x = (1, 1) if f is None else read_taps("upfirdn2d", "f", f)
     margins = (
         left + (taps_x + up_x - 1) // 2,
         right + (taps_x - up_x) // 2,
@@ -172,16 +170,16 @@ def upsample2d(
 def downsample2d(
     x: Tensor,
     f: Tensor | None,
-    down: _Ints = 2,
-    padding: _Ints = 0,
+    down: Ints = 2,
+    padding: Ints = 0,
     flip_filter: bool = False,
     gain: float = 1,
     impl: str = "cuda",
 ) -> Tensor:
     """Downsample images to one `down`-th of their size, rounded down. Else as upfirdn2d."""
-    down_x, down_y = _factors("down", down)
-    left, right, top, bottom = _padding(padding)
-    taps_y, taps_x = (1, 1) if f is None else _taps(f)
+    down_x, down_y = read_factors("upfirdn2d", "down", down)
+    left, right, top, bottom = read_padding("upfirdn2d", padding)
+    taps_y, taps_x = (1, 1) if f is None else read_taps("upfirdn2d", "f", f)
     margins = (
         left + (taps_x - down_x + 1) // 2,
         right + (taps_x - down_x) // 2,
@@ -189,47 +187,3 @@ def downsample2d(
         bottom + (taps_y - down_y) // 2,
     )
     return upfirdn2d(x, f, 1, down, margins, flip_filter, gain, impl)
-
-
-def _ints(name: str, value: _Ints, lengths: tuple[int, ...]) -> tuple[int, ...]:
-    values = tuple(value) if isinstance(value, Sequence) else (value,)
-    if len(values) not in (1, *lengths) or not all(_is_int(number) for number in values):
-        words = " or ".join(map(str, lengths))
-        raise ArgumentTypeError(f"upfirdn2d(): {name} is {value!r}, expected an int or {words} of them")
-    return values
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
-
-
-def _factors(name: str, value: _Ints) -> tuple[int, int]:
-    values = _ints(name, value, (2,))
-    if any(number < 1 or number > MOST_UP_DOWN for number in values):
-        raise ArgumentValueError(f"upfirdn2d(): {name} is {value!r}, expected 1 to {MOST_UP_DOWN}")
-    return values[0], values[-1]
-
-
-def _padding(value: _Ints) -> tuple[int, ...]:
-    values = _ints("padding", value, (2, 4))
-    if len(values) == 4:
-        return values
-    x, y = values[0], values[-1]
-    return x, x, y, y
-
-
-def _taps(f: Tensor) -> tuple[int, int]:
-    """Return how many taps a filter has along y and x."""
-    if not isinstance(f, Tensor) or f.ndim not in (1, 2) or f.numel() == 0:
-        found = f"the shape {tuple(f.shape)}" if isinstance(f, Tensor) else f"the type {type(f).__name__}"
-        raise ArgumentValueError(f"upfirdn2d(): f has {found}, expected a tensor [FH, FW] or [taps]; see setup_filter")
-    return f.shape[0], f.shape[-1]
-
-
-def _filter(x: Tensor, f: Tensor | None) -> Tensor:
-    if f is None:
-        return torch.ones(1, 1, dtype=torch.float32, device=x.device)
-    _taps(f)
-    if f.requires_grad and torch.is_grad_enabled():
-        raise GradientError("upfirdn2d() has no gradient of the filter f: give it f.detach()")
-    return f

@@ -8,11 +8,24 @@ from torch import Tensor, nn
 
 from opsmith.ops.upfirdn2d.functions import downsample2d, filter2d, setup_filter, upsample2d
 
-__all__ = ["Downsample2d", "Filter2d", "Upsample2d"]
+__all__ = ["Downsample2d", "Filter2d", "FilterModule", "Upsample2d"]
 
 
-class _Filtered(nn.Module):
-    """A filter as a buffer: it moves with the module, and stays float32 when the module's parameters are cast."""
+class FilterModule(nn.Module):
+    """A module whose buffers are filters: they move with it, and stay float32 when its parameters are cast."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> FilterModule:
+        exact = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, f in exact.items():
+            moved = self._buffers[name]
+            if f is not None and moved is not None:
+                self._buffers[name] = f.to(moved.device)
+        return self
+
+
+class _Filtered(FilterModule):
+    """A module with one filter."""
 
     f: Tensor
 
@@ -20,12 +33,6 @@ class _Filtered(nn.Module):
         super().__init__()
         self.register_buffer("f", setup_filter(f))
         self.gain = gain
-
-    def _apply(self, fn: Any, recurse: bool = True) -> _Filtered:
-        exact = self.f
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.f = exact.to(self.f.device)
-        return self
 
     def extra_repr(self) -> str:
         """What print(module) shows in the parentheses."""

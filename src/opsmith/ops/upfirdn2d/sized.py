@@ -10,7 +10,7 @@ from torch.nn import functional
 import opsmith
 from opsmith.errors import ArgumentValueError
 
-__all__ = ["MOST_UP_DOWN", "upfirdn2d_sized", "upfirdn2d_transposed"]
+__all__ = ["MOST_UP_DOWN", "check_filtering", "upfirdn2d_sized", "upfirdn2d_transposed"]
 
 # Kernels and references refuse more, and paddings beyond 31 bits: their products with sizes must fit into 64 bits.
 MOST_UP_DOWN = 256
@@ -114,7 +114,7 @@ def _upfirdn(
     x: Tensor, f: Tensor, size: _Pair, up: _Pair, down: _Pair, pad: _Pair, *, separable: bool, flip: bool, gain: float
 ) -> Tensor:
     """What the operators compute, as PyTorch's convolution of each channel by itself."""
-    _check(f, up, down, pad, separable=separable)
+    check_filtering(f, up, down, pad, separable=separable)
     batch, channels = x.shape[:2]
     if x.numel() == 0 or 0 in size:
         return x.new_zeros(batch, channels, *size)
@@ -135,7 +135,8 @@ def _upfirdn(
     return convolve(convolve(x, taps[0, :, None] * gain, (down[0], 1)), taps[1, None, :], (1, down[1]))
 
 
-def _check(f: Tensor, up: _Pair, down: _Pair, pad: _Pair, *, separable: bool) -> None:
+def check_filtering(f: Tensor, up: _Pair, down: _Pair, pad: _Pair, *, separable: bool) -> None:
+    """Raise ArgumentValueError for a filter, factors and a padding, each (y, x), that mean nothing."""
     if separable and f.shape[0] != 2:
         raise ArgumentValueError(f"a separable filter has two rows, its taps along y and along x; found {f.shape[0]}")
     if f.numel() == 0:

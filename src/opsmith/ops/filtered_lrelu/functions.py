@@ -1,0 +1,128 @@
+"""What StyleGAN3's code imports: filtered_lrelu."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from opsmith.ops.bias_act.operator import check_clamp
+from opsmith.ops.filtered_lrelu.sized import filtered_lrelu_sized
+from opsmith.ops.upfirdn2d.arguments import Ints, read_factors, read_filter, read_padding, read_taps
+
+__all__ = ["filtered_lrelu"]
+
+_NAME = "filtered_lrelu"
+
+
+def filtered_lrelu(
+    x: Tensor,
+    fu: Tensor | None = None,
+    fd: Tensor | None = None,
+    b: Tensor | None = None,
+    up: int = 1,
+    down: int = 1,
+    padding: Ints = 0,
+    gain: float = math.sqrt(2),
+    slope: float = 0.2,
+    clamp: float | None = None,
+    flip_filter: bool = False,
+    impl: str = "cuda",
+) -> Tensor:
+    """Add a bias, upsample by a filter, apply leaky ReLU, a gain and a clamp, and downsample by a filter, in one pass.
+
+    Names, arguments, defaults and results are those of `torch_utils.ops.filtered_lrelu`: the nonlinearity of StyleGAN3
+    (Karras et al., "Alias-Free Generative Adversarial Networks", NeurIPS 2021, section 3.2), which is applied at a higher
+    sampling rate so that what it makes above the band can be filtered away. x is [N, C, H, W], float16, bfloat16, float32
+    or float64; the result is [N, C, OH, OW], OH = (H * up + padding - (FUH - 1) - (FDH - 1) + down - 1) // down, in x's
+    memory format. Everything between x and the result is float32, or float64 for float64.
+
+    Parameters
+    ----------
+    fu, fd
+        The filters in front of the nonlinearity and behind it, float32: [FH, FW], [taps] for a separable one, or None for
+        the identity. `setup_filter` makes them.
+    b
+        The bias, [C], of x's type; None for none. It is added to x, not to the padding.
+    up, down
+        The factors, 1 to 256. Upsampling puts up - 1 zeros behind each sample and multiplies by up ** 2.
+    padding
+        An int, [x, y], or [x before, x after, y before, y after], in samples after upsampling; negative ones crop.
+    gain, slope
+        The factor behind leaky ReLU, and its slope below 0.
+    clamp
+        What goes into the second filter is kept in [-clamp, clamp]; None keeps it as it is.
+    flip_filter
+        False convolves (the filters are reversed), True correlates.
+    impl
+        "cuda" is the operator, on every device; "ref" its definition in PyTorch.
+
+    Raises
+    ------
+    ShapeError
+        Where the filters are longer than what they are applied to, and for a bias that does not fit.
+    ArgumentValueError, ArgumentTypeError
+        For other numbers that mean nothing.
+    DtypeError, DeviceError
+        For tensors that do not fit.
+    GradientError
+        For a filter that requires a gradient: there are those of x and b alone (of any order).
+    """
+    if impl not in ("cuda", "ref"):
+        raise ArgumentValueError(f'{_NAME}(): impl is {impl!r}, expected "cuda" or "ref"')
+    if not isinstance(x, Tensor) or x.ndim != 4:
+        found = f"{x.ndim} dimensions" if isinstance(x, Tensor) else type(x).__name__
+        raise ShapeError(f"{_NAME}(): x has {found}, expected a tensor [N, C, H, W]")
+    if b is not None and not isinstance(b, Tensor):
+        raise ArgumentTypeError(f"{_NAME}(): b is {type(b).__name__}, expected a tensor")
+    if b is not None and (b.ndim != 1 or b.shape[0] != x.shape[1]):
+        raise ShapeError(
+            f"{_NAME}(): b has the shape {tuple(b.shape)}, expected ({x.shape[1]},): x has the shape {tuple(x.shape)}"
+        )
+    check_clamp(clamp, _NAME)
+    factor, divisor = _factor("up", up), _factor("down", down)
+    left, right, top, bottom = read_padding(_NAME, padding)
+    fu, fd = read_filter(_NAME, "fu", x, fu), read_filter(_NAME, "fd", x, fd)
+    sizes = []
+    for axis, size, margin, taps_up, taps_down in zip(
+        "yx",
+        x.shape[2:],
+        (top + bottom, left + right),
+        read_taps(_NAME, "fu", fu),
+        read_taps(_NAME, "fd", fd),
+        strict=True,
+    ):
+        padded, needed = size * factor + margin, taps_up + taps_down - 1
+        if padded < needed:
+            raise ShapeError(
+                f"{_NAME}(): along {axis} the filters take {needed} samples, but after upsampling and padding there are "
+                f"{padded}"
+            )
+        sizes.append((padded - needed) // divisor + 1)
+    function = filtered_lrelu_sized.reference if impl == "ref" else filtered_lrelu_sized
+    result: Tensor = function(
+        x,
+        fu.expand(2, -1) if fu.ndim == 1 else fu,
+        fd.expand(2, -1) if fd.ndim == 1 else fd,
+        b,
+        *sizes,
+        factor,
+        divisor,
+        top,
+        left,
+        fu.ndim == 1,
+        fd.ndim == 1,
+        bool(flip_filter),
+        float(gain),
+        float(slope),
+        None if clamp is None else float(clamp),
+    )
+    return result
+
+
+def _factor(name: str, value: int) -> int:
+    x, y = read_factors(_NAME, name, value)
+    if x != y:
+        raise ArgumentValueError(f"{_NAME}(): {name} is {value!r}, expected one factor for both axes")
+    return x

@@ -1,0 +1,100 @@
+// roi_align on a GPU: a block makes some bins of one box, of some channels.
+//
+// A thread makes one bin of a few channels. In channels_last features these are a vector of 16 bytes, and the threads
+// of a warp have one bin and adjacent vectors: each tap reads whole lines of memory. In contiguous ones a thread has
+// four channels and its neighbours the adjacent bins, which write adjacent places and read pixels of the same rows; a
+// tap's place and weight, looked up once, serve four loads. Staging a box's window in shared memory would read each
+// pixel once, but of a large box most pixels have no weight, and of a small one the first-level cache holds them all.
+#pragma once
+
+#include "box_taps.h"
+#include "channels.h"
+#include "parts.h"
+
+namespace {
+
+template <class C, int width, bool vectors, class T>
+__device__ void pool_taps(const BoxTaps<C>& taps, int i, int j, const Channels<width, vectors>& channels, const T* from,
+                          int64_t row, int64_t column, C (&sum)[width]) {
+  const Tap<C>*y = taps.y.tap + i * taps.y.slots, *x = taps.x.tap + j * taps.x.slots;
+#pragma unroll 1
+  for (int t = 0; t < taps.y.slots; ++t) {
+    const T* const line = from + y[t].pixel * row;
+#pragma unroll 1
+    for (int u = 0; u < taps.x.slots; u += 4) {
+      // Four loads are on their way before the first is used. What weighs nothing is not read: it may be NaN.
+      C weight[4], value[4][width];
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        weight[q] = y[t].weight * x[u + q].weight;
+        if (weight[q] != 0) {
+          channels.load(line + x[u + q].pixel * column, value[q]);
+        } else {
+#pragma unroll
+          for (int c = 0; c < width; ++c) value[q][c] = 0;
+        }
+      }
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+#pragma unroll
+        for (int c = 0; c < width; ++c) sum[c] += weight[q] * value[q][c];
+      }
+    }
+  }
+}
+
+// Point by point, for boxes whose taps do not fit the shared memory.
+template <class C, int width, bool vectors, class T>
+__device__ void pool_points(const Roi& roi, int64_t i, int64_t j, const Channels<width, vectors>& channels,
+                            const T* from, int64_t row, int64_t column, C (&sum)[width]) {
+  const C share = C{1} / (static_cast<C>(roi.y.samples) * static_cast<C>(roi.x.samples));
+  roi.y.for_each(i, [&](int y, float weight_y) {
+    roi.x.for_each(j, [&](int x, float weight_x) {
+      C value[width];
+      channels.load(from + y * row + x * column, value);
+      const C weight = static_cast<C>(weight_y) * static_cast<C>(weight_x) * share;
+#pragma unroll
+      for (int c = 0; c < width; ++c) sum[c] += weight * value[c];
+    });
+  });
+}
+
+template <int width, bool vectors, class T>
+__global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers enough for the loads of four taps
+    pool_boxes(View<const T, 4> features, View<const float, 2> boxes, Pooling pooling, Split split, View<T, 4> out) {
+  using C = compute_t<T>;
+  __shared__ BoxTaps<C> taps;
+#pragma unroll 1
+  for (int64_t k = blockIdx.x; k < out.size[0]; k += gridDim.x) {
+    const Roi roi = read_roi(boxes, k, pooling);
+#pragma unroll 1
+    for (unsigned part = blockIdx.y; part < split.parts; part += gridDim.y) {
+      const Bins bins = bins_of(split, part, out);
+      __syncthreads();  // before the taps of the last part are written over
+      if (roi.image >= 0) find_taps(roi, bins, taps);
+      for_each_bin<width>(split, part, bins, out.size[1], [&](int i, int j, int64_t channel, int count) {
+        const Channels<width, vectors> to{out.stride[1], count}, from{features.stride[1], count};
+        C sum[width] = {};
+        if (roi.image >= 0) {
+          const T* const plane = features.data + roi.image * features.stride[0] + channel * features.stride[1];
+          if (taps.y.is_stored && taps.x.is_stored) {
+            pool_taps(taps, i, j, from, plane, features.stride[2], features.stride[3], sum);
+          } else {
+            pool_points(roi, bins.row + i, bins.column + j, from, plane, features.stride[2], features.stride[3], sum);
+          }
+        }
+        to.store(sum, &out(k, channel, bins.row + i, bins.column + j));
+      });
+    }
+  }
+}
+
+template <int width, bool vectors, class T>
+void launch_pool(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
+                 bool inner, const View<T, 4>& out, Stream stream) {
+  const Split split = split_boxes("roi_align", out, width, inner);
+  pool_boxes<width, vectors>
+      <<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(features, boxes, pooling, split, out);
+}
+
+}  // namespace

@@ -1,0 +1,66 @@
+"""The arguments that upfirdn2d, its relatives and filtered_lrelu have in common, read and refused in one way.
+
+Where an argument has two directions, x comes first. `op` is the function's name, for messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from opsmith.ops.upfirdn2d.sized import MOST_UP_DOWN
+
+__all__ = ["Ints", "read_factors", "read_filter", "read_padding", "read_taps"]
+
+Ints = int | Sequence[int]
+
+
+def read_factors(op: str, name: str, value: Ints) -> tuple[int, int]:
+    """Return the factors along x and y of an int or two of them."""
+    values = _ints(op, name, value, (2,))
+    if any(number < 1 or number > MOST_UP_DOWN for number in values):
+        raise ArgumentValueError(f"{op}(): {name} is {value!r}, expected 1 to {MOST_UP_DOWN}")
+    return values[0], values[-1]
+
+
+def read_padding(op: str, value: Ints) -> tuple[int, ...]:
+    """Return the padding before and after along x, before and after along y, of an int, two or four of them."""
+    values = _ints(op, "padding", value, (2, 4))
+    if len(values) == 4:
+        return values
+    x, y = values[0], values[-1]
+    return x, x, y, y
+
+
+def read_taps(op: str, name: str, f: Tensor) -> tuple[int, int]:
+    """Return how many taps a filter has along y and x."""
+    if not isinstance(f, Tensor) or f.ndim not in (1, 2) or f.numel() == 0:
+        found = f"the shape {tuple(f.shape)}" if isinstance(f, Tensor) else f"the type {type(f).__name__}"
+        raise ArgumentValueError(f"{op}(): {name} has {found}, expected a tensor [FH, FW] or [taps]; see setup_filter")
+    return f.shape[0], f.shape[-1]
+
+
+def read_filter(op: str, name: str, x: Tensor, f: Tensor | None) -> Tensor:
+    """Return a filter, which is the identity for None."""
+    if f is None:
+        return torch.ones(1, 1, dtype=torch.float32, device=x.device)
+    read_taps(op, name, f)
+    if f.requires_grad and torch.is_grad_enabled():
+        raise GradientError(f"{op}() has no gradient of the filter {name}: give it {name}.detach()")
+    return f
+
+
+def _ints(op: str, name: str, value: Ints, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    values = tuple(value) if isinstance(value, Sequence) else (value,)
+    if len(values) not in (1, *lengths) or not all(_is_int(number) for number in values):
+        words = " or ".join(map(str, lengths))
+        raise ArgumentTypeError(f"{op}(): {name} is {value!r}, expected an int or {words} of them")
+    return values
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int | torch.SymInt) and not isinstance(value, bool)

@@ -1,0 +1,122 @@
+"""Holds roi_align's GPU kernels to the body in float64: layouts, types, boxes of every size, streams, and large images."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from layouts import laid_out
+from roi_calls import NAN, NO_IMAGES, TYPES, assert_empty_tensors_are_empty, assert_gives_zeros, some_boxes
+from torch import Tensor
+
+from opsmith.ops.roi_align import roi_align, roi_align_sized, roi_align_transposed
+
+pytestmark = [pytest.mark.gpu, pytest.mark.compile]
+
+LAYOUTS = ["contiguous", "channels_last", "transposed", "inner", "offset"]
+
+
+def near(found: Tensor, expected: Tensor) -> None:
+    eps = max(torch.finfo(found.dtype).eps, 1e-13)
+    allowed = 16 * eps * max(float(expected.abs().max()), 1)  # weights are sums of up to 100 shares
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_agrees_with_the_definition(layout: str, dtype: torch.dtype) -> None:
+    draw = random.Random(layout)
+    for number in range(24):
+        generator = torch.Generator().manual_seed(number)
+        channels, height, width = draw.choice([1, 3, 8, 39, 70, 264]), draw.choice([1, 9, 33]), draw.choice([1, 14, 50])
+        # Up to 8, 16 and more bins along an axis are one, two and several pieces of a box.
+        size = (draw.choice([1, 7, 14, 20]), draw.choice([1, 2, 7, 33]))
+        rest = (draw.choice([0.25, 0.37, 1.0]), draw.choice([-1, 0, 1, 2, 5, 100]), draw.random() < 0.5)
+        # 3,000 pixels have more taps than a block stores.
+        boxes = some_boxes(17, 2, draw.choice([10, 60, 3000]), number, "cuda")
+        features = torch.randn(2, channels, height, width, generator=generator).cuda()
+        leaf = laid_out(features.to(dtype), layout).requires_grad_()
+        exact = leaf.detach().double().requires_grad_()
+        found = roi_align(leaf, boxes, size, *rest)
+        expected = roi_align_sized.reference(exact, boxes, 2, height, width, *size, *rest)
+        assert found.is_contiguous(memory_format=torch.channels_last) or layout != "channels_last"
+        near(found.detach(), expected.detach())
+        outer = torch.randn(expected.shape, generator=generator).cuda().to(dtype)
+        (grad,) = torch.autograd.grad(found, leaf, laid_out(outer, layout))
+        near(grad, torch.autograd.grad(expected, exact, outer.double())[0])
+
+
+def test_there_are_kernels_for_the_gpu() -> None:
+    for operator in (roi_align_sized, roi_align_transposed):
+        assert operator.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
+
+
+def test_what_is_no_box_and_what_is_empty() -> None:
+    boxes = torch.tensor([[index, 0, 0, 4, 4] for index in NO_IMAGES] + [[0, NAN, 0, 4, 4], [0, 0, 3e38, 4, 4]])
+    for ratio in (-1, 2):
+        assert_gives_zeros(roi_align, boxes.cuda(), 3, 1.0, ratio)
+    assert_empty_tensors_are_empty(roi_align, "cuda")
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_only_pixels_with_a_weight_take_part(layout: str) -> None:
+    features = torch.zeros(1, 8, 6, 6)
+    features[0, :, 2] = NAN
+    features[0, :, 5, 5] = torch.inf
+    features = laid_out(features, layout).cuda()
+    boxes = torch.tensor([[0.0, 0, 0, 2, 2], [0.0, 0, 1, 6, 4], [0.0, 4, 4, 6, 6], [0.0, 0.5, 0.5, 1.5, 1.5]]).cuda()
+    found = roi_align(features, boxes, 2, 1.0, 1)
+    torch.testing.assert_close(found, roi_align_sized.reference(features, boxes, 1, 6, 6, 2, 2, 1.0, 1), equal_nan=True)
+    assert found.isnan().any()
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_runs_are_equal_bit_for_bit_and_need_no_memory(layout: str) -> None:
+    features = laid_out(torch.randn(2, 64, 100, 136), layout).cuda().requires_grad_()
+    boxes = some_boxes(500, 2, 400, 1, "cuda")
+    pooled = roi_align(features, boxes, 7, 0.25, 2)
+    outer = torch.randn_like(pooled)
+    first = torch.autograd.grad(pooled, features, outer, retain_graph=True)[0]
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    second = torch.autograd.grad(pooled, features, outer)[0]
+    assert torch.equal(first, second)
+    assert torch.cuda.max_memory_allocated() - before <= 1.1 * features.nbytes
+    assert torch.equal(pooled, roi_align(features, boxes, 7, 0.25, 2))
+
+
+def test_capture_and_replay_on_another_stream() -> None:
+    features = torch.randn(2, 16, 40, 40, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    boxes = some_boxes(33, 2, 40, 2, "cuda")
+
+    def step() -> tuple[Tensor, Tensor]:
+        pooled = roi_align(features, boxes, 7)
+        return pooled, torch.autograd.grad(pooled, features, torch.ones_like(pooled))[0]
+
+    step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        features.copy_(torch.randn_like(features))
+        boxes.copy_(some_boxes(33, 2, 40, 3, "cuda"))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(one, other) for one, other in zip(captured, step(), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_more_than_two_to_the_31_elements(layout: torch.memory_format) -> None:
+    if torch.cuda.get_device_properties(0).total_memory < 20 << 30:
+        pytest.skip("needs 10 GB of GPU memory")
+    features = torch.zeros(3, 64, 4000, 3000, dtype=torch.float16, device="cuda").contiguous(memory_format=layout)
+    features[2, 63, 3999, 2999] = 1
+    boxes = torch.tensor([[2.0, 2999, 3999, 3000, 4000]], device="cuda")
+    pooled = roi_align(features, boxes, 1, 1.0, 1, True)
+    assert pooled[0, 63].item() == 1  # its only point is the last pixel
+    del features
+    gradient = roi_align_transposed(pooled, boxes, 3, 4000, 3000, 1, 1, 1.0, 1, True)
+    assert gradient[2, 63, 3999, 2999].item() == 1
