@@ -126,6 +126,7 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/deform_conv2d.py --device cuda --output benchmarks/results/deform_conv2d_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/roi_align.py --device cuda --output benchmarks/results/roi_align_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
@@ -139,6 +140,9 @@ gpu-bench:
 	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --device cuda \
 	  --examples upfirdn2d_cases:large --dtype float32 --dtype float16 --phase forward --phase backward \
 	  --against eager --against compiled --seconds 90 --json benchmarks/results/upfirdn2d_gpu.json
+	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.filtered_lrelu::filtered_lrelu_sized --device cuda \
+	  --examples filtered_lrelu_cases:large --dtype float16 --dtype float32 --phase forward --phase backward \
+	  --against eager --against compiled --seconds 90 --json benchmarks/results/filtered_lrelu_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.add2 --device cuda $(GPU_ELEMENTWISE) \
 	  --json benchmarks/results/add2_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid --device cuda $(GPU_ELEMENTWISE) \

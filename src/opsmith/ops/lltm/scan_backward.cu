@@ -1,22 +1,11 @@
 // All steps of a sequence's backward in one launch.
-#include "lltm_scan.h"
+#include "sequence_gpu.h"
 
-#if defined(__HIPCC__)
+// On AMD's GPUs there is nothing of this: see sequence_step.cu.
+#if !defined(__HIPCC__)
 
-namespace lltm {
-
-// AMD's GPUs have no clusters of thread blocks.
-template <class T>
-bool scan_backward(const ScanBackward<T>&, void*) {
-  return false;
-}
-
-}  // namespace lltm
-
-#else
-
-#include "lltm_scan_backward.h"
-#include "lltm_scan_launch.h"
+#include "scan_backward.h"
+#include "scan_launch.h"
 
 namespace lltm {
 
@@ -50,9 +39,9 @@ bool scan_backward(const ScanBackward<T>& to, void* stream) {
 
 }  // namespace lltm
 
-#endif
-
 template bool lltm::scan_backward(const ScanBackward<opsmith::float16>&, void*);
 template bool lltm::scan_backward(const ScanBackward<opsmith::bfloat16>&, void*);
 template bool lltm::scan_backward(const ScanBackward<float>&, void*);
 template bool lltm::scan_backward(const ScanBackward<double>&, void*);
+
+#endif

@@ -12,8 +12,8 @@
 
 #include <type_traits>
 
-#include "lltm.h"
 #include "packed.h"
+#include "pointwise.h"
 
 namespace {
 

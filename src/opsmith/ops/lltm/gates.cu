@@ -1,5 +1,5 @@
 // The pointwise part of an LLTM step on a GPU. gates holds input gate, output gate and candidate side by side.
-#include "lltm.h"
+#include "pointwise.h"
 
 using namespace opsmith;
 

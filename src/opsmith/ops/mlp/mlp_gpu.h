@@ -1,4 +1,4 @@
-// What mlp.cpp, which a host compiler reads, launches of the kernels in mlp_small_*.cu and mlp_large.cu.
+// What mlp_gpu.cpp, which a host compiler reads, launches of the kernels in mlp_small_*.cu and mlp_large.cu.
 #pragma once
 
 #include <opsmith/kernel.h>

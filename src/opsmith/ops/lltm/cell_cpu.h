@@ -6,13 +6,10 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "lltm_cpu.h"
 #include "packed.h"
+#include "pointwise_cpu.h"
 
 namespace {
-
-// Rows of a result that are computed at once: a multiple of every tile's height.
-constexpr int64_t row_group = 48;
 
 // Where a product finds a matrix that it reads one number at a time.
 template <class C>

@@ -10,7 +10,7 @@
 // cores would cut them to 10 bits): 32 units, one to a lane, batch rows by fours.
 #pragma once
 
-#include "lltm_cluster.h"
+#include "scan_cluster.h"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 

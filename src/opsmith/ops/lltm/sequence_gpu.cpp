@@ -1,24 +1,21 @@
 // An LLTM over a sequence on a GPU: the products that need no order over all steps at once, the rest step by step.
 //
 // The input's part of the gates is one product before the steps, the gradients of weight, bias and input are products
-// after them. What lies between is one launch for the whole sequence where lltm_scan_*.cu serves the sizes, else a
-// product and a launch of lltm_step.cu for every step.
+// after them. What lies between is one launch for the whole sequence where scan_*.cu serves the sizes, else a
+// product and a launch of sequence_step.cu for every step.
+#include "sequence_gpu.h"
 #include "composed.h"
-#include "lltm_scan.h"
 
-using opsmith::call;
-using opsmith::empty_like;
-using opsmith::Tensor;
+using namespace opsmith;
 
 namespace {
 
 using lltm::composed::columns;
-using lltm::composed::product;
 
 // A copy in the type that the arithmetic is done in: what a cell, or its gradient, is from step to step.
 template <class T>
 Tensor widened(const Tensor& tensor) {
-  const auto type = sizeof(T) == 8 ? opsmith::ScalarType::Double : opsmith::ScalarType::Float;
+  const auto type = sizeof(T) == 8 ? ScalarType::Double : ScalarType::Float;
   Tensor result = torch::stable::new_empty(tensor, {tensor.size(0), tensor.size(1)}, type);
   torch::stable::copy_(result, tensor);
   return result;
@@ -34,7 +31,7 @@ Tensor rows(const Tensor& tensor) {
 }
 
 template <class T>
-opsmith::View<T, 2> at(const opsmith::View<T, 3>& view, int64_t step) {
+View<T, 2> at(const View<T, 3>& view, int64_t step) {
   return {view.data + step * view.stride[0], {view.size[1], view.size[2]}, {view.stride[1], view.stride[2]}};
 }
 
@@ -43,16 +40,15 @@ Tensor at(const Tensor& tensor, int64_t step) { return torch::stable::select(ten
 template <class T>
 void run_steps(const Tensor& gates, const Tensor& hidden, const Tensor& cell, const Tensor& weight,
                const Tensor& hiddens, const Tensor& cells, Tensor& last_cell, void* stream) {
-  using opsmith::view;
   const Tensor state = widened<T>(cell), transposed = torch::stable::transpose(weight, 0, 1);
   const auto all_gates = view<T, 3>(gates), all_hiddens = view<T, 3>(hiddens), all_cells = view<T, 3>(cells);
   for (int64_t t = 0; t < gates.size(0); ++t) {
-    const Tensor from_hidden = product(t == 0 ? hidden : at(hiddens, t - 1), transposed);
+    const Tensor from_hidden = aten::mm(t == 0 ? hidden : at(hiddens, t - 1), transposed);
     lltm::step<T>(
         {
             .product = view<const T, 2>(from_hidden),
             .gates = at(all_gates, t),
-            .cell = view<opsmith::compute_t<T>, 2>(state),
+            .cell = view<compute_t<T>, 2>(state),
             .hidden = at(all_hiddens, t),
             .cells = at(all_cells, t),
         },
@@ -65,7 +61,6 @@ template <class T>
 void run_steps_backward(const Tensor& grad_hiddens, const Tensor& grad_last_cell, const Tensor& weight,
                         const Tensor& gates, const Tensor& cells, const Tensor& grad_gates, Tensor& grad_hidden,
                         Tensor& grad_cell, void* stream) {
-  using opsmith::view;
   const Tensor state = widened<T>(grad_last_cell);
   const auto all_grad_hiddens = view<const T, 3>(grad_hiddens), all_gates = view<const T, 3>(gates),
              all_cells = view<const T, 3>(cells);
@@ -76,13 +71,13 @@ void run_steps_backward(const Tensor& grad_hiddens, const Tensor& grad_last_cell
         {
             .grad_hidden = at(all_grad_hiddens, t),
             .product = view<const T, 2>(from_next),
-            .grad_cell = view<opsmith::compute_t<T>, 2>(state),
+            .grad_cell = view<compute_t<T>, 2>(state),
             .gates = at(all_gates, t),
             .cells = at(all_cells, t),
             .grad_gates = at(all_grad_gates, t),
         },
         stream);
-    from_next = product(at(grad_gates, t), weight);
+    from_next = aten::mm(at(grad_gates, t), weight);
   }
   torch::stable::copy_(grad_hidden, from_next);
   torch::stable::copy_(grad_cell, state);
@@ -95,7 +90,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
   const int64_t steps = input.size(0), batch = input.size(1), state = hidden.size(1);
   const Tensor weight_hidden = columns(weight, 0, state);
   const Tensor weight_input = columns(weight, state, input.size(2));
-  const Tensor flat = call<1>("aten::linear", "", rows(input), weight_input, std::optional<Tensor>(bias))[0];
+  const Tensor flat = aten::linear(rows(input), weight_input, bias);
   const Tensor gates = torch::stable::reshape(flat, {steps, batch, 3 * state});
   const Tensor hiddens = empty_like(input, {steps, batch, state}), cells = empty_like(input, {steps, batch, state});
   Tensor last_cell = empty_like(cell, {batch, state});
@@ -103,10 +98,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
     torch::stable::copy_(last_cell, cell);
     return {hiddens, last_cell, gates, cells};
   }
-  void* const stream = opsmith::current_stream(input.get_device_index());
-  opsmith::with_floating_type(input.scalar_type(), [&](auto element) {
+  void* const stream = current_stream(input.get_device_index());
+  with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    using opsmith::view;
     const lltm::Scan<T> all{
         .gates = view<T, 3>(gates),
         .hidden = view<const T, 2>(hidden),
@@ -156,10 +150,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
     const Tensor grad_weight = torch::stable::new_zeros(weight, {3 * state, state + inputs});
     return {grad_input, grad_hidden, grad_cell, grad_weight, torch::stable::new_zeros(weight, {3 * state})};
   }
-  void* const stream = opsmith::current_stream(input.get_device_index());
-  opsmith::with_floating_type(input.scalar_type(), [&](auto element) {
+  void* const stream = current_stream(input.get_device_index());
+  with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    using opsmith::view;
     const lltm::ScanBackward<T> all{
         .grad_hiddens = view<const T, 3>(grad_hiddens),
         .grad_last_cell = view<const T, 2>(grad_last_cell),
@@ -176,10 +169,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
     }
   });
   const Tensor flat = rows(grad_gates);
-  const Tensor grad_input = torch::stable::reshape(product(flat, weight_input), {steps, batch, inputs});
-  const Tensor grad_weight = product(torch::stable::transpose(flat, 0, 1), joined(input, hidden, hiddens));
-  const std::optional<std::vector<int64_t>> over_rows = std::vector<int64_t>{0};
-  const Tensor grad_bias =
-      call<1>("aten::sum", "dim_IntList", flat, over_rows, false, std::optional<torch::headeronly::ScalarType>())[0];
-  return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
+  const Tensor grad_input = torch::stable::reshape(aten::mm(flat, weight_input), {steps, batch, inputs});
+  const Tensor grad_weight = aten::mm(torch::stable::transpose(flat, 0, 1), joined(input, hidden, hiddens));
+  return {grad_input, grad_hidden, grad_cell, grad_weight, aten::sum_rows(flat)};
 }

@@ -1,9 +1,9 @@
-// The pointwise part of an LLTM step on the CPU, for lltm.cpp, whose kernels these are, and for the whole step.
+// The pointwise part of an LLTM step on the CPU, for gates.cpp, whose kernels these are, and for the whole step.
 //
 // gates holds input gate, output gate and candidate side by side.
 #pragma once
 
-#include "lltm.h"
+#include "pointwise.h"
 
 #include <opsmith/block.h>
 

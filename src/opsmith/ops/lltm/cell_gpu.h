@@ -1,4 +1,4 @@
-// What the GPU's kernels for a whole LLTM step take: said once, for lltm_cell.cpp, which chooses, and for the .cu
+// What the GPU's kernels for a whole LLTM step take: said once, for cell_gpu.cpp, which chooses, and for the .cu
 // files.
 //
 // `stream` is a cudaStream_t or a hipStream_t. What the kernels write is contiguous; what they read lies anyhow.

@@ -1,6 +1,6 @@
 // An LLTM step on the CPU: by products of its own where that is faster, else by PyTorch's.
+#include "cell_cpu.h"
 #include "composed.h"
-#include "fused.h"
 
 namespace {
 
@@ -45,7 +45,7 @@ std::tuple<Tensor, Tensor, Tensor> lltm_cell_cpu(const Tensor& input, const Tens
   const int64_t batch = cell.size(0), state = cell.size(1);
   const Tensor new_hidden = empty_like(cell, {batch, state}), new_cell = empty_like(cell, {batch, state});
   const Tensor gates = empty_like(cell, {batch, 3 * state});
-  opsmith::with_floating_type(cell.scalar_type(), [&](auto element) {
+  with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     fused_forward<T>(view<const T, 2>(input), view<const T, 2>(hidden), view<const T, 2>(cell),
                      view<const T, 2>(weight), view<const T, 1>(bias), view<T, 2>(new_hidden), view<T, 2>(new_cell),
@@ -63,7 +63,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward_cpu(
   const Tensor grad_input = contiguous_like(input), grad_hidden = contiguous_like(hidden),
                grad_cell = contiguous_like(cell);
   const Tensor grad_weight = contiguous_like(weight), grad_bias = contiguous_like(bias);
-  opsmith::with_floating_type(cell.scalar_type(), [&](auto element) {
+  with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     fused_backward<T>(view<const T, 2>(grad_new_hidden), view<const T, 2>(grad_new_cell), view<const T, 2>(input),
                       view<const T, 2>(hidden), view<const T, 2>(weight), view<const T, 2>(gates),

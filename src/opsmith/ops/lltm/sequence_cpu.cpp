@@ -1,7 +1,7 @@
 // An LLTM over a sequence on the CPU.
 #include <opsmith/native.h>
 
-#include "sequence_backward.h"
+#include "sequence_cpu_backward.h"
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence_cpu(const Tensor& input, const Tensor& hidden,
                                                              const Tensor& cell, const Tensor& weight,
@@ -9,7 +9,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence_cpu(const Tensor& input
   const int64_t steps = input.size(0), batch = hidden.size(0), units = hidden.size(1);
   const Tensor hiddens = empty_like(input, {steps, batch, units}), last_cell = empty_like(input, {batch, units});
   const Tensor gates = empty_like(input, {steps, batch, 3 * units}), cells = empty_like(input, {steps, batch, units});
-  opsmith::with_floating_type(input.scalar_type(), [&](auto element) {
+  with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     SequenceForward<T>({view<const T, 3>(input), view<const T, 2>(hidden), view<const T, 2>(cell),
                         view<const T, 2>(weight), view<const T, 1>(bias), view<T, 3>(hiddens), view<T, 2>(last_cell),
@@ -26,7 +26,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward_cpu(
   const Tensor grad_input = contiguous_like(input), grad_hidden = contiguous_like(hidden);
   const Tensor grad_cell = contiguous_like(cell), grad_weight = contiguous_like(weight),
                grad_bias = contiguous_like(bias);
-  opsmith::with_floating_type(input.scalar_type(), [&](auto element) {
+  with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     SequenceBackward<T>({view<const T, 3>(grad_hiddens), view<const T, 2>(grad_last_cell), view<const T, 3>(input),
                          view<const T, 2>(hidden), view<const T, 2>(weight), view<const T, 3>(hiddens),

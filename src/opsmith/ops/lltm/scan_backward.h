@@ -6,9 +6,9 @@
 // reason as the forward's two copies.
 #pragma once
 
-#include "lltm.h"
-#include "lltm_scan.h"
-#include "lltm_scan_products.h"
+#include "pointwise.h"
+#include "scan_products.h"
+#include "sequence_gpu.h"
 
 namespace lltm {
 

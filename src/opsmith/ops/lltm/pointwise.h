@@ -1,4 +1,4 @@
-// The pointwise part of an LLTM step and its gradient, for one element: shared by lltm.cpp and lltm.cu.
+// The pointwise part of an LLTM step and its gradient, for one element: shared by gates.cpp and gates.cu.
 //
 // i, o and c are the input gate, the output gate and the candidate before their activations. C is float or double.
 #pragma once

@@ -1,5 +1,5 @@
 // mlp on a GPU: by one kernel where it is small, else by PyTorch's matrix products and what of ours goes between them.
-#include "mlp.h"
+#include "mlp_gpu.h"
 
 #include <opsmith/native.h>
 
@@ -21,18 +21,12 @@ bool is_small(const Tensor& input, const Tensor& weight1, const Tensor& weight2)
 
 void* stream_of(const Tensor& tensor) { return current_stream(tensor.get_device_index()); }
 
-Tensor product(const Tensor& a, const Tensor& b) { return call<1>("aten::mm", "", a, b)[0]; }
-
 Tensor transposed(const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); }
-
-Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  return call<1>("aten::linear", "", input, weight, std::optional<Tensor>(bias))[0];
-}
 
 // relu(input weight^T + bias). cuBLASLt adds the bias and takes the ReLU before it stores, through an operator whose
 // Scalars call() cannot say, but torch's C shim can.
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  if (input.numel() == 0) return call<1>("aten::relu", "", linear(input, weight, bias))[0];
+  if (input.numel() == 0) return call<1>("aten::relu", "", aten::linear(input, weight, bias))[0];
   static const auto addmm_activation = reinterpret_cast<decltype(&aoti_torch_cuda__addmm_activation)>(
       find_gpu_function("aoti_torch_cuda__addmm_activation"));
   constexpr double beta = 1, alpha = 1;
@@ -40,9 +34,7 @@ Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
   AtenTensorHandle result = nullptr;
   if (addmm_activation(bias.get(), input.get(), transposed(weight).get(), beta, alpha, use_gelu, &result) !=
       AOTI_TORCH_SUCCESS) {
-    fail(
-        "mlp(): the call of aten::_addmm_activation failed; its own message "
-        "stands above");
+    fail("mlp(): the call of aten::_addmm_activation failed; its own message stands above");
   }
   return Tensor(result);
 }
@@ -62,18 +54,13 @@ T* written(const Tensor& tensor) {
   return tensor.numel() > 0 ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
-Tensor empty_as(const Tensor& tensor, bool is_needed) {
-  if (!is_needed) return empty_like(tensor, std::vector<int64_t>(tensor.dim(), 0));
-  return contiguous_like(tensor);
-}
-
 }  // namespace
 
 std::tuple<Tensor, Tensor> mlp(const Tensor& input, const Tensor& weight1, const Tensor& bias1, const Tensor& weight2,
                                const Tensor& bias2) {
   if (!is_small(input, weight1, weight2)) {
     const Tensor hidden = linear_relu(input, weight1, bias1);
-    return {linear(hidden, weight2, bias2), hidden};
+    return {aten::linear(hidden, weight2, bias2), hidden};
   }
   using torch::stable::contiguous;
   const Tensor x = contiguous(input), w1 = contiguous(weight1), b1 = contiguous(bias1), w2 = contiguous(weight2);
@@ -94,13 +81,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward(const Tensor& gr
                                                                 const Tensor& weight2, const Tensor& bias2,
                                                                 const Tensor& hidden, bool needs_grad_input,
                                                                 bool needs_grad_weight1, bool needs_grad_weight2) {
-  const Tensor grad_bias1 = empty_as(bias1, true), grad_bias2 = empty_as(bias2, true);
+  const Tensor grad_bias1 = gradient_like(bias1), grad_bias2 = gradient_like(bias2);
   if (is_small(input, weight1, weight2)) {
     using torch::stable::contiguous;
     const Tensor x = contiguous(input), w1 = contiguous(weight1), w2 = contiguous(weight2), h = contiguous(hidden);
-    const Tensor grad_input = empty_as(input, needs_grad_input);
-    const Tensor grad_weight1 = empty_as(weight1, needs_grad_weight1);
-    const Tensor grad_weight2 = empty_as(weight2, needs_grad_weight2);
+    const Tensor grad_input = gradient_like(input, needs_grad_input);
+    const Tensor grad_weight1 = gradient_like(weight1, needs_grad_weight1);
+    const Tensor grad_weight2 = gradient_like(weight2, needs_grad_weight2);
     with_floating_type(input.scalar_type(), [&](auto element) {
       using T = decltype(element);
       perceptron::backward_small<T>(sizes_of(input, weight1, weight2), view<const T, 2>(grad_output),
@@ -111,7 +98,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward(const Tensor& gr
     });
     return {grad_input, grad_weight1, grad_bias1, grad_weight2, grad_bias2};
   }
-  const Tensor grad_hidden = product(grad_output, weight2);
+  const Tensor grad_hidden = aten::mm(grad_output, weight2);
   const int64_t slabs = (input.size(0) + perceptron::slab_rows - 1) / perceptron::slab_rows;
   const ScalarType type = input.scalar_type();
   const ScalarType wide = type == ScalarType::Double ? type : ScalarType::Float;
@@ -124,7 +111,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward(const Tensor& gr
     perceptron::sum_slabs<T>(view<const C, 2>(partial), view<T, 1>(grad_bias1), view<T, 1>(grad_bias2),
                              stream_of(input));
   });
-  return {needs_grad_input ? product(grad_hidden, weight1) : empty_as(input, false),
-          needs_grad_weight1 ? product(transposed(grad_hidden), input) : empty_as(weight1, false), grad_bias1,
-          needs_grad_weight2 ? product(transposed(grad_output), hidden) : empty_as(weight2, false), grad_bias2};
+  return {needs_grad_input ? aten::mm(grad_hidden, weight1) : gradient_like(input, false),
+          needs_grad_weight1 ? aten::mm(transposed(grad_hidden), input) : gradient_like(weight1, false), grad_bias1,
+          needs_grad_weight2 ? aten::mm(transposed(grad_output), hidden) : gradient_like(weight2, false), grad_bias2};
 }

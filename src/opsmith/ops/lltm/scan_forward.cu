@@ -1,22 +1,11 @@
 // All steps of a sequence's forward in one launch.
-#include "lltm_scan.h"
+#include "sequence_gpu.h"
 
-#if defined(__HIPCC__)
+// On AMD's GPUs there is nothing of this: see sequence_step.cu.
+#if !defined(__HIPCC__)
 
-namespace lltm {
-
-// AMD's GPUs have no clusters of thread blocks.
-template <class T>
-bool scan(const Scan<T>&, void*) {
-  return false;
-}
-
-}  // namespace lltm
-
-#else
-
-#include "lltm_scan_forward.h"
-#include "lltm_scan_launch.h"
+#include "scan_forward.h"
+#include "scan_launch.h"
 
 namespace lltm {
 
@@ -46,9 +35,9 @@ bool scan(const Scan<T>& to, void* stream) {
 
 }  // namespace lltm
 
-#endif
-
 template bool lltm::scan(const Scan<opsmith::float16>&, void*);
 template bool lltm::scan(const Scan<opsmith::bfloat16>&, void*);
 template bool lltm::scan(const Scan<float>&, void*);
 template bool lltm::scan(const Scan<double>&, void*);
+
+#endif

@@ -1,5 +1,5 @@
 // An LLTM step on a GPU: one kernel of its own where the products are small, else PyTorch's products between kernels.
-#include "cell.h"
+#include "cell_gpu.h"
 #include "composed.h"
 
 #include <opsmith/stream.h>
@@ -50,7 +50,7 @@ std::tuple<Tensor, Tensor, Tensor> lltm_cell(const Tensor& input, const Tensor& 
   const bool fused = is_forward_fused(cell, weight);
   const Tensor new_hidden = contiguous_like(cell), new_cell = contiguous_like(cell);
   const Tensor gates = fused ? empty_like(cell, {cell.size(0), 3 * cell.size(1)})
-                             : composed::product(composed::join(hidden, input), torch::stable::transpose(weight, 0, 1));
+                             : aten::mm(composed::join(hidden, input), torch::stable::transpose(weight, 0, 1));
   with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     const lltm::Forward<T> step{
@@ -106,9 +106,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
     const Tensor partial = torch::stable::new_empty(bias, {parts > 1 ? parts : 0, bias.size(0)}, wide);
     const Tensor grad_gates = contiguous_like(gates), joined = empty_like(cell, {batch, weight.size(1)});
     lltm::start_backward(step, view<T, 2>(grad_gates), view<T, 2>(joined), view<C, 2>(partial), stream);
-    const Tensor grad_joined = lltm::composed::product(grad_gates, weight);
+    const Tensor grad_joined = aten::mm(grad_gates, weight);
     lltm::finish_backward(step, view<const T, 2>(grad_joined), stream);
-    grad_weight = lltm::composed::product(torch::stable::transpose(grad_gates, 0, 1), joined);
+    grad_weight = aten::mm(torch::stable::transpose(grad_gates, 0, 1), joined);
   });
   return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
 }

@@ -62,15 +62,18 @@ int64_t find_kept(const View<const T, 2>& boxes, const View<const T, 1>& scores,
   }
   begin_of_class[class_count] = n;
 
-  // A class of its own may stop at `most`; of several it is not known before which have the higher scores.
+  // Whoever has a class's first box has the class. So tasks have like numbers of boxes, however unlike the classes are.
+  // And they are few: PyTorch's threads wait for one another at the end without giving their processors away, so where
+  // there are as many threads as processors, and one processor has something else to do, all wait for that to end, a
+  // time slice of some milliseconds.
+  constexpr int64_t boxes_in_task = 4096;  // 100 us and more
   std::unique_ptr<uint8_t[]> kept(new uint8_t[n]);
-  constexpr int64_t boxes_in_chunk = 1024;  // some 100 us
-  const int64_t grain = std::max<int64_t>(1, boxes_in_chunk * class_count / std::max<int64_t>(n, 1));
-  parallel_for(0, class_count, grain, [&](int64_t first, int64_t last) {
+  const int64_t* const begins = begin_of_class.get();
+  parallel_for(0, n, boxes_in_task, [&](int64_t first, int64_t last) {
     Keeper<C> keeper(threshold);
-    for (int64_t c = first; c < last; ++c) {
-      const int64_t begin = begin_of_class[c];
-      keeper.keep(sorted.from(begin), begin_of_class[c + 1] - begin, class_count == 1 ? most : n, kept.get() + begin);
+    for (const int64_t* begin = std::lower_bound(begins, begins + class_count, first); *begin < last; ++begin) {
+      // A class of its own may stop at `most`; of several it is not known before which have the higher scores.
+      keeper.keep(sorted.from(*begin), begin[1] - *begin, class_count == 1 ? most : n, kept.get() + *begin);
     }
   });
 

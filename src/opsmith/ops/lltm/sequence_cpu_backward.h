@@ -7,7 +7,7 @@
 // Every element of a result is a sum in one order, by one thread: results do not depend on the number of threads.
 #pragma once
 
-#include "sequence_forward.h"
+#include "sequence_cpu_forward.h"
 
 namespace {
 

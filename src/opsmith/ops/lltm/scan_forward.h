@@ -8,9 +8,9 @@
 // passed the barrier after step t - 1, before which everybody was done with reading that copy.
 #pragma once
 
-#include "lltm.h"
-#include "lltm_scan.h"
-#include "lltm_scan_products.h"
+#include "pointwise.h"
+#include "scan_products.h"
+#include "sequence_gpu.h"
 
 namespace lltm {
 

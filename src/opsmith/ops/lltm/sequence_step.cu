@@ -1,9 +1,9 @@
-// The pointwise part of a step of a sequence, for the sizes and the types that lltm_scan_*.cu does not serve.
+// The pointwise part of a step of a sequence, for the sizes and the types that scan_*.cu does not serve.
 //
 // Unlike the operator lltm_gates it adds the hidden state's product to the input's, keeps the cell in the type of the
 // arithmetic, and writes where the sequence's results belong: nothing is copied between two products.
-#include "lltm.h"
-#include "lltm_scan.h"
+#include "pointwise.h"
+#include "sequence_gpu.h"
 
 using namespace opsmith;
 
@@ -76,5 +76,29 @@ template void step_backward(const StepBackward<float16>&, void*);
 template void step_backward(const StepBackward<bfloat16>&, void*);
 template void step_backward(const StepBackward<float>&, void*);
 template void step_backward(const StepBackward<double>&, void*);
+
+#if defined(__HIPCC__)
+
+// AMD's GPUs have no clusters of thread blocks, which scan_*.cu is made of: there all goes step by step.
+template <class T>
+bool scan(const Scan<T>&, void*) {
+  return false;
+}
+
+template <class T>
+bool scan_backward(const ScanBackward<T>&, void*) {
+  return false;
+}
+
+template bool scan(const Scan<float16>&, void*);
+template bool scan(const Scan<bfloat16>&, void*);
+template bool scan(const Scan<float>&, void*);
+template bool scan(const Scan<double>&, void*);
+template bool scan_backward(const ScanBackward<float16>&, void*);
+template bool scan_backward(const ScanBackward<bfloat16>&, void*);
+template bool scan_backward(const ScanBackward<float>&, void*);
+template bool scan_backward(const ScanBackward<double>&, void*);
+
+#endif
 
 }  // namespace lltm

@@ -1,4 +1,4 @@
-// What the sequence operator's host side (lltm_sequence.cpp) asks of its GPU kernels (lltm_scan*.cu, lltm_step.cu).
+// What the sequence operator's host side (sequence_gpu.cpp) asks of its GPU kernels (scan_*.cu, sequence_step.cu).
 //
 // T is float16, bfloat16, float or double; `stream` is a cudaStream_t or a hipStream_t. All sizes come with the views:
 // T steps, a batch of B, S units; the gates are input gate, output gate and candidate side by side, 3*S columns.

@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "lltm_scan_products.h"
+#include "scan_products.h"
 
 namespace lltm {
 
