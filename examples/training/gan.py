@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from opsmith.ops.upfirdn2d import setup_filter, upsample2d
 
 LATENTS = 32
-CHANNELS = 32
+CHANNELS = 16
 SIZE = 16
 BATCH = 32
 RATE = 0.0025
@@ -127,4 +127,4 @@ def train(variant: str, length: Length) -> Result:
 if __name__ == "__main__":
     modules = ["opsmith.ops.bias_act.operator", "opsmith.ops.upfirdn2d.sized"]
     builds = ["jit", REFERENCE]
-    run(Example("Digits, drawn", modules, "named right", 40, train, builds=builds, threads=2))
+    run(Example("Digits, drawn", modules, "named right", 24, train, builds=builds, threads=2))

@@ -73,6 +73,7 @@ def run(example: Example) -> None:
         help=f"may be given several times; default: {', '.join(example.builds)}",
     )
     parser.add_argument("--epochs", type=int, default=example.epochs)
+    parser.add_argument("--steps", type=int, help="in an epoch, at most")
     parser.add_argument(
         "--dtype", choices=["float32", "float64"], default="float32", help="of the model and its inputs"
     )
