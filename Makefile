@@ -73,8 +73,8 @@ bench: $(READY)
 	  --size B=64,I=512,S=512 --size B=256,I=1024,S=1024 --seconds 75 --json benchmarks/results/lltm_cell_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_gates --device cpu --seconds 30 --phase forward --phase both \
 	  --json benchmarks/results/lltm_gates_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --device cpu --phase forward --phase both --against eager \
-	  --size T=100,B=16,I=32,S=128 --size T=50,B=2,I=256,S=512 --seconds 60 \
+	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --examples lltm_cases:small \
+	  --device cpu --phase forward --phase both --against eager --seconds 60 \
 	  --json benchmarks/results/lltm_sequence_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.bias_act::bias_activation --examples bias_act_cases:small \
 	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/bias_act_cpu.json
@@ -126,7 +126,9 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/deform_conv2d.py --device cuda --output benchmarks/results/deform_conv2d_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/roi_align.py --device cuda --output benchmarks/results/roi_align_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
 	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json
@@ -138,6 +140,9 @@ gpu-bench:
 	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --device cuda \
 	  --examples upfirdn2d_cases:large --dtype float32 --dtype float16 --phase forward --phase backward \
 	  --against eager --against compiled --seconds 90 --json benchmarks/results/upfirdn2d_gpu.json
+	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.filtered_lrelu::filtered_lrelu_sized --device cuda \
+	  --examples filtered_lrelu_cases:large --dtype float16 --dtype float32 --phase forward --phase backward \
+	  --against eager --against compiled --seconds 90 --json benchmarks/results/filtered_lrelu_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.add2 --device cuda $(GPU_ELEMENTWISE) \
 	  --json benchmarks/results/add2_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid --device cuda $(GPU_ELEMENTWISE) \

@@ -1,11 +1,12 @@
-"""How long does roi_align take on the CPU, by opsmith, by torchvision where it is installed, and by the textbook?
+"""How long do roi_align and roi_pool take, by opsmith, by torchvision where it is installed, and by the textbook?
 
-    python benchmarks/roi_align.py [--output benchmarks/results/roi_align_cpu.json]
+    python benchmarks/roi_align.py [--device cpu|cuda] [--output benchmarks/results/roi_align_cpu.json]
 
-256 boxes of 16 to 500 pixels in two images of 800 x 1,088, and their features at a stride of 16: [2, 256, 50, 68], float32.
-Bins are 7 x 7 with 2 x 2 sampling points, `aligned`. "forward" is one call; "both" is one call and the gradient of the
-features. The textbook algorithm (benchmarks/roi_align/textbook.cpp) is compiled with -O3 and runs on one thread; its
-backward gets its memory as the others do, from PyTorch.
+On a GPU all cases of benchmarks/roi_align_gpu.py are timed, which says what they are. On the CPU roi_align alone: 256 boxes
+of 16 to 500 pixels in two images of 800 x 1,088, and their features at a stride of 16: [2, 256, 50, 68], float32. Bins are
+7 x 7 with 2 x 2 sampling points, `aligned`. "forward" is one call; "both" is one call and the gradient of the features. The
+textbook algorithm (benchmarks/roi_align/textbook.cpp) is compiled with -O3 and runs on one thread; its backward gets its
+memory as the others do, from PyTorch.
 
 Competitors take turns within a round, ratios are formed within a round, and all that compete have been called before.
 `difference` is the largest between their results and ours.
@@ -32,6 +33,7 @@ from torch import Tensor
 from build_time import spread
 from opsmith.ops.roi_align import roi_align
 from opsmith.toolchain.processor import processor_name
+from roi_align_gpu import Size, make_boxes, measure_cases
 
 TEXTBOOK = Path(__file__).resolve().parent / "roi_align" / "textbook.cpp"
 SHAPE = (2, 256, 50, 68)
@@ -39,16 +41,6 @@ BOXES, BINS, SAMPLES, SCALE = 256, 7, 2, 1 / 16
 ROUNDS = 21
 
 Call = Callable[[], Tensor]
-
-
-def make_boxes() -> Tensor:
-    """Return boxes [K, 5] that lie in the images, on the CPU."""
-    generator = torch.Generator().manual_seed(0)
-    size = 16 + 484 * torch.rand(BOXES, 2, generator=generator) ** 2
-    extent = torch.tensor([SHAPE[3] / SCALE, SHAPE[2] / SCALE])
-    corner = (extent - size) * torch.rand(BOXES, 2, generator=generator)
-    index = torch.randint(0, SHAPE[0], (BOXES, 1), generator=generator)
-    return torch.cat([index, corner, corner + size], 1)
 
 
 def load_textbook(folder: Path) -> tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]:
@@ -76,7 +68,7 @@ def load_textbook(folder: Path) -> tuple[Callable[[Tensor, Tensor], Tensor], Cal
 
 def contenders(phase: str, folder: Path) -> dict[str, Call]:
     """Return who takes part, ours first. A call returns what the phase ends with."""
-    boxes = make_boxes()
+    boxes = make_boxes(BOXES, SHAPE[0], round(SHAPE[2] / SCALE), round(SHAPE[3] / SCALE))
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(SHAPE, generator=generator)
     grad_out = torch.randn(BOXES, SHAPE[1], BINS, BINS, generator=generator)
@@ -121,20 +113,29 @@ def measure(phase: str) -> dict[str, Any]:
     return row
 
 
+def summary(row: dict[str, Any]) -> str:
+    """Return a line that says how a case went."""
+    what = " ".join(str(row[key]) for key in ("function", "bins", "dtype", "phase", "layout") if key in row)
+    times = (f"{name} {1e3 * values['median']:.3f} ms" for name, values in row["seconds"].items())
+    faster = (f"{values['median']:.1f}x {name}" for name, values in row.get("times_faster", {}).items())
+    rest = (f"{key} {row[key]}" for key in ("target", "extra_bytes", "difference") if row.get(key) is not None)
+    return f"{what}: {', '.join((*times, *faster, *rest))}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    on_gpu = arguments.device == "cuda"
     rows = []
-    for phase in ("forward", "both"):
-        rows.append(measure(phase))
-        times = (f"{name} {1e3 * values['median']:.2f} ms" for name, values in rows[-1]["seconds"].items())
-        faster = (f"{values['median']:.1f}x {name}" for name, values in rows[-1]["times_faster"].items())
-        print(f"{phase}: {', '.join((*times, *faster))}; difference {rows[-1]['difference']}", flush=True)
+    for row in measure_cases("cuda", Size()) if on_gpu else map(measure, ("forward", "both")):
+        rows.append(row)
+        print(summary(row), flush=True)
     result = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "torch": torch.__version__,
-        "device": processor_name(),
+        "device": torch.cuda.get_device_name() if on_gpu else processor_name(),
         "threads": torch.get_num_threads(),
         "rows": rows,
     }

@@ -13,29 +13,38 @@ __all__ = ["roi_align_figures"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 _NAMES = {"torchvision": "torchvision", "textbook": "the textbook in C++"}
-_PHASES = {"forward": "forward", "both": "forward and backward"}
+_PHASES = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 
 
 def roi_align_figures() -> str:
-    """Return the table of the result file, if it is there."""
-    path = RESULTS / "roi_align_cpu.json"
-    if not path.is_file():
-        return "Nothing has been measured yet."
-    return "\n".join(_table(json.loads(path.read_text(encoding="utf-8"))))
+    """Return a table for each result file that is there."""
+    tables = [
+        "\n".join(_table(json.loads(path.read_text(encoding="utf-8"))))
+        for path in (RESULTS / "roi_align_cpu.json", RESULTS / "roi_align_gpu.json")
+        if path.is_file()
+    ]
+    return "\n\n".join(tables) or "Nothing has been measured yet."
 
 
 def _table(result: dict[str, Any]) -> Iterator[str]:
     rows = result["rows"]
-    others = [name for name in _NAMES if any(name in row["times_faster"] for row in rows)]
+    others = [name for name in _NAMES if any(name in row.get("times_faster", {}) for row in rows)]
     yield f"**{result['device']}**, {result['threads']} threads, torch {result['torch']}, {result['date'][:10]}"
     yield ""
-    heads = ["phase", "time", *(f"against {_NAMES[name]}" for name in others)]
+    heads = ["case", "time", *(f"against {_NAMES[name]}" for name in others)]
     yield f"| {' | '.join(heads)} |"
     yield "|---" * len(heads) + "|"
     for row in rows:
-        cells = [_PHASES[row["phase"]], duration(row["seconds"]["opsmith"]["median"])]
-        cells += [_ratio(row["times_faster"][name]) for name in others]
+        cells = [_what(row), duration(row["seconds"]["opsmith"]["median"])]
+        cells += [_ratio(row["times_faster"][name]) if name in row.get("times_faster", {}) else "" for name in others]
         yield f"| {' | '.join(cells)} |"
+
+
+def _what(row: dict[str, Any]) -> str:
+    phase = _PHASES[row["phase"]]
+    if "function" not in row:
+        return phase
+    return f"{row['function']} {row['bins']} x {row['bins']} {row['dtype']} {row['layout']}, {phase}"
 
 
 def _ratio(faster: dict[str, float]) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from opsmith.runtime.declare import op
     from opsmith.runtime.kernel_file import native, view
     from opsmith.runtime.operator import Operator
+    from opsmith.runtime.torchscript import scriptable
 
 __all__ = [
     "Operator",
@@ -29,6 +30,7 @@ __all__ = [
     "native",
     "op",
     "profile",
+    "scriptable",
     "view",
 ]
 
@@ -40,6 +42,7 @@ __getattr__ = lazy_names(
         "load_inline": "cpp_extension.jit",
         "native": "runtime.kernel_file",
         "op": "runtime.declare",
+        "scriptable": "runtime.torchscript",
         "view": "runtime.kernel_file",
     },
     modules=("bench", "check", "profile"),

@@ -22,12 +22,7 @@ TARGETS = {
 }
 
 # What these do for tensors on a GPU is done by the host or by their definition in PyTorch.
-WITHOUT_GPU_KERNELS = {
-    "opsmith.ops.deform_conv2d.sized",
-    "opsmith.ops.filtered_lrelu.sized",
-    "opsmith.ops.nms.soft",
-    "opsmith.ops.roi_pool.sized",
-}
+WITHOUT_GPU_KERNELS = {"opsmith.ops.nms.soft"}
 
 
 def toolchain(compiler: str, monkeypatch: pytest.MonkeyPatch) -> Toolchain:

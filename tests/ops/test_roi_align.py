@@ -203,7 +203,7 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
     for wrong, words in (
         (torch.zeros(2, 4), r"The boxes tensor shape is not correct as Tensor\[K, 5\]"),
         ([torch.zeros(2, 5)], r"boxes list is not correct as List\[Tensor\[L, 4\]\]"),
-        (3, r"boxes is expected to be a Tensor\[L, 5\] or a List\[Tensor\[L, 4\]\]"),
+        (3, r"boxes is expected to be a Tensor\[L, 5\] or a List\[Tensor\[K, 4\]\]"),
     ):
         with pytest.raises(AssertionError, match=words):
             roi_align(features, wrong, 2)

@@ -81,7 +81,7 @@ def test_agrees_with_the_definition(dtype: torch.dtype, layout: Any, size: tuple
     outer = torch.randint(-4, 4, expected.shape, generator=generator).to(dtype)
     (by_kernel,) = torch.autograd.grad(found, leaf, outer)
     _, pixel = roi_pool_sized.reference(features, boxes, 3, 9, 14, *size, scale)
-    by_reference = roi_pool_sized.gradient.reference(outer.double(), boxes, pixel, 3, 9, 14)
+    by_reference = roi_pool_sized.gradient.reference(outer.double(), boxes, pixel, 3, 9, 14, scale)
     torch.testing.assert_close(by_kernel.double(), by_reference, rtol=0, atol=0)
 
 
@@ -117,6 +117,10 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
         roi_pool(features[0], boxes, 2)
     with pytest.raises(DtypeError, match="features is int32"):
         roi_pool(features.int(), boxes, 2)
+    huge = features[..., :1, :1].expand(1, 1, 1 << 16, 1 << 15)
+    for function in (roi_pool_sized, roi_pool_sized.reference):
+        with pytest.raises(Exception, match="an image can have up to 2147483647 pixels; found 65536 x 32768"):
+            function(huge, boxes, 1, 1 << 16, 1 << 15, 2, 2)
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

@@ -7,11 +7,10 @@
 //
 // The gradient of the bias is made of sums that each block leaves in a workspace, which a second kernel adds up: double
 // precision beyond one thread, in an order that the sizes alone decide.
-#include <opsmith/reduce.h>
-
 #include <type_traits>
 
 #include "activations.h"
+#include "channel_sums.h"
 
 using namespace opsmith;
 
@@ -252,19 +251,6 @@ __global__ void __launch_bounds__(threads)
         }
       }
     }
-  }
-}
-
-// grad_b[c] is the sum of partials[c, :], `terms` of them.
-template <class T>
-__global__ void __launch_bounds__(threads)
-    sum_channels(const double* __restrict__ partials, int64_t terms, View<T, 1> grad_b) {
-  for (int64_t channel = blockIdx.x; channel < grad_b.size[0]; channel += gridDim.x) {
-    double sum = 0;
-    for (int64_t i = threadIdx.x; i < terms; i += threads) sum += partials[channel * terms + i];
-    __syncthreads();
-    sum = sum_over_block(sum);
-    if (threadIdx.x == 0) grad_b(channel) = static_cast<T>(static_cast<compute_t<T>>(sum));
   }
 }
 

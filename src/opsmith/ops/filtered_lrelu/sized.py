@@ -17,6 +17,7 @@ __all__ = ["filtered_lrelu_backward", "filtered_lrelu_sized"]
 
 @opsmith.op(
     cpu="filtered_lrelu.cpp",
+    cuda="filtered_lrelu.cu",
     outputs="y",
     nondifferentiable=("fu", "fd"),
     preserve_format={"y": "x"},
@@ -57,6 +58,7 @@ def filtered_lrelu_sized(
 
 @filtered_lrelu_sized.backward(
     cpu="filtered_lrelu.cpp",
+    cuda="filtered_lrelu.cu",
     nondifferentiable=("fu", "fd"),
     preserve_format={"grad_x": "x"},
 )

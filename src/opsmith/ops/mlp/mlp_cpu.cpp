@@ -30,7 +30,7 @@ void forward_fused(const Layers<T>& layers, View<T, 2> hidden, View<T, 2> output
   const int64_t units = hidden.size[1], outputs = output.size[1];
   const View<const T, 2> activation = hidden;
   Scratch<C> converted(std::max(converted_size(layers.input), converted_size(activation)));
-  Scratch<C> bias(std::max(units, outputs));
+  Scratch<C> bias(padded<C>(std::max(units, outputs)));
   load_block(layers.bias1.data, layers.bias1.stride[0], units, bias.data);
   multiply(factor_of(layers.input, converted.data), transposed(layers.weight1), hidden,
            [&](const Part<C>& part) { add_bias<true>(part, bias.data); });
@@ -44,8 +44,8 @@ void backward_fused(View<const T, 2> grad_output, const Layers<T>& layers, View<
                     const Gradients<T>& to) {
   using C = compute_t<T>;
   const int64_t batch = hidden.size[0], units = hidden.size[1];
-  // A cache line more than a row needs, lest all rows start in one set of the cache.
-  const int64_t stride = divide_up(units, 16) * 16 + 16;
+  // A cache line more than whole vectors need, lest all rows start in one set of the cache.
+  const int64_t stride = padded<C>(units) + 16;
   Scratch<C> converted(converted_size(grad_output)), buffer(batch * stride);
   const Factor<C> outer = factor_of(grad_output, converted.data);
   const View<C, 2> grad_linear{buffer.data, {batch, units}, {stride, 1}};
@@ -64,11 +64,6 @@ bool is_fused(const Tensor& input, const Tensor& weight1, const Tensor& weight2)
   constexpr int64_t most_bfloat16_multiply_adds = int64_t{1} << 21;
   if (input.scalar_type() != ScalarType::BFloat16) return true;
   return input.size(0) * (weight1.numel() + weight2.numel()) <= most_bfloat16_multiply_adds;
-}
-
-Tensor empty_as(const Tensor& tensor, bool is_needed) {
-  if (!is_needed) return empty_like(tensor, std::vector<int64_t>(tensor.dim(), 0));
-  return contiguous_like(tensor);
 }
 
 template <class T>
@@ -97,24 +92,13 @@ void mask_all(View<T, 2> grad_hidden, View<const T, 2> hidden) {
   });
 }
 
-Tensor product(const Tensor& a, const Tensor& b) { return call<1>("aten::mm", "", a, b)[0]; }
-
-Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  return call<1>("aten::linear", "", input, weight, std::optional<Tensor>(bias))[0];
-}
-
-Tensor sum_rows(const Tensor& matrix) {
-  const std::optional<std::vector<int64_t>> over_batch = std::vector<int64_t>{0};
-  return call<1>("aten::sum", "dim_IntList", matrix, over_batch, false, std::optional<ScalarType>())[0];
-}
-
 }  // namespace
 
 std::tuple<Tensor, Tensor> mlp_cpu(const Tensor& input, const Tensor& weight1, const Tensor& bias1,
                                    const Tensor& weight2, const Tensor& bias2) {
   if (!is_fused(input, weight1, weight2)) {
-    const Tensor hidden = call<1>("aten::relu_", "", linear(input, weight1, bias1))[0];
-    return {linear(hidden, weight2, bias2), hidden};
+    const Tensor hidden = call<1>("aten::relu_", "", aten::linear(input, weight1, bias1))[0];
+    return {aten::linear(hidden, weight2, bias2), hidden};
   }
   const Tensor hidden = empty_like(input, {input.size(0), weight1.size(0)});
   const Tensor output = empty_like(input, {input.size(0), weight2.size(0)});
@@ -131,22 +115,23 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward_cpu(const Tensor
                                                                     const Tensor& hidden, bool needs_grad_input,
                                                                     bool needs_grad_weight1, bool needs_grad_weight2) {
   if (!is_fused(input, weight1, weight2)) {
-    const Tensor grad_hidden = product(grad_output, weight2);
+    const Tensor grad_hidden = aten::mm(grad_output, weight2);
     const Tensor activation = torch::stable::contiguous(hidden);
     with_floating_type(input.scalar_type(), [&](auto element) {
       using T = decltype(element);
       mask_all<T>(view<T, 2>(grad_hidden), view<const T, 2>(activation));
     });
     const auto transposed = [](const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); };
-    return {needs_grad_input ? product(grad_hidden, weight1) : empty_as(input, false),
-            needs_grad_weight1 ? product(transposed(grad_hidden), input) : empty_as(weight1, false),
-            sum_rows(grad_hidden),
-            needs_grad_weight2 ? product(transposed(grad_output), hidden) : empty_as(weight2, false),
-            sum_rows(grad_output)};
+    return {needs_grad_input ? aten::mm(grad_hidden, weight1) : gradient_like(input, false),
+            needs_grad_weight1 ? aten::mm(transposed(grad_hidden), input) : gradient_like(weight1, false),
+            aten::sum_rows(grad_hidden),
+            needs_grad_weight2 ? aten::mm(transposed(grad_output), hidden) : gradient_like(weight2, false),
+            aten::sum_rows(grad_output)};
   }
-  const Tensor grad_input = empty_as(input, needs_grad_input), grad_weight1 = empty_as(weight1, needs_grad_weight1);
-  const Tensor grad_weight2 = empty_as(weight2, needs_grad_weight2);
-  const Tensor grad_bias1 = empty_as(bias1, true), grad_bias2 = empty_as(bias2, true);
+  const Tensor grad_input = gradient_like(input, needs_grad_input),
+               grad_weight1 = gradient_like(weight1, needs_grad_weight1);
+  const Tensor grad_weight2 = gradient_like(weight2, needs_grad_weight2);
+  const Tensor grad_bias1 = gradient_like(bias1), grad_bias2 = gradient_like(bias2);
   with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     backward_fused<T>(view<const T, 2>(grad_output), layers_of<T>(input, weight1, bias1, weight2, bias2),

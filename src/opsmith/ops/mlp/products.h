@@ -14,8 +14,6 @@ namespace {
 
 using namespace opsmith;
 
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // A left-hand matrix in the type to compute in: element (r, k) is data[r * row + k * step].
 template <class C>
 struct Factor {
@@ -58,6 +56,20 @@ int64_t padded(int64_t width) {
   return divide_up(width, vector) * vector;
 }
 
+// to[c] = from[c] for c < count. A loop of a few rounds costs more than what it copies, so these are copies of fixed
+// sizes.
+template <class C>
+OPSMITH_HOST_DEVICE void copy_row(const C* from, int64_t count, C* to) {
+  constexpr int64_t vector = panel<C> / 2;
+  for (; count >= vector; count -= vector, from += vector, to += vector) __builtin_memcpy(to, from, vector * sizeof(C));
+  if constexpr (vector > 8) {
+    if (count & 8) __builtin_memcpy(to, from, 8 * sizeof(C)), from += 8, to += 8;
+  }
+  if (count & 4) __builtin_memcpy(to, from, 4 * sizeof(C)), from += 4, to += 4;
+  if (count & 2) __builtin_memcpy(to, from, 2 * sizeof(C)), from += 2, to += 2;
+  if (count & 1) *to = *from;
+}
+
 // to[k * panel + c] = from[k * row + c * step] for k < steps and c < width, and 0 from there to the end of a vector.
 template <class C>
 __attribute__((noinline)) void copy_panel(const C* from, int64_t row, int64_t step, int64_t steps, int64_t width,
@@ -65,20 +77,18 @@ __attribute__((noinline)) void copy_panel(const C* from, int64_t row, int64_t st
   with_best_isa(
       [](const C* from, int64_t row, int64_t step, int64_t steps, int64_t width, int64_t end, C* to) {
         // Some rows at a time, so that a transposed matrix finds the lines of the cache that it writes to again.
-        constexpr int64_t rows_at_once = 16;
+        constexpr int64_t rows_at_once = 16, vector = panel<C> / 2;
         for (int64_t first = 0; first < steps; first += rows_at_once) {
           const int64_t last = std::min(steps, first + rows_at_once);
+          for (int64_t k = first; k < last && width < end; ++k) {
+            __builtin_memset(to + k * panel<C> + end - vector, 0, vector * sizeof(C));
+          }
           if (step == 1) {
-            for (int64_t k = first; k < last; ++k) {
-              for (int64_t c = 0; c < width; ++c) to[k * panel<C> + c] = from[k * row + c];
-            }
+            for (int64_t k = first; k < last; ++k) copy_row(from + k * row, width, to + k * panel<C>);
           } else {
             for (int64_t c = 0; c < width; ++c) {
               for (int64_t k = first; k < last; ++k) to[k * panel<C> + c] = from[k * row + c * step];
             }
-          }
-          for (int64_t k = first; k < last; ++k) {
-            for (int64_t c = width; c < end; ++c) to[k * panel<C> + c] = C(0);
           }
         }
       },
@@ -108,15 +118,8 @@ void load_panel(const View<const T, 2>& matrix, int64_t begin, int64_t width, co
   }
 }
 
-// Rows of a result that one task computes: a multiple of every tile's height.
-constexpr int64_t row_group = 48;
-
-// Tasks for about 10 us of work, at the 100 GFLOP/s of a core.
-int64_t tasks_per_chunk(int64_t multiply_adds_per_task) {
-  return 1 + (int64_t{1} << 19) / (multiply_adds_per_task + 1);
-}
-
-// Part of a product, in the type that it is computed in: rows from `row` on, columns from `column` on.
+// Part of a product, in the type that it is computed in: rows from `row` on, columns from `column` on. The columns are
+// whole vectors, so that no loop over them has a rest; those beyond the product's end have any value.
 template <class C>
 struct Part {
   int64_t row;
@@ -128,6 +131,7 @@ struct Part {
 };
 
 // out = edit(a b), with a [rows K] and b [K N]. edit(part) gets each part of the product when it is still in the cache.
+// Where rows of `out` are further apart than its columns need, what lies between them is written to as well.
 template <class T, class Out, class Edit>
 void multiply(const Factor<compute_t<T>>& a, const View<const T, 2>& b, const View<Out, 2>& out, const Edit& edit) {
   using C = compute_t<T>;
@@ -139,24 +143,30 @@ void multiply(const Factor<compute_t<T>>& a, const View<const T, 2>& b, const Vi
     int64_t loaded = -1;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t row = task % groups * row_group, column = task / groups * panel<C>;
-      Part<C> part{row,     std::min(row_group, rows - row), column, std::min(panel<C>, columns - column), buffer,
-                   panel<C>};
+      const int64_t width = std::min(panel<C>, columns - column);
+      Part<C> part{row, std::min(row_group, rows - row), column, padded<C>(width), buffer, panel<C>};
       const C* right = slab.data;
       int64_t right_step = panel<C>;
       bool in_place = false;
       if constexpr (std::is_same_v<T, C>) {
         // Rows that lie a power of two apart share few places in the cache: what is read often is better copied.
-        in_place = b.stride[1] == 1 && part.columns == panel<C> && rows <= row_group;
+        in_place = b.stride[1] == 1 && width == panel<C> && rows <= row_group;
         if (in_place) right = &b(0, column), right_step = b.stride[0];
       }
-      if (!in_place && loaded != column) load_panel(b, column, part.columns, slab.data), loaded = column;
-      if constexpr (std::is_same_v<Out, C>) part.data = &out(row, column), part.stride = out.stride[0];
+      if (!in_place && loaded != column) load_panel(b, column, width, slab.data), loaded = column;
+      bool is_stored = false;
+      if constexpr (std::is_same_v<Out, C>) {
+        is_stored = column + part.columns <= out.stride[0];
+        if (is_stored) part.data = &out(row, column), part.stride = out.stride[0];
+      }
       multiply_panel(part.rows, part.columns, steps, a.data + row * a.row, a.row, a.step, right, right_step, part.data,
                      part.stride);
       edit(part);
-      if constexpr (!std::is_same_v<Out, C>) {
-        for (int64_t r = 0; r < part.rows; ++r) {
-          store_block(part.data + r * part.stride, part.columns, &out(row + r, column), int64_t{1});
+      for (int64_t r = 0; r < part.rows && !is_stored; ++r) {
+        if constexpr (std::is_same_v<Out, C>) {
+          copy_row(buffer + r * panel<C>, width, &out(row + r, column));
+        } else {
+          store_block(buffer + r * panel<C>, width, &out(row + r, column), int64_t{1});
         }
       }
     }
@@ -169,7 +179,7 @@ void multiply(const Factor<compute_t<T>>& a, const View<const T, 2>& b, const Vi
   multiply(a, b, out, [](const Part<compute_t<T>>&) {});
 }
 
-// Adds the bias of each column, and takes the ReLU if there is one.
+// Adds the bias of each column, and takes the ReLU if there is one. `bias` is readable up to a vector's end.
 template <bool has_relu, class C>
 void add_bias(const Part<C>& part, const C* bias) {
   with_best_isa(
@@ -196,14 +206,22 @@ void mask(const Part<compute_t<T>>& part, const View<const T, 2>& hidden) {
       for (int64_t c = 0; c < part.columns; ++c) row[c] = activation[c] <= C(0) ? C(0) : row[c];
     }
   };
+  const int64_t width = std::min(part.columns, hidden.size[1] - part.column);
   if constexpr (std::is_same_v<T, C>) {
-    if (hidden.stride[1] == 1) {
+    if (hidden.stride[1] == 1 && width == part.columns) {
       return with_best_isa(mask_rows, part, &hidden(part.row, part.column), hidden.stride[0]);
     }
   }
   alignas(64) C buffer[row_group * panel<C>];
   for (int64_t r = 0; r < part.rows; ++r) {
-    load_block(&hidden(part.row + r, part.column), hidden.stride[1], part.columns, buffer + r * panel<C>);
+    const T* const row = &hidden(part.row + r, part.column);
+    if constexpr (std::is_same_v<T, C>) {
+      if (hidden.stride[1] == 1) {
+        copy_row(row, width, buffer + r * panel<C>);
+        continue;
+      }
+    }
+    load_block(row, hidden.stride[1], width, buffer + r * panel<C>);
   }
   with_best_isa(mask_rows, part, static_cast<const C*>(buffer), panel<C>);
 }
@@ -213,20 +231,29 @@ template <class T>
 void sum_columns(const Factor<compute_t<T>>& matrix, int64_t rows, const View<T, 1>& out) {
   using C = compute_t<T>;
   const auto add_rows = [](int64_t rows, int64_t count, const C* data, int64_t row, int64_t step, C* __restrict__ sum) {
-    for (int64_t r = 0; r < rows; ++r) {
-      if (step == 1) {
-        for (int64_t k = 0; k < count; ++k) sum[k] += data[r * row + k];
-      } else {
-        for (int64_t k = 0; k < count; ++k) sum[k] += data[r * row + k * step];
+    constexpr int64_t vector = panel<C> / 2;
+    int64_t k = 0;
+    for (; step == 1 && k + vector <= count; k += vector) {
+      C part[vector] = {};  // stays in registers
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < vector; ++c) part[c] += data[r * row + k + c];
       }
+      __builtin_memcpy(sum + k, part, sizeof(part));
+    }
+    for (; k < count; ++k) {
+      C part = 0;
+      for (int64_t r = 0; r < rows; ++r) part += data[r * row + k * step];
+      sum[k] = part;
     }
   };
-  constexpr int64_t width = 128;  // sums that stay in the first-level cache while all rows go by
+  constexpr int64_t width = 128;  // columns of a task: as many as lie in some lines of the cache
   const auto run = [&](int64_t begin, int64_t end) {
     for (int64_t first = begin * width; first < std::min(out.size[0], end * width); first += width) {
       const int64_t count = std::min(width, out.size[0] - first);
-      C sum[width] = {};
-      with_best_isa(add_rows, rows, count, matrix.data + first * matrix.step, matrix.row, matrix.step,
+      // Whole vectors, where the rows are far enough apart.
+      const int64_t wide = matrix.step == 1 && first + padded<C>(count) <= matrix.row ? padded<C>(count) : count;
+      C sum[width];
+      with_best_isa(add_rows, rows, wide, matrix.data + first * matrix.step, matrix.row, matrix.step,
                     static_cast<C*>(sum));
       store_block(sum, count, &out(first), out.stride[0]);
     }

@@ -19,7 +19,7 @@ _FLAGS = ("-ffp-contract=off",)
 
 
 @opsmith.op(
-    cpu=opsmith.native("nms.cpp", entry="hard_nms_cpu", flags=_FLAGS),
+    cpu=opsmith.native("nms_cpu.cpp", entry="hard_nms_cpu", flags=_FLAGS),
     cuda=opsmith.native("nms_gpu.cpp", "nms.cu", entry="hard_nms_gpu"),
     outputs="keep",
     batch=False,
@@ -44,7 +44,7 @@ def hard_nms(
 
 
 @opsmith.op(
-    cpu=opsmith.native("nms.cpp", entry="hard_nms_padded_cpu", flags=_FLAGS),
+    cpu=opsmith.native("nms_cpu.cpp", entry="hard_nms_padded_cpu", flags=_FLAGS),
     cuda=opsmith.native("nms_gpu.cpp", "nms.cu", entry="hard_nms_padded_gpu"),
     outputs=("indices", "count"),
     batch=False,
@@ -91,6 +91,7 @@ def _suppression(boxes: Tensor, iou_threshold: float) -> Tensor:
     return intersection > threshold * ((area[:, None] + area) - intersection)
 
 
+@opsmith.scriptable
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Return the indices of the boxes that greedy non-maximum suppression keeps, int64 [K], by decreasing score.
 
@@ -104,20 +105,27 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
     Raises RuntimeError for shapes that do not fit, in torchvision's words.
     """
-    keep: Tensor = hard_nms(*_prepared(boxes, scores), iou_threshold)
+    floating, ranks = _prepared(boxes, scores)
+    keep: Tensor = hard_nms(floating, ranks, iou_threshold)
     return keep
 
 
+@opsmith.scriptable
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
     """Return what `nms` keeps where boxes of different `idxs` [N] (classes, levels, images) do not meet, int64 [K].
 
     `torchvision.ops.batched_nms`, by comparing `idxs` and not by moving classes apart, which costs digits. The order is
     that of decreasing scores over all classes.
     """
-    keep: Tensor = hard_nms(*_prepared(boxes, scores), iou_threshold, _classes(idxs, boxes))
+    # torchvision asks nothing of the other arguments then, nor for the boxes' shape.
+    if not torch.compiler.is_compiling() and boxes.numel() == 0:
+        return torch.empty((0,), dtype=torch.int64, device=boxes.device)
+    floating, ranks = _prepared(boxes, scores)
+    keep: Tensor = hard_nms(floating, ranks, iou_threshold, _classes(idxs, boxes))
     return keep
 
 
+@opsmith.scriptable
 def nms_padded(
     boxes: Tensor, scores: Tensor, iou_threshold: float, max_output: int, idxs: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -127,7 +135,8 @@ def nms_padded(
     hold the call.
     """
     classes = None if idxs is None else _classes(idxs, boxes)
-    indices, count = hard_nms_padded(*_prepared(boxes, scores), iou_threshold, max_output, classes)
+    floating, ranks = _prepared(boxes, scores)
+    indices, count = hard_nms_padded(floating, ranks, iou_threshold, max_output, classes)
     return indices, count
 
 
@@ -140,6 +149,8 @@ def _prepared(boxes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     if scores.dim() != 1:
         raise RuntimeError(f"scores should be a 1d tensor, got {scores.dim()}D")
     _check_count(boxes, scores, "scores")
+    if boxes.is_quantized:
+        boxes, scores = boxes.dequantize(), scores.dequantize()
     if boxes.dtype == scores.dtype and boxes.is_floating_point():
         return boxes, scores
     dtype = torch.promote_types(boxes.dtype, scores.dtype)

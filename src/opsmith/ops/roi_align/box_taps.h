@@ -2,14 +2,15 @@
 // channels.
 #pragma once
 
+#include "parts.h"
 #include "roi_align.h"
 
 namespace {
 
 using namespace opsmith;
 
-constexpr int most_bins = 16;   // of a piece of a box, along an axis
-constexpr int most_taps = 512;  // likewise: room for boxes of some 500 pixels where bins have a point for each pixel
+constexpr int most_taps =
+    512;  // of a part, along an axis: room for boxes of some 500 pixels where bins have a point for each pixel
 
 // A pixel's place along an axis and its weight.
 template <class C>
@@ -33,12 +34,6 @@ struct AxisTaps {
 template <class C>
 struct BoxTaps {
   AxisTaps<C> y, x;
-};
-
-// Some adjacent bins of a box.
-struct Bins {
-  int64_t row, column;
-  int rows, columns;
 };
 
 // To be called by all threads of a block, 2 * most_bins or more, each of which is a bin along one axis.

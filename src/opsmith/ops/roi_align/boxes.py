@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["Boxes", "Size", "as_rois", "edges_and_images", "example_boxes", "pair"]
+if TYPE_CHECKING:
+    _T = TypeVar("_T")
+    BroadcastingList2: TypeAlias = _T | Sequence[_T]
+else:
+    from torch.jit.annotations import BroadcastingList2  # what TorchScript calls one number or two
 
-Boxes = Tensor | Sequence[Tensor]
-Size = int | Sequence[int]
+__all__ = ["Boxes", "BroadcastingList2", "as_rois", "edges_and_images", "example_boxes", "pair"]
+
+Boxes = Tensor | list[Tensor]
 
 # In pixels of the features. The same number is in roi_align.h and roi_pool.h.
 _FARTHEST = float(1 << 20)
 
 
-def pair(size: Size) -> tuple[int, int]:
+def pair(size: BroadcastingList2[int]) -> tuple[int, int]:
     """Return a size as (height, width)."""
-    if isinstance(size, Sequence):
-        height, width = size if len(size) == 2 else (size[0], size[0])
-        return height, width
-    return size, size
+    if isinstance(size, int):
+        return size, size
+    return (size[0], size[1]) if len(size) == 2 else (size[0], size[0])
 
 
 def as_rois(boxes: Boxes) -> Tensor:
@@ -30,20 +35,18 @@ def as_rois(boxes: Boxes) -> Tensor:
     if isinstance(boxes, Tensor):
         if boxes.dim() != 2 or boxes.shape[1] != 5:
             raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
-        return boxes.detach().float()
-    if not isinstance(boxes, list | tuple) or not all(isinstance(one, Tensor) for one in boxes):
-        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[L, 4]]")
-    if any(one.dim() != 2 or one.shape[1] != 4 for one in boxes):
-        raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
-    if not boxes:
-        return torch.empty(0, 5)
+        return (boxes.dequantize() if boxes.is_quantized else boxes.detach()).float()
+    if not isinstance(boxes, (list, tuple)):
+        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]")
     # The index beside boxes of 16 bits would be rounded from 257 (bfloat16) or 2049 on; so they become float32 first.
-    return torch.cat(
-        [
-            torch.cat([one.new_full((len(one), 1), index, dtype=torch.float32), one.detach().float()], 1)
-            for index, one in enumerate(boxes)
-        ]
-    )
+    rois: list[Tensor] = []
+    for index, one in enumerate(boxes):
+        if not isinstance(one, Tensor):
+            raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]")
+        if one.dim() != 2 or one.shape[1] != 4:
+            raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
+        rois.append(torch.cat([torch.full_like(one[:, :1], index, dtype=torch.float32), one.detach().float()], 1))
+    return torch.cat(rois) if rois else torch.empty((0, 5))
 
 
 def edges_and_images(boxes: Tensor, images: int, scale: float, offset: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from opsmith.ops.roi_align.boxes import Boxes, Size, as_rois, pair
+import opsmith
+from opsmith.ops.roi_align.boxes import Boxes, BroadcastingList2, as_rois, pair
 from opsmith.ops.roi_align.sized import roi_align_sized
 
 __all__ = ["RoIAlign", "roi_align"]
 
 
+# torch.fx, which traces what a module calls, cannot know what kind of boxes there will be, so a call is one node.
+@torch.fx.wrap
+@opsmith.scriptable
 def roi_align(
     input: Tensor,  # noqa: A002 -- as torchvision calls it
     boxes: Boxes,
-    output_size: Size,
+    output_size: BroadcastingList2[int],
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
     aligned: bool = False,
@@ -52,17 +57,29 @@ def roi_align(
     """
     height, width = pair(output_size)
     rois = as_rois(boxes)
-    images, _, rows, columns = input.shape if input.dim() == 4 else (0, 0, 0, 0)  # the operator says what is wrong
-    result: Tensor = roi_align_sized(
-        input, rois, images, rows, columns, height, width, float(spatial_scale), int(sampling_ratio), bool(aligned)
+    features = input
+    if input.is_quantized:
+        if len(input) != 1:
+            raise RuntimeError("Only one image per batch is allowed in roi_align when quantized tensors are passed.")
+        features = input.dequantize()
+    # Of another number of dimensions, the operator says what is wrong.
+    images, rows, columns = (
+        (features.shape[0], features.shape[2], features.shape[3]) if features.dim() == 4 else (0, 0, 0)
     )
+    result: Tensor = roi_align_sized(
+        features, rois, images, rows, columns, height, width, float(spatial_scale), int(sampling_ratio), bool(aligned)
+    )
+    if input.is_quantized:
+        return torch.quantize_per_tensor(result, input.q_scale(), input.q_zero_point(), input.dtype)
     return result
 
 
 class RoIAlign(nn.Module):
     """`roi_align` as a module, called with features and boxes."""
 
-    def __init__(self, output_size: Size, spatial_scale: float, sampling_ratio: int, aligned: bool = False) -> None:
+    def __init__(
+        self, output_size: BroadcastingList2[int], spatial_scale: float, sampling_ratio: int, aligned: bool = False
+    ) -> None:
         super().__init__()
         self.output_size = output_size
         self.spatial_scale, self.sampling_ratio, self.aligned = spatial_scale, sampling_ratio, aligned

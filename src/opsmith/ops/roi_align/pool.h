@@ -9,20 +9,9 @@
 
 #include "box_taps.h"
 #include "channels.h"
+#include "parts.h"
 
 namespace {
-
-constexpr int pool_threads = 128;
-
-// How a call is divided up: the grid's x counts boxes, and its y the parts of one, which are some of its bins and some
-// channels.
-struct Split {
-  unsigned parts;
-  unsigned across, chunks;  // pieces of a box along x, and of the channels
-  int rows, columns;        // bins of a piece
-  int groups;               // threads' worth of channels in a chunk
-  bool inner;               // neighbouring threads have neighbouring channels; else neighbouring bins
-};
 
 template <class C, int width, bool vectors, class T>
 __device__ void pool_taps(const BoxTaps<C>& taps, int i, int j, const Channels<width, vectors>& channels, const T* from,
@@ -70,82 +59,54 @@ __device__ void pool_points(const Roi& roi, int64_t i, int64_t j, const Channels
   });
 }
 
-// Makes the bins of one part.
-template <int width, bool vectors, class T>
-__device__ void pool_part(const View<const T, 4>& features, const Roi& roi, int64_t k, const Bins& bins,
-                          const BoxTaps<compute_t<T>>& taps, int64_t first_channel, const Split& split,
-                          const View<T, 4>& out) {
-  using C = compute_t<T>;
-  const bool is_stored = roi.image >= 0 && taps.y.is_stored && taps.x.is_stored;
-  const int count = bins.rows * bins.columns;
-#pragma unroll 1
-  for (int index = threadIdx.x; index < count * split.groups; index += pool_threads) {
-    const int bin = split.inner ? index / split.groups : index % count;
-    const int group = split.inner ? index % split.groups : index / count;
-    const int i = bin / bins.columns, j = bin % bins.columns;
-    const int64_t channel = first_channel + group * width, left = out.size[1] - channel;
-    if (left <= 0) continue;
-    const int valid = left < width ? static_cast<int>(left) : width;
-    const Channels<width, vectors> to{out.stride[1], valid}, from{features.stride[1], valid};
-    C sum[width] = {};
-    if (roi.image >= 0) {
-      const T* const plane = features.data + roi.image * features.stride[0] + channel * features.stride[1];
-      if (is_stored) {
-        pool_taps(taps, i, j, from, plane, features.stride[2], features.stride[3], sum);
-      } else {
-        pool_points(roi, bins.row + i, bins.column + j, from, plane, features.stride[2], features.stride[3], sum);
-      }
-    }
-    to.store(sum, out.data + k * out.stride[0] + channel * out.stride[1] + (bins.row + i) * out.stride[2] +
-                      (bins.column + j) * out.stride[3]);
-  }
-}
+// Where boxes are pooled from. `find` returns a box in the pixels of the features that it is pooled from, and these.
+template <class T>
+struct OneMap {
+  View<const T, 4> map;
+  Pooling pooling;
 
-template <int width, bool vectors, class T>
-__global__ void __launch_bounds__(pool_threads, 4)
-    pool_boxes(View<const T, 4> features, View<const float, 2> boxes, Pooling pooling, Split split, View<T, 4> out) {
-  __shared__ BoxTaps<compute_t<T>> taps;
+  __device__ Roi find(const View<const float, 2>& boxes, int64_t k, View<const T, 4>& features) const {
+    features = map;
+    return read_roi(boxes, k, pooling);
+  }
+};
+
+template <int width, bool vectors, class T, class Maps>
+__global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers enough for the loads of four taps
+    pool_boxes(Maps maps, View<const float, 2> boxes, Split split, View<T, 4> out) {
+  using C = compute_t<T>;
+  __shared__ BoxTaps<C> taps;
 #pragma unroll 1
   for (int64_t k = blockIdx.x; k < out.size[0]; k += gridDim.x) {
-    const Roi roi = read_roi(boxes, k, pooling);
+    View<const T, 4> features;
+    const Roi roi = maps.find(boxes, k, features);
 #pragma unroll 1
     for (unsigned part = blockIdx.y; part < split.parts; part += gridDim.y) {
-      const unsigned chunk = part % split.chunks, piece = part / split.chunks;
-      Bins bins{int64_t{piece / split.across} * split.rows, int64_t{piece % split.across} * split.columns, split.rows,
-                split.columns};
-      if (bins.row + bins.rows > pooling.out_height) bins.rows = static_cast<int>(pooling.out_height - bins.row);
-      if (bins.column + bins.columns > pooling.out_width) {
-        bins.columns = static_cast<int>(pooling.out_width - bins.column);
-      }
+      const Bins bins = bins_of(split, part, out);
       __syncthreads();  // before the taps of the last part are written over
       if (roi.image >= 0) find_taps(roi, bins, taps);
-      pool_part<width, vectors>(features, roi, k, bins, taps, int64_t{chunk} * split.groups * width, split, out);
+      for_each_bin<width>(split, part, bins, out.size[1], [&](int i, int j, int64_t channel, int count) {
+        const Channels<width, vectors> to{out.stride[1], count}, from{features.stride[1], count};
+        C sum[width] = {};
+        if (roi.image >= 0) {
+          const T* const plane = features.data + roi.image * features.stride[0] + channel * features.stride[1];
+          if (taps.y.is_stored && taps.x.is_stored) {
+            pool_taps(taps, i, j, from, plane, features.stride[2], features.stride[3], sum);
+          } else {
+            pool_points(roi, bins.row + i, bins.column + j, from, plane, features.stride[2], features.stride[3], sum);
+          }
+        }
+        to.store(sum, &out(k, channel, bins.row + i, bins.column + j));
+      });
     }
   }
 }
 
-template <int width, bool vectors, class T>
-void launch_pool(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
-                 bool inner, const View<T, 4>& out, Stream stream) {
-  const auto pieces = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
-  const auto at_most = [](int64_t n, int64_t most) { return n < most ? n : most; };
-  const int64_t groups = pieces(out.size[1], width);
-  Split split{};
-  // A kilobyte of channels side by side, or 64 planes: with the bins of a piece, work for a few rounds of the threads.
-  split.groups = static_cast<int>(at_most(groups, inner ? 64 : 16));
-  split.inner = inner;
-  split.rows = static_cast<int>(at_most(pooling.out_height, most_bins));
-  split.columns = static_cast<int>(at_most(pooling.out_width, most_bins));
-  const int64_t across = pieces(pooling.out_width, split.columns), chunks = pieces(groups, split.groups);
-  const auto parts = [&] { return across * chunks * pieces(pooling.out_height, split.rows); };
-  // With few boxes each is shared by several blocks. 2,048 of them fill any GPU; the taps that each finds anew are few.
-  while (out.size[0] * parts() < 2048 && split.rows > 1) split.rows = (split.rows + 1) / 2;
-  if (parts() >= int64_t{1} << 32) fail("roi_align cannot make 2^32 or more parts of a box");
-  split.across = static_cast<unsigned>(across);
-  split.chunks = static_cast<unsigned>(chunks);
-  split.parts = static_cast<unsigned>(parts());
-  const dim3 grid(blocks_for(out.size[0], 1), static_cast<unsigned>(at_most(split.parts, 65535)));
-  pool_boxes<width, vectors><<<grid, pool_threads, 0, stream>>>(features, boxes, pooling, split, out);
+template <int width, bool vectors, class T, class Maps>
+void launch_pool(const Maps& maps, const View<const float, 2>& boxes, bool inner, const View<T, 4>& out,
+                 Stream stream) {
+  const Split split = split_boxes("roi_align", out, width, inner);
+  pool_boxes<width, vectors><<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(maps, boxes, split, out);
 }
 
 }  // namespace

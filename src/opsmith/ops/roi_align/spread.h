@@ -1,23 +1,19 @@
 // The gradient of roi_align on a GPU, without atomics and without memory of its own: a block makes a tile of an image.
 //
-// Adding up box by box, as a transposed roi_align would, needs an atomic addition for each tap, whose order, and with
-// it the result, is another each time, and which 16-bit types round each time. Here each pixel belongs to one thread,
-// which keeps its sums in registers, adds up boxes in their order and writes once: the result is always the same, and
-// nothing is cleared beforehand. The block finds the boxes that touch its tile by looking at all of them: a comparison
-// a thread, which for a thousand boxes takes a few microseconds, as long as the sort that would put them in a list
-// beforehand, and needs no room for it. What each bin of a box weighs in each row and column of the tile is worked out
-// for 16 boxes at a time and shared by all channels.
+// Its pixels' sums stay in registers: a thread has one column of the tile and four channels, and is given each box's
+// bins. What they weigh in each row and column of the tile is worked out for 16 boxes at a time and shared by all
+// channels.
 #pragma once
 
 #include "channels.h"
 #include "roi_align.h"
+#include "tiles.h"
 
 namespace {
 
 constexpr int spread_threads = 256;
 constexpr int spread_width = 4;  // channels of a thread
 constexpr int tile_rows = 8;     // all of them a thread's
-constexpr int piece_bins = 8;    // along an axis; boxes with more bins are taken piece by piece
 constexpr int batch = spread_threads / (2 * piece_bins);
 
 // How threads stand. With channels inside, a warp has one column and 128 channels; else half a warp has 16 columns, so
@@ -27,18 +23,6 @@ struct TileShape {
   static constexpr int columns = inner ? 8 : 16;
   static constexpr int groups = spread_threads / columns;
   static constexpr int channels = groups * spread_width;
-};
-
-// How the tiles of a call lie: the grid's y counts images, and its x the parts of one, which are a tile and some
-// channels. And the pieces of its boxes.
-struct Tiling {
-  unsigned parts, across, chunks;                 // across: tiles along x
-  unsigned pieces, pieces_of_box, pieces_across;  // of all boxes, of a box, and of a box along x
-};
-
-// Its first pixel. In 32 bits, as all that a thread keeps beside its sums; the launch checks that they suffice.
-struct Tile {
-  unsigned image, row, column;
 };
 
 // The weights of some boxes' pieces in a tile, in shared memory.
@@ -58,18 +42,6 @@ struct TileWeights {
   }
 };
 
-// A piece of a box: some bins from (row, column) on.
-struct Piece {
-  unsigned roi, row, column;
-
-  __device__ Piece(const Tiling& tiling, unsigned index) {
-    const unsigned part = index % tiling.pieces_of_box;
-    roi = index / tiling.pieces_of_box;
-    row = part / tiling.pieces_across * piece_bins;
-    column = part % tiling.pieces_across * piece_bins;
-  }
-};
-
 // Whether a piece may touch a tile.
 template <int columns>
 __device__ bool may_touch(const View<const float, 2>& boxes, const Pooling& pooling, const Piece& piece,
@@ -78,32 +50,6 @@ __device__ bool may_touch(const View<const float, 2>& boxes, const Pooling& pool
   return roi.image == tile.image &&
          roi.y.may_touch(piece.row, piece.row + piece_bins, tile.row, tile.row + tile_rows - 1) &&
          roi.x.may_touch(piece.column, piece.column + piece_bins, tile.column, tile.column + columns - 1);
-}
-
-// Appends to `list` which of the next pieces, one for each thread, touch a tile, in their order; returns how many.
-// By bits in shared memory, which serves GPUs with warps of 32 and of 64 threads.
-template <int columns>
-__device__ int append(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling, const Tile& tile,
-                      unsigned next, unsigned* list) {
-  constexpr int words = spread_threads / 32;
-  __shared__ unsigned hits[words];
-  const int thread = static_cast<int>(threadIdx.x), word = thread / 32;
-  if (thread < words) hits[thread] = 0;
-  __syncthreads();
-  const unsigned index = next + thread;
-  const bool hit = index < tiling.pieces && may_touch<columns>(boxes, pooling, Piece(tiling, index), tile);
-  if (hit) atomicOr(&hits[word], 1u << (thread % 32));
-  __syncthreads();
-  int before = 0, all = 0;
-#pragma unroll
-  for (int w = 0; w < words; ++w) {
-    const int count = __popc(hits[w]);
-    if (w < word) before += count;
-    all += count;
-  }
-  if (hit) list[before + __popc(hits[word] & ((1u << (thread % 32)) - 1))] = index;
-  __syncthreads();
-  return all;
 }
 
 // Fills in the weights of up to `batch` pieces: a thread has one bin along one axis of a piece.
@@ -171,13 +117,13 @@ __device__ void add_piece(const TileWeights<C, columns>& weights, int slot, int 
 }
 
 template <bool inner, bool vectors, class T>
-__global__ void __launch_bounds__(spread_threads, sizeof(compute_t<T>) == 8 ? 1 : 3)
+__global__ void __launch_bounds__(spread_threads,
+                                  sizeof(compute_t<T>) == 8 ? 1 : 2)  // doubles take twice the registers
     spread_boxes(View<const T, 4> grad_out, View<const float, 2> boxes, Pooling pooling, Tiling tiling,
                  View<T, 4> grad_features) {
   using C = compute_t<T>;
   using Shape = TileShape<inner>;
   __shared__ TileWeights<C, Shape::columns> weights;
-  __shared__ unsigned list[batch - 1 + spread_threads];
   const int column = inner ? threadIdx.x / Shape::groups : threadIdx.x % Shape::columns;
   const int group = inner ? threadIdx.x % Shape::groups : threadIdx.x / Shape::columns;
 #pragma unroll 1
@@ -191,27 +137,20 @@ __global__ void __launch_bounds__(spread_threads, sizeof(compute_t<T>) == 8 ? 1 
       const int valid = left < 0 ? 0 : left < spread_width ? static_cast<int>(left) : spread_width;
       const Channels<spread_width, vectors> from{grad_out.stride[1], valid}, to{grad_features.stride[1], valid};
       C sums[tile_rows][spread_width] = {};
+      const auto touches = [&](unsigned index) {
+        return may_touch<Shape::columns>(boxes, pooling, Piece(tiling, index), tile);
+      };
+      for_each_batch<spread_threads, batch>(tiling.pieces, touches, [&](const unsigned* list, int count) {
+        weigh(boxes, pooling, tiling, tile, list, count, weights);
 #pragma unroll 1
-      for (unsigned next = 0; next < tiling.pieces;) {
-        int count = 0;
-#pragma unroll 1
-        for (; count < batch && next < tiling.pieces; next += spread_threads) {
-          count += append<Shape::columns>(boxes, pooling, tiling, tile, next, list + count);
+        for (int slot = 0; slot < count && valid > 0; ++slot) {
+          const Piece piece(tiling, list[slot]);
+          const T* const bins = grad_out.data + piece.roi * grad_out.stride[0] + channel * grad_out.stride[1] +
+                                piece.row * grad_out.stride[2] + piece.column * grad_out.stride[3];
+          add_piece(weights, slot, column, from, bins, grad_out.stride[2], grad_out.stride[3], sums);
         }
-#pragma unroll 1
-        for (int begin = 0; begin < count; begin += batch) {
-          const int size = count - begin < batch ? count - begin : batch;
-          weigh(boxes, pooling, tiling, tile, list + begin, size, weights);
-#pragma unroll 1
-          for (int slot = 0; slot < size && valid > 0; ++slot) {
-            const Piece piece(tiling, list[begin + slot]);
-            const T* const bins = grad_out.data + piece.roi * grad_out.stride[0] + channel * grad_out.stride[1] +
-                                  piece.row * grad_out.stride[2] + piece.column * grad_out.stride[3];
-            add_piece(weights, slot, column, from, bins, grad_out.stride[2], grad_out.stride[3], sums);
-          }
-          __syncthreads();
-        }
-      }
+        __syncthreads();
+      });
       if (valid == 0 || tile.column + column >= pooling.width) continue;
       T* const corner = grad_features.data + image * grad_features.stride[0] + channel * grad_features.stride[1] +
                         tile.row * grad_features.stride[2] + (tile.column + column) * grad_features.stride[3];
@@ -227,23 +166,25 @@ template <bool inner, bool vectors, class T>
 void launch_spread(const View<const T, 4>& grad_out, const View<const float, 2>& boxes, const Pooling& pooling,
                    const View<T, 4>& grad_features, Stream stream) {
   using Shape = TileShape<inner>;
-  const auto pieces = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
-  // A thread's index is added to some of them.
-  const auto count = [](int64_t n) {
-    constexpr int64_t most = (int64_t{1} << 31) - 1;
-    if (n > most) fail("the gradient of roi_align takes up to ", most, " parts of images and of boxes; found ", n);
-    return static_cast<unsigned>(n);
-  };
-  const int64_t across = pieces(pooling.width, Shape::columns), down = pieces(pooling.height, tile_rows);
-  const int64_t chunks = pieces(grad_features.size[1], Shape::channels);
-  const int64_t pieces_across = pieces(pooling.out_width, piece_bins);
-  const int64_t pieces_of_box = pieces_across * pieces(pooling.out_height, piece_bins);
-  for (const int64_t n : {across * Shape::columns, down * tile_rows, chunks * Shape::channels, pooling.images})
-    count(n);
-  const Tiling tiling{count(across * down * chunks),        count(across),        count(chunks),
-                      count(boxes.size[0] * pieces_of_box), count(pieces_of_box), count(pieces_across)};
-  const dim3 grid(blocks_for(tiling.parts, 1), static_cast<unsigned>(pooling.images < 65535 ? pooling.images : 65535));
-  spread_boxes<inner, vectors><<<grid, spread_threads, 0, stream>>>(grad_out, boxes, pooling, tiling, grad_features);
+  const Tiling tiling =
+      tile_images("roi_align_transposed", grad_features, grad_out, tile_rows, Shape::columns, Shape::channels);
+  spread_boxes<inner, vectors>
+      <<<grid_of(tiling, pooling.images), spread_threads, 0, stream>>>(grad_out, boxes, pooling, tiling, grad_features);
+}
+
+// Writes the gradient of one level's features, or of all there are.
+template <class T>
+void spread_level(const View<const T, 4>& grad_out, const View<const float, 2>& boxes, const Pooling& pooling,
+                  const View<T, 4>& grad_features, Stream stream) {
+  if (grad_features.numel() == 0) return;
+  const bool inner = are_inner(grad_out) && are_inner(grad_features);
+  if (inner && are_vectors<spread_width>(grad_out) && are_vectors<spread_width>(grad_features)) {
+    launch_spread<true, true>(grad_out, boxes, pooling, grad_features, stream);
+  } else if (inner) {
+    launch_spread<true, false>(grad_out, boxes, pooling, grad_features, stream);
+  } else {
+    launch_spread<false, false>(grad_out, boxes, pooling, grad_features, stream);
+  }
 }
 
 }  // namespace

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from opsmith.ops.roi_align.boxes import Boxes, Size, as_rois, pair
+import opsmith
+from opsmith.ops.roi_align.boxes import Boxes, BroadcastingList2, as_rois, pair
 from opsmith.ops.roi_pool.sized import roi_pool_sized
 
 __all__ = ["RoIPool", "roi_pool"]
 
 
+@torch.fx.wrap
+@opsmith.scriptable
 def roi_pool(
     input: Tensor,  # noqa: A002 -- as torchvision calls it
     boxes: Boxes,
-    output_size: Size,
+    output_size: BroadcastingList2[int],
     spatial_scale: float = 1.0,
 ) -> Tensor:
     """Return the largest feature of each bin of each box: [K, C, output height, output width].
@@ -44,7 +48,12 @@ def roi_pool(
     """
     height, width = pair(output_size)
     rois = as_rois(boxes)
-    images, _, rows, columns = input.shape if input.dim() == 4 else (0, 0, 0, 0)  # the operator says what is wrong
+    # Of another number of dimensions, the operator says what is wrong.
+    images, rows, columns = (input.shape[0], input.shape[2], input.shape[3]) if input.dim() == 4 else (0, 0, 0)
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
+        # The operator in torch.ops, which returns what it saves, too.
+        scripted: Tensor = roi_pool_sized(input, rois, images, rows, columns, height, width, float(spatial_scale))[0]
+        return scripted
     result: Tensor = roi_pool_sized(input, rois, images, rows, columns, height, width, float(spatial_scale))
     return result
 
@@ -52,7 +61,7 @@ def roi_pool(
 class RoIPool(nn.Module):
     """`roi_pool` as a module, called with features and boxes."""
 
-    def __init__(self, output_size: Size, spatial_scale: float) -> None:
+    def __init__(self, output_size: BroadcastingList2[int], spatial_scale: float) -> None:
         super().__init__()
         self.output_size, self.spatial_scale = output_size, spatial_scale
 

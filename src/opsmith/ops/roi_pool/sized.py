@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float, Float32, Int32
 from torch import Tensor
 
 import opsmith
+from opsmith.errors import ArgumentValueError
 from opsmith.ops.roi_align.boxes import edges_and_images, example_boxes
 
 __all__ = ["roi_pool_backward", "roi_pool_sized"]
+
+_MOST_PIXELS = (1 << 31) - 1  # a bin keeps its pixel in 32 bits
 
 
 # The images' sizes are arguments, although the tensor has them: the gradient needs them, and keeps no features for that.
 @opsmith.op(
     cpu="roi_pool.cpp",
+    cuda="roi_pool.cu",
     outputs=("out", "argmax"),
     saved="argmax",
     nondifferentiable="boxes",
@@ -32,15 +36,16 @@ def roi_pool_sized(
     out_height: int,
     out_width: int,
     spatial_scale: float = 1.0,
-) -> tuple[Float[Tensor, "K C out_height out_width"], Int64[Tensor, "K C out_height out_width"]]:
+) -> tuple[Float[Tensor, "K C out_height out_width"], Int32[Tensor, "K C out_height out_width"]]:
     """The largest feature of each bin of each box, and its pixel, row by row; `roi_pool` is the way to it for people.
 
     A bin is a rectangle, so the largest of each row is found first, and of these the largest. A bin without pixels has 0
     and the pixel -1.
     """
+    _check_pixels(height, width)
     shape = (boxes.shape[0], features.shape[1], out_height, out_width)
     if features.numel() == 0 or 0 in shape:
-        return features.new_zeros(shape), torch.full(shape, -1, dtype=torch.int64, device=features.device)
+        return features.new_zeros(shape), torch.full(shape, -1, dtype=torch.int32, device=features.device)
     edges, image, good = edges_and_images(boxes, images, spatial_scale)
     rows = _members(edges[:, 1], edges[:, 3], height, out_height) & good[:, None, None]
     columns = _members(edges[:, 0], edges[:, 2], width, out_width)
@@ -52,24 +57,33 @@ def roi_pool_sized(
         + column.transpose(2, 3)[:, :, None].expand(-1, -1, out_height, -1, -1).gather(4, row[..., None])[..., 0]
     )
     is_empty = ~(rows.any(2)[:, :, None] & columns.any(2)[:, None])[:, None]
-    return torch.where(is_empty, 0, largest), torch.where(is_empty, -1, pixel)
+    return torch.where(is_empty, 0, largest), torch.where(is_empty, -1, pixel).to(torch.int32)
 
 
-@roi_pool_sized.backward(cpu="roi_pool.cpp", nondifferentiable="boxes", preserve_format={"grad_features": "grad_out"})
+@roi_pool_sized.backward(
+    cpu="roi_pool.cpp",
+    cuda="roi_pool.cu",
+    nondifferentiable="boxes",
+    preserve_format={"grad_features": "grad_out"},
+)
 def roi_pool_backward(
     grad_out: Float[Tensor, "K C out_height out_width"],
     boxes: Float32[Tensor, "K 5"],
-    argmax: Int64[Tensor, "K C out_height out_width"],
+    argmax: Int32[Tensor, "K C out_height out_width"],
     images: int,
     height: int,
     width: int,
+    spatial_scale: float,
 ) -> Float[Tensor, "images C height width"]:
-    """The gradient of a bin is that of its largest pixel. Sums are made in float32 or wider."""
+    """The gradient of a bin is that of its largest pixel, which `argmax` says. Sums are made in float32 or wider.
+
+    What `argmax` says is what the forward of these boxes has found: kernels need not look for it outside of its bin.
+    """
+    _check_pixels(height, width)
     wide = torch.float64 if grad_out.dtype == torch.float64 else torch.float32
     channels = grad_out.shape[1]
-    index = boxes[:, 0].trunc()[:, None, None, None]
-    taken = (argmax >= 0) & (argmax < height * width) & (index >= 0) & (index < images)
-    image = torch.where(taken, index, 0.0).to(torch.int64)
+    _, image, good = (one[..., None, None, None] for one in edges_and_images(boxes, images, spatial_scale))
+    taken = (argmax >= 0) & (argmax < height * width) & good
     channel = torch.arange(channels, device=grad_out.device)[:, None, None]
     # What no bin took goes to a place behind all pixels.
     last = images * channels * height * width
@@ -87,6 +101,11 @@ def _examples() -> list[dict[str, object]]:
         {"features": features, **common, "out_width": bins, "spatial_scale": scale}
         for bins, scale in ((2, 0.5), (5, 0.75), (20, 1.0))
     ]
+
+
+def _check_pixels(height: int, width: int) -> None:
+    if height * width > _MOST_PIXELS:
+        raise ArgumentValueError(f"an image can have up to {_MOST_PIXELS} pixels; found {height} x {width}")
 
 
 def _members(start: Tensor, end: Tensor, size: int, bins: int) -> Tensor:

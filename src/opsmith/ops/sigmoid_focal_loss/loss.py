@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
+import opsmith
 from opsmith.ops.sigmoid_focal_loss.operators import (
     focal_loss,
     focal_loss_classes,
@@ -16,11 +15,10 @@ from opsmith.ops.sigmoid_focal_loss.operators import (
 
 __all__ = ["SigmoidFocalLoss", "sigmoid_focal_loss"]
 
-Reduction = Literal["none", "mean", "sum"]
 
-
+@opsmith.scriptable
 def sigmoid_focal_loss(
-    inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: Reduction = "none"
+    inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
 ) -> Tensor:
     """Return the focal loss of Lin et al., "Focal Loss for Dense Object Detection" (https://arxiv.org/abs/1708.02002).
 
@@ -58,30 +56,29 @@ def sigmoid_focal_loss(
             f"Invalid Value for arg 'reduction': '{reduction} \n Supported reduction modes: 'none', 'mean', 'sum'"
         )
     is_mean = reduction == "mean"
-    result: Tensor
     if not targets.is_floating_point() and targets.shape == inputs.shape[:-1] and inputs.dim() > 0:
         classes = targets.to(torch.int64)
         if reduction == "none":
-            result = focal_loss_classes(inputs, classes, float(alpha), float(gamma))
-        else:
-            result = focal_loss_classes_sum(inputs, classes, float(alpha), float(gamma), is_mean)
-        return result
+            each_class: Tensor = focal_loss_classes(inputs, classes, float(alpha), float(gamma))
+            return each_class
+        of_classes: Tensor = focal_loss_classes_sum(inputs, classes, float(alpha), float(gamma), is_mean)
+        return of_classes
     if targets.shape != inputs.shape:
         raise ValueError(f"Target size ({targets.size()}) must be the same as input size ({inputs.size()})")
     if targets.dtype != inputs.dtype:
         dtype = torch.promote_types(inputs.dtype, targets.dtype)
         inputs, targets = inputs.to(dtype), targets.to(dtype)
     if reduction == "none":
-        result = focal_loss(inputs, targets, float(alpha), float(gamma))
-    else:
-        result = focal_loss_sum(inputs, targets, float(alpha), float(gamma), is_mean)
-    return result
+        each: Tensor = focal_loss(inputs, targets, float(alpha), float(gamma))
+        return each
+    total: Tensor = focal_loss_sum(inputs, targets, float(alpha), float(gamma), is_mean)
+    return total
 
 
 class SigmoidFocalLoss(nn.Module):
     """`sigmoid_focal_loss` as a module, called with logits and targets."""
 
-    def __init__(self, alpha: float = 0.25, gamma: float = 2, reduction: Reduction = "mean") -> None:
+    def __init__(self, alpha: float = 0.25, gamma: float = 2, reduction: str = "mean") -> None:
         super().__init__()
         self.alpha, self.gamma, self.reduction = alpha, gamma, reduction
 

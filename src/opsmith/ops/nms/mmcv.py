@@ -1,0 +1,130 @@
+"""nms, batched_nms and soft_nms by the names, arguments and results of `mmcv.ops`, which torchvision's are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from opsmith.ops.nms import hard, soft
+
+__all__ = ["batched_nms", "nms", "soft_nms"]
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Boxes = Tensor | np.ndarray[Any, Any]
+
+
+def nms(
+    boxes: Boxes,
+    scores: Boxes,
+    iou_threshold: float,
+    offset: int = 0,
+    score_threshold: float = 0,
+    max_num: int = -1,
+) -> tuple[Boxes, Boxes]:
+    """Return the kept boxes with their scores, [K, 5], and their indices, int64 [K], by decreasing score: `mmcv.ops.nms`.
+
+    `boxes` [N, 4] as (x1, y1, x2, y2) and `scores` [N] are tensors, or arrays for which arrays are returned. `offset`, 0 or
+    1, is added to widths and heights. Boxes with a score of `score_threshold` or less are left out where that is above 0,
+    and no more than `max_num` are kept where that is above 0.
+    """
+    given, ranks = _tensors(boxes, scores, offset)
+    candidates = (ranks > score_threshold).nonzero()[:, 0] if score_threshold > 0 else None
+    moved, likely = _chosen(candidates, _with_offset(given, offset), ranks)
+    kept = hard.nms(moved, likely, iou_threshold)
+    if max_num > 0:
+        kept = kept[:max_num]
+    if candidates is not None:
+        kept = candidates[kept]
+    return _as_given(boxes, torch.cat([given[kept], ranks[kept, None]], 1), kept)
+
+
+def soft_nms(
+    boxes: Boxes,
+    scores: Boxes,
+    iou_threshold: float = 0.3,
+    sigma: float = 0.5,
+    min_score: float = 1e-3,
+    method: Literal["naive", "linear", "gaussian"] = "linear",
+    offset: int = 0,
+) -> tuple[Boxes, Boxes]:
+    """Return what `opsmith.ops.nms.soft_nms` does, which is `mmcv.ops.soft_nms`; arrays for arrays."""
+    assert method in ("naive", "linear", "gaussian")
+    given, ranks = _tensors(boxes, scores, offset)
+    return _as_given(boxes, *soft.soft_nms(given, ranks, iou_threshold, sigma, min_score, method, offset))
+
+
+def batched_nms(
+    boxes: Tensor, scores: Tensor, idxs: Tensor, nms_cfg: dict[str, Any] | None, class_agnostic: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the kept boxes with their scores, [K, 5], and their indices, int64 [K]: `mmcv.ops.batched_nms`.
+
+    `nms_cfg` says what to do by "type", "nms" or "soft_nms", and has the other arguments of that function here,
+    "class_agnostic" and "max_num"; None sorts by score alone. Boxes of different `idxs` [N] do not meet unless
+    `class_agnostic`. They are compared, not moved apart, so "split_thr", from how many boxes on mmcv takes class by class
+    to spare memory, changes nothing.
+    """
+    if nms_cfg is None:
+        ranks, order = scores.sort(descending=True)
+        return torch.cat([boxes[order], ranks[:, None]], 1), order
+    config = {name: value for name, value in nms_cfg.items() if name != "split_thr"}
+    kind = config.pop("type", "nms")
+    most = config.pop("max_num", -1)
+    if config.pop("class_agnostic", class_agnostic):
+        idxs = torch.zeros_like(idxs)
+    if kind == "nms":
+        lowered, kept = _nms_by_class(boxes, scores, idxs, **config)
+    elif kind == "soft_nms":
+        lowered, kept = _soft_nms_by_class(boxes, scores, idxs, **config)
+    else:
+        raise ValueError(f"batched_nms(): nms_cfg has type {kind!r}, expected 'nms' or 'soft_nms'")
+    if most > 0:
+        lowered, kept = lowered[:most], kept[:most]
+    return torch.cat([boxes[kept], lowered[:, None]], 1), kept
+
+
+def _nms_by_class(
+    boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float, offset: int = 0, score_threshold: float = 0
+) -> tuple[Tensor, Tensor]:
+    """Return the scores and indices of what is kept."""
+    candidates = (scores > score_threshold).nonzero()[:, 0] if score_threshold > 0 else None
+    moved, likely, classes = _chosen(candidates, _with_offset(boxes, offset), scores, idxs)
+    kept = hard.batched_nms(moved, likely, classes, iou_threshold)
+    if candidates is not None:
+        kept = candidates[kept]
+    return scores[kept], kept
+
+
+def _soft_nms_by_class(boxes: Tensor, scores: Tensor, idxs: Tensor, **config: Any) -> tuple[Tensor, Tensor]:
+    """Return the lowered scores and the indices of what is left, class after class and then by decreasing score."""
+    lowered, kept = [scores[:0]], [torch.empty(0, dtype=torch.int64, device=scores.device)]
+    for value in idxs.unique():
+        members = (idxs == value).nonzero()[:, 0]
+        dets, own = soft.soft_nms(boxes[members], scores[members], **config)
+        lowered.append(dets[:, 4])
+        kept.append(members[own])
+    ranks, order = torch.cat(lowered).sort(descending=True, stable=True)
+    return ranks, torch.cat(kept)[order]
+
+
+def _tensors(boxes: Boxes, scores: Boxes, offset: int) -> tuple[Tensor, Tensor]:
+    given, ranks = torch.as_tensor(boxes), torch.as_tensor(scores)
+    assert given.size(1) == 4
+    assert given.size(0) == ranks.size(0)
+    assert offset in (0, 1)
+    return given, ranks
+
+
+def _with_offset(boxes: Tensor, offset: int) -> Tensor:
+    return torch.cat([boxes[:, :2], boxes[:, 2:] + offset], 1) if offset else boxes
+
+
+def _chosen(rows: Tensor | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    return tensors if rows is None else tuple(tensor[rows] for tensor in tensors)
+
+
+def _as_given(boxes: Boxes, dets: Tensor, inds: Tensor) -> tuple[Boxes, Boxes]:
+    return (dets, inds) if isinstance(boxes, Tensor) else (dets.numpy(), inds.numpy())

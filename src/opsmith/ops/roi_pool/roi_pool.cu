@@ -1,0 +1,31 @@
+// roi_pool and its gradient on a GPU: which kernel serves a call.
+#include "gather.h"
+#include "pool.h"
+
+using namespace opsmith;
+
+template <class T>
+void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64_t images, int64_t height,
+                    int64_t width, int64_t out_height, int64_t out_width, double spatial_scale, View<T, 4> out,
+                    View<int32_t, 4> argmax, Stream stream) {
+  const Pooling pooling = read_arguments(images, height, width, out_height, out_width, spatial_scale);
+  if (out.numel() == 0) return;
+  constexpr int wide = 16 / sizeof(T);
+  const bool inner = are_inner(features) && are_inner(out);
+  if (inner && are_vectors<wide>(features) && are_vectors<wide>(out) && are_vectors<wide>(argmax)) {
+    launch_pool<wide, true>(features, boxes, pooling, inner, out, argmax, stream);
+  } else {
+    launch_pool<4, false>(features, boxes, pooling, inner, out, argmax, stream);
+  }
+  check_launch("roi_pool_sized");
+}
+
+template <class T>
+void roi_pool_backward(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax,
+                       int64_t images, int64_t height, int64_t width, double spatial_scale, View<T, 4> grad_features,
+                       Stream stream) {
+  const Pooling pooling = read_arguments(images, height, width, grad_out.size[2], grad_out.size[3], spatial_scale);
+  if (grad_features.numel() == 0) return;
+  launch_gather(grad_out, boxes, argmax, pooling, are_inner(grad_features), grad_features, stream);
+  check_launch("roi_pool_backward");
+}

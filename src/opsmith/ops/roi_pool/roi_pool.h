@@ -1,0 +1,77 @@
+// Which pixels the bins of a box are: shared by roi_pool.cpp and the GPU's kernels.
+#pragma once
+
+#include <opsmith/kernel.h>
+
+#include <cmath>
+
+namespace {
+
+constexpr float farthest = 1024.0f * 1024.0f;  // in pixels of the features
+
+// The pixels [low, high) along an axis.
+struct Range {
+  int64_t low, high;
+};
+
+// One axis of a box. Both of its edges, rounded to whole pixels, belong to it.
+struct Side {
+  float start, bin;  // where the box begins, and the length of a bin
+  int64_t size;      // of the image
+
+  OPSMITH_HOST_DEVICE int64_t inside(float pixel) const {
+    return pixel < 0 ? 0 : pixel > static_cast<float>(size) ? size : static_cast<int64_t>(pixel);
+  }
+  // The pixels of a bin; none on an axis of a box that is none.
+  OPSMITH_HOST_DEVICE Range range(int64_t index) const {
+    const float low = floorf(static_cast<float>(index) * bin), high = ceilf(static_cast<float>(index + 1) * bin);
+    return {inside(low + start), inside(high + start)};
+  }
+};
+
+// A box: its image, or -1 where it is none, and its two sides.
+struct Roi {
+  int64_t image;
+  Side y, x;
+};
+
+// What is the same for all boxes of a call.
+struct Pooling {
+  int64_t images, height, width, out_height, out_width;
+  float scale;
+
+  OPSMITH_HOST_DEVICE static Side side(float from, float to, int64_t size, int64_t bins) {
+    const float start = roundf(from), length = fmaxf(roundf(to) - start + 1.0f, 1.0f);
+    return {start, length / static_cast<float>(bins), size};
+  }
+
+  OPSMITH_HOST_DEVICE Roi read_roi(const opsmith::View<const float, 2>& boxes, int64_t k) const {
+    const float index = truncf(boxes(k, 0));
+    float edge[4];
+    bool good = index >= 0.0f && index < static_cast<float>(images);
+    for (int i = 0; i < 4; ++i) {
+      edge[i] = boxes(k, i + 1) * scale;
+      good = good && edge[i] >= -farthest && edge[i] <= farthest;  // false for NaN
+    }
+    if (!good) return {-1, {}, {}};
+    return {static_cast<int64_t>(index), side(edge[1], edge[3], height, out_height),
+            side(edge[0], edge[2], width, out_width)};
+  }
+};
+
+inline Pooling read_arguments(int64_t images, int64_t height, int64_t width, int64_t out_height, int64_t out_width,
+                              double spatial_scale) {
+  constexpr int64_t most = (int64_t{1} << 31) - 1;  // a bin keeps its pixel in 32 bits
+  if (height > 0 && width > most / height)
+    opsmith::fail("an image can have up to ", most, " pixels; found ", height, " x ", width);
+  return {images, height, width, out_height, out_width, static_cast<float>(spatial_scale)};
+}
+
+// Whether a pixel's value takes the place of the largest so far: a NaN counts as larger than all numbers, and of equal
+// ones the first stays.
+template <class C>
+OPSMITH_HOST_DEVICE bool is_larger(C value, C most) {
+  return value > most || (value != value && most == most);
+}
+
+}  // namespace

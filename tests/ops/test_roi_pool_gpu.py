@@ -1,0 +1,90 @@
+"""Holds roi_pool's GPU kernels to the body, bit for bit: layouts, types, boxes of every size, capture, and large images."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from layouts import laid_out
+from roi_calls import NAN, NO_IMAGES, TYPES, assert_empty_tensors_are_empty, assert_gives_zeros, some_boxes
+from torch import Tensor
+
+from opsmith.ops.roi_pool import roi_pool, roi_pool_backward, roi_pool_sized
+
+pytestmark = [pytest.mark.gpu, pytest.mark.compile]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "inner", "offset"])
+def test_agrees_with_the_definition(layout: str, dtype: torch.dtype) -> None:
+    draw = random.Random(layout)
+    for number in range(16):
+        generator = torch.Generator().manual_seed(number)
+        channels, height, width = draw.choice([1, 3, 8, 39, 264]), draw.choice([1, 9, 33]), draw.choice([1, 14, 50])
+        size = (draw.choice([1, 7, 14, 20]), draw.choice([1, 2, 7, 33]))
+        scale = draw.choice([0.25, 0.37, 1.0])
+        boxes = some_boxes(9, 2, draw.choice([10, 60, 3000]), number, "cuda")
+        # Few values, so that many are equal, and small whole numbers, whose sums are exact.
+        features = torch.randint(-9, 9, (2, channels, height, width), generator=generator).double()
+        features[torch.rand(features.shape, generator=generator) < 0.01] = NAN
+        features[torch.rand(features.shape, generator=generator) < 0.2] = -torch.inf
+        leaf = laid_out(features.cuda().to(dtype), layout).requires_grad_()
+        found = roi_pool(leaf, boxes, size, scale)
+        expected, pixel = roi_pool_sized.reference(leaf.detach(), boxes, 2, height, width, *size, scale)
+        assert found.is_contiguous(memory_format=torch.channels_last) or layout != "channels_last"
+        torch.testing.assert_close(found.detach(), expected, rtol=0, atol=0, equal_nan=True)
+        outer = torch.randint(-4, 5, expected.shape, generator=generator).cuda().to(dtype)
+        (grad,) = torch.autograd.grad(found, leaf, laid_out(outer, layout))
+        sums = roi_pool_backward.reference(outer.double(), boxes, pixel, 2, height, width, scale)
+        assert torch.equal(grad, sums.to(dtype))
+
+
+def test_there_are_kernels_for_the_gpu() -> None:
+    for operator in (roi_pool_sized, roi_pool_backward):
+        assert operator.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
+
+
+def test_what_is_no_box_and_what_is_empty() -> None:
+    boxes = torch.tensor([[index, 0, 0, 4, 4] for index in NO_IMAGES] + [[0, NAN, 0, 4, 4], [0, 0, 3e38, 4, 4]])
+    assert_gives_zeros(roi_pool, boxes.cuda(), 3)
+    assert_empty_tensors_are_empty(roi_pool, "cuda")
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_runs_are_equal_bit_for_bit_and_a_graph_replays_them(layout: str) -> None:
+    features = laid_out(torch.randn(2, 64, 50, 68), layout).cuda().requires_grad_()
+    boxes = some_boxes(300, 2, 60, 1, "cuda")
+    outer = torch.randn(300, 64, 7, 7, device="cuda")
+
+    def step() -> tuple[Tensor, Tensor]:
+        pooled = roi_pool(features, boxes, 7)
+        return pooled, torch.autograd.grad(pooled, features, outer)[0]
+
+    first = step()
+    assert all(torch.equal(one, other) for one, other in zip(first, step(), strict=True))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    boxes.copy_(some_boxes(300, 2, 60, 2, "cuda"))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(one, other) for one, other in zip(captured, step(), strict=True))
+    assert not torch.equal(captured[0], first[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_more_than_two_to_the_31_elements(layout: torch.memory_format) -> None:
+    if torch.cuda.get_device_properties(0).total_memory < 20 << 30:
+        pytest.skip("needs 10 GB of GPU memory")
+    features = torch.zeros(3, 64, 4000, 3000, dtype=torch.float16, device="cuda").contiguous(memory_format=layout)
+    features[2, 63, 3999, 2999] = 1
+    boxes = torch.tensor([[2.0, 2990, 3990, 3000, 4000]], device="cuda")
+    pooled, pixel = roi_pool_sized(features, boxes, 3, 4000, 3000, 1, 1), 3999 * 3000 + 2999
+    assert pooled[0, 63].item() == 1
+    del features
+    where = torch.full((1, 64, 1, 1), pixel, dtype=torch.int32, device="cuda")
+    gradient = roi_pool_backward(pooled, boxes, where, 3, 4000, 3000, 1.0)
+    assert gradient[2, 63, 3999, 2999].item() == 1
