@@ -27,21 +27,21 @@ CPU_HEADERS = [*(name for name in GPU_HEADERS if name not in ("gpu.h", "workspac
 HOST_FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread", f"-I{INCLUDE}", f"-I{OPS}"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
-# The parameters of each kernel, for one element type: what the generated binding would instantiate.
+# The parameters of each file's kernels, for one element type: what the generated binding would instantiate.
 PROTOTYPES = {
-    "add2": ["add2<T>(View<const T, 1>, View<const T, 1>, View<T, 1>{stream})"],
-    "sigmoid": [
+    "add2/add2": ["add2<T>(View<const T, 1>, View<const T, 1>, View<T, 1>{stream})"],
+    "sigmoid/sigmoid": [
         "sigmoid<T>(View<const T, 1>, View<T, 1>{stream})",
         "sigmoid_backward<T>(View<const T, 1>, View<const T, 1>, View<T, 1>{stream})",
     ],
-    "lltm": [
+    "lltm/gates": [
         "lltm_gates<T>(View<const T, 2>, View<const T, 2>, View<T, 2>, View<T, 2>{stream})",
         "lltm_gates_backward<T>(View<const T, 2>, View<const T, 2>, View<const T, 2>, View<const T, 2>, View<T, 2>, "
         "View<T, 2>{stream})",
     ],
 }
 FLOATS = ["float", "double", "float16", "bfloat16"]
-TYPES = {"add2": [*FLOATS, "int32_t", "int64_t"], "sigmoid": FLOATS, "lltm": FLOATS}
+TYPES = {"add2/add2": [*FLOATS, "int32_t", "int64_t"], "sigmoid/sigmoid": FLOATS, "lltm/gates": FLOATS}
 
 
 def find(compiler: str) -> str:
@@ -63,12 +63,12 @@ def run(*command: object, **environment: str) -> subprocess.CompletedProcess[str
     return done
 
 
-def instantiation(operator: str, suffix: str) -> str:
-    """A source file that holds an operator's kernels for all of its element types."""
+def instantiation(kernels: str, suffix: str) -> str:
+    """A source file that holds the kernels of a file for all of their element types."""
     stream = ", Stream" if suffix == "cu" else ""
-    lines = [f'#include "{operator}/{operator}.{suffix}"']
-    for dtype in TYPES[operator]:
-        for prototype in PROTOTYPES[operator]:
+    lines = [f'#include "{kernels}.{suffix}"']
+    for dtype in TYPES[kernels]:
+        for prototype in PROTOTYPES[kernels]:
             text = prototype.format(stream=stream).replace("<T>", f"<{dtype}>").replace("const T", f"const {dtype}")
             lines.append(f"template void {text.replace('View<T', f'View<{dtype}')};")
     return "\n".join(lines) + "\n"
@@ -135,10 +135,10 @@ def assert_same_bits(ours: torch.Tensor, theirs: torch.Tensor, bits: torch.dtype
     assert torch.equal(ours.view(bits)[numbers], theirs.view(bits)[numbers])
 
 
-@pytest.mark.parametrize("operator", PROTOTYPES)
-def test_cpu_kernel_compiles_as_cpp20(operator: str, host_compiler: str, tmp_path: Path) -> None:
-    source = tmp_path / f"{operator}.cpp"
-    source.write_text(instantiation(operator, "cpp"))
+@pytest.mark.parametrize("kernels", PROTOTYPES)
+def test_cpu_kernel_compiles_as_cpp20(kernels: str, host_compiler: str, tmp_path: Path) -> None:
+    source = tmp_path / "all.cpp"
+    source.write_text(instantiation(kernels, "cpp"))
     run(host_compiler, "-std=c++20", *HOST_FLAGS, *WARNINGS, "-c", source, "-o", tmp_path / "kernel.o")
 
 
@@ -162,18 +162,18 @@ def test_best_isa_works_from_a_loaded_library(host_compiler: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
-@pytest.mark.parametrize("operator", PROTOTYPES)
-def test_cuda_kernel_compiles(operator: str, standard: str, tmp_path: Path) -> None:
-    source = tmp_path / f"{operator}_all.cu"
-    source.write_text(instantiation(operator, "cu"))
+@pytest.mark.parametrize("kernels", PROTOTYPES)
+def test_cuda_kernel_compiles(kernels: str, standard: str, tmp_path: Path) -> None:
+    source = tmp_path / "all.cu"
+    source.write_text(instantiation(kernels, "cu"))
     flags = ["-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings", f"-I{INCLUDE}", f"-I{OPS}"]
     run(find("nvcc"), f"-std={standard}", "-arch=sm_90", *flags, "-c", source, "-o", tmp_path / "kernel.o")
 
 
-@pytest.mark.parametrize("operator", PROTOTYPES)
-def test_cuda_vector_path_moves_16_bytes_at_once(operator: str, tmp_path: Path) -> None:
-    source, ptx = tmp_path / f"{operator}_all.cu", tmp_path / "kernel.ptx"
-    source.write_text(instantiation(operator, "cu"))
+@pytest.mark.parametrize("kernels", PROTOTYPES)
+def test_cuda_vector_path_moves_16_bytes_at_once(kernels: str, tmp_path: Path) -> None:
+    source, ptx = tmp_path / "all.cu", tmp_path / "kernel.ptx"
+    source.write_text(instantiation(kernels, "cu"))
     run(find("nvcc"), "-std=c++17", "-arch=sm_90", f"-I{INCLUDE}", f"-I{OPS}", "-ptx", source, "-o", ptx)
     lines = ptx.read_text().splitlines()
     for direction, vectors in (("ld.global", (".v4.f32", ".v2.f64")), ("st.global", (".v4.f32", ".v2.f64"))):
@@ -182,10 +182,10 @@ def test_cuda_vector_path_moves_16_bytes_at_once(operator: str, tmp_path: Path) 
     assert any("cvt.rn.bf16.f32" in line for line in lines), "no conversion by one instruction"
 
 
-@pytest.mark.parametrize("operator", PROTOTYPES)
-def test_hip_kernel_compiles(operator: str, tmp_path: Path) -> None:
-    source = tmp_path / f"{operator}_all.cu"
-    source.write_text(instantiation(operator, "cu"))
+@pytest.mark.parametrize("kernels", PROTOTYPES)
+def test_hip_kernel_compiles(kernels: str, tmp_path: Path) -> None:
+    source = tmp_path / "all.cu"
+    source.write_text(instantiation(kernels, "cu"))
     flags = ["-x", "hip", "--offload-arch=gfx90a", "-O3", "-std=c++17", f"-I{INCLUDE}", f"-I{OPS}"]
     run(find("hipcc"), *flags, *WARNINGS, "-c", source, "-o", tmp_path / "kernel.o", HIP_PLATFORM="amd")
 

@@ -122,6 +122,20 @@ def test_errors_that_differ_in_numbers_alone_are_said_once():
     assert lines == ["✗ eager (float32, N 4, forward and 2 more): wrong result, so it is not timed: y[4] is 4"]
 
 
+def test_what_nobody_had_time_for_is_one_line():
+    error = "not timed: there was no time left for it"
+    found = report(
+        timing("N 4", "opsmith", 1e-5),
+        timing("N 4", "eager", 1e-5, ratio=1.0),
+        *(timing("N 8", name, 0, time=None, wall=None, error=error) for name in ("opsmith", "eager")),
+        timing("N 8", "compiled", 0, time=None, wall=None, error="failed: RuntimeError: no"),
+    )
+    assert [line for line in report_lines(found) if line.startswith("–")] == [
+        f"– opsmith, eager (float32, N 8, forward): {error}",
+        "– compiled (float32, N 8, forward): failed: RuntimeError: no",
+    ]
+
+
 def test_notes_say_whose_they_are():
     everywhere, once = ("the inputs stay in the cache",), ("its calls took 12% longer",)
     found = report(

@@ -1,7 +1,7 @@
 // Tests of the CPU kernels of add2, sigmoid and lltm against the same formulas in double.
 #include <opsmith/reduce.h>
 #include <add2/add2.cpp>
-#include <lltm/lltm.cpp>
+#include <lltm/gates.cpp>
 #include <sigmoid/sigmoid.cpp>
 
 #include <cmath>

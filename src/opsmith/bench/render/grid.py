@@ -74,9 +74,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Problem:
-    """What could not be timed, or is wrong, and where: element types, sizes and phases. `error` is the first place's."""
+    """What could not be timed, or is wrong, and where: element types, sizes and phases.
 
-    competitor: str
+    `competitors` are the names of those that it is true of, separated by commas; `error` is the first place's.
+    """
+
+    competitors: str
     error: str
     places: tuple[str, ...]
     is_wrong: bool
@@ -93,21 +96,24 @@ def tables_of(timings: Sequence[Timing]) -> tuple[Table, ...]:
 
 
 def problems_of(timings: Iterable[Timing]) -> tuple[Problem, ...]:
-    """Return what has no time or is wrong; what a competitor has at several places, but for numbers, once."""
+    """Return what has no time or is wrong; what a competitor has at several places, but for numbers, once.
+
+    What several have in the same places is one problem, of all of them.
+    """
     alike: dict[tuple[str, str], list[Timing]] = {}
     for timing in timings:
         if timing.error:
             alike.setdefault((timing.competitor, timing.error.partition(":")[0]), []).append(timing)
-    return tuple(
-        Problem(name, found[0].error, tuple(map(_place, found)), found[0].is_wrong)
-        for (name, _), found in alike.items()
-    )
+    shared: dict[tuple[str, tuple[str, ...], bool], list[str]] = {}
+    for (name, _), found in alike.items():
+        shared.setdefault((found[0].error, tuple(map(_place, found)), found[0].is_wrong), []).append(name)
+    return tuple(Problem(", ".join(names), *rest) for rest, names in shared.items())
 
 
 def problem_text(problem: Problem) -> str:
     """Return a problem in one line: whose it is, where, and what."""
     more = f" and {len(problem.places) - 1} more" if len(problem.places) > 1 else ""
-    return f"{problem.competitor} ({problem.places[0]}{more}): {problem.error}"
+    return f"{problem.competitors} ({problem.places[0]}{more}): {problem.error}"
 
 
 def remarks_of(timings: Iterable[Timing]) -> tuple[str, ...]:

@@ -85,4 +85,26 @@ inline Tensor contiguous_like(const Tensor& other) {
   return empty_like(other, {other.sizes().begin(), other.sizes().end()});
 }
 
+// The place of an input's gradient; without elements where nobody asks for it (see needs_grad_<input>).
+inline Tensor gradient_like(const Tensor& input, bool is_needed = true) {
+  return is_needed ? contiguous_like(input) : empty_like(input, std::vector<int64_t>(input.dim(), 0));
+}
+
+// What most native kernels call of PyTorch beside what torch::stable has.
+namespace aten {
+
+inline Tensor mm(const Tensor& a, const Tensor& b) { return call<1>("aten::mm", "", a, b)[0]; }
+
+inline Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  return call<1>("aten::linear", "", input, weight, std::optional<Tensor>(bias))[0];
+}
+
+// The sums of a matrix's columns.
+inline Tensor sum_rows(const Tensor& matrix) {
+  const std::optional<std::vector<int64_t>> over_rows = std::vector<int64_t>{0};
+  return call<1>("aten::sum", "dim_IntList", matrix, over_rows, false, std::optional<ScalarType>())[0];
+}
+
+}  // namespace aten
+
 }  // namespace opsmith

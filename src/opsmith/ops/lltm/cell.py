@@ -12,7 +12,7 @@ import opsmith
 __all__ = ["lltm_cell", "lltm_cell_backward", "lltm_gates", "lltm_gates_backward"]
 
 
-@opsmith.op(cpu="lltm.cpp", cuda="lltm.cu", outputs=("hidden", "new_cell"), batch="B")
+@opsmith.op(cpu="gates.cpp", cuda="gates.cu", outputs=("hidden", "new_cell"), batch="B")
 def lltm_gates(
     gates: Float[Tensor, "B 3*S"], cell: Float[Tensor, "B S"]
 ) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B S"]]:
@@ -22,7 +22,7 @@ def lltm_gates(
     return torch.tanh(new_cell) * torch.sigmoid(o), new_cell
 
 
-@lltm_gates.backward(cpu="lltm.cpp", cuda="lltm.cu")
+@lltm_gates.backward(cpu="gates.cpp", cuda="gates.cu")
 def lltm_gates_backward(
     grad_hidden: Float[Tensor, "B S"],
     grad_new_cell: Float[Tensor, "B S"],
@@ -43,8 +43,8 @@ def lltm_gates_backward(
 
 # Two files, because either device has matrix products of its own. One library holds both, so their functions' names
 # differ. On a GPU the kernels stand beside: no framework header is compiled by nvcc.
-_CPU = "lltm_cell_cpu.cpp"
-_CUDA = opsmith.native("lltm_cell.cpp", "cell_forward.cu", "cell_backward.cu", "cell_gates.cu")
+_CPU = "cell_cpu.cpp"
+_CUDA = opsmith.native("cell_gpu.cpp", "cell_forward.cu", "cell_backward.cu", "cell_gates.cu")
 
 
 @opsmith.op(

@@ -6,9 +6,9 @@
 // more. Every sum is formed in one order, so results are the same in every run.
 #include <algorithm>
 
-#include "cell.h"
+#include "cell_gpu.h"
 #include "device.h"
-#include "lltm.h"
+#include "pointwise.h"
 
 using namespace opsmith;
 

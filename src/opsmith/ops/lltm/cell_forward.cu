@@ -3,9 +3,9 @@
 // A warp owns a tile of the result: some rows of the batch times some units, with all three gates of each, so that the
 // activations follow in registers. Its lanes go along the sum, [hidden, input] times a row of the weight. Both lie in
 // memory in that direction: every load is coalesced, and nothing has to go through shared memory.
-#include "cell.h"
+#include "cell_gpu.h"
 #include "device.h"
-#include "lltm.h"
+#include "pointwise.h"
 
 using namespace opsmith;
 

@@ -5,9 +5,9 @@
 // the bias is added here; and the bias's gradient is summed up where the gates' gradients are made.
 #include <algorithm>
 
-#include "cell.h"
+#include "cell_gpu.h"
 #include "device.h"
-#include "lltm.h"
+#include "pointwise.h"
 
 using namespace opsmith;
 

@@ -8,6 +8,7 @@ namespace lltm::composed {
 
 using opsmith::call;
 using opsmith::Tensor;
+namespace aten = opsmith::aten;
 
 inline Tensor join(const Tensor& hidden, const Tensor& input) {
   return call<1>("aten::cat", "", std::vector<Tensor>{hidden, input}, int64_t{1})[0];
@@ -17,12 +18,10 @@ inline Tensor columns(const Tensor& matrix, int64_t begin, int64_t count) {
   return call<1>("aten::narrow", "", matrix, int64_t{1}, begin, count)[0];
 }
 
-inline Tensor product(const Tensor& a, const Tensor& b) { return call<1>("aten::mm", "", a, b)[0]; }
-
 inline std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                                   const Tensor& weight, const Tensor& bias) {
   // One product over [hidden, input] instead of two: small products are bound by their launch.
-  const Tensor gates = call<1>("aten::linear", "", join(hidden, input), weight, std::optional<Tensor>(bias))[0];
+  const Tensor gates = aten::linear(join(hidden, input), weight, bias);
   const auto [new_hidden, new_cell] = call<2>("opsmith::lltm_gates", "", gates, cell);
   return {new_hidden, new_cell, gates};
 }
@@ -35,13 +34,10 @@ inline std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Tensor&
       call<2>("opsmith::lltm_gates_backward", "", grad_new_hidden, grad_new_cell, gates, new_cell);
   // Two products, because the gradients of hidden and input are tensors of their own, not halves of one.
   const int64_t state = hidden.size(1);
-  const Tensor grad_hidden = product(grad_gates, columns(weight, 0, state));
-  const Tensor grad_input = product(grad_gates, columns(weight, state, input.size(1)));
-  const Tensor grad_weight = product(torch::stable::transpose(grad_gates, 0, 1), join(hidden, input));
-  const std::optional<std::vector<int64_t>> over_batch = std::vector<int64_t>{0};
-  const Tensor grad_bias = call<1>("aten::sum", "dim_IntList", grad_gates, over_batch, false,
-                                   std::optional<torch::headeronly::ScalarType>())[0];
-  return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
+  const Tensor grad_hidden = aten::mm(grad_gates, columns(weight, 0, state));
+  const Tensor grad_input = aten::mm(grad_gates, columns(weight, state, input.size(1)));
+  const Tensor grad_weight = aten::mm(torch::stable::transpose(grad_gates, 0, 1), join(hidden, input));
+  return {grad_input, grad_hidden, grad_cell, grad_weight, aten::sum_rows(grad_gates)};
 }
 
 }  // namespace lltm::composed

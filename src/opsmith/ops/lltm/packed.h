@@ -10,14 +10,6 @@ using namespace opsmith;
 
 namespace {
 
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Tasks for about 5 us of work at the 200 GFLOP/s that a core does. Half of what cpu.h advises: PyTorch's threads are
-// awake in the middle of a step, and two of them then gain 5 us in a forward of 16 rows and 128 units.
-inline int64_t tasks_per_chunk(int64_t multiply_adds_per_task) {
-  return 1 + (int64_t{1} << 19) / std::max<int64_t>(1, multiply_adds_per_task);
-}
-
 // The right-hand matrix [steps, columns] of a product, in panels of columns: at(panel)[step][column]. What the last
 // panel lacks in columns is zero.
 template <class C>

@@ -12,8 +12,8 @@ from opsmith.ops.lltm.cell import lltm_cell, lltm_gates_backward
 __all__ = ["lltm_sequence", "lltm_sequence_backward"]
 
 # The CPU has matrix products of its own. On a GPU the .cpp has the products, and the .cu files what lies between them.
-_CPU = "lltm_sequence_cpu.cpp"
-_CUDA = opsmith.native("lltm_sequence.cpp", "lltm_scan_forward.cu", "lltm_scan_backward.cu", "lltm_step.cu")
+_CPU = "sequence_cpu.cpp"
+_CUDA = opsmith.native("sequence_gpu.cpp", "scan_forward.cu", "scan_backward.cu", "sequence_step.cu")
 
 
 @opsmith.op(

@@ -66,11 +66,6 @@ bool is_fused(const Tensor& input, const Tensor& weight1, const Tensor& weight2)
   return input.size(0) * (weight1.numel() + weight2.numel()) <= most_bfloat16_multiply_adds;
 }
 
-Tensor empty_as(const Tensor& tensor, bool is_needed) {
-  if (!is_needed) return empty_like(tensor, std::vector<int64_t>(tensor.dim(), 0));
-  return contiguous_like(tensor);
-}
-
 template <class T>
 Layers<T> layers_of(const Tensor& input, const Tensor& weight1, const Tensor& bias1, const Tensor& weight2,
                     const Tensor& bias2) {
@@ -97,24 +92,13 @@ void mask_all(View<T, 2> grad_hidden, View<const T, 2> hidden) {
   });
 }
 
-Tensor product(const Tensor& a, const Tensor& b) { return call<1>("aten::mm", "", a, b)[0]; }
-
-Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  return call<1>("aten::linear", "", input, weight, std::optional<Tensor>(bias))[0];
-}
-
-Tensor sum_rows(const Tensor& matrix) {
-  const std::optional<std::vector<int64_t>> over_batch = std::vector<int64_t>{0};
-  return call<1>("aten::sum", "dim_IntList", matrix, over_batch, false, std::optional<ScalarType>())[0];
-}
-
 }  // namespace
 
 std::tuple<Tensor, Tensor> mlp_cpu(const Tensor& input, const Tensor& weight1, const Tensor& bias1,
                                    const Tensor& weight2, const Tensor& bias2) {
   if (!is_fused(input, weight1, weight2)) {
-    const Tensor hidden = call<1>("aten::relu_", "", linear(input, weight1, bias1))[0];
-    return {linear(hidden, weight2, bias2), hidden};
+    const Tensor hidden = call<1>("aten::relu_", "", aten::linear(input, weight1, bias1))[0];
+    return {aten::linear(hidden, weight2, bias2), hidden};
   }
   const Tensor hidden = empty_like(input, {input.size(0), weight1.size(0)});
   const Tensor output = empty_like(input, {input.size(0), weight2.size(0)});
@@ -131,22 +115,23 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward_cpu(const Tensor
                                                                     const Tensor& hidden, bool needs_grad_input,
                                                                     bool needs_grad_weight1, bool needs_grad_weight2) {
   if (!is_fused(input, weight1, weight2)) {
-    const Tensor grad_hidden = product(grad_output, weight2);
+    const Tensor grad_hidden = aten::mm(grad_output, weight2);
     const Tensor activation = torch::stable::contiguous(hidden);
     with_floating_type(input.scalar_type(), [&](auto element) {
       using T = decltype(element);
       mask_all<T>(view<T, 2>(grad_hidden), view<const T, 2>(activation));
     });
     const auto transposed = [](const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); };
-    return {needs_grad_input ? product(grad_hidden, weight1) : empty_as(input, false),
-            needs_grad_weight1 ? product(transposed(grad_hidden), input) : empty_as(weight1, false),
-            sum_rows(grad_hidden),
-            needs_grad_weight2 ? product(transposed(grad_output), hidden) : empty_as(weight2, false),
-            sum_rows(grad_output)};
+    return {needs_grad_input ? aten::mm(grad_hidden, weight1) : gradient_like(input, false),
+            needs_grad_weight1 ? aten::mm(transposed(grad_hidden), input) : gradient_like(weight1, false),
+            aten::sum_rows(grad_hidden),
+            needs_grad_weight2 ? aten::mm(transposed(grad_output), hidden) : gradient_like(weight2, false),
+            aten::sum_rows(grad_output)};
   }
-  const Tensor grad_input = empty_as(input, needs_grad_input), grad_weight1 = empty_as(weight1, needs_grad_weight1);
-  const Tensor grad_weight2 = empty_as(weight2, needs_grad_weight2);
-  const Tensor grad_bias1 = empty_as(bias1, true), grad_bias2 = empty_as(bias2, true);
+  const Tensor grad_input = gradient_like(input, needs_grad_input),
+               grad_weight1 = gradient_like(weight1, needs_grad_weight1);
+  const Tensor grad_weight2 = gradient_like(weight2, needs_grad_weight2);
+  const Tensor grad_bias1 = gradient_like(bias1), grad_bias2 = gradient_like(bias2);
   with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     backward_fused<T>(view<const T, 2>(grad_output), layers_of<T>(input, weight1, bias1, weight2, bias2),

@@ -5,7 +5,7 @@
 // the instructions around them. So there is one thread for every few products, and little code.
 #pragma once
 
-#include "mlp.h"
+#include "mlp_gpu.h"
 
 namespace perceptron {
 

@@ -1,6 +1,6 @@
 // What a large perceptron needs on a GPU beside matrix products: the ReLU's mask and the sums for the biases, in one
 // pass over the gradient of the hidden units. All sums are taken in a fixed order.
-#include "mlp.h"
+#include "mlp_gpu.h"
 
 #include <type_traits>
 

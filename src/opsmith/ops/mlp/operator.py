@@ -13,7 +13,7 @@ __all__ = ["mlp", "mlp_backward"]
 
 # Two files, because the CPU has matrix products of its own. One library holds both, so their functions' names differ.
 _CPU = "mlp_cpu.cpp"
-_CUDA = opsmith.native("mlp.cpp", "mlp_small_forward.cu", "mlp_small_backward.cu", "mlp_large.cu")
+_CUDA = opsmith.native("mlp_gpu.cpp", "mlp_small_forward.cu", "mlp_small_backward.cu", "mlp_large.cu")
 
 
 @opsmith.op(

@@ -14,8 +14,6 @@ namespace {
 
 using namespace opsmith;
 
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // A left-hand matrix in the type to compute in: element (r, k) is data[r * row + k * step].
 template <class C>
 struct Factor {
@@ -118,14 +116,6 @@ void load_panel(const View<const T, 2>& matrix, int64_t begin, int64_t width, co
       std::fill(slab + k * panel<C> + width, slab + k * panel<C> + padded<C>(width), C(0));
     }
   }
-}
-
-// Rows of a result that one task computes: a multiple of every tile's height.
-constexpr int64_t row_group = 48;
-
-// Tasks for about 10 us of work, at the 100 GFLOP/s of a core.
-int64_t tasks_per_chunk(int64_t multiply_adds_per_task) {
-  return 1 + (int64_t{1} << 19) / (multiply_adds_per_task + 1);
 }
 
 // Part of a product, in the type that it is computed in: rows from `row` on, columns from `column` on. The columns are

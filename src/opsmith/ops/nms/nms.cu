@@ -9,7 +9,7 @@
 //
 // A box is only ever tested against kept ones, those of its own tile apart. With classes the order is by class first.
 // Then a sweep ends with the class that goes on behind the tile.
-#include "gpu.h"
+#include "nms_gpu.h"
 #include "overlap.h"
 
 using namespace opsmith;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gpu.h"
+#include "nms_gpu.h"
 
 using namespace opsmith;
 

@@ -1,2 +1,0 @@
-// The pointwise part of an LLTM step on the CPU: the kernels lltm_gates and lltm_gates_backward.
-#include "lltm_cpu.h"

@@ -1,0 +1,175 @@
+// An LLTM over a sequence on a GPU: the products that need no order over all steps at once, the rest step by step.
+//
+// The input's part of the gates is one product before the steps, the gradients of weight, bias and input are products
+// after them. What lies between is one launch for the whole sequence where scan_*.cu serves the sizes, else a
+// product and a launch of sequence_step.cu for every step.
+#include "sequence_gpu.h"
+#include "composed.h"
+
+using namespace opsmith;
+
+namespace {
+
+using lltm::composed::columns;
+
+// A copy in the type that the arithmetic is done in: what a cell, or its gradient, is from step to step.
+template <class T>
+Tensor widened(const Tensor& tensor) {
+  const auto type = sizeof(T) == 8 ? ScalarType::Double : ScalarType::Float;
+  Tensor result = torch::stable::new_empty(tensor, {tensor.size(0), tensor.size(1)}, type);
+  torch::stable::copy_(result, tensor);
+  return result;
+}
+
+Tensor part(Tensor tensor, int64_t dim, int64_t first, int64_t count) {
+  return torch::stable::narrow(tensor, dim, first, count);
+}
+
+// Steps and batch as one dimension.
+Tensor rows(const Tensor& tensor) {
+  return torch::stable::reshape(tensor, {tensor.size(0) * tensor.size(1), tensor.size(2)});
+}
+
+template <class T>
+View<T, 2> at(const View<T, 3>& view, int64_t step) {
+  return {view.data + step * view.stride[0], {view.size[1], view.size[2]}, {view.stride[1], view.stride[2]}};
+}
+
+Tensor at(const Tensor& tensor, int64_t step) { return torch::stable::select(tensor, 0, step); }
+
+template <class T>
+void run_steps(const Tensor& gates, const Tensor& hidden, const Tensor& cell, const Tensor& weight,
+               const Tensor& hiddens, const Tensor& cells, Tensor& last_cell, void* stream) {
+  const Tensor state = widened<T>(cell), transposed = torch::stable::transpose(weight, 0, 1);
+  const auto all_gates = view<T, 3>(gates), all_hiddens = view<T, 3>(hiddens), all_cells = view<T, 3>(cells);
+  for (int64_t t = 0; t < gates.size(0); ++t) {
+    const Tensor from_hidden = aten::mm(t == 0 ? hidden : at(hiddens, t - 1), transposed);
+    lltm::step<T>(
+        {
+            .product = view<const T, 2>(from_hidden),
+            .gates = at(all_gates, t),
+            .cell = view<compute_t<T>, 2>(state),
+            .hidden = at(all_hiddens, t),
+            .cells = at(all_cells, t),
+        },
+        stream);
+  }
+  torch::stable::copy_(last_cell, state);
+}
+
+template <class T>
+void run_steps_backward(const Tensor& grad_hiddens, const Tensor& grad_last_cell, const Tensor& weight,
+                        const Tensor& gates, const Tensor& cells, const Tensor& grad_gates, Tensor& grad_hidden,
+                        Tensor& grad_cell, void* stream) {
+  const Tensor state = widened<T>(grad_last_cell);
+  const auto all_grad_hiddens = view<const T, 3>(grad_hiddens), all_gates = view<const T, 3>(gates),
+             all_cells = view<const T, 3>(cells);
+  const auto all_grad_gates = view<T, 3>(grad_gates);
+  Tensor from_next = torch::stable::new_zeros(grad_hidden, {grad_hidden.size(0), grad_hidden.size(1)});
+  for (int64_t t = gates.size(0) - 1; t >= 0; --t) {
+    lltm::step_backward<T>(
+        {
+            .grad_hidden = at(all_grad_hiddens, t),
+            .product = view<const T, 2>(from_next),
+            .grad_cell = view<compute_t<T>, 2>(state),
+            .gates = at(all_gates, t),
+            .cells = at(all_cells, t),
+            .grad_gates = at(all_grad_gates, t),
+        },
+        stream);
+    from_next = aten::mm(at(grad_gates, t), weight);
+  }
+  torch::stable::copy_(grad_hidden, from_next);
+  torch::stable::copy_(grad_cell, state);
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, const Tensor& hidden, const Tensor& cell,
+                                                         const Tensor& weight, const Tensor& bias) {
+  const int64_t steps = input.size(0), batch = input.size(1), state = hidden.size(1);
+  const Tensor weight_hidden = columns(weight, 0, state);
+  const Tensor weight_input = columns(weight, state, input.size(2));
+  const Tensor flat = aten::linear(rows(input), weight_input, bias);
+  const Tensor gates = torch::stable::reshape(flat, {steps, batch, 3 * state});
+  const Tensor hiddens = empty_like(input, {steps, batch, state}), cells = empty_like(input, {steps, batch, state});
+  Tensor last_cell = empty_like(cell, {batch, state});
+  if (hiddens.numel() == 0) {
+    torch::stable::copy_(last_cell, cell);
+    return {hiddens, last_cell, gates, cells};
+  }
+  void* const stream = current_stream(input.get_device_index());
+  with_floating_type(input.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    const lltm::Scan<T> all{
+        .gates = view<T, 3>(gates),
+        .hidden = view<const T, 2>(hidden),
+        .cell = view<const T, 2>(cell),
+        .weight = view<const T, 2>(weight_hidden),
+        .hiddens = view<T, 3>(hiddens),
+        .cells = view<T, 3>(cells),
+        .last_cell = view<T, 2>(last_cell),
+    };
+    if (!lltm::scan(all, stream)) run_steps<T>(gates, hidden, cell, weight_hidden, hiddens, cells, last_cell, stream);
+  });
+  return {hiddens, last_cell, gates, cells};
+}
+
+namespace {
+
+// The hidden state before each step beside the step's input [T*B, S+I]: what a step's product multiplied.
+Tensor joined(const Tensor& input, const Tensor& hidden, const Tensor& hiddens) {
+  const int64_t steps = input.size(0), batch = input.size(1), state = hidden.size(1), inputs = input.size(2);
+  const Tensor result = empty_like(input, {steps, batch, state + inputs});
+  const auto put = [&](int64_t first, int64_t count, int64_t column, int64_t width, const Tensor& from) {
+    Tensor place = part(part(result, 0, first, count), 2, column, width);
+    torch::stable::copy_(place, from);
+  };
+  put(0, 1, 0, state, torch::stable::unsqueeze(hidden, 0));
+  put(1, steps - 1, 0, state, part(hiddens, 0, 0, steps - 1));
+  put(0, steps, state, inputs, input);
+  return rows(result);
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const Tensor& grad_hiddens,
+                                                                          const Tensor& grad_last_cell,
+                                                                          const Tensor& input, const Tensor& hidden,
+                                                                          const Tensor& /*cell*/, const Tensor& weight,
+                                                                          const Tensor& /*bias*/, const Tensor& hiddens,
+                                                                          const Tensor& gates, const Tensor& cells) {
+  const int64_t steps = input.size(0), batch = input.size(1), state = hidden.size(1), inputs = input.size(2);
+  const Tensor weight_hidden = columns(weight, 0, state), weight_input = columns(weight, state, inputs);
+  const Tensor grad_gates = empty_like(input, {steps, batch, 3 * state});
+  Tensor grad_hidden = empty_like(hidden, {batch, state}), grad_cell = empty_like(hidden, {batch, state});
+  if (hiddens.numel() == 0) {
+    torch::stable::zero_(grad_hidden);
+    torch::stable::copy_(grad_cell, grad_last_cell);
+    const Tensor grad_input = torch::stable::new_zeros(input, {steps, batch, inputs});
+    const Tensor grad_weight = torch::stable::new_zeros(weight, {3 * state, state + inputs});
+    return {grad_input, grad_hidden, grad_cell, grad_weight, torch::stable::new_zeros(weight, {3 * state})};
+  }
+  void* const stream = current_stream(input.get_device_index());
+  with_floating_type(input.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    const lltm::ScanBackward<T> all{
+        .grad_hiddens = view<const T, 3>(grad_hiddens),
+        .grad_last_cell = view<const T, 2>(grad_last_cell),
+        .weight = view<const T, 2>(weight_hidden),
+        .gates = view<const T, 3>(gates),
+        .cells = view<const T, 3>(cells),
+        .grad_gates = view<T, 3>(grad_gates),
+        .grad_hidden = view<T, 2>(grad_hidden),
+        .grad_cell = view<T, 2>(grad_cell),
+    };
+    if (!lltm::scan_backward(all, stream)) {
+      run_steps_backward<T>(grad_hiddens, grad_last_cell, weight_hidden, gates, cells, grad_gates, grad_hidden,
+                            grad_cell, stream);
+    }
+  });
+  const Tensor flat = rows(grad_gates);
+  const Tensor grad_input = torch::stable::reshape(aten::mm(flat, weight_input), {steps, batch, inputs});
+  const Tensor grad_weight = aten::mm(torch::stable::transpose(flat, 0, 1), joined(input, hidden, hiddens));
+  return {grad_input, grad_hidden, grad_cell, grad_weight, aten::sum_rows(flat)};
+}

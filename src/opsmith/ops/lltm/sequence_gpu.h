@@ -1,0 +1,72 @@
+// What the sequence operator's host side (sequence_gpu.cpp) asks of its GPU kernels (scan_*.cu, sequence_step.cu).
+//
+// T is float16, bfloat16, float or double; `stream` is a cudaStream_t or a hipStream_t. All sizes come with the views:
+// T steps, a batch of B, S units; the gates are input gate, output gate and candidate side by side, 3*S columns.
+#pragma once
+
+#include <opsmith/types.h>
+#include <opsmith/view.h>
+
+namespace lltm {
+
+using opsmith::View;
+
+template <class T>
+struct Scan {
+  View<T, 3> gates;  // on entry the input's part with the bias, afterwards the pre-activations
+  View<const T, 2> hidden;
+  View<const T, 2> cell;
+  View<const T, 2> weight;  // of the hidden state: 3*S rows, S columns
+  View<T, 3> hiddens;
+  View<T, 3> cells;
+  View<T, 2> last_cell;
+};
+
+template <class T>
+struct ScanBackward {
+  View<const T, 3> grad_hiddens;
+  View<const T, 2> grad_last_cell;
+  View<const T, 2> weight;
+  View<const T, 3> gates;
+  View<const T, 3> cells;
+  View<T, 3> grad_gates;
+  View<T, 2> grad_hidden;
+  View<T, 2> grad_cell;
+};
+
+// All steps in one launch; at least one step, one row and one unit. False, with nothing done, where that is not to be
+// had: for more than 512 units, for double, on GPUs without large enough clusters of thread blocks, and for batches
+// that would keep clusters waiting for each other (ScanShape).
+template <class T>
+bool scan(const Scan<T>& to, void* stream);
+template <class T>
+bool scan_backward(const ScanBackward<T>& to, void* stream);
+
+// One step after its product, for what does not fit: `product` is the hidden state's part of the gates, and `cell` the
+// cell in the type of the arithmetic, which each step brings to its new value.
+template <class T>
+struct Step {
+  View<const T, 2> product;
+  View<T, 2> gates;  // as Scan's
+  View<opsmith::compute_t<T>, 2> cell;
+  View<T, 2> hidden;
+  View<T, 2> cells;
+};
+
+// One step of the backward before its product; `product` is the gradient that the step after sent to this hidden state.
+template <class T>
+struct StepBackward {
+  View<const T, 2> grad_hidden;
+  View<const T, 2> product;
+  View<opsmith::compute_t<T>, 2> grad_cell;
+  View<const T, 2> gates;
+  View<const T, 2> cells;
+  View<T, 2> grad_gates;
+};
+
+template <class T>
+void step(const Step<T>& to, void* stream);
+template <class T>
+void step_backward(const StepBackward<T>& to, void* stream);
+
+}  // namespace lltm
