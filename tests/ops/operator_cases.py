@@ -135,7 +135,8 @@ OWN_TESTS = {
     "lltm_sequence": "test_lltm_sequence.py",  # its batch is the second dimension
     "hard_nms": "test_nms.py",  # indices, compared bit for bit; no gradient
     "hard_nms_padded": "test_nms.py",
-    "soft_nms": "test_soft_nms.py",  # likewise; waits for the GPU
+    "soft_nms": "test_soft_nms.py",
+    "soft_nms_padded": "test_soft_nms.py",
 }
 
 
