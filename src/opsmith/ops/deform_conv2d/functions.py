@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from opsmith.ops.deform_conv2d.sized import deform_conv2d_sized
@@ -33,7 +34,8 @@ def deform_conv2d(
     ----------
     input
         Images [N, C, H, W]; float16, bfloat16, float32 or float64, all tensors of one type, in any layout. The result has
-        the type and the memory format of the input. Places and sums are computed in float32, for float64 in float64.
+        the type and the memory format of the input. Places and sums are computed in float32, for float64 in float64; on a
+        GPU products of float32 go by TF32 where `torch.backends.cuda.matmul` allows it.
     offset
         [N, 2 * offset groups * KH * KW, OH, OW], the channels counted as [offset group, ky, kx, (y, x)]. The channels of
         an image are divided into as many groups, each with offsets of its own. A NaN makes the sample NaN.
@@ -93,8 +95,15 @@ def deform_conv2d(
         dilation_x,
         groups,
         offset_groups,
+        input.is_cuda and _allows_tf32(),
     )
     return result
+
+
+# Dynamo cannot trace the question; it guards on what the answer depends on, and asks again where that has changed.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _allows_tf32() -> bool:
+    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 def pair(size: Size) -> tuple[int, int]:

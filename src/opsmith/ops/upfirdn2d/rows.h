@@ -18,6 +18,9 @@ struct Register {
   static constexpr int count = bytes / sizeof(C);
 };
 
+// Elements of the longest vector there is: rows of multiples of it have no rest.
+constexpr int64_t widest_vector = 16;
+
 // out[i] = start + sum over t of weight[t] * source[t][i], for some registers from `begin` on. Sums go over t in order,
 // so that they do not depend on tiling.
 template <int registers, int bytes, class C>
@@ -56,6 +59,7 @@ struct SumRows {
     constexpr int count = Register<bytes, C>::count;
     int64_t i = 0;
     for (; i + 4 * count <= n; i += 4 * count) sum_tile<4, bytes>(start, terms, source, weight, i, out);
+    for (; i + 2 * count <= n; i += 2 * count) sum_tile<2, bytes>(start, terms, source, weight, i, out);
     for (; i + count <= n; i += count) sum_tile<1, bytes>(start, terms, source, weight, i, out);
     sum_rest<bytes>(start, terms, source, weight, i, n, out);
   }
