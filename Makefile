@@ -126,6 +126,7 @@ gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/deform_conv2d.py --device cuda --output benchmarks/results/deform_conv2d_gpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
 	PYTHONPATH=src $(PYTHON) benchmarks/roi_align.py --device cuda --output benchmarks/results/roi_align_gpu.json
 	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \

@@ -1,10 +1,11 @@
-"""What roi_align and roi_pool take on a GPU beside torchvision's: the cases, and how they are timed.
+"""What roi_align, its pyramid and roi_pool take on a GPU beside torchvision's: the cases, and how they are timed.
 
 1,024 boxes of 16 to 500 pixels in two images of 800 x 1,088, and their features at a stride of 4: [2, 256, 200, 272]. Bins
 have 2 x 2 sampling points and are `aligned`. "backward" is the gradient of the features alone. Contiguous features and
 channels_last ones; torchvision, which knows contiguous ones only and copies others, is timed with contiguous ones too
 where ours has channels_last: `layout` says what ours has. torchvision takes boxes of the features' type, and no bfloat16;
-what it has in float16 stands beside ours in bfloat16.
+what it has in float16 stands beside ours in bfloat16. A pyramid has four such levels, each half as large as the one before,
+and the same boxes; its sampling is not `aligned`, as the module has it.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ import torch
 from torch import Tensor
 
 from build_time import spread
-from opsmith.ops.roi_align import roi_align
+from opsmith.ops.roi_align import MultiScaleRoIAlign, roi_align
 from opsmith.ops.roi_pool import roi_pool
 
 __all__ = ["CASES", "Case", "Size", "make_boxes", "measure_cases"]
 
 ROUNDS = 15
 SCALE, SAMPLES = 1 / 4, 2
-Call = Callable[[], Tensor]
+LEVELS = 4
+# What is timed: of tensors of the features, and boxes. A call returns the result, or the gradients.
+Function = Callable[[list[Tensor], Tensor], Tensor]
+Call = Callable[[], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,10 @@ CASES = (
     Case("roi_align", 7, torch.bfloat16, "backward", 10),
     Case("roi_align", 14, torch.float32, "forward", 4),
     Case("roi_align", 14, torch.float32, "backward"),
+    Case("MultiScaleRoIAlign", 7, torch.float32, "forward", 6),
+    Case("MultiScaleRoIAlign", 7, torch.float32, "backward"),
+    Case("MultiScaleRoIAlign", 7, torch.bfloat16, "forward"),
+    Case("MultiScaleRoIAlign", 7, torch.bfloat16, "backward"),
     Case("roi_pool", 7, torch.float32, "forward", 2),
     Case("roi_pool", 7, torch.float32, "backward", 3),
     Case("roi_pool", 7, torch.float16, "forward"),
@@ -93,11 +101,12 @@ def measure_cases(device: str, size: Size, cases: tuple[Case, ...] = CASES) -> I
 
 def _measure(case: Case, layout: str, device: str, size: Size, vision: Any) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(1)
-    shape = (size.images, size.channels, size.height, size.width)
-    features = torch.randn(shape, generator=generator).to(device)
-    boxes = make_boxes(size.boxes, size.images, round(size.height / SCALE), round(size.width / SCALE)).to(device)
+    levels = LEVELS if case.function == "MultiScaleRoIAlign" else 1
+    shapes = [(size.images, size.channels, size.height >> level, size.width >> level) for level in range(levels)]
+    features = [torch.randn(shape, generator=generator).to(device) for shape in shapes]
+    image = round(size.height / SCALE), round(size.width / SCALE)
+    boxes = make_boxes(size.boxes, size.images, *image).to(device)
     inner = torch.channels_last if layout == "channels_last" else torch.contiguous_format
-    own = {"roi_align": roi_align, "roi_pool": roi_pool}[case.function]
     results: dict[str, Tensor] = {}
     calls: dict[str, Call] = {}
     row: dict[str, Any] = {
@@ -108,14 +117,17 @@ def _measure(case: Case, layout: str, device: str, size: Size, vision: Any) -> d
         "layout": layout,
         "target": case.target,
     }
-    ours = features.to(case.dtype).contiguous(memory_format=inner)
-    calls["opsmith"], row["extra_bytes"] = _prepare(own, ours, boxes, case, device)
-    results["opsmith"] = calls["opsmith"]()
+    mine = [one.to(case.dtype).contiguous(memory_format=inner) for one in features]
+    calls["opsmith"], row["extra_bytes"] = _prepare(
+        _function(case, None, image, size.images), mine, boxes, case, device
+    )
+    results["opsmith"] = calls["opsmith"]()[0]
     if vision is not None:
-        theirs = torch.float16 if case.dtype == torch.bfloat16 else case.dtype
-        other = getattr(vision, case.function)
-        calls["torchvision"], _ = _prepare(other, features.to(theirs), boxes.to(theirs), case, device)
-        results["torchvision"] = calls["torchvision"]()
+        dtype = torch.float16 if case.dtype == torch.bfloat16 else case.dtype
+        function = _function(case, vision, image, size.images)
+        theirs = [one.to(dtype) for one in features]
+        calls["torchvision"], _ = _prepare(function, theirs, boxes.to(dtype), case, device)
+        results["torchvision"] = calls["torchvision"]()[0]
     samples = _take_turns(calls, device)
     row["seconds"] = {name: spread(values) for name, values in samples.items()}
     for name in list(calls)[1:]:
@@ -127,27 +139,44 @@ def _measure(case: Case, layout: str, device: str, size: Size, vision: Any) -> d
     return row
 
 
-def _prepare(function: Callable[..., Tensor], features: Tensor, boxes: Tensor, case: Case, device: str) -> Any:
-    """Return the call of a phase, which has been made once, and the memory that it takes beside its result."""
+def _function(case: Case, library: Any, image: tuple[int, int], images: int) -> Function:
+    """Return a case's function, of a library or, where that is None, of ours."""
+    if case.function == "MultiScaleRoIAlign":
+        make = library.MultiScaleRoIAlign if library else MultiScaleRoIAlign
+        module = make([str(level) for level in range(LEVELS)], case.bins, SAMPLES)
+
+        def pyramid(levels: list[Tensor], boxes: Tensor) -> Tensor:
+            # Boxes are a list of those of each image, which lie in their order here.
+            named = {str(level): features for level, features in enumerate(levels)}
+            result: Tensor = module(named, list(boxes[:, 1:].chunk(images)), [image] * images)
+            return result
+
+        return pyramid
+    function = (
+        getattr(library, case.function) if library else {"roi_align": roi_align, "roi_pool": roi_pool}[case.function]
+    )
     rest: tuple[Any, ...] = (SCALE, SAMPLES, True) if case.function == "roi_align" else (SCALE,)
+    return lambda levels, boxes: function(levels[0], boxes, case.bins, *rest)
+
+
+def _prepare(function: Function, features: list[Tensor], boxes: Tensor, case: Case, device: str) -> tuple[Call, Any]:
+    """Return the call of a phase, which has been made once, and the memory that it takes beside its result."""
     if case.phase == "forward":
 
-        def call() -> Tensor:
-            return function(features, boxes, case.bins, *rest)
+        def call() -> tuple[Tensor, ...]:
+            return (function(features, boxes),)
     else:
-        leaf = features.clone(memory_format=torch.preserve_format).requires_grad_()
-        pooled = function(leaf, boxes, case.bins, *rest)
+        leaves = [one.clone(memory_format=torch.preserve_format).requires_grad_() for one in features]
+        pooled = function(leaves, boxes)
         outer = torch.randn_like(pooled)
 
-        def call() -> Tensor:
-            return torch.autograd.grad(pooled, leaf, outer, retain_graph=True)[0]
+        def call() -> tuple[Tensor, ...]:
+            return torch.autograd.grad(pooled, leaves, outer, retain_graph=True)
 
-    result = call()
+    nbytes = sum(result.nbytes for result in call())
     if device != "cuda":
         return call, None
     torch.cuda.synchronize()
-    nbytes = result.nbytes
-    del result
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     call()

@@ -122,6 +122,7 @@ OWN_TESTS = {
     "upfirdn2d_sized": "test_upfirdn2d.py",  # its filter is float32 whatever the images are
     "filtered_lrelu_sized": "test_filtered_lrelu.py",  # likewise
     "roi_align_sized": "test_roi_align.py",  # its boxes are float32 whatever the features are
+    "roi_align_pyramid_sized": "test_roi_align_pyramid.py",
     "roi_pool_sized": "test_roi_pool.py",
     "deform_conv2d_sized": "test_deform_conv2d.py",  # groups, and sums too long for one tolerance
     "lltm_sequence": "test_lltm_sequence.py",  # its batch is the second dimension

@@ -22,10 +22,7 @@ TARGETS = {
 }
 
 # What these do for tensors on a GPU is done by the host or by their definition in PyTorch.
-WITHOUT_GPU_KERNELS = {
-    "opsmith.ops.deform_conv2d.sized",
-    "opsmith.ops.nms.soft",
-}
+WITHOUT_GPU_KERNELS = {"opsmith.ops.nms.soft"}
 
 
 def toolchain(compiler: str, monkeypatch: pytest.MonkeyPatch) -> Toolchain:

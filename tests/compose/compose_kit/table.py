@@ -134,6 +134,7 @@ CHECKED_ELSEWHERE = frozenset(
         *("hard_nms", "hard_nms_padded", "soft_nms"),
         *("lltm_sequence", "lltm_sequence_backward"),
         *("roi_align_sized", "roi_align_transposed", "roi_pool_sized", "roi_pool_backward"),
+        *("roi_align_pyramid_sized", "roi_align_pyramid_transposed"),
         *("upfirdn2d_sized", "upfirdn2d_transposed"),
     }
 )

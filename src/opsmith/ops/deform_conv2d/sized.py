@@ -18,7 +18,14 @@ _LARGEST = 1 << 31
 
 # The output has the offset's height and width, whatever they are: samples outside of the image are zero. That they are
 # those of the convolution is checked by the function that people call.
-@opsmith.op(cpu="deform_conv2d.cpp", outputs="out", preserve_format={"out": "input"}, batch="N", autocast="low")
+@opsmith.op(
+    cpu="deform_conv2d.cpp",
+    cuda="deform_conv2d.cu",
+    outputs="out",
+    preserve_format={"out": "input"},
+    batch="N",
+    autocast="low",
+)
 def deform_conv2d_sized(
     input: Float[Tensor, "N groups*Cg H W"],  # noqa: A002 -- as torchvision calls it
     offset: Float[Tensor, "N 2*offset_groups*KH*KW OH OW"],
@@ -63,7 +70,7 @@ def deform_conv2d_sized(
     return out.to(input.dtype)
 
 
-@deform_conv2d_sized.backward(cpu="deform_conv2d.cpp", preserve_format={"grad_input": "input"})
+@deform_conv2d_sized.backward(cpu="deform_conv2d.cpp", cuda="deform_conv2d.cu", preserve_format={"grad_input": "input"})
 def deform_conv2d_sized_backward(  # type: ignore[empty-body]
     grad_out: Float[Tensor, "N O OH OW"],
     input: Float[Tensor, "N groups*Cg H W"],  # noqa: A002

@@ -59,14 +59,27 @@ __device__ void pool_points(const Roi& roi, int64_t i, int64_t j, const Channels
   });
 }
 
-template <int width, bool vectors, class T>
+// Where boxes are pooled from. `find` returns a box in the pixels of the features that it is pooled from, and these.
+template <class T>
+struct OneMap {
+  View<const T, 4> map;
+  Pooling pooling;
+
+  __device__ Roi find(const View<const float, 2>& boxes, int64_t k, View<const T, 4>& features) const {
+    features = map;
+    return read_roi(boxes, k, pooling);
+  }
+};
+
+template <int width, bool vectors, class T, class Maps>
 __global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers enough for the loads of four taps
-    pool_boxes(View<const T, 4> features, View<const float, 2> boxes, Pooling pooling, Split split, View<T, 4> out) {
+    pool_boxes(Maps maps, View<const float, 2> boxes, Split split, View<T, 4> out) {
   using C = compute_t<T>;
   __shared__ BoxTaps<C> taps;
 #pragma unroll 1
   for (int64_t k = blockIdx.x; k < out.size[0]; k += gridDim.x) {
-    const Roi roi = read_roi(boxes, k, pooling);
+    View<const T, 4> features;
+    const Roi roi = maps.find(boxes, k, features);
 #pragma unroll 1
     for (unsigned part = blockIdx.y; part < split.parts; part += gridDim.y) {
       const Bins bins = bins_of(split, part, out);
@@ -89,12 +102,11 @@ __global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers 
   }
 }
 
-template <int width, bool vectors, class T>
-void launch_pool(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
-                 bool inner, const View<T, 4>& out, Stream stream) {
+template <int width, bool vectors, class T, class Maps>
+void launch_pool(const Maps& maps, const View<const float, 2>& boxes, bool inner, const View<T, 4>& out,
+                 Stream stream) {
   const Split split = split_boxes("roi_align", out, width, inner);
-  pool_boxes<width, vectors>
-      <<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(features, boxes, pooling, split, out);
+  pool_boxes<width, vectors><<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(maps, boxes, split, out);
 }
 
 }  // namespace

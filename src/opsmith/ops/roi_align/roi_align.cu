@@ -14,9 +14,9 @@ void roi_align_sized(View<const T, 4> features, View<const float, 2> boxes, int6
   constexpr int wide = 16 / sizeof(T);
   const bool inner = are_inner(features) && are_inner(out);
   if (inner && are_vectors<wide>(features) && are_vectors<wide>(out)) {
-    launch_pool<wide, true>(features, boxes, pooling, inner, out, stream);
+    launch_pool<wide, true>(OneMap<T>{features, pooling}, boxes, inner, out, stream);
   } else {
-    launch_pool<4, false>(features, boxes, pooling, inner, out, stream);
+    launch_pool<4, false>(OneMap<T>{features, pooling}, boxes, inner, out, stream);
   }
   check_launch("roi_align_sized");
 }
@@ -25,16 +25,8 @@ template <class T>
 void roi_align_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, int64_t images, int64_t height,
                           int64_t width, int64_t out_height, int64_t out_width, double spatial_scale,
                           int64_t sampling_ratio, bool aligned, View<T, 4> grad_features, Stream stream) {
-  const Pooling pooling =
-      read_arguments(images, height, width, out_height, out_width, spatial_scale, sampling_ratio, aligned);
-  if (grad_features.numel() == 0) return;
-  const bool inner = are_inner(grad_out) && are_inner(grad_features);
-  if (inner && are_vectors<spread_width>(grad_out) && are_vectors<spread_width>(grad_features)) {
-    launch_spread<true, true>(grad_out, boxes, pooling, grad_features, stream);
-  } else if (inner) {
-    launch_spread<true, false>(grad_out, boxes, pooling, grad_features, stream);
-  } else {
-    launch_spread<false, false>(grad_out, boxes, pooling, grad_features, stream);
-  }
+  spread_level(grad_out, boxes,
+               read_arguments(images, height, width, out_height, out_width, spatial_scale, sampling_ratio, aligned),
+               grad_features, stream);
   check_launch("roi_align_transposed");
 }

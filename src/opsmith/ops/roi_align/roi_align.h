@@ -83,6 +83,9 @@ struct Pooling {
   float scale;
   int64_t sampling_ratio;
   bool aligned;
+  // Of a level of a pyramid: the areas of its boxes, as they are said, from the first of these to below the second.
+  // What compares with nothing sets no limit.
+  float least_area = -INFINITY, next_area = NAN;
 
   OPSMITH_HOST_DEVICE Side side(float from, float to, int64_t size, int64_t bins) const {
     float length = to - from;
@@ -100,6 +103,10 @@ struct Roi {
   Side y, x;
 };
 
+OPSMITH_HOST_DEVICE float area_of(const opsmith::View<const float, 2>& boxes, int64_t k) {
+  return product(boxes(k, 3) - boxes(k, 1), boxes(k, 4) - boxes(k, 2));
+}
+
 OPSMITH_HOST_DEVICE Roi read_roi(const opsmith::View<const float, 2>& boxes, int64_t k, const Pooling& pooling) {
   const float index = truncf(boxes(k, 0));
   float edge[4];
@@ -108,7 +115,8 @@ OPSMITH_HOST_DEVICE Roi read_roi(const opsmith::View<const float, 2>& boxes, int
     edge[i] = product(boxes(k, i + 1), pooling.scale) - (pooling.aligned ? 0.5f : 0.0f);
     good = good && edge[i] >= -farthest && edge[i] <= farthest;  // false for NaN
   }
-  if (!good) return {-1, {}, {}};
+  const float area = area_of(boxes, k);
+  if (!good || area < pooling.least_area || area >= pooling.next_area) return {-1, {}, {}};
   return {static_cast<int64_t>(index), pooling.side(edge[1], edge[3], pooling.height, pooling.out_height),
           pooling.side(edge[0], edge[2], pooling.width, pooling.out_width)};
 }

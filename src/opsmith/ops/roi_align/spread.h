@@ -117,7 +117,8 @@ __device__ void add_piece(const TileWeights<C, columns>& weights, int slot, int 
 }
 
 template <bool inner, bool vectors, class T>
-__global__ void __launch_bounds__(spread_threads)
+__global__ void __launch_bounds__(spread_threads,
+                                  sizeof(compute_t<T>) == 8 ? 1 : 2)  // doubles take twice the registers
     spread_boxes(View<const T, 4> grad_out, View<const float, 2> boxes, Pooling pooling, Tiling tiling,
                  View<T, 4> grad_features) {
   using C = compute_t<T>;
@@ -169,6 +170,21 @@ void launch_spread(const View<const T, 4>& grad_out, const View<const float, 2>&
       tile_images("roi_align_transposed", grad_features, grad_out, tile_rows, Shape::columns, Shape::channels);
   spread_boxes<inner, vectors>
       <<<grid_of(tiling, pooling.images), spread_threads, 0, stream>>>(grad_out, boxes, pooling, tiling, grad_features);
+}
+
+// Writes the gradient of one level's features, or of all there are.
+template <class T>
+void spread_level(const View<const T, 4>& grad_out, const View<const float, 2>& boxes, const Pooling& pooling,
+                  const View<T, 4>& grad_features, Stream stream) {
+  if (grad_features.numel() == 0) return;
+  const bool inner = are_inner(grad_out) && are_inner(grad_features);
+  if (inner && are_vectors<spread_width>(grad_out) && are_vectors<spread_width>(grad_features)) {
+    launch_spread<true, true>(grad_out, boxes, pooling, grad_features, stream);
+  } else if (inner) {
+    launch_spread<true, false>(grad_out, boxes, pooling, grad_features, stream);
+  } else {
+    launch_spread<false, false>(grad_out, boxes, pooling, grad_features, stream);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+// deform_conv2d on a GPU.
+#include "backward_gpu.h"
+#include "forward_gpu.h"
+
+namespace {
+
+// Positions and pixels are counted by 32 bits within an image.
+inline void check_sizes(const Convolution& call) {
+  constexpr int64_t most = int64_t{1} << 31;
+  if (call.positions() >= most || call.height >= most || call.width >= most || call.taps() >= most ||
+      call.channels >= most || call.positions() * call.taps() >= most) {
+    fail("deform_conv2d() on a GPU takes images of fewer than 2^31 positions; found ", call.out_height, " x ",
+         call.out_width, " of ", call.height, " x ", call.width);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void deform_conv2d_sized(View<const T, 4> input, View<const T, 4> offset, View<const T, 4> weight,
+                         View<const T, 1> bias, View<const T, 4> mask, int64_t stride_y, int64_t stride_x,
+                         int64_t pad_y, int64_t pad_x, int64_t dilation_y, int64_t dilation_x, int64_t groups,
+                         int64_t offset_groups, View<T, 4> out, Stream stream) {
+  const Convolution call = read_arguments(input, weight, out, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x,
+                                          groups, offset_groups);
+  check_sizes(call);
+  if (out.numel() == 0) return;
+  convolve(call, input, offset, weight, bias, mask, out, stream);
+  check_launch("deform_conv2d_sized");
+}
+
+template <class T>
+void deform_conv2d_sized_backward(View<const T, 4> grad_out, View<const T, 4> input, View<const T, 4> offset,
+                                  View<const T, 4> weight, View<const T, 1>, View<const T, 4> mask, int64_t stride_y,
+                                  int64_t stride_x, int64_t pad_y, int64_t pad_x, int64_t dilation_y,
+                                  int64_t dilation_x, int64_t groups, int64_t offset_groups, bool, bool, bool, bool,
+                                  bool, View<T, 4> grad_input, View<T, 4> grad_offset, View<T, 4> grad_weight,
+                                  View<T, 1> grad_bias, View<T, 4> grad_mask, Stream stream) {
+  const Convolution call = read_arguments(input, weight, grad_out, stride_y, stride_x, pad_y, pad_x, dilation_y,
+                                          dilation_x, groups, offset_groups);
+  check_sizes(call);
+  differentiate(call, grad_out, input, offset, weight, mask,
+                Gradients<T>{grad_input, grad_offset, grad_weight, grad_bias, grad_mask}, stream);
+  check_launch("deform_conv2d_sized_backward");
+}

@@ -1,0 +1,158 @@
+// What the GPU kernels read: pixels whose channels lie side by side, sampled where a tap reads, and weights in the
+// order in which sums are made.
+//
+// A sum over taps and channels goes by steps of 32 channels of one tap: first all taps for 32 channels, then for the
+// next, so that taps next to each other find their pixels in the first-level cache. The last channels of a group are
+// filled up to 32 by zeros.
+#pragma once
+
+#include <opsmith/workspace.h>
+
+#include <type_traits>
+
+#include "deform_conv2d.h"
+#include "tile_product.h"
+
+namespace {
+
+// Blocks for n of them, in one dimension.
+inline unsigned grid_of(int64_t blocks) {
+  if (blocks >= int64_t{1} << 31) fail("deform_conv2d() on a GPU takes fewer than 2^31 tiles of outputs");
+  return static_cast<unsigned>(blocks);
+}
+
+inline int64_t divide_up(int64_t value, int64_t step) { return (value + step - 1) / step; }
+
+// Images with channels side by side: where a pixel is, in elements.
+template <class T>
+struct Pixels {
+  const T* data;
+  int64_t image, row, column;
+  bool has_vectors;  // eight channels are of one group and one offset group, and begin at a multiple of 16 bytes
+
+  __device__ const T* at(int64_t n, int64_t y, int64_t x) const { return data + n * image + y * row + x * column; }
+};
+
+// The number of steps of a sum over all taps and channels of a group.
+OPSMITH_HOST_DEVICE int64_t steps_of(const Convolution& call) {
+  return (call.group_channels() + tile_steps - 1) / tile_steps * call.taps();
+}
+
+// The samples of a tile, eight channels at a time.
+template <class T>
+struct Sampler {
+  using C = compute_t<T>;
+
+  Convolution call;
+  Pixels<T> pixels;
+  View<const T, 4> offset, mask;
+
+  // Where a tap of an offset group reads at a position, and the mask.
+  __device__ Point<C> find(int64_t n, int position, int64_t offset_group, int tap, C& share) const {
+    const unsigned width = static_cast<unsigned>(call.out_width), taps_x = static_cast<unsigned>(call.taps_x);
+    const int64_t i = static_cast<unsigned>(position) / width, j = static_cast<unsigned>(position) % width;
+    const int64_t channel = offset_group * call.taps() + tap;
+    const C y = static_cast<C>(call.grid_y(i, static_cast<unsigned>(tap) / taps_x)) + C(offset(n, 2 * channel, i, j));
+    const C x =
+        static_cast<C>(call.grid_x(j, static_cast<unsigned>(tap) % taps_x)) + C(offset(n, 2 * channel + 1, i, j));
+    share = mask ? C(mask(n, channel, i, j)) : C(1);
+    return locate(y, x, call.height, call.width);
+  }
+
+  __device__ bool has(const Point<C>& point, int corner) const {
+    const int64_t row = point.row(corner), column = point.column(corner);
+    return row >= 0 && row < call.height && column >= 0 && column < call.width;
+  }
+
+  // The samples of the channels from `channel` of a group on, zero beyond its last.
+  __device__ void load(int64_t n, int position, int64_t group, int64_t channel, int tap, T (&to)[vector_width]) const {
+    const int64_t first = group * call.group_channels() + channel;
+    C sum[vector_width] = {};
+    if (pixels.has_vectors) {
+      if (channel < call.group_channels()) {
+        C share;
+        const Point<C> point = find(n, position, first / call.offset_group_channels(), tap, share);
+        // Where no pixel is there the weights still count, which may be NaN: they are multiplied with zero.
+#pragma unroll
+        for (int corner = 0; corner < 4; ++corner) {
+          T value[vector_width] = {};
+          if (has(point, corner)) load_vector(pixels.at(n, point.row(corner), point.column(corner)) + first, value);
+          const C weight = point.weight(corner);
+#pragma unroll
+          for (int k = 0; k < vector_width; ++k) sum[k] += weight * C(value[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < vector_width; ++k) sum[k] *= share;
+      }
+    } else {
+      for (int k = 0; k < vector_width && channel + k < call.group_channels(); ++k) {
+        C share;
+        const Point<C> point = find(n, position, (first + k) / call.offset_group_channels(), tap, share);
+        for (int corner = 0; corner < 4; ++corner) {
+          const C value =
+              has(point, corner) ? C(pixels.at(n, point.row(corner), point.column(corner))[first + k]) : C(0);
+          sum[k] += point.weight(corner) * value;
+        }
+        sum[k] *= share;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < vector_width; ++k) to[k] = T(sum[k]);
+  }
+
+  static __device__ void load_vector(const T* from, T (&to)[vector_width]) {
+    constexpr int width = 16 / sizeof(T);
+#pragma unroll
+    for (int v = 0; v < vector_width; v += width) {
+      const auto part = *reinterpret_cast<const Vector<T, width>*>(from + v);
+#pragma unroll
+      for (int k = 0; k < width; ++k) to[v + k] = part.item[k];
+    }
+  }
+};
+
+// A tensor [N, C, H, W] as pixels, by tiles of 32 channels and 32 pixels that are turned in shared memory.
+template <class T>
+__global__ void __launch_bounds__(tile_threads) turn_pixels(View<const T, 4> from, int64_t tiles, T* to) {
+  __shared__ T tile[32][33];
+  const int64_t channels = from.size[1], pixels = from.size[2] * from.size[3];
+  const int64_t across = (channels + 31) / 32;
+  const int64_t n = blockIdx.x / (tiles * across);
+  const int64_t channel = blockIdx.x % across * 32, pixel = blockIdx.x / across % tiles * 32;
+  const int lane = threadIdx.x % 32;
+  for (int k = threadIdx.x / 32; k < 32; k += 8) {
+    const int64_t c = channel + k, p = pixel + lane;
+    if (c < channels && p < pixels) tile[k][lane] = from(n, c, p / from.size[3], p % from.size[3]);
+  }
+  __syncthreads();
+  for (int k = threadIdx.x / 32; k < 32; k += 8) {
+    const int64_t c = channel + lane, p = pixel + k;
+    if (c < channels && p < pixels) to[(n * pixels + p) * channels + c] = tile[lane][k];
+  }
+}
+
+// A tensor as pixels: as it is where its channels lie side by side, else by a copy, for which `room` has the size.
+template <class T>
+Pixels<T> pixels_of(const View<const T, 4>& tensor, bool eights, T* room, Stream stream) {
+  constexpr int width = 16 / sizeof(T);
+  const int64_t channels = tensor.size[1], height = tensor.size[2], wide = tensor.size[3];
+  if (room == nullptr) {
+    const bool aligned = is_aligned(tensor.data, 16) && tensor.stride[0] % width == 0 &&
+                         tensor.stride[2] % width == 0 && tensor.stride[3] % width == 0;
+    return {tensor.data, tensor.stride[0], tensor.stride[2], tensor.stride[3], eights && aligned};
+  }
+  if (tensor.numel() > 0) {
+    const int64_t tiles = divide_up(height * wide, 32);
+    turn_pixels<T>
+        <<<grid_of(tensor.size[0] * tiles * divide_up(channels, 32)), tile_threads, 0, stream>>>(tensor, tiles, room);
+  }
+  return {room, height * wide * channels, wide * channels, channels, eights};
+}
+
+// How many elements the copy of a tensor as pixels has; none where the tensor needs no copy.
+template <class T>
+int64_t copy_size(const View<const T, 4>& tensor) {
+  return tensor.stride[1] == 1 || tensor.size[1] == 1 ? 0 : tensor.numel();
+}
+
+}  // namespace

@@ -1,0 +1,142 @@
+"""Holds deform_conv2d's GPU kernels to the body in float64: forms, layouts, types, parts of an image, and large tensors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from deform_conv2d_calls import FORMS, TYPES, near, numbers, reference, tensors
+from layouts import laid_out
+
+from opsmith.ops.deform_conv2d import deform_conv2d, deform_conv2d_sized
+
+pytestmark = [pytest.mark.gpu, pytest.mark.compile]
+
+# Besides those of the CPU: tiles of 256 outputs, and eight channels at a time with groups of every kind.
+GPU_FORMS: list[Any] = [
+    *FORMS,
+    (64, 260, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1)),
+    (64, 320, 2, 4, (3, 3), (2, 2), (1, 1), (1, 1)),
+    (160, 64, 1, 2, (5, 3), (1, 1), (2, 1), (1, 1)),
+]
+
+
+def on_gpu(form: Any, images: int, size: tuple[int, int], seed: int) -> dict[str, torch.Tensor]:
+    return {name: one.cuda() for name, one in tensors(form, images, size, seed).items()}
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "inner", "offset"])
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("form", GPU_FORMS, ids=str)
+def test_agrees_with_the_definition(form: Any, dtype: torch.dtype, layout: str) -> None:
+    made = on_gpu(form, 3, (19, 26), 3)
+    leaves = {
+        name: (laid_out(one.to(dtype), layout) if one.dim() == 4 else one.to(dtype)).requires_grad_()
+        for name, one in made.items()
+    }
+    exact = {name: one.detach().double().requires_grad_() for name, one in leaves.items()}
+    found, expected = deform_conv2d(**leaves, **numbers(form)), reference(exact, form)
+    near(found.detach(), expected.detach())
+    outer = torch.randn_like(expected).to(dtype)
+    by_kernel = torch.autograd.grad(found, list(leaves.values()), laid_out(outer, layout))
+    by_autograd = torch.autograd.grad(expected, list(exact.values()), outer.double())
+    for one, other in zip(by_kernel, by_autograd, strict=True):
+        near(one, other)
+
+
+def test_there_are_kernels_for_the_gpu() -> None:
+    assert deform_conv2d_sized.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
+    assert deform_conv2d_sized.gradient.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1000.0], ids=["near", "everywhere"])
+def test_an_image_that_is_worked_on_in_parts(spread: float) -> None:
+    form = (256, 8, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1))
+    made = {name: one.float() for name, one in on_gpu(form, 2, (90, 101), 4).items()}
+    made["offset"] = (made["offset"] * spread).remainder(120) - 60 if spread > 1 else made["offset"]
+    leaves = {name: one.clone().requires_grad_() for name, one in made.items()}
+    exact = {name: one.double().requires_grad_() for name, one in made.items()}
+    found, expected = deform_conv2d(**leaves, **numbers(form)), reference(exact, form)
+    by_kernel = torch.autograd.grad(found.sin().sum(), list(leaves.values()))
+    by_autograd = torch.autograd.grad(expected.sin().sum(), list(exact.values()))
+    for one, other in zip(by_kernel, by_autograd, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))
+
+
+def test_runs_are_equal_bit_for_bit() -> None:
+    form = (64, 64, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1))
+    leaves = {name: one.bfloat16().requires_grad_() for name, one in on_gpu(form, 8, (64, 64), 5).items()}
+
+    def step() -> tuple[torch.Tensor, ...]:
+        out = deform_conv2d(**leaves, **numbers(form))
+        return (out, *torch.autograd.grad(out.float().square().sum(), list(leaves.values())))
+
+    first = step()
+    for _ in range(3):
+        assert all(torch.equal(one, other) for one, other in zip(first, step(), strict=True))
+
+
+@pytest.mark.parametrize(("y", "x"), list(itertools.product([math.nan, math.inf, -1e30, 1.5], repeat=2)))
+def test_offsets_that_are_no_numbers_or_far_away(y: float, x: float) -> None:
+    made = on_gpu(FORMS[0], 1, (6, 7), 6)
+    made["offset"][:, 0::2, 2] = y
+    made["offset"][:, 1::2, 2] = x
+    leaves = {name: one.float().requires_grad_() for name, one in made.items()}
+    exact = {name: one.double().requires_grad_() for name, one in made.items()}
+    found, expected = deform_conv2d(**leaves, **numbers(FORMS[0])), reference(exact, FORMS[0])
+    torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-4, equal_nan=True)
+    outer = torch.ones_like(found)
+    (by_kernel,) = torch.autograd.grad(found, leaves["input"], outer)
+    (by_autograd,) = torch.autograd.grad(expected, exact["input"], outer.double())
+    torch.testing.assert_close(by_kernel, by_autograd.float(), rtol=1e-4, atol=1e-4)
+
+
+def test_tensors_without_elements() -> None:
+    for images, channels, outputs in ((0, 3, 2), (2, 0, 2), (2, 3, 0)):
+        leaves = [
+            torch.randn(shape, device="cuda", requires_grad=True)
+            for shape in ((images, channels, 4, 4), (images, 18, 4, 4), (outputs, channels, 3, 3), (outputs,))
+        ]
+        found = deform_conv2d_sized(*leaves, None, 1, 1, 1, 1)
+        torch.testing.assert_close(found, leaves[3][:, None, None].expand_as(found))
+        for gradient in torch.autograd.grad(found.sum(), leaves)[:3]:
+            assert not gradient.count_nonzero()
+
+
+def test_capture_and_replay() -> None:
+    form = FORMS[4]
+    static = {name: one.half().requires_grad_() for name, one in on_gpu(form, 2, (12, 13), 7).items()}
+
+    def step() -> tuple[torch.Tensor, ...]:
+        out = deform_conv2d(**static, **numbers(form))
+        return (out, *torch.autograd.grad(out, list(static.values()), torch.ones_like(out)))
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        static["input"].copy_(torch.randn_like(static["input"]))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(one, other) for one, other in zip(captured, step(), strict=True))
+
+
+@pytest.mark.slow
+def test_more_than_two_to_the_31_elements() -> None:
+    if torch.cuda.get_device_properties(0).total_memory < 40 << 30:
+        pytest.skip("needs 20 GB of GPU memory")
+    image = torch.zeros(1, 8, 17000, 17000, dtype=torch.float16, device="cuda")
+    image[0, 7, -1, -1] = 1
+    offset = torch.zeros(1, 2, 17000, 17000, dtype=torch.float16, device="cuda")
+    out = deform_conv2d(image, offset, torch.ones(8, 8, 1, 1, dtype=torch.float16, device="cuda"))
+    assert out[0, 7, -1, -1].item() == 1
+    assert out.count_nonzero().item() == 8
