@@ -13,15 +13,18 @@ __all__ = ["large", "small"]
 
 Call = dict[str, Any]
 
+# The factors in front of the nonlinearity and behind it.
+_RATES = {"up 2, down 2": (2, 2), "up 4, down 2": (4, 2), "up 2, down 4": (2, 4)}
 
-def small() -> list[Call]:
+
+def small() -> dict[str, Call]:
     """Of 4x32x64x64: a layer that keeps its size, and one that doubles it."""
-    return [_call((4, 32, 64, 64), up, 2) for up in (2, 4)]
+    return {name: _call((4, 32, 64, 64), *rates) for name, rates in _RATES.items() if rates[1] == 2}
 
 
-def large() -> list[Call]:
+def large() -> dict[str, Call]:
     """Of 4x256x128x128: the same, and one that halves its size."""
-    return [_call((4, 256, 128, 128), up, down) for up, down in ((2, 2), (4, 2), (2, 4))]
+    return {name: _call((4, 256, 128, 128), *rates) for name, rates in _RATES.items()}
 
 
 def _call(shape: tuple[int, int, int, int], up: int, down: int) -> Call:

@@ -4,7 +4,8 @@
 
 Three kinds of boxes. "random": corners anywhere in 1,000 x 1,000 pixels, sides up to 50; most boxes are kept. "dense":
 corners and sides anywhere in 100 x 100; every box overlaps many. "crowded": what a detector gives, boxes around each of 50
-objects, off by 8 pixels. Scores are random, and so are the 80 classes of batched_nms.
+objects, off by 8 pixels. Scores are random, and so are the 80 classes of batched_nms. soft_nms is linear with a least score
+of 0.05; on a GPU it competes with its own CPU kernel and the copies there and back ("host"), and soft_nms_padded takes 100.
 
 A sample is one call; on a GPU it ends when the GPU is done, and it contains the wait for the number of kept boxes, which
 all who return that many have. Competitors take turns within a round, ratios are formed within a round, and all that
@@ -31,7 +32,7 @@ import torch
 from torch import Tensor
 
 from build_time import spread
-from opsmith.ops.nms import batched_nms, nms, nms_padded
+from opsmith.ops.nms import batched_nms, nms, nms_padded, soft_nms, soft_nms_padded
 from opsmith.toolchain.processor import processor_name
 
 TEXTBOOK = Path(__file__).resolve().parent / "nms" / "textbook.cpp"
@@ -39,6 +40,9 @@ THRESHOLDS = {"random": (0.5,), "dense": (0.5,), "crowded": (0.3, 0.5, 0.7, 0.9)
 SECONDS_A_CASE = 2.0
 MOST_ROUNDS, LEAST_ROUNDS = 31, 3
 CLASSES = 80
+MOST_SOFT_BOXES = (
+    4000  # soft suppression takes a step for each box that is left, of a time that grows with their number
+)
 
 Call = Callable[[], Tensor]
 
@@ -124,6 +128,13 @@ def contenders(
         return calls
     if function == "nms_padded":
         return {"opsmith": lambda: nms_padded(boxes, scores, threshold, 1000)[0]}
+    if function == "soft_nms":
+        calls = {"opsmith": lambda: soft_nms(boxes, scores, threshold, min_score=0.05)[1]}
+        if boxes.is_cuda:
+            calls["host"] = lambda: soft_nms(boxes.cpu(), scores.cpu(), threshold, min_score=0.05)[1].to(boxes.device)
+        return calls
+    if function == "soft_nms_padded":
+        return {"opsmith": lambda: soft_nms_padded(boxes, scores, 100, threshold, min_score=0.05)[1]}
     classes = torch.arange(len(boxes), device=boxes.device) * 7919 % CLASSES
     calls = {"opsmith": lambda: batched_nms(boxes, scores, classes, threshold)}
     if vision:
@@ -156,7 +167,10 @@ def main() -> None:
                 scores = torch.rand(count, generator=generator).to(device)
                 # torchvision's nms of a million boxes would need 116 GB.
                 rivals = others if count <= 100000 else {}
-                for function in ("nms", "batched_nms", "nms_padded"):
+                functions = ["nms", "batched_nms", "nms_padded"]
+                if count <= MOST_SOFT_BOXES:
+                    functions += ["soft_nms", "soft_nms_padded"]
+                for function in functions:
                     for threshold in thresholds:
                         calls = contenders(function, boxes, scores, threshold, rivals)
                         row = {"function": function, "kind": kind, "boxes": count, "threshold": threshold}
@@ -176,7 +190,7 @@ def main() -> None:
 
 def summary(row: dict[str, Any]) -> str:
     """Return a line that says how a case went."""
-    name = f"{row['function']:11} {row['kind']:8} {row['boxes']:8,} at {row['threshold']}: {row['kept']:7,} kept"
+    name = f"{row['function']:15} {row['kind']:8} {row['boxes']:8,} at {row['threshold']}: {row['kept']:7,} kept"
     times = [f"{who} {1e3 * values['median']:.3f} ms" for who, values in row["seconds"].items()]
     faster = [f"{values['median']:.1f}x {who}" for who, values in row.get("times_faster", {}).items()]
     unequal = [f"not the same as {who}" for who, same in row.get("same", {}).items() if not same]

@@ -13,7 +13,7 @@ __all__ = ["nms_figures"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 FILES = ("nms_gpu.json", "nms_gpu_machine_cpu.json", "nms_cpu.json")
-_NAMES = {"torchvision": "torchvision", "textbook": "the textbook in C++"}
+_NAMES = {"torchvision": "torchvision", "textbook": "the textbook in C++", "host": "the CPU and copies"}
 
 
 def nms_figures() -> str:

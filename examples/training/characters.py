@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pydoc_data.topics import topics
 
 import torch
 from recurrent import MODULE, RIVAL, make_layer
-from side_by_side import Example, Result, fit, run
+from side_by_side import Example, Length, Result, fit, run
 from torch import Tensor, nn
 
 UNITS = 128
@@ -43,7 +44,7 @@ def read_text() -> tuple[Tensor, list[str]]:
     return torch.tensor([number[character] for character in text]), characters
 
 
-def train(variant: str, epochs: int) -> Result:
+def train(variant: str, length: Length) -> Result:
     """Train on nine tenths of the text; the score is the bits that a character of the rest costs."""
     torch.manual_seed(0)
     text, characters = read_text()
@@ -60,10 +61,8 @@ def train(variant: str, epochs: int) -> Result:
     def bits() -> float:
         return loss_of(model(held_out[:-1].view(-1, 256)), held_out[1:].view(-1, 256)).item() / math.log(2)
 
-    result = fit(model, batches, loss_of, bits, epochs=epochs, rate=0.005)
-    return Result(
-        result.losses, result.scores, result.step_ms, result.seconds, f"It writes: {write(model, characters)}"
-    )
+    result = fit(model, batches, loss_of, bits, length=length, rate=0.005)
+    return replace(result, note=f"It writes: {write(model, characters)}")
 
 
 def write(model: Model, characters: list[str], count: int = 160) -> str:
@@ -78,4 +77,5 @@ def write(model: Model, characters: list[str], count: int = 160) -> str:
 
 
 if __name__ == "__main__":
-    run(Example("Python's reference manual, character by character", MODULE, RIVAL, "bits a character", 6, train))
+    title = "Python's reference manual, character by character"
+    run(Example(title, [MODULE], "bits a character", 6, train, rival=RIVAL))

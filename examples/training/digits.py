@@ -6,7 +6,7 @@ import sklearn.datasets
 import sklearn.model_selection
 import torch
 from recurrent import MODULE, RIVAL, make_layer
-from side_by_side import Example, Result, fit, run
+from side_by_side import Example, Length, Result, fit, run
 from torch import Tensor, nn
 
 UNITS = 64
@@ -30,7 +30,7 @@ def load_digits() -> list[Tensor]:
     """Return scikit-learn's images [N, 8, 8], between 0 and 1, and their labels [N], three quarters to train with."""
     images, labels = sklearn.datasets.load_digits(return_X_y=True)
     parts: list[Tensor] = sklearn.model_selection.train_test_split(
-        torch.tensor(images, dtype=torch.float32).view(-1, 8, 8) / 16,
+        torch.tensor(images, dtype=torch.get_default_dtype()).view(-1, 8, 8) / 16,
         torch.tensor(labels),
         test_size=0.25,
         random_state=0,
@@ -39,7 +39,7 @@ def load_digits() -> list[Tensor]:
     return parts
 
 
-def train(variant: str, epochs: int) -> Result:
+def train(variant: str, length: Length) -> Result:
     """Train on three quarters of the images; the score is the accuracy on the rest."""
     torch.manual_seed(0)
     train_images, test_images, train_labels, test_labels = load_digits()
@@ -52,8 +52,8 @@ def train(variant: str, epochs: int) -> Result:
     def accuracy() -> float:
         return (model(test_images).argmax(dim=1) == test_labels).float().mean().item()
 
-    return fit(model, batches, nn.functional.cross_entropy, accuracy, epochs=epochs, rate=0.01)
+    return fit(model, batches, nn.functional.cross_entropy, accuracy, length=length, rate=0.01)
 
 
 if __name__ == "__main__":
-    run(Example("Digits, row by row", MODULE, RIVAL, "accuracy", 20, train))
+    run(Example("Digits, row by row", [MODULE], "accuracy", 20, train, rival=RIVAL))

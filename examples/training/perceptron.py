@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
+from builds import REFERENCE
 from digits import load_digits
-from side_by_side import REFERENCE, Example, Result, fit, run
+from side_by_side import Example, Length, Result, fit, run
 from torch import Tensor, nn
 
 from opsmith.ops.mlp import MLP, mlp
@@ -30,7 +31,7 @@ def make_model(variant: str) -> nn.Module:
     return (ReferenceMLP if variant == REFERENCE else MLP)(64, UNITS, 10)
 
 
-def train(variant: str, epochs: int) -> Result:
+def train(variant: str, length: Length) -> Result:
     """Train on three quarters of the images; the score is the accuracy on the rest."""
     torch.manual_seed(0)
     train_images, test_images, train_labels, test_labels = load_digits()
@@ -44,8 +45,8 @@ def train(variant: str, epochs: int) -> Result:
     def accuracy() -> float:
         return (model(test_images).argmax(dim=1) == test_labels).float().mean().item()
 
-    return fit(model, batches, nn.functional.cross_entropy, accuracy, epochs=epochs, rate=0.001)
+    return fit(model, batches, nn.functional.cross_entropy, accuracy, length=length, rate=0.001)
 
 
 if __name__ == "__main__":
-    run(Example("Digits, as 64 numbers", "opsmith.ops.mlp.operator", RIVAL, "accuracy", 20, train))
+    run(Example("Digits, as 64 numbers", ["opsmith.ops.mlp.operator"], "accuracy", 20, train, rival=RIVAL))

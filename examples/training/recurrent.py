@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from side_by_side import REFERENCE
+from builds import REFERENCE
 from torch import Tensor, nn
 
 from opsmith.ops.lltm import LLTM, lltm_sequence

@@ -1,105 +1,112 @@
-"""What the trainings here share: the builds, one process for each of them, the table that compares them, and the plot."""
+"""What the trainings here share: a process for each build, a loop over batches, and the table that compares them."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
+from builds import BUILDS, REFERENCE, build
+from drawing import draw_curves, draw_pictures
+from rich.console import Console
+from rich.progress import track
 from torch import Tensor, nn
-
-BUILDS = ("jit", "setuptools", "cmake")
-REFERENCE = "reference"  # the operator's definition, in plain PyTorch
 
 
 @dataclass(frozen=True)
 class Result:
-    """One training: the loss of every step, the score on held-out data after every epoch, and a step's median time."""
+    """One training: the losses of every step by name, the score after every epoch, and a step's median time.
 
-    losses: list[float]
+    `pictures` are what a model has drawn, by captions: grey, rows of numbers from 0 to 255.
+    """
+
+    losses: dict[str, list[float]]
     scores: list[float]
     step_ms: float
     seconds: float
     note: str = ""
+    pictures: dict[str, list[list[int]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a training takes; `steps` are those of an epoch, at most."""
+
+    epochs: int
+    steps: int | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the numbers of the epochs, and show on stderr how far it is."""
+        yield from track(range(self.epochs), description="training", console=Console(stderr=True))
 
 
 @dataclass(frozen=True)
 class Example:
-    """One training program. `train` is given a variant, which is a build, "reference" or `rival`, and the epochs."""
+    """One training program. `train` is given a variant, which is a build, "reference" or `rival`, and its length."""
 
     title: str
-    module: str  # whose operators are built
-    rival: str  # what PyTorch has for the same purpose
+    modules: Sequence[str]  # whose operators are built
     score: str
     epochs: int
-    train: Callable[[str, int], Result]
+    train: Callable[[str, Length], Result]
+    rival: str | None = None  # what PyTorch has for the same purpose
+    builds: Sequence[str] = (*BUILDS, REFERENCE)  # which are trained where none is asked for
+    threads: int = 1  # small models: a second thread would mostly wait
 
 
 def run(example: Example) -> None:
-    """Run a training program: build, train each variant in a process of its own, print the table, draw the plot."""
+    """Run a training program: build, train each variant in a process of its own, print the table, draw the pictures."""
     parser = argparse.ArgumentParser(description=example.title)
     parser.add_argument(
         "--build",
         action="append",
         choices=[*BUILDS, REFERENCE],
-        help="may be given several times; default: all of them",
+        help=f"may be given several times; default: {', '.join(example.builds)}",
     )
     parser.add_argument("--epochs", type=int, default=example.epochs)
+    parser.add_argument("--steps", type=int, help="in an epoch, at most")
+    parser.add_argument(
+        "--dtype", choices=["float32", "float64"], default="float32", help="of the model and its inputs"
+    )
     parser.add_argument("--plot", type=Path, default=Path(sys.argv[0]).with_suffix(".png"), help="where the PNG goes")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.epochs < 1:
-        parser.error("--epochs must be positive")
+    if given.epochs < 1 or (given.steps is not None and given.steps < 1):
+        parser.error("--epochs and --steps must be positive")
     if given.only is not None:
-        torch.set_num_threads(1)  # the models are small, and a second thread would mostly wait
-        print(json.dumps(asdict(example.train(given.only, given.epochs))))
+        torch.set_num_threads(example.threads)
+        torch.set_default_dtype(getattr(torch, given.dtype))
+        print(json.dumps(asdict(example.train(given.only, Length(given.epochs, given.steps)))))
         return
     results, build_s = {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for variant in [*(given.build or [*BUILDS, REFERENCE]), example.rival]:
+        for variant in filter(None, [*(given.build or example.builds), example.rival]):
             print(f"{variant} ...", file=sys.stderr)
             environment = dict(os.environ)
             if variant in BUILDS:
-                environment, build_s[variant] = build(example.module, variant, Path(folder) / variant)
-            command = [sys.executable, sys.argv[0], "--only", variant, "--epochs", str(given.epochs)]
+                environment, build_s[variant] = build(example.modules, variant, Path(folder) / variant)
+            command = [sys.executable, sys.argv[0], "--only", variant]
+            command += ["--epochs", str(given.epochs), "--dtype", given.dtype]
+            command += ["--steps", str(given.steps)] if given.steps is not None else []
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             results[variant] = Result(**json.loads(done.stdout))
     print_table(example, results, build_s)
-    draw(example, results, given.plot)
+    draw_curves(example.title, example.score, results, given.plot)
     print(f"\nThe curves are in {given.plot}.")
-
-
-def build(module: str, builder: str, folder: Path) -> tuple[dict[str, str], float]:
-    """Build a module's operators from nothing; return the environment that has them, and the seconds the build took.
-
-    The JIT's library goes into a store, and a training finds it in the user's own or builds it at the first call. The
-    others put it where an installation has it, beside the module: here in a copy of the package.
-    """
-    import opsmith
-
-    environment = dict(os.environ)
-    command = [sys.executable, "-m", "opsmith", "build", module, "--with", builder]
-    if builder != "jit":
-        package = folder / "opsmith"
-        shutil.copytree(
-            Path(opsmith.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "_*ops.so")
-        )
-        environment["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-        command += ["--output", str(package.joinpath(*module.split(".")[1:-1]))]
-    started = time.perf_counter()
-    empty = {**environment, "OPSMITH_CACHE_DIR": str(folder / "store")}
-    subprocess.run(command, env=empty, stdout=subprocess.DEVNULL, check=True)
-    return environment, time.perf_counter() - started
+    for variant, result in results.items():
+        if result.pictures:
+            file = given.plot.with_stem(f"{given.plot.stem}-{variant}")
+            draw_pictures(f"{example.title} ({variant})", result.pictures, file)
+            print(f"What {variant} has drawn is in {file}.")
 
 
 def fit(
@@ -108,15 +115,15 @@ def fit(
     loss_of: Callable[[Tensor, Tensor], Tensor],
     score: Callable[[], float],
     *,
-    epochs: int,
+    length: Length,
     rate: float,
 ) -> Result:
     """Train with Adam; `batches` gives an epoch's inputs and targets, and `score` is asked after each epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     losses, scores, times_ms = [], [], []
     model(batches(0)[0][0]).sum().backward()  # what is loaded at the first call is not the training's time
-    for epoch in range(epochs):
-        for inputs, targets in batches(epoch):
+    for epoch in length:
+        for inputs, targets in batches(epoch)[: length.steps]:
             started = time.perf_counter()
             optimizer.zero_grad()
             loss = loss_of(model(inputs), targets)
@@ -126,19 +133,20 @@ def fit(
             times_ms.append((time.perf_counter() - started) * 1e3)
         with torch.no_grad():
             scores.append(score())
-    return Result(losses, scores, statistics.median(times_ms), sum(times_ms) / 1e3)
+    return Result({"loss": losses}, scores, statistics.median(times_ms), sum(times_ms) / 1e3)
 
 
 def print_table(example: Example, results: dict[str, Result], build_s: dict[str, float]) -> None:
     """Print one row for each variant."""
-    head = ["", "build", "a step", "training", "last loss", example.score]
+    names = list(next(iter(results.values())).losses)
+    head = ["", "build", "a step", "training", *(f"last {name}" for name in names), example.score]
     rows = [
         [
             variant,
             f"{build_s[variant]:.1f} s" if variant in build_s else "",
             f"{result.step_ms:.2f} ms",
             f"{result.seconds:.1f} s",
-            f"{statistics.fmean(result.losses[-20:]):.4f}",
+            *(f"{statistics.fmean(result.losses[name][-20:]):.4f}" for name in names),
             f"{result.scores[-1]:.4f}",
         ]
         for variant, result in results.items()
@@ -151,28 +159,3 @@ def print_table(example: Example, results: dict[str, Result], build_s: dict[str,
         if result.note:
             print(f"\n{result.note}")
             break
-
-
-def draw(example: Example, results: dict[str, Result], file: Path) -> None:
-    """Plot loss and score of all variants over the time that they trained."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
-    for variant, result in results.items():
-        seconds = result.seconds
-        every = max(1, len(result.losses) // 100)
-        means = [statistics.fmean(result.losses[at : at + every]) for at in range(0, len(result.losses), every)]
-        left.plot([seconds * (at + 1) / len(means) for at in range(len(means))], means, label=variant)
-        epochs = len(result.scores)
-        right.plot([seconds * (at + 1) / epochs for at in range(epochs)], result.scores, marker=".", label=variant)
-    for axes, name in ((left, "loss"), (right, example.score)):
-        axes.set_xlabel("seconds of training")
-        axes.set_ylabel(name)
-        axes.set_xscale("log")
-        axes.grid(alpha=0.3)
-    left.legend()
-    figure.suptitle(example.title)
-    figure.savefig(file, dpi=120)

@@ -31,6 +31,7 @@ OURS: dict[str, Any] = {
     "batched_nms": nms_package.batched_nms,
     "roi_align": roi_align_package.roi_align,
     "RoIAlign": roi_align_package.RoIAlign,
+    "MultiScaleRoIAlign": roi_align_package.MultiScaleRoIAlign,
     "roi_pool": roi_pool_package.roi_pool,
     "RoIPool": roi_pool_package.RoIPool,
     "sigmoid_focal_loss": focal_package.sigmoid_focal_loss,
@@ -191,6 +192,22 @@ def test_a_pyramid_of_theirs_runs_on_ours(monkeypatch):
     expected = pooler(pyramid, boxes, [(256, 384)] * 2)
     monkeypatch.setattr(sys.modules["torchvision.ops.poolers"], "roi_align", OURS["roi_align"])
     torch.testing.assert_close(pooler(pyramid, boxes, [(256, 384)] * 2), expected)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_a_pyramid_of_ours_is_theirs(count):
+    names = [str(level) for level in range(count)]
+    pyramid = {str(level): torch.randn(2, 4, 64 >> level, 96 >> level, requires_grad=True) for level in range(count)}
+    boxes = [torch.cat([4 * one, one])[:, 1:].clamp(min=0) for one in (regions(1, 10, seed) for seed in range(2))]
+    found = []
+    for module in both("MultiScaleRoIAlign"):
+        pooler = module(names, 3, 2)
+        pooled = pooler(pyramid, boxes, [(256, 384), (250, 300)])
+        found.append((pooled, *torch.autograd.grad(pooled.pow(2).sum(), list(pyramid.values()))))
+        assert pooler.scales == [2.0 ** -(level + 2) for level in range(count)]
+    for ours, torchvisions in zip(*found, strict=True):
+        torch.testing.assert_close(ours, torchvisions)
+    assert repr(OURS["MultiScaleRoIAlign"](names, 3, 2)) == repr(theirs.MultiScaleRoIAlign(names, 3, 2))
 
 
 def test_where_they_part():

@@ -18,11 +18,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from opsmith.errors import DtypeError
 from opsmith.ops.deform_conv2d import (
     DeformConv2d,
-    ModulatedDeformConv2d,
     deform_conv2d,
     deform_conv2d_sized,
-    modulated_deform_conv2d,
 )
+from opsmith.ops.deform_conv2d.mmcv import ModulatedDeformConv2d, modulated_deform_conv2d
 
 pytestmark = pytest.mark.compile
 

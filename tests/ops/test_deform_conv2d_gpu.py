@@ -47,6 +47,26 @@ def test_agrees_with_the_definition(form: Any, dtype: torch.dtype, layout: str) 
         near(one, other)
 
 
+@pytest.mark.parametrize("form", [FORMS[4], *GPU_FORMS[-3:]], ids=str)
+def test_tf32_where_torch_allows_it(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {name: one.float() for name, one in on_gpu(form, 2, (19, 26), 8).items()}
+    exact = {name: one.double().requires_grad_() for name, one in made.items()}
+    expected = reference(exact, form)
+    expected_gradients = torch.autograd.grad(expected.sin().sum(), list(exact.values()))
+    found = {}
+    for precision in ("ieee", "tf32"):
+        monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", precision)
+        leaves = {name: one.clone().requires_grad_() for name, one in made.items()}
+        out = deform_conv2d(**leaves, **numbers(form))
+        found[precision] = (out, *torch.autograd.grad(out, list(leaves.values()), expected.detach().cos().float()))
+    scale = [float(one.abs().max()) for one in (expected, *expected_gradients)]
+    for precision, allowed in (("ieee", 1e-5), ("tf32", 3e-3)):
+        for one, other, largest in zip(found[precision], (expected, *expected_gradients), scale, strict=True):
+            torch.testing.assert_close(one.double(), other, rtol=0, atol=allowed * largest)
+    if torch.version.hip is None:
+        assert not torch.equal(found["ieee"][0], found["tf32"][0])
+
+
 def test_there_are_kernels_for_the_gpu() -> None:
     assert deform_conv2d_sized.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
     assert deform_conv2d_sized.gradient.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)

@@ -15,11 +15,11 @@ from opsmith.ops.roi_align import MultiScaleRoIAlign, roi_align, roi_align_pyram
 
 pytestmark = pytest.mark.compile
 
-SCALES = [0.25, 0.125, 0.0625, 0.03125]
+SCALES = [2.0**-k for k in range(2, 9)]
 
 
 def make_levels(count: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> list[Tensor]:
-    """Levels of two images of 160 x 224 pixels."""
+    """Levels of two images of 160 x 224 pixels, the last of them of one pixel."""
     generator = torch.Generator().manual_seed(count)
     shapes = [(2, 20, round(160 * scale), round(224 * scale)) for scale in SCALES[:count]]
     return [torch.randn(shape, generator=generator).to(device, dtype).requires_grad_() for shape in shapes]
@@ -47,7 +47,7 @@ def level_by_level(levels: list[Tensor], boxes: Tensor, size: int, ratio: int, a
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 2, 4, 7])  # more than four are several calls
 def test_each_box_is_pooled_from_its_level(
     count: int, layout: torch.memory_format, dtype: torch.dtype, device: str
 ) -> None:
@@ -68,9 +68,9 @@ def test_the_levels_of_boxes_at_the_limits() -> None:
     levels = [torch.tensor(float(number)).expand(1, 1, 800, 800) for number in range(4)]
     sides = {56.0: 0, 111.9: 0, 112.0: 1, 223.9: 1, 224.0: 2, 447.9: 2, 448.0: 3, 3000.0: 3, 0.0: 0}
     boxes = torch.tensor([[0.0, 0, 0, side, side] for side in sides])
-    assert roi_align_pyramid(levels, boxes, 1, SCALES, 1).flatten().tolist() == list(sides.values())
+    assert roi_align_pyramid(levels, boxes, 1, SCALES[:4], 1).flatten().tolist() == list(sides.values())
     # Of the sizes of boxes that the second level begins with.
-    found = roi_align_pyramid(levels, boxes[2:3], 1, SCALES, 1, canonical_scale=448, canonical_level=4)
+    found = roi_align_pyramid(levels, boxes[2:3], 1, SCALES[:4], 1, canonical_scale=448, canonical_level=4)
     assert found.item() == 0
 
 
@@ -89,7 +89,7 @@ def test_the_module_is_torchvision_s() -> None:
     module = MultiScaleRoIAlign(["0", "1", "2", "3"], 7, 2)
     boxes = [torch.tensor([[1.0, 2, 30, 40], [5, 5, 200, 150]]), torch.tensor([[10.0, 10, 120, 130]])]
     found = module(features, boxes, [(160, 224), (150, 200)])
-    assert module.scales == SCALES
+    assert module.scales == SCALES[:4]
     rois = torch.cat([torch.nn.functional.pad(one, (1, 0), value=float(i)) for i, one in enumerate(boxes)])
     assert torch.equal(found, level_by_level(levels, rois, 7, 2, False))
     assert (
@@ -103,8 +103,8 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
     levels, boxes = make_levels(2), make_boxes(3)
     with pytest.raises(ArgumentValueError, match="found 2 levels and 3 scales"):
         roi_align_pyramid(levels, boxes, 2, SCALES[:3])
-    with pytest.raises(ArgumentValueError, match="found 5 levels"):
-        roi_align_pyramid([*levels, *levels, levels[0]], boxes, 2, [1.0] * 5)
+    with pytest.raises(ArgumentValueError, match="found 0 levels"):
+        roi_align_pyramid([], boxes, 2, [])
     with pytest.raises(ArgumentValueError, match="scales of a pyramid are positive"):
         roi_align_pyramid(levels, boxes, 2, [1.0, 0.0])
     with pytest.raises(ShapeError, match="p1"):

@@ -131,7 +131,7 @@ CHECKED_ELSEWHERE = frozenset(
         *("focal_loss", "focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
         *("focal_loss_backward", "focal_loss_sum_backward"),
         *("focal_loss_classes_backward", "focal_loss_classes_sum_backward"),
-        *("hard_nms", "hard_nms_padded", "soft_nms"),
+        *("hard_nms", "hard_nms_padded", "soft_nms", "soft_nms_padded"),
         *("lltm_sequence", "lltm_sequence_backward"),
         *("roi_align_sized", "roi_align_transposed", "roi_pool_sized", "roi_pool_backward"),
         *("roi_align_pyramid_sized", "roi_align_pyramid_transposed"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType, SimpleNamespace
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch.nn import functional
 
 from opsmith.errors import ArgumentValueError
 
-__all__ = ["ACTIVATIONS", "Activation", "activation_of"]
+__all__ = ["ACTIVATIONS", "Activation", "activation_funcs", "activation_of"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,18 @@ ACTIVATIONS: dict[str, Activation] = {
         gain=math.sqrt(2),
     ),
 }
+
+
+def _as_stylegan_has_it(activation: Activation) -> SimpleNamespace:
+    def func(x: Tensor, alpha: float = activation.alpha, **_: object) -> Tensor:
+        return activation.value(x, alpha)
+
+    return SimpleNamespace(func=func, def_alpha=activation.alpha, def_gain=activation.gain)
+
+
+# By the names of `torch_utils.ops.bias_act`: networks ask for `activation_funcs[act].def_gain`. `func(x, alpha=...)` is
+# the function without the gain.
+activation_funcs = MappingProxyType({name: _as_stylegan_has_it(one) for name, one in ACTIVATIONS.items()})
 
 
 def activation_of(name: str) -> Activation:

@@ -43,14 +43,18 @@ struct BlockMap {
 };
 
 // sums[k] += from[k].
-template <class C>
-void add_block(int64_t n, const C* from, double* sums) {
+template <class From, class To>
+void add_block(int64_t n, const From* from, To* sums) {
   with_best_isa(
-      [](int64_t n, const C* __restrict__ from, double* __restrict__ sums) {
-        for (int64_t k = 0; k < n; ++k) sums[k] += static_cast<double>(from[k]);
+      [](int64_t n, const From* __restrict__ from, To* __restrict__ sums) {
+        for (int64_t k = 0; k < n; ++k) sums[k] += static_cast<To>(from[k]);
       },
       n, from, sums);
 }
+
+// How many rows are added up in the type to compute in before their sum goes to a double: that is half as much to load
+// and store for each of them.
+constexpr int64_t rows_at_once = 16;
 
 // out = f(in..., b) for tensors [N, C, L] whose channels are long rows. sums[c] grows by the sum of channel c's
 // results; none are made where it is null.
@@ -108,11 +112,18 @@ void map_columns(const BlockMap<compute_t<T>, compute_t<In>...>& f, const View<c
       compute_t<T> bias[block_size];
       for (int64_t k = 0; k < count; ++k) bias[k] = bias_of(b, columns.channel(begin + k));
       double sum[block_size] = {};
-      for (int64_t row = rows * part / parts; row < rows * (part + 1) / parts; ++row) {
+      compute_t<T> few[block_size] = {};
+      const int64_t last_row = rows * (part + 1) / parts;
+      for (int64_t row = rows * part / parts, added = 1; row < last_row; ++row, ++added) {
         OutputBlock<T> result(&out(row, begin), out.stride[1], count);
         f(count, result.data, InputBlock<In>(&in(row, begin), in.stride[1], count).data..., bias);
         result.store();
-        if (sums != nullptr) add_block(count, result.data, sum);
+        if (sums == nullptr) continue;
+        add_block(count, result.data, few);
+        if (added % rows_at_once == 0 || row + 1 == last_row) {
+          add_block(count, few, sum);
+          std::fill_n(few, count, compute_t<T>(0));
+        }
       }
       if (sums != nullptr) std::copy_n(sum, count, &partial[part * width + begin]);
     }

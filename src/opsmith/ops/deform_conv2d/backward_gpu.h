@@ -57,7 +57,7 @@ void for_each_piece(const Convolution& call, const F& f) {
 
 // From the gradient of the samples to those of pixels, offsets and masks.
 template <class T>
-void differentiate_samples(const Sampler<T>& sampler, const Outer<T>& outer, const View<const T, 4>& weight,
+void differentiate_samples(const Sampler<T>& sampler, const Outer<T>& outer, const View<const T, 4>& weight, bool tf32,
                            const Gradients<T>& to, Stream stream) {
   using C = compute_t<T>;
   constexpr int columns = product_columns<T>;
@@ -82,8 +82,11 @@ void differentiate_samples(const Sampler<T>& sampler, const Outer<T>& outer, con
   const Workspace<C> total(is_divided && to.input.numel() > 0 ? call.height * call.width * call.channels : 1);
   for_each_piece(call, [&](const Piece& piece) {
     const int64_t tiles = divide_up(piece.positions, tile_rows), owners = piece.images * call.offset_groups;
-    multiply_weights<T><<<grid_of(piece.images * tiles * call.groups * across), tile_threads, 0, stream>>>(
-        call, outer, weights.data, row, across, piece, grad_samples.data);
+    with_tf32<T>(tf32, [&](auto rounded) {
+      multiply_weights<T, rounded.value>
+          <<<grid_of(piece.images * tiles * call.groups * across), tile_threads, 0, stream>>>(
+              call, outer, weights.data, row, across, piece, grad_samples.data);
+    });
     const int64_t blocks = divide_up(piece.positions * call.taps(), tile_threads);
     find_entries<T>
         <<<grid_of(owners * blocks), tile_threads, 0, stream>>>(sampler, piece, blocks, entries.data, bounds.data);
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(tile_threads) clear(View<T, 4> to) {
 template <class T>
 void differentiate(const Convolution& call, const View<const T, 4>& grad_out, const View<const T, 4>& input,
                    const View<const T, 4>& offset, const View<const T, 4>& weight, const View<const T, 4>& mask,
-                   const Gradients<T>& to, Stream stream) {
+                   bool tf32, const Gradients<T>& to, Stream stream) {
   const bool needs_samples = to.input.numel() + to.offset.numel() + to.mask.numel() > 0;
   const int64_t sizes[] = {call.images, call.positions(), call.taps(), call.channels, call.outputs};
   bool is_empty = false;
@@ -133,8 +136,8 @@ void differentiate(const Convolution& call, const View<const T, 4>& grad_out, co
     const Outer<T> outer{pixels_of(grad_out, call.group_outputs() % vector_width == 0,
                                    outer_copied > 0 ? outer_room.data : nullptr, stream),
                          call.out_width, call.group_outputs()};
-    if (needs_samples) differentiate_samples(sampler, outer, weight, to, stream);
-    if (to.weight.numel() > 0) differentiate_weights(sampler, outer, to.weight, stream);
+    if (needs_samples) differentiate_samples(sampler, outer, weight, tf32, to, stream);
+    if (to.weight.numel() > 0) differentiate_weights(sampler, outer, tf32, to.weight, stream);
   }
   if (to.bias.numel() > 0) sum_outputs<T><<<grid_of(to.bias.size[0]), tile_threads, 0, stream>>>(grad_out, to.bias);
 }

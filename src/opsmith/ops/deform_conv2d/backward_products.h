@@ -49,12 +49,12 @@ __global__ void __launch_bounds__(tile_threads)
 }
 
 // grad_samples[image, position of the piece][group][step, channel], without the mask.
-template <class T>
+template <class T, bool tf32>
 __global__ void __launch_bounds__(tile_threads, 1)
     multiply_weights(Convolution call, Outer<T> outer, const T* weights, int64_t row, int64_t across, Piece piece,
                      compute_t<T>* grad_samples) {
   constexpr int columns = product_columns<T>;
-  using Product = TileProduct<T, columns, false>;
+  using Product = TileProduct<T, columns, false, tf32>;
   __shared__ typename Product::Rows gradients;
   __shared__ typename Product::Columns factors;
   const int64_t places = steps_of(call) * tile_steps, first_place = blockIdx.x % across * columns;
@@ -88,11 +88,11 @@ struct WeightGrid {
 };
 
 // parts[part][group][step, channel][output]: the product of a part of the positions.
-template <class T>
+template <class T, bool tf32>
 __global__ void __launch_bounds__(tile_threads, 1)
     multiply_samples(Sampler<T> sampler, Outer<T> outer, WeightGrid grid, compute_t<T>* parts) {
   constexpr int columns = product_columns<T>;
-  using Product = TileProduct<T, columns, true>;
+  using Product = TileProduct<T, columns, true, tf32>;
   __shared__ typename Product::Rows samples;
   __shared__ typename Product::Columns gradients;
   const Convolution& call = sampler.call;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(tile_threads)
 }
 
 template <class T>
-void differentiate_weights(const Sampler<T>& sampler, const Outer<T>& outer, const View<T, 4>& grad_weight,
+void differentiate_weights(const Sampler<T>& sampler, const Outer<T>& outer, bool tf32, const View<T, 4>& grad_weight,
                            Stream stream) {
   const Convolution& call = sampler.call;
   const int64_t places = steps_of(call) * tile_steps;
@@ -161,7 +161,10 @@ void differentiate_weights(const Sampler<T>& sampler, const Outer<T>& outer, con
   if (grid.parts > units) grid.parts = units;
   if (grid.parts < 1) grid.parts = 1;
   const Workspace<compute_t<T>> parts(grid.parts * size);
-  multiply_samples<T><<<grid_of(tiles * grid.parts), tile_threads, 0, stream>>>(sampler, outer, grid, parts.data);
+  with_tf32<T>(tf32, [&](auto rounded) {
+    multiply_samples<T, rounded.value>
+        <<<grid_of(tiles * grid.parts), tile_threads, 0, stream>>>(sampler, outer, grid, parts.data);
+  });
   sum_weights<T>
       <<<blocks_for(size, tile_threads), tile_threads, 0, stream>>>(call, parts.data, grid.parts, grad_weight);
 }

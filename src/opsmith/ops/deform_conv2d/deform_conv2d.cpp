@@ -6,7 +6,7 @@ template <class T>
 void deform_conv2d_sized(View<const T, 4> input, View<const T, 4> offset, View<const T, 4> weight,
                          View<const T, 1> bias, View<const T, 4> mask, int64_t stride_y, int64_t stride_x,
                          int64_t pad_y, int64_t pad_x, int64_t dilation_y, int64_t dilation_x, int64_t groups,
-                         int64_t offset_groups, View<T, 4> out) {
+                         int64_t offset_groups, bool, View<T, 4> out) {
   const Convolution call = read_arguments(input, weight, out, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x,
                                           groups, offset_groups);
   if (out.numel() > 0) convolve(call, input, offset, weight, bias, mask, out);
@@ -17,7 +17,7 @@ void deform_conv2d_sized_backward(View<const T, 4> grad_out, View<const T, 4> in
                                   View<const T, 4> weight, View<const T, 1>, View<const T, 4> mask, int64_t stride_y,
                                   int64_t stride_x, int64_t pad_y, int64_t pad_x, int64_t dilation_y,
                                   int64_t dilation_x, int64_t groups, int64_t offset_groups, bool, bool, bool, bool,
-                                  bool, View<T, 4> grad_input, View<T, 4> grad_offset, View<T, 4> grad_weight,
+                                  bool, bool, View<T, 4> grad_input, View<T, 4> grad_offset, View<T, 4> grad_weight,
                                   View<T, 1> grad_bias, View<T, 4> grad_mask) {
   const Convolution call = read_arguments(input, weight, grad_out, stride_y, stride_x, pad_y, pad_x, dilation_y,
                                           dilation_x, groups, offset_groups);

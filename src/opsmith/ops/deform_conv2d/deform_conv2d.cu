@@ -20,12 +20,12 @@ template <class T>
 void deform_conv2d_sized(View<const T, 4> input, View<const T, 4> offset, View<const T, 4> weight,
                          View<const T, 1> bias, View<const T, 4> mask, int64_t stride_y, int64_t stride_x,
                          int64_t pad_y, int64_t pad_x, int64_t dilation_y, int64_t dilation_x, int64_t groups,
-                         int64_t offset_groups, View<T, 4> out, Stream stream) {
+                         int64_t offset_groups, bool tf32, View<T, 4> out, Stream stream) {
   const Convolution call = read_arguments(input, weight, out, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x,
                                           groups, offset_groups);
   check_sizes(call);
   if (out.numel() == 0) return;
-  convolve(call, input, offset, weight, bias, mask, out, stream);
+  convolve(call, input, offset, weight, bias, mask, tf32, out, stream);
   check_launch("deform_conv2d_sized");
 }
 
@@ -33,13 +33,13 @@ template <class T>
 void deform_conv2d_sized_backward(View<const T, 4> grad_out, View<const T, 4> input, View<const T, 4> offset,
                                   View<const T, 4> weight, View<const T, 1>, View<const T, 4> mask, int64_t stride_y,
                                   int64_t stride_x, int64_t pad_y, int64_t pad_x, int64_t dilation_y,
-                                  int64_t dilation_x, int64_t groups, int64_t offset_groups, bool, bool, bool, bool,
-                                  bool, View<T, 4> grad_input, View<T, 4> grad_offset, View<T, 4> grad_weight,
-                                  View<T, 1> grad_bias, View<T, 4> grad_mask, Stream stream) {
+                                  int64_t dilation_x, int64_t groups, int64_t offset_groups, bool tf32, bool, bool,
+                                  bool, bool, bool, View<T, 4> grad_input, View<T, 4> grad_offset,
+                                  View<T, 4> grad_weight, View<T, 1> grad_bias, View<T, 4> grad_mask, Stream stream) {
   const Convolution call = read_arguments(input, weight, grad_out, stride_y, stride_x, pad_y, pad_x, dilation_y,
                                           dilation_x, groups, offset_groups);
   check_sizes(call);
-  differentiate(call, grad_out, input, offset, weight, mask,
+  differentiate(call, grad_out, input, offset, weight, mask, tf32,
                 Gradients<T>{grad_input, grad_offset, grad_weight, grad_bias, grad_mask}, stream);
   check_launch("deform_conv2d_sized_backward");
 }

@@ -27,10 +27,10 @@ struct ForwardGrid {
   int64_t across, tiles;  // tiles along the outputs of a group, and along the positions of an image
 };
 
-template <class T, int columns>
+template <class T, int columns, bool tf32>
 __global__ void __launch_bounds__(tile_threads, 1)
     convolve_tiles(Sampler<T> sampler, const T* weights, ForwardGrid grid, View<const T, 1> bias, View<T, 4> out) {
-  using Product = TileProduct<T, columns, false>;
+  using Product = TileProduct<T, columns, false, tf32>;
   using C = compute_t<T>;
   __shared__ typename Product::Rows samples;
   __shared__ typename Product::Columns factors;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(tile_threads, 1)
 
 template <class T>
 void convolve(const Convolution& call, const View<const T, 4>& input, const View<const T, 4>& offset,
-              const View<const T, 4>& weight, const View<const T, 1>& bias, const View<const T, 4>& mask,
+              const View<const T, 4>& weight, const View<const T, 1>& bias, const View<const T, 4>& mask, bool tf32,
               const View<T, 4>& out, Stream stream) {
   const bool eights = call.group_channels() % vector_width == 0 && call.offset_group_channels() % vector_width == 0;
   const int64_t copied = copy_size(input);
@@ -93,11 +93,14 @@ void convolve(const Convolution& call, const View<const T, 4>& input, const View
         call, weight, grid.across * columns, weights.data);
   }
   const unsigned blocks = grid_of(call.images * call.groups * grid.tiles * grid.across);
-  if (columns == widest) {
-    convolve_tiles<T, widest><<<blocks, tile_threads, 0, stream>>>(sampler, weights.data, grid, bias, out);
-  } else {
-    convolve_tiles<T, 64><<<blocks, tile_threads, 0, stream>>>(sampler, weights.data, grid, bias, out);
-  }
+  with_tf32<T>(tf32, [&](auto rounded) {
+    if (columns == widest) {
+      convolve_tiles<T, widest, rounded.value>
+          <<<blocks, tile_threads, 0, stream>>>(sampler, weights.data, grid, bias, out);
+    } else {
+      convolve_tiles<T, 64, rounded.value><<<blocks, tile_threads, 0, stream>>>(sampler, weights.data, grid, bias, out);
+    }
+  });
 }
 
 }  // namespace

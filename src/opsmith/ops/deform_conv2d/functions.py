@@ -1,14 +1,15 @@
-"""What torchvision's and mmcv's users import: deform_conv2d and modulated_deform_conv2d."""
+"""What torchvision's users import: deform_conv2d."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from opsmith.ops.deform_conv2d.sized import deform_conv2d_sized
 
-__all__ = ["deform_conv2d", "modulated_deform_conv2d", "pair"]
+__all__ = ["Size", "check_ranks", "deform_conv2d", "pair"]
 
 Size = int | Sequence[int]
 
@@ -33,7 +34,8 @@ def deform_conv2d(
     ----------
     input
         Images [N, C, H, W]; float16, bfloat16, float32 or float64, all tensors of one type, in any layout. The result has
-        the type and the memory format of the input. Places and sums are computed in float32, for float64 in float64.
+        the type and the memory format of the input. Places and sums are computed in float32, for float64 in float64; on a
+        GPU products of float32 go by TF32 where `torch.backends.cuda.matmul` allows it.
     offset
         [N, 2 * offset groups * KH * KW, OH, OW], the channels counted as [offset group, ky, kx, (y, x)]. The channels of
         an image are divided into as many groups, each with offsets of its own. A NaN makes the sample NaN.
@@ -51,7 +53,7 @@ def deform_conv2d(
     Raises RuntimeError where shapes and numbers do not fit together, in torchvision's words; DtypeError and DeviceError for
     tensors of several types or devices.
     """
-    _check_ranks(input, offset, weight, mask)
+    check_ranks(input, offset, weight, mask)
     (stride_y, stride_x), (pad_y, pad_x), (dilation_y, dilation_x) = pair(stride), pair(padding), pair(dilation)
     _check_numbers(weight, (stride_y, stride_x), (pad_y, pad_x), (dilation_y, dilation_x))
     taps = weight.shape[2] * weight.shape[3]
@@ -93,35 +95,15 @@ def deform_conv2d(
         dilation_x,
         groups,
         offset_groups,
+        input.is_cuda and _allows_tf32(),
     )
     return result
 
 
-def modulated_deform_conv2d(
-    input: Tensor,  # noqa: A002 -- as mmcv calls it
-    offset: Tensor,
-    mask: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: Size = 0,
-    dilation: Size = 1,
-    groups: int = 1,
-    deform_groups: int = 1,
-) -> Tensor:
-    """Return `deform_conv2d` of arguments in the order of `mmcv.ops.modulated_deform_conv2d`.
-
-    The groups follow from the shapes; RuntimeError is raised where those that are given are others.
-    """
-    _check_ranks(input, offset, weight, mask)
-    if weight.shape[1] * groups != input.shape[1]:
-        raise RuntimeError(
-            f"input has {input.shape[1]} channels, but weight has {weight.shape[1]} for each of {groups} groups"
-        )
-    taps = weight.shape[2] * weight.shape[3]
-    if offset.shape[1] != 2 * deform_groups * taps:
-        raise RuntimeError(f"offset.shape[1] is not valid: got: {offset.shape[1]} expected: {2 * deform_groups * taps}")
-    return deform_conv2d(input, offset, weight, bias, stride, padding, dilation, mask)
+# Dynamo cannot trace the question; it guards on what the answer depends on, and asks again where that has changed.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _allows_tf32() -> bool:
+    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 def pair(size: Size) -> tuple[int, int]:
@@ -132,7 +114,8 @@ def pair(size: Size) -> tuple[int, int]:
     return size, size
 
 
-def _check_ranks(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None) -> None:  # noqa: A002
+def check_ranks(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None) -> None:  # noqa: A002
+    """Refuse tensors that have other than four dimensions."""
     for name, tensor in (("input", input), ("offset", offset), ("weight", weight), ("mask", mask)):
         if tensor is not None and tensor.dim() != 4:
             raise RuntimeError(f"deform_conv2d(): {name} has {tensor.dim()} dimensions, expected 4")

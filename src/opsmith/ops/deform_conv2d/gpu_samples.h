@@ -23,6 +23,15 @@ inline unsigned grid_of(int64_t blocks) {
 
 inline int64_t divide_up(int64_t value, int64_t step) { return (value + step - 1) / step; }
 
+// Calls f with std::true_type where floats may be rounded to TF32, so that f knows it when it is compiled.
+template <class T, class F>
+void with_tf32(bool allowed, const F& f) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (allowed) return f(std::true_type{});
+  }
+  f(std::false_type{});
+}
+
 // Images with channels side by side: where a pixel is, in elements.
 template <class T>
 struct Pixels {

@@ -1,4 +1,4 @@
-"""The convolution as modules: torchvision's DeformConv2d and mmcv's ModulatedDeformConv2d."""
+"""The convolution as a module: torchvision's DeformConv2d, and what it shares with mmcv's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from opsmith.ops.deform_conv2d.functions import Size, deform_conv2d, modulated_deform_conv2d, pair
+from opsmith.ops.deform_conv2d.functions import Size, deform_conv2d, pair
 
-__all__ = ["DeformConv2d", "ModulatedDeformConv2d"]
+__all__ = ["Convolution", "DeformConv2d"]
 
 
-class _Convolution(nn.Module):
+class Convolution(nn.Module):
     """The parameters and numbers of a convolution; parameters are initialised by the subclass."""
 
     bias: nn.Parameter | None
@@ -52,7 +52,7 @@ class _Convolution(nn.Module):
         return ", ".join(words)
 
 
-class DeformConv2d(_Convolution):
+class DeformConv2d(Convolution):
     """`deform_conv2d` with a weight and a bias of its own; arguments as `torchvision.ops.DeformConv2d`'s."""
 
     def __init__(
@@ -79,45 +79,3 @@ class DeformConv2d(_Convolution):
     def forward(self, input: Tensor, offset: Tensor, mask: Tensor | None = None) -> Tensor:  # noqa: A002
         """Return the convolution, [N, out channels, OH, OW]."""
         return deform_conv2d(input, offset, self.weight, self.bias, self.stride, self.padding, self.dilation, mask)
-
-
-class ModulatedDeformConv2d(_Convolution):
-    """`modulated_deform_conv2d` with a weight and a bias of its own; arguments as `mmcv.ops.ModulatedDeformConv2d`'s."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        deform_groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
-        self.deform_groups = deform_groups
-        self.init_weights()
-
-    def init_weights(self) -> None:
-        """Draw the weight uniformly, up to 1 / sqrt(channels * taps) either way; the bias is 0."""
-        bound = 1 / math.sqrt(self.in_channels * self.kernel_size[0] * self.kernel_size[1])
-        nn.init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
-
-    def forward(self, x: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
-        """Return the convolution, [N, out channels, OH, OW]."""
-        return modulated_deform_conv2d(
-            x,
-            offset,
-            mask,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            self.deform_groups,
-        )

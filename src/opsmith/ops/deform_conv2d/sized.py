@@ -40,6 +40,7 @@ def deform_conv2d_sized(
     dilation_x: int = 1,
     groups: int = 1,
     offset_groups: int = 1,
+    tf32: bool = False,
 ) -> Float[Tensor, "N O OH OW"]:
     """Convolve images that are sampled beside the grid; `deform_conv2d` is the way to it for people.
 
@@ -47,6 +48,8 @@ def deform_conv2d_sized(
     y = i * stride_y - pad_y + ky * dilation_y + the offset along y, x likewise (Dai et al., equation 2; Zhu et al.,
     "Deformable ConvNets v2", equation 1). The sample is interpolated bilinearly between the four pixels around (y, x), those
     outside of the image being zero; from one pixel outside on it is zero itself. Where a coordinate is NaN, the sample is.
+
+    `tf32` allows a GPU to round float32 factors to TF32; nothing else looks at it.
     """
     _check(input, weight, groups, offset_groups, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x)
     wide = torch.float64 if input.dtype == torch.float64 else torch.float32
@@ -86,6 +89,7 @@ def deform_conv2d_sized_backward(  # type: ignore[empty-body]
     dilation_x: int,
     groups: int,
     offset_groups: int,
+    tf32: bool,
     needs_grad_input: bool,
     needs_grad_offset: bool,
     needs_grad_weight: bool,

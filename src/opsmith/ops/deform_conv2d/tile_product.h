@@ -1,5 +1,6 @@
 // How a block of a GPU kernel multiplies two tiles in shared memory. 16-bit types go through the tensor cores where
-// NVIDIA's GPUs have instructions for them; floats and doubles are multiplied as such.
+// NVIDIA's GPUs have instructions for them, and so do floats where the caller allows them to be rounded to ten bits
+// (TF32); else floats and doubles are multiplied as such.
 //
 // A block has 256 threads and makes a tile of 64 rows and some columns. The factors come in steps of 32 summands. They
 // lie in shared memory with the summands side by side ([row][step] and [column][step]) or, where the transposed of both
@@ -7,6 +8,8 @@
 #pragma once
 
 #include <opsmith/kernel.h>
+
+#include <type_traits>
 
 namespace {
 
@@ -19,37 +22,6 @@ constexpr int vector_width = 8;  // elements that a thread brings at once: 16 by
 
 template <class T>
 constexpr bool is_half = sizeof(T) == 2;
-
-// A tile in shared memory. Rows of 16-bit types begin 16 bytes apart modulo 128, so that eight of them lie in eight
-// different groups of banks; rows of others are off by one bank.
-template <class T, int rows_, int columns_>
-struct SharedTile {
-  static constexpr int rows = rows_, columns = columns_;
-  static constexpr int stride = columns + (is_half<T> ? 8 : 1);
-
-  alignas(16) T data[rows * stride];
-
-  // Fills the tile: load(row, column, values) gives the elements from (row, column) on.
-  template <class Load>
-  __device__ void fill(const Load& load) {
-    constexpr int count = rows * columns / vector_width;
-    static_assert(count % tile_threads == 0, "all threads bring as much");
-#pragma unroll
-    for (int i = 0; i < count / tile_threads; ++i) {
-      const int v = i * tile_threads + threadIdx.x;
-      const int row = v / (columns / vector_width), column = v % (columns / vector_width) * vector_width;
-      Vector<T, vector_width> values;
-      load(row, column, values.item);
-      T* const to = data + row * stride + column;
-      if constexpr (is_half<T>) {
-        *reinterpret_cast<Vector<T, vector_width>*>(to) = values;
-      } else {
-#pragma unroll
-        for (int k = 0; k < vector_width; ++k) to[k] = values.item[k];
-      }
-    }
-  }
-};
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 constexpr bool has_tensor_cores = true;
@@ -91,6 +63,22 @@ __device__ inline void multiply_add(float* sum, const uint32_t (&a)[4], uint32_t
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
+
+// The same for floats of ten bits, a of 16 x 8 and b of 8 x 8. Lane l has of a the rows l / 4 and 8 more, first in the
+// column l % 4 and then 4 further, and of b the rows l % 4 and 4 more of the column l / 4.
+__device__ inline void multiply_add_tf32(float* sum, const float (&a)[4], float b0, float b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+        "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+}
+
+__device__ inline float round_to_tf32(float value) {
+  uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+  return __uint_as_float(rounded);
+}
 #else
 constexpr bool has_tensor_cores = false;
 
@@ -98,25 +86,69 @@ template <bool transposed>
 __device__ inline void load_matrices(uint32_t (&)[4], const void*) {}
 template <class T>
 __device__ inline void multiply_add(float*, const uint32_t (&)[4], uint32_t, uint32_t) {}
+__device__ inline void multiply_add_tf32(float*, const float (&)[4], float, float) {}
+__device__ inline float round_to_tf32(float value) { return value; }
 #endif
 
+// A tile in shared memory, whose rows are longer by `pad`, lest they begin in the same bank. With `tf32`, floats are
+// rounded to the ten bits of a tensor core's.
+template <class T, int rows_, int columns_, int pad, bool tf32>
+struct SharedTile {
+  static constexpr int rows = rows_, columns = columns_;
+  static constexpr int stride = columns + pad;
+
+  alignas(16) T data[rows * stride];
+
+  // Fills the tile: load(row, column, values) gives the elements from (row, column) on.
+  template <class Load>
+  __device__ void fill(const Load& load) {
+    constexpr int count = rows * columns / vector_width;
+    static_assert(count % tile_threads == 0, "all threads bring as much");
+#pragma unroll
+    for (int i = 0; i < count / tile_threads; ++i) {
+      const int v = i * tile_threads + threadIdx.x;
+      const int row = v / (columns / vector_width), column = v % (columns / vector_width) * vector_width;
+      Vector<T, vector_width> values;
+      load(row, column, values.item);
+      T* const to = data + row * stride + column;
+      if constexpr (is_half<T>) {
+        *reinterpret_cast<Vector<T, vector_width>*>(to) = values;
+      } else {
+#pragma unroll
+        for (int k = 0; k < vector_width; ++k) {
+          if constexpr (tf32) {
+            to[k] = round_to_tf32(values.item[k]);
+          } else {
+            to[k] = values.item[k];
+          }
+        }
+      }
+    }
+  }
+};
+
 // The sums of a block: 64 rows by `columns`, of which a thread has a share.
-template <class T, int columns, bool steps_first>
+template <class T, int columns, bool steps_first, bool tf32>
 class TileProduct {
   using C = compute_t<T>;
-  static constexpr bool on_tensor_cores = is_half<T> && has_tensor_cores;
+  static_assert(!tf32 || std::is_same_v<T, float>, "TF32 is a way to multiply floats");
+  static constexpr bool on_tensor_cores = (is_half<T> || tf32) && has_tensor_cores;
+  // With these the lanes of a warp read different banks: eight rows of 16 bytes, or eight by four floats.
+  static constexpr int pad = is_half<T> ? 8 : !tf32 ? 1 : steps_first ? 8 : 4;
   // Eight warps, two along the rows and four along the columns; on tensor cores each has 2 x `across` sums of 16 x 8.
   static constexpr int across = columns / 32;
   // Otherwise threads stand 16 x 16, each with every 16th row and column.
   static constexpr int high = tile_rows / 16, wide = columns / 16;
 
  public:
-  using Rows = SharedTile<T, steps_first ? tile_steps : tile_rows, steps_first ? tile_rows : tile_steps>;
-  using Columns = SharedTile<T, steps_first ? tile_steps : columns, steps_first ? columns : tile_steps>;
+  using Rows = SharedTile<T, steps_first ? tile_steps : tile_rows, steps_first ? tile_rows : tile_steps, pad, tf32>;
+  using Columns = SharedTile<T, steps_first ? tile_steps : columns, steps_first ? columns : tile_steps, pad, tf32>;
 
   // Adds the products of 32 summands.
   __device__ void add(const Rows& a, const Columns& b) {
-    if constexpr (on_tensor_cores) {
+    if constexpr (on_tensor_cores && tf32) {
+      add_as_tf32(a.data, b.data);
+    } else if constexpr (on_tensor_cores) {
       add_by_tensor_cores(a.data, b.data);
     } else {
       const int y = threadIdx.x / 16, x = threadIdx.x % 16;
@@ -185,6 +217,26 @@ class TileProduct {
           multiply_add<T>(sum_ + (i * across + j) * 4, left[i], right[0], right[1]);
           multiply_add<T>(sum_ + (i * across + j + 1) * 4, left[i], right[2], right[3]);
         }
+      }
+    }
+  }
+
+  __device__ void add_as_tf32(const T* a, const T* b) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int first_row = warp / 4 * 32 + lane / 4, first_column = warp % 4 * (columns / 4) + lane / 4;
+#pragma unroll
+    for (int k = 0; k < tile_steps; k += 8) {
+      const int step = k + lane % 4;
+      float left[2][4];
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+        left[n / 4][n % 4] = a[place<Rows>(first_row + n / 4 * 16 + n % 2 * 8, step + n % 4 / 2 * 4)];
+#pragma unroll
+      for (int j = 0; j < across; ++j) {
+        const float b0 = b[place<Columns>(first_column + 8 * j, step)];
+        const float b1 = b[place<Columns>(first_column + 8 * j, step + 4)];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) multiply_add_tf32(sum_ + (i * across + j) * 4, left[i], b0, b1);
       }
     }
   }

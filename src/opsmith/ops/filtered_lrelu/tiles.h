@@ -142,6 +142,8 @@ __device__ void load_samples(const View<const T, 4>& x, const Items::Place& plac
                              int columns, C bias, C* samples) {
   const T* plane = x.data + place.image * x.stride[0] + place.channel * x.stride[1];
   const int height = static_cast<int>(x.size[2]), width = static_cast<int>(x.size[3]), pitch = pitch_of(columns);
+  // Several loads on their way at once: nothing else is to be done meanwhile.
+#pragma unroll 4
   for (int i = threadIdx.x; i < rows * columns; i += threads) {
     const int r = i / columns, c = i % columns, y = row + r, z = column + c;
     C value = 0;

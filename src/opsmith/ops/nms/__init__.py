@@ -7,6 +7,6 @@ walks through them; here a box meets only kept ones, found by place and size, an
 from __future__ import annotations
 
 from opsmith.ops.nms.hard import batched_nms, hard_nms, hard_nms_padded, nms, nms_padded
-from opsmith.ops.nms.soft import soft_nms
+from opsmith.ops.nms.soft import soft_nms, soft_nms_padded
 
-__all__ = ["batched_nms", "hard_nms", "hard_nms_padded", "nms", "nms_padded", "soft_nms"]
+__all__ = ["batched_nms", "hard_nms", "hard_nms_padded", "nms", "nms_padded", "soft_nms", "soft_nms_padded"]

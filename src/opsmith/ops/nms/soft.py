@@ -12,7 +12,7 @@ from torch import Tensor
 import opsmith
 from opsmith.ops.nms.order import by_decreasing_score
 
-__all__ = ["soft_nms"]
+__all__ = ["soft_nms", "soft_nms_padded"]
 
 
 # Without it g++ would fuse a product into a sum where the processor can; see overlap.h.
@@ -20,8 +20,8 @@ _FLAGS = ("-ffp-contract=off",)
 
 
 @opsmith.op(
-    cpu=opsmith.native("soft_nms.cpp", flags=_FLAGS),
-    cuda=opsmith.native("soft_nms.cpp", entry="soft_nms_gpu", flags=_FLAGS),
+    cpu=opsmith.native("soft_nms.cpp", entry="soft_nms_cpu", flags=_FLAGS),
+    cuda=opsmith.native("soft_nms_gpu.cpp", "soft_nms.cu", entry="soft_nms_gpu"),
     outputs=("dets", "inds"),
     nondifferentiable=("boxes", "scores", "dets"),
     batch=False,
@@ -44,7 +44,7 @@ def soft_nms(
     widths and heights: 1 for boxes whose last pixel is inside.
 
     Equal scores go by index, NaN scores first. Boxes without an area overlap nothing, nor do boxes with a NaN or without
-    a finite area. There is no gradient. Boxes on a GPU are copied to the CPU and the results back.
+    a finite area. There is no gradient. Boxes on a GPU stay there; the call waits for the number of those that are left.
     """
     if method not in ("naive", "linear", "gaussian"):
         raise ValueError(f"soft_nms(): method is {method!r}, expected 'naive', 'linear' or 'gaussian'")
@@ -79,6 +79,35 @@ def soft_nms(
     return torch.cat([boxes[inds], torch.stack(kept_scores).to(boxes.dtype)[:, None]], 1), inds
 
 
+@opsmith.op(
+    cpu=opsmith.native("soft_nms.cpp", entry="soft_nms_padded_cpu", flags=_FLAGS),
+    cuda=opsmith.native("soft_nms_gpu.cpp", "soft_nms.cu", entry="soft_nms_padded_gpu"),
+    outputs=("dets", "inds", "count"),
+    nondifferentiable=("boxes", "scores", "dets"),
+    batch=False,
+)
+def soft_nms_padded(
+    boxes: Float[Tensor, "N 4"],
+    scores: Float[Tensor, "N"],
+    max_output: int,
+    iou_threshold: float = 0.3,
+    sigma: float = 0.5,
+    min_score: float = 1e-3,
+    method: str = "linear",
+    offset: int = 0,
+) -> tuple[Float[Tensor, "max_output 5"], Int64[Tensor, "max_output"], Int64[Tensor, ""]]:
+    """Return the first `max_output` rows of what `soft_nms` does, zeros and -1 behind them, and their number.
+
+    The sizes do not depend on the data, so on a GPU nothing waits for it: a CUDA graph can hold the call. No more than
+    `max_output` boxes are taken out, and the time goes with that number.
+    """
+    kept, indices = soft_nms.reference(boxes, scores, iou_threshold, sigma, min_score, method, offset)
+    found = min(len(kept), max_output)
+    dets, inds = boxes.new_zeros(max_output, 5), indices.new_full((max_output,), -1)
+    dets[:found], inds[:found] = kept[:found], indices[:found]
+    return dets, inds, inds.new_full((), found)
+
+
 @soft_nms.examples
 def _detections() -> Iterator[tuple[Any, ...]]:
     generator = torch.Generator().manual_seed(0)
@@ -87,3 +116,9 @@ def _detections() -> Iterator[tuple[Any, ...]]:
         boxes = torch.cat([corners, corners + 1 + 8 * torch.rand(50, 2, generator=generator)], 1)
         for offset in (0, 1):
             yield boxes, torch.rand(50, generator=generator), 0.3, 0.5, 0.05, method, offset
+
+
+@soft_nms_padded.examples
+def _detections_to_pad() -> Iterator[tuple[Any, ...]]:
+    for boxes, scores, *rules in _detections():
+        yield boxes, scores, 20, *rules

@@ -1,38 +1,19 @@
 // Soft non-maximum suppression, on the CPU: the best box that is left lowers the scores of those that it overlaps.
-#include <opsmith/math.h>
 #include <opsmith/native.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
-#include "overlap.h"
+#include "soft.h"
+#include "soft_native.h"
 
 using namespace opsmith;
 
 namespace {
 
-enum class Method { naive, linear, gaussian };
-
-Method method_of(const std::string& name) {
-  if (name == "naive") return Method::naive;
-  if (name == "linear") return Method::linear;
-  if (name == "gaussian") return Method::gaussian;
-  fail("soft_nms(): method is '", name.c_str(), "', expected 'naive', 'linear' or 'gaussian'");
-}
-
-template <class C>
-struct Rules {
-  C iou_threshold, sigma, min_score;
-};
-
-// What a score is multiplied by. An overlap of NaN, which boxes without a finite area have, changes nothing.
-template <Method method, class C>
-OPSMITH_HOST_DEVICE C weight_of(C overlap, const Rules<C>& rules) {
-  if constexpr (method == Method::gaussian)
-    return overlap > C(0) ? math::exp(-(overlap * overlap) / rules.sigma) : C(1);
-  return overlap >= rules.iou_threshold ? (method == Method::linear ? C(1) - overlap : C(0)) : C(1);
-}
+using soft::Method;
+using soft::Rules;
 
 // The boxes that are left, in the order of their numbers, in arrays for vectors.
 template <class C>
@@ -84,12 +65,10 @@ class Left {
           Key best = out;
           int64_t outside = 0;
           for (int64_t j = 0; j < n; ++j) {
-            const C shared = shared_length(box.x1, box.x2, x1[j], x2[j]) * shared_length(box.y1, box.y2, y1[j], y2[j]);
-            const C all = (area + areas[j]) - shared;
-            const C lowered = scores[j] * weight_of<method>(shared > C(0) ? shared / all : C(0), rules);
-            const bool is_out = keys[j] == out || lowered < rules.min_score;
-            scores[j] = lowered;
-            const Key key = is_out ? out : score_key(lowered);
+            const C score = lowered<method>(box, area, Box<C>{x1[j], y1[j], x2[j], y2[j]}, areas[j], scores[j], rules);
+            const bool is_out = keys[j] == out || score < rules.min_score;
+            scores[j] = score;
+            const Key key = is_out ? out : score_key(score);
             keys[j] = key;
             best = key < best ? key : best;
             outside += is_out;
@@ -122,58 +101,82 @@ class Left {
   Key best_ = out;
 };
 
-template <Method method, class T>
-std::tuple<Tensor, Tensor> run(const Tensor& boxes, const Tensor& scores, const Rules<compute_t<T>>& rules,
-                               int64_t offset) {
-  using C = compute_t<T>;
-  const View<const T, 2> given = view<const T, 2>(boxes);
-  const int64_t n = given.size[0];
-  std::unique_ptr<C[]> kept_scores(new C[n]);
-  std::unique_ptr<int64_t[]> kept(new int64_t[n]);
-  int64_t count = 0;
-  Left<C> left(given, view<const T, 1>(scores), static_cast<C>(offset));
-  for (; left.any(); ++count) left.template take_best<method>(rules, &kept_scores[count], &kept[count]);
+// What is taken out, in order: numbers of boxes and their lowered scores.
+template <class C>
+struct Taken {
+  explicit Taken(int64_t most) : scores(new C[most]), indices(new int64_t[most]) {}
 
-  const Tensor dets = empty_like(boxes, {count, 5}), inds = torch::stable::new_empty(boxes, {count}, ScalarType::Long);
-  const View<T, 2> rows = view<T, 2>(dets);
-  const View<int64_t, 1> indices = view<int64_t, 1>(inds);
-  for (int64_t k = 0; k < count; ++k) {
-    for (int corner = 0; corner < 4; ++corner) rows(k, corner) = given(kept[k], corner);
-    rows(k, 4) = static_cast<T>(kept_scores[k]);
-    indices(k) = kept[k];
+  int64_t count = 0;
+  std::unique_ptr<C[]> scores;
+  std::unique_ptr<int64_t[]> indices;
+};
+
+template <Method method, class C>
+void take(Left<C>& left, const Rules<C>& rules, int64_t most, Taken<C>& taken) {
+  for (; left.any() && taken.count < most; ++taken.count) {
+    left.template take_best<method>(rules, &taken.scores[taken.count], &taken.indices[taken.count]);
   }
-  return {dets, inds};
+}
+
+template <class T>
+Taken<compute_t<T>> take(Method method, const View<const T, 2>& boxes, const View<const T, 1>& scores,
+                         const Rules<compute_t<T>>& rules, int64_t most) {
+  using C = compute_t<T>;
+  Taken<C> taken(std::min(most, boxes.size[0]));
+  Left<C> left(boxes, scores, rules.offset);
+  if (method == Method::naive) take<Method::naive>(left, rules, most, taken);
+  if (method == Method::linear) take<Method::linear>(left, rules, most, taken);
+  if (method == Method::gaussian) take<Method::gaussian>(left, rules, most, taken);
+  return taken;
+}
+
+template <class T>
+void write(const Taken<compute_t<T>>& taken, const View<const T, 2>& boxes, const View<T, 2>& dets,
+           const View<int64_t, 1>& inds) {
+  for (int64_t k = 0; k < taken.count; ++k) {
+    for (int corner = 0; corner < 4; ++corner) dets(k, corner) = boxes(taken.indices[k], corner);
+    dets(k, 4) = static_cast<T>(taken.scores[k]);
+    inds(k) = taken.indices[k];
+  }
 }
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> soft_nms(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma,
-                                    double min_score, const std::string& method, int64_t offset) {
+std::tuple<Tensor, Tensor> soft_nms_cpu(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma,
+                                        double min_score, const std::string& method, int64_t offset) {
   const Method chosen = method_of(method);
   std::tuple<Tensor, Tensor> result;
   with_floating_type(boxes.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    using C = compute_t<T>;
-    const Rules<C> rules{static_cast<C>(iou_threshold), static_cast<C>(sigma), static_cast<C>(min_score)};
-    result = chosen == Method::naive    ? run<Method::naive, T>(boxes, scores, rules, offset)
-             : chosen == Method::linear ? run<Method::linear, T>(boxes, scores, rules, offset)
-                                        : run<Method::gaussian, T>(boxes, scores, rules, offset);
+    const View<const T, 2> given = view<const T, 2>(boxes);
+    const auto taken = take<T>(chosen, given, view<const T, 1>(scores),
+                               rules_of<compute_t<T>>(iou_threshold, sigma, min_score, offset), given.size[0]);
+    result = {empty_like(boxes, {taken.count, 5}), torch::stable::new_empty(boxes, {taken.count}, ScalarType::Long)};
+    write<T>(taken, given, view<T, 2>(std::get<0>(result)), view<int64_t, 1>(std::get<1>(result)));
   });
   return result;
 }
 
-// Boxes on a GPU are copied to the CPU, and the results back. Each step needs all those before it, and the length of
-// the result has to be known here anyway; a launch for each box would take longer than the whole on the CPU.
-std::tuple<Tensor, Tensor> soft_nms_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma,
-                                        double min_score, const std::string& method, int64_t offset) {
-  using torch::stable::Device;
-  const auto copy_to = [](const Tensor& tensor, const Device& device) {
-    return call<1>("aten::_to_copy", "", tensor, std::optional<ScalarType>(),
-                   std::optional<torch::headeronly::Layout>(), std::optional(device), std::optional<bool>(), false,
-                   std::optional<torch::headeronly::MemoryFormat>())[0];
-  };
-  const Device cpu(torch::headeronly::DeviceType::CPU);
-  const auto [dets, inds] =
-      soft_nms(copy_to(boxes, cpu), copy_to(scores, cpu), iou_threshold, sigma, min_score, method, offset);
-  return {copy_to(dets, boxes.device()), copy_to(inds, boxes.device())};
+std::tuple<Tensor, Tensor, Tensor> soft_nms_padded_cpu(const Tensor& boxes, const Tensor& scores, int64_t max_output,
+                                                       double iou_threshold, double sigma, double min_score,
+                                                       const std::string& method, int64_t offset) {
+  const Method chosen = method_of(method);
+  if (max_output < 0) fail("soft_nms_padded(): max_output is ", max_output, ", expected 0 or more");
+  const Tensor dets = empty_like(boxes, {max_output, 5});
+  const Tensor inds = torch::stable::new_empty(boxes, {max_output}, ScalarType::Long);
+  const Tensor count = torch::stable::new_empty(boxes, {}, ScalarType::Long);
+  with_floating_type(boxes.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    using C = compute_t<T>;
+    const View<const T, 2> given = view<const T, 2>(boxes);
+    const auto taken = take<T>(chosen, given, view<const T, 1>(scores),
+                               rules_of<C>(iou_threshold, sigma, min_score, offset), max_output);
+    const View<T, 2> rows = view<T, 2>(dets);
+    const View<int64_t, 1> indices = view<int64_t, 1>(inds);
+    std::fill_n(rows.data, 5 * max_output, static_cast<T>(C(0)));
+    std::fill_n(indices.data, max_output, int64_t{-1});
+    write<T>(taken, given, rows, indices);
+    *view<int64_t, 0>(count).data = taken.count;
+  });
+  return {dets, inds, count};
 }

@@ -36,8 +36,7 @@ def roi_align_pyramid(
     Parameters
     ----------
     features
-        One to four levels [N, C, H, W] of one element type, the largest first. The result has the memory format of the
-        first.
+        The levels [N, C, H, W], of one element type, the largest first. The result has the memory format of the first.
     boxes
         As for `roi_align`, in the coordinates of the images.
     output_size
@@ -49,36 +48,52 @@ def roi_align_pyramid(
     canonical_scale, canonical_level
         The size of a box, as the root of its area, and its level.
 
-    Everything that is said of `roi_align` holds. On a GPU all levels are one launch.
+    Everything that is said of `roi_align` holds. On a GPU up to four levels are one launch, more of them several.
 
     Raises ArgumentValueError for a number of levels or scales that does not fit, and what `roi_align` raises.
     """
-    if not 1 <= len(features) <= MOST_LEVELS or len(features) != len(scales):
+    if not 1 <= len(features) == len(scales):
         raise ArgumentValueError(
-            f"a pyramid has 1 to {MOST_LEVELS} levels and a scale for each; found {len(features)} levels and "
-            f"{len(scales)} scales"
+            f"a pyramid has one or more levels and a scale for each; found {len(features)} levels and {len(scales)} scales"
         )
     if not all(0 < scale < math.inf for scale in scales):
         raise ArgumentValueError(f"the scales of a pyramid are positive; found {list(scales)}")
-    first = features[0]
-    images, channels = first.shape[:2] if first.dim() == 4 else (0, 0)  # the operator says what is wrong
-    lacking = MOST_LEVELS - len(features)
-    levels = [*features, *[first.new_empty(images, channels, 0, 0)] * lacking]
-    sizes = [size for level in levels for size in (level.shape[2:] if level.dim() == 4 else (0, 0))]
     lowest = int(-math.log2(scales[0]))
     areas = [
         canonical_scale**2 * 4.0 ** (lowest + level - canonical_level - _EPSILON) for level in range(1, len(features))
     ]
+    rest = (*pair(output_size), int(sampling_ratio), bool(aligned))
+    return _pool(list(features), as_rois(boxes), [float(scale) for scale in scales], areas, rest)
+
+
+def _pool(
+    levels: list[Tensor], rois: Tensor, scales: list[float], areas: list[float], rest: tuple[int, int, int, bool]
+) -> Tensor:
+    """Pool boxes from levels, which begin at these areas."""
+    first = levels[0]
+    images, channels = first.shape[:2] if first.dim() == 4 else (0, 0)  # the operator says what is wrong
+    nothing = first.new_empty(images, channels, 0, 0)  # a level without pixels, whose boxes get zeros
+    if len(levels) > MOST_LEVELS:
+        # The first ones, and a level for all boxes of the others; then the others, and a level for all boxes before.
+        head = MOST_LEVELS - 1
+        return _pool([*levels[:head], nothing], rois, [*scales[:head], 1.0], areas[:head], rest) + _pool(
+            [nothing, *levels[head:]], rois, [1.0, *scales[head:]], areas[head - 1 :], rest
+        )
+    lacking = MOST_LEVELS - len(levels)
+    levels, scales = [*levels, *[nothing] * lacking], [*scales, *[1.0] * lacking]
+    sizes = [size for level in levels for size in (level.shape[2:] if level.dim() == 4 else (0, 0))]
+    height, width, sampling_ratio, aligned = rest
     result: Tensor = roi_align_pyramid_sized(
         *levels,
-        as_rois(boxes),
+        rois,
         images,
         *sizes,
-        *pair(output_size),
-        [*map(float, scales), *[1.0] * lacking],
+        height,
+        width,
+        scales,
         [*areas, *[math.inf] * lacking],
-        int(sampling_ratio),
-        bool(aligned),
+        sampling_ratio,
+        aligned,
     )
     return result
 
@@ -89,7 +104,7 @@ class MultiScaleRoIAlign(nn.Module):
     Parameters
     ----------
     featmap_names
-        Which of the features are levels, by name; up to four.
+        Which of the features are levels, by name.
     output_size
         How many bins a box has: an int, or (height, width).
     sampling_ratio

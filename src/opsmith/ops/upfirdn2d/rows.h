@@ -18,6 +18,9 @@ struct Register {
   static constexpr int count = bytes / sizeof(C);
 };
 
+// Elements of the longest vector there is: rows of multiples of it have no rest.
+constexpr int64_t widest_vector = 16;
+
 // out[i] = start + sum over t of weight[t] * source[t][i], for some registers from `begin` on. Sums go over t in order,
 // so that they do not depend on tiling.
 template <int registers, int bytes, class C>
@@ -36,6 +39,18 @@ OPSMITH_HOST_DEVICE void sum_tile(C start, int64_t terms, const C* const* source
   for (int r = 0; r < registers; ++r) reinterpret_cast<Lanes*>(out + begin)[r] = sum[r];
 }
 
+// The rest of a row, fewer elements than a register of `bytes` has: by registers half as long, and again.
+template <int bytes, class C>
+OPSMITH_HOST_DEVICE void sum_rest(C start, int64_t terms, const C* const* source, const C* weight, int64_t i, int64_t n,
+                                  C* out) {
+  constexpr int half = bytes / 2, count = half / static_cast<int>(sizeof(C));
+  if (i + count <= n) {
+    sum_tile<1, half>(start, terms, source, weight, i, out);
+    i += count;
+  }
+  if constexpr (count > 1) sum_rest<half>(start, terms, source, weight, i, n, out);
+}
+
 struct SumRows {
   template <int bytes, class C>
   OPSMITH_HOST_DEVICE void operator()(VectorBytes<bytes>, int64_t n, C start, int64_t terms, const C* const* source,
@@ -44,8 +59,9 @@ struct SumRows {
     constexpr int count = Register<bytes, C>::count;
     int64_t i = 0;
     for (; i + 4 * count <= n; i += 4 * count) sum_tile<4, bytes>(start, terms, source, weight, i, out);
+    for (; i + 2 * count <= n; i += 2 * count) sum_tile<2, bytes>(start, terms, source, weight, i, out);
     for (; i + count <= n; i += count) sum_tile<1, bytes>(start, terms, source, weight, i, out);
-    for (; i < n; ++i) sum_tile<1, sizeof(C)>(start, terms, source, weight, i, out);
+    sum_rest<bytes>(start, terms, source, weight, i, n, out);
   }
 };
 

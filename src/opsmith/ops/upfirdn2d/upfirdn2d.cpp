@@ -11,7 +11,7 @@ void resample(const View<const T, 4>& x, const View<const float, 2>& f, const Fi
   using C = compute_t<T>;
   if (out.numel() == 0) return;
   const Taps<C> taps(f, filtering);
-  const Pieces pieces(out, is_side_by_side(x) && is_side_by_side(out));
+  const Pieces pieces(out, (is_side_by_side(x) && is_side_by_side(out)) || has_short_rows(x, out));
   parallel_for(0, pieces.count(), 1, [&](int64_t begin, int64_t end) {
     Stage<C> whole(filtering, taps, pieces.unit);
     std::vector<C> row(static_cast<size_t>((x.size[3] > out.size[3] ? x.size[3] : out.size[3]) * pieces.unit));

@@ -1,0 +1,12 @@
+"""What the code of StyleGAN2-ADA and StyleGAN3 imports from its `torch_utils.ops`, under the same names.
+
+`from torch_utils.ops import bias_act, upfirdn2d` becomes `from opsmith.ops.stylegan import bias_act, upfirdn2d`. Most of
+that are operators of opsmith.ops; the modules in this folder are made of those and of PyTorch's.
+"""
+
+from __future__ import annotations
+
+from opsmith.ops import bias_act, filtered_lrelu, upfirdn2d
+from opsmith.ops.stylegan import conv2d_gradfix, conv2d_resample, fma
+
+__all__ = ["bias_act", "conv2d_gradfix", "conv2d_resample", "filtered_lrelu", "fma", "upfirdn2d"]

@@ -1,0 +1,141 @@
+"""What StyleGAN2-ADA, StyleGAN3 and mmcv call these operators, and what is made of them under their names."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import opsmith.ops.mmcv as mmcv_ops
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from opsmith.ops.stylegan import bias_act, conv2d_gradfix, conv2d_resample, filtered_lrelu, fma, upfirdn2d
+
+pytestmark = pytest.mark.compile
+
+# Module of torch_utils.ops, function, the arguments by position.
+STYLEGAN = [
+    (bias_act, "bias_act", "x b dim act alpha gain clamp impl"),
+    (upfirdn2d, "setup_filter", "f device normalize flip_filter gain separable"),
+    (upfirdn2d, "upfirdn2d", "x f up down padding flip_filter gain impl"),
+    (upfirdn2d, "filter2d", "x f padding flip_filter gain impl"),
+    (upfirdn2d, "upsample2d", "x f up padding flip_filter gain impl"),
+    (upfirdn2d, "downsample2d", "x f down padding flip_filter gain impl"),
+    (filtered_lrelu, "filtered_lrelu", "x fu fd b up down padding gain slope clamp flip_filter impl"),
+    (conv2d_resample, "conv2d_resample", "x w f up down padding groups flip_weight flip_filter"),
+    (fma, "fma", "a b c"),
+]
+# https://mmcv.readthedocs.io/en/2.x/api/ops.html
+MMCV = [
+    (mmcv_ops, "upfirdn2d", "input filter up down padding flip_filter gain use_custom_op"),
+    (mmcv_ops, "bias_act", "input bias dim act alpha gain clamp use_custom_op"),
+    (mmcv_ops, "fused_bias_leakyrelu", "input bias negative_slope scale"),
+    (mmcv_ops, "FusedBiasLeakyReLU", "num_channels negative_slope scale"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "arguments"), [*STYLEGAN, *MMCV], ids=lambda value: str(value)[:30])
+def test_arguments_have_their_names_and_order(module: object, name: str, arguments: str) -> None:
+    # Those that are ours alone come behind.
+    assert " ".join(inspect.signature(getattr(module, name)).parameters).startswith(arguments)
+
+
+def test_activation_funcs_say_defaults_and_function() -> None:
+    x = torch.linspace(-2, 2, 9)
+    for name, one in bias_act.activation_funcs.items():
+        torch.testing.assert_close(bias_act.bias_act(x, act=name), one.func(x, alpha=one.def_alpha) * one.def_gain)
+    assert len(bias_act.activation_funcs) == 9
+    assert bias_act.activation_funcs["lrelu"].def_gain == pytest.approx(2**0.5)
+    assert bias_act.activation_funcs["lrelu"].func(torch.tensor(-1.0)).item() == pytest.approx(-0.2)
+
+
+def test_mmcvs_names_call_the_operators() -> None:
+    x, b, f = torch.randn(2, 3, 6, 6), torch.randn(3), upfirdn2d.setup_filter([1, 3, 3, 1])
+    for own in (True, False):
+        found = mmcv_ops.upfirdn2d(input=x, filter=f, up=2, down=[1, 2], padding=[2, 1, 3, 0], use_custom_op=own)
+        torch.testing.assert_close(found, upfirdn2d.upfirdn2d(x, f, 2, [1, 2], [2, 1, 3, 0]))
+        found = mmcv_ops.bias_act(input=x, bias=b, act="swish", clamp=0.5, use_custom_op=own)
+        torch.testing.assert_close(found, bias_act.bias_act(x, b, act="swish", clamp=0.5))
+
+
+def test_fma_and_the_convolutions_are_pytorchs() -> None:
+    a, b, c = torch.randn(2, 3, 4), torch.randn(3, 1), torch.randn(1, 4)
+    torch.testing.assert_close(fma.fma(a, b, c), a * b + c)
+    assert conv2d_gradfix.conv2d is functional.conv2d
+    assert conv2d_gradfix.conv_transpose2d is functional.conv_transpose2d
+
+
+def test_a_gradient_of_images_alone_and_then_of_weights() -> None:
+    # As in StyleGAN's R1: the gradient of the images within, and the second, of the weights, behind it.
+    x, w = torch.randn(1, 2, 5, 5, requires_grad=True), torch.randn(3, 2, 3, 3, requires_grad=True)
+    with conv2d_gradfix.no_weight_gradients():
+        (gradient,) = torch.autograd.grad(conv2d_gradfix.conv2d(x, w).pow(2).sum(), x, create_graph=True)
+    assert w.grad is None
+    gradient.square().sum().backward()
+    assert w.grad is not None and w.grad.abs().sum() > 0
+
+
+def by_definition(
+    x: Tensor, w: Tensor, f: Tensor | None, up: int, down: int, padding: list[int], flips: tuple[bool, bool]
+) -> Tensor:
+    """The steps one by one, each at full size: upsample and pad, filter, convolve, filter, take every down-th."""
+    taps_y, taps_x = (1, 1) if f is None else (f.shape[0], f.shape[-1])
+    left, right, top, bottom = padding
+    if up > 1:
+        left, right = left + (taps_x + up - 1) // 2, right + (taps_x - up) // 2
+        top, bottom = top + (taps_y + up - 1) // 2, bottom + (taps_y - up) // 2
+    if down > 1:
+        left, right = left + (taps_x - down + 1) // 2, right + (taps_x - down) // 2
+        top, bottom = top + (taps_y - down + 1) // 2, bottom + (taps_y - down) // 2
+    stuffed = x.new_zeros(*x.shape[:2], x.shape[2] * up, x.shape[3] * up)
+    stuffed[..., ::up, ::up] = x
+    taps = torch.ones(1, 1) if f is None else torch.outer(f.double(), f.double()) if f.ndim == 1 else f
+    kernel = (taps if flips[1] else taps.flip(0, 1)).to(x.dtype)
+
+    def filtered(images: Tensor) -> Tensor:
+        channels = images.shape[1]
+        return functional.conv2d(images, kernel.expand(channels, 1, *kernel.shape), groups=channels)
+
+    y = functional.pad(stuffed, (left, right, top, bottom))
+    y = filtered(y) * up**2 if up > 1 else y
+    y = functional.conv2d(y, w if flips[0] else w.flip(2, 3), groups=x.shape[1] // w.shape[1])
+    return (filtered(y) if down > 1 else y)[..., ::down, ::down]
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 1), (2, 5)], ids=str)
+@pytest.mark.parametrize(("up", "down"), [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (2, 3)])
+def test_a_resampling_convolution_is_its_definition(up: int, down: int, kernel: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    filters = (None, upfirdn2d.setup_filter([[1, 3, 2, 1], [0, 1, 5, 2]]), upfirdn2d.setup_filter(range(1, 10)))
+    x = torch.randn(2, 4, 9, 11, dtype=torch.float64)
+    for f, groups, flips in itertools.product(filters, (1, 2), ((True, False), (False, True))):
+        w = torch.randn(6, 4 // groups, *kernel, dtype=torch.float64)
+        for given, padding in ((1, [1] * 4), ([3, -1, 2, 4], [3, -1, 2, 4])):
+            found = conv2d_resample.conv2d_resample(x, w, f, up, down, given, groups, *flips)
+            torch.testing.assert_close(found, by_definition(x, w, f, up, down, padding, flips))
+
+
+def test_a_resampling_convolution_has_second_gradients() -> None:
+    f = upfirdn2d.setup_filter([1, 2, 1])
+    for up, down in ((2, 1), (1, 2)):
+        x = torch.randn(1, 2, 4, 4, dtype=torch.float64, requires_grad=True)
+        w = torch.randn(1, 2, 3, 3, dtype=torch.float64, requires_grad=True)
+        call = lambda x, w: conv2d_resample.conv2d_resample(x, w, f, up=up, down=down, padding=1)  # noqa: B023, E731
+        assert torch.autograd.gradgradcheck(call, (x, w))
+
+
+def test_a_resampling_convolution_refuses_what_means_nothing() -> None:
+    x, w = torch.randn(1, 2, 4, 4), torch.randn(3, 2, 3, 3)
+    for arguments, kind, words in (
+        ({"x": x[0]}, ShapeError, "x and w have 3 dimensions and 4 dimensions"),
+        ({"w": [1.0]}, ShapeError, "4 dimensions and list"),
+        ({"up": 0}, ArgumentValueError, "up is 0, expected 1 or more"),
+        ({"down": 2.0}, ArgumentTypeError, "down is 2.0, expected an int"),
+        ({"padding": [1, 2, 3]}, ArgumentTypeError, r"conv2d_resample\(\): padding is \[1, 2, 3\]"),
+        ({"f": torch.ones(1, 1, 1)}, ArgumentValueError, r"conv2d_resample\(\): f has the shape \(1, 1, 1\)"),
+    ):
+        with pytest.raises(kind, match=words):
+            conv2d_resample.conv2d_resample(**{"x": x, "w": w, **arguments})
