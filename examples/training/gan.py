@@ -21,8 +21,8 @@ CHANNELS = 16
 SIZE = 16
 BATCH = 32
 RATE = 0.0025
-PENALTY = 0.5  # the weight of R1
-KEPT = 0.995  # of the generator's moving average, at each step
+PENALTY = 0.1  # the weight of R1
+KEPT = 0.99  # of the generator's moving average, at each step
 COLUMNS = 20  # pictures beside each other
 
 
@@ -127,4 +127,4 @@ def train(variant: str, length: Length) -> Result:
 if __name__ == "__main__":
     modules = ["opsmith.ops.bias_act.operator", "opsmith.ops.upfirdn2d.sized"]
     builds = ["jit", REFERENCE]
-    run(Example("Digits, drawn", modules, "named right", 24, train, builds=builds, threads=2))
+    run(Example("Digits, drawn", modules, "named right", 32, train, builds=builds, threads=2))
