@@ -57,7 +57,7 @@ def test_as_many_lanes_as_there_are_processors_for(
     processors: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(lanes, "cpu_count", lambda: processors)
-    names = ("value", "threads", "vmap")
+    names = ("value", "determinism", "vmap")
 
     def run(task: Task, tell: Callable[[Any], None], seconds: float) -> Outcome:
         here = tmp_path / f"{task.item.name} {task.column.device}"

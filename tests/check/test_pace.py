@@ -96,7 +96,7 @@ def test_the_report_tells_what_there_was_no_time_for(monkeypatch: pytest.MonkeyP
 
 
 def test_the_later_properties_are_checked_beside_the_earlier_and_come_after_them():
-    names = ("value", "threads", "vmap", "large")
+    names = ("value", "determinism", "vmap", "large")
     report = check(halved, *names)
     assert [result.name for result in report.results] == list(names)
     assert {result.outcome.state for result in report.results[:2]} == {"passed"}

@@ -1,4 +1,4 @@
-"""nms, batched_nms, roi_align, roi_pool and sigmoid_focal_loss take, return and refuse what torchvision's do.
+"""What has a name of torchvision.ops takes, returns and refuses what torchvision's does.
 
 Runs where torchvision is installed beside this PyTorch, with its operators; no extra asks for it.
 """
@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from opsmith.ops import deform_conv2d as deform_package
 from opsmith.ops import nms as nms_package
 from opsmith.ops import roi_align as roi_align_package
 from opsmith.ops import roi_pool as roi_pool_package
@@ -34,6 +35,8 @@ OURS: dict[str, Any] = {
     "MultiScaleRoIAlign": roi_align_package.MultiScaleRoIAlign,
     "roi_pool": roi_pool_package.roi_pool,
     "RoIPool": roi_pool_package.RoIPool,
+    "deform_conv2d": deform_package.deform_conv2d,
+    "DeformConv2d": deform_package.DeformConv2d,
     "sigmoid_focal_loss": focal_package.sigmoid_focal_loss,
 }
 
@@ -188,10 +191,22 @@ def test_what_is_refused_is_refused_in_the_same_words(name, arguments):
 def test_a_pyramid_of_theirs_runs_on_ours(monkeypatch):
     pooler = theirs.MultiScaleRoIAlign(["0", "1"], 3, 2)
     pyramid = {str(level): torch.randn(2, 4, 64 >> level, 96 >> level) for level in range(2)}
-    boxes = [regions(1, 10, seed)[:, 1:].clamp(min=0) for seed in range(2)]
+    boxes = [3 * regions(1, 10, seed)[:, 1:].clamp(min=0) for seed in range(2)]
     expected = pooler(pyramid, boxes, [(256, 384)] * 2)
     monkeypatch.setattr(sys.modules["torchvision.ops.poolers"], "roi_align", OURS["roi_align"])
-    torch.testing.assert_close(pooler(pyramid, boxes, [(256, 384)] * 2), expected)
+    torch.testing.assert_close(pooler(pyramid, boxes, [(256, 384)] * 2), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("modulated", [False, True])
+def test_deform_conv2d(modulated):
+    random = torch.Generator().manual_seed(8)
+    x, weight = (torch.randn(shape, generator=random) for shape in ((2, 6, 9, 11), (4, 3, 3, 2)))
+    offset, mask = torch.randn(2, 2 * 2 * 6, 5, 10, generator=random), torch.rand(2, 2 * 6, 5, 10, generator=random)
+    found, expected = (
+        function(x, offset, weight, torch.ones(4), (2, 1), (1, 0), 1, mask if modulated else None)
+        for function in both("deform_conv2d")
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -17,6 +18,13 @@ from opsmith.check.find import find_operators
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 
 OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    """Import here what the child processes of each check would import anew."""
+    for name in ("hypothesis", "torch._dynamo", "torch._inductor"):
+        importlib.import_module(name)
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)

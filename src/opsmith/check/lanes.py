@@ -25,7 +25,7 @@ from opsmith.toolchain.resources import cpu_count
 __all__ = ["Done", "Lane", "Task", "in_lanes"]
 
 # The last of the first lane: what follows in the table of properties takes about as long as what comes before.
-_LAST_OF_FIRST = "threads"
+_LAST_OF_FIRST = "determinism"
 # Of the time that is left a task may take half as much again as its part by weight: most of the others need less.
 _AHEAD = 1.5
 # In the second lane there is a compiler to wait for.

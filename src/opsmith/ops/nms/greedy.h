@@ -219,7 +219,7 @@ class KeptGrid {
 
   // Not a part of the hot loop, which is compiled three times.
   __attribute__((noinline)) int32_t new_group(int32_t next) {
-    if (groups_.size() == INT32_MAX) opsmith::fail("nms: too many boxes");
+    if (groups_.size() == INT32_MAX) opsmith::fail("nms(): the boxes fill more than 2^31 - 1 places of a grid");
     Group group = {};
     for (C& area : group.area) area = C(NAN);
     group.next = next;

@@ -88,7 +88,7 @@ int64_t find_kept(const View<const T, 2>& boxes, const View<const T, 1>& scores,
 
 int64_t find_kept(const Tensor& boxes, const Tensor& scores, double threshold, const std::optional<Tensor>& idxs,
                   int64_t most, int64_t* kept_boxes) {
-  if (boxes.size(0) > INT32_MAX) fail("nms: ", boxes.size(0), " boxes are more than 2^31 - 1");
+  if (boxes.size(0) > INT32_MAX) fail("nms(): there are ", boxes.size(0), " boxes, expected at most 2^31 - 1");
   int64_t count = 0;
   with_floating_type(boxes.scalar_type(), [&](auto element) {
     using T = decltype(element);

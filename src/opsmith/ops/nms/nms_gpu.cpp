@@ -106,7 +106,7 @@ void find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
 
 Kept find_kept(const Tensor& boxes, const Tensor& scores, double threshold, const std::optional<Tensor>& idxs,
                int64_t most) {
-  if (boxes.size(0) > INT32_MAX) fail("nms: ", boxes.size(0), " boxes are more than 2^31 - 1");
+  if (boxes.size(0) > INT32_MAX) fail("nms(): there are ", boxes.size(0), " boxes, expected at most 2^31 - 1");
   const Kept result{torch::stable::new_empty(boxes, {most}, ScalarType::Long),
                     torch::stable::new_empty(boxes, {}, ScalarType::Long)};
   with_floating_type(boxes.scalar_type(),

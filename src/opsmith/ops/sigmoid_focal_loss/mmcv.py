@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from opsmith.ops.sigmoid_focal_loss import loss
+from opsmith.ops.sigmoid_focal_loss import functions
 
 __all__ = ["SigmoidFocalLoss", "sigmoid_focal_loss"]
 
@@ -29,15 +29,15 @@ def sigmoid_focal_loss(
     assert target.dim() == 1
     assert input.size(0) == target.size(0)
     if weight is None and reduction != "mean":
-        return loss.sigmoid_focal_loss(input, target, alpha, gamma, reduction)
+        return functions.sigmoid_focal_loss(input, target, alpha, gamma, reduction)
     if weight is None:
-        return loss.sigmoid_focal_loss(input, target, alpha, gamma, "sum") / input.size(0)
+        return functions.sigmoid_focal_loss(input, target, alpha, gamma, "sum") / input.size(0)
     assert weight.dim() == 1
     assert input.size(1) == weight.size(0)
     classes = input.size(1)
     has_class = (target >= 0) & (target < classes)
     row_weight = torch.where(has_class, weight[target.clamp(0, classes - 1)], 1.0)
-    each = loss.sigmoid_focal_loss(input, target, alpha, gamma, "none") * row_weight[:, None]
+    each = functions.sigmoid_focal_loss(input, target, alpha, gamma, "none") * row_weight[:, None]
     if reduction == "none":
         return each
     return each.sum() / input.size(0) if reduction == "mean" else each.sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, sigmoid
 from torch.nn import functional
 
-from opsmith.ops.sigmoid_focal_loss.operators import focal_loss, focal_loss_classes_sum, focal_loss_sum
+from opsmith.ops.sigmoid_focal_loss.operator import focal_loss, focal_loss_classes_sum, focal_loss_sum
 
 __all__: list[str] = []
 

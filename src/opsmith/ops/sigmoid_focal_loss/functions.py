@@ -1,19 +1,19 @@
-"""sigmoid_focal_loss as torchvision has it, and as a module."""
+"""sigmoid_focal_loss as torchvision has it."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import opsmith
-from opsmith.ops.sigmoid_focal_loss.operators import (
+from opsmith.ops.sigmoid_focal_loss.operator import (
     focal_loss,
     focal_loss_classes,
     focal_loss_classes_sum,
     focal_loss_sum,
 )
 
-__all__ = ["SigmoidFocalLoss", "sigmoid_focal_loss"]
+__all__ = ["sigmoid_focal_loss"]
 
 
 @opsmith.scriptable
@@ -73,19 +73,3 @@ def sigmoid_focal_loss(
         return each
     total: Tensor = focal_loss_sum(inputs, targets, float(alpha), float(gamma), is_mean)
     return total
-
-
-class SigmoidFocalLoss(nn.Module):
-    """`sigmoid_focal_loss` as a module, called with logits and targets."""
-
-    def __init__(self, alpha: float = 0.25, gamma: float = 2, reduction: str = "mean") -> None:
-        super().__init__()
-        self.alpha, self.gamma, self.reduction = alpha, gamma, reduction
-
-    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss: of the inputs' shape, or one number, as the reduction says."""
-        return sigmoid_focal_loss(inputs, targets, self.alpha, self.gamma, self.reduction)
-
-    def extra_repr(self) -> str:
-        """What print(module) shows in the parentheses."""
-        return f"alpha={self.alpha}, gamma={self.gamma}, reduction={self.reduction!r}"
