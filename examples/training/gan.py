@@ -127,4 +127,4 @@ def train(variant: str, length: Length) -> Result:
 if __name__ == "__main__":
     modules = ["opsmith.ops.bias_act.operator", "opsmith.ops.upfirdn2d.sized"]
     builds = ["jit", REFERENCE]
-    run(Example("Digits, drawn", modules, "named right", 32, train, builds=builds, threads=2))
+    run(Example("Digits, drawn", modules, "named right", 32, train, builds=builds))

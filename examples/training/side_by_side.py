@@ -60,7 +60,6 @@ class Example:
     train: Callable[[str, Length], Result]
     rival: str | None = None  # what PyTorch has for the same purpose
     builds: Sequence[str] = (*BUILDS, REFERENCE)  # which are trained where none is asked for
-    threads: int = 1  # small models: a second thread would mostly wait
 
 
 def run(example: Example) -> None:
@@ -83,7 +82,7 @@ def run(example: Example) -> None:
     if given.epochs < 1 or (given.steps is not None and given.steps < 1):
         parser.error("--epochs and --steps must be positive")
     if given.only is not None:
-        torch.set_num_threads(example.threads)
+        torch.set_num_threads(1)  # the models are small, and a second thread would mostly wait
         torch.set_default_dtype(getattr(torch, given.dtype))
         print(json.dumps(asdict(example.train(given.only, Length(given.epochs, given.steps)))))
         return
