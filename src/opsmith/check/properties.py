@@ -90,7 +90,9 @@ PROPERTIES: tuple[Property, ...] = (
     Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device"),
     Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True),
     Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
-    Property("memory growth", "a thousand calls leave no memory behind", "growth:memory_growth", per="device"),
+    Property(
+        "memory growth", "a thousand calls leave no memory behind", "growth:memory_growth", per="device", fresh=True
+    ),
     Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake", weight=1.0),
     Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device", imports=_COMPILER),
     Property(
