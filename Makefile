@@ -81,7 +81,7 @@ bench: $(READY)
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --examples upfirdn2d_cases:small \
 	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/upfirdn2d_cpu.json
 	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.filtered_lrelu::filtered_lrelu_sized \
-	  --examples filtered_lrelu_cases:small --device cpu --phase forward --phase both --seconds 30 \
+	  --examples filtered_lrelu_cases:small --device cpu --phase forward --phase both --seconds 90 \
 	  --json benchmarks/results/filtered_lrelu_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.add2 --device cpu --json benchmarks/results/add2_cpu.json
 	$(BIN)/opsmith bench opsmith.ops.sigmoid --device cpu --json benchmarks/results/sigmoid_cpu.json

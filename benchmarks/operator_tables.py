@@ -65,7 +65,14 @@ HEADLINES = (
     Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 16, I 32, S 128", "float32", "both"),
     Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 16, I 32, S 128", "float32", "both", "compiled"),
     Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 256, I 1024, S 1024", "bfloat16", "both"),
-    Headline("lltm", "lltm_cell_cpu.json", "lltm_cell", "B 64, I 512, S 512", "float32", "both"),
+    Headline("lltm", "lltm_cell_cpu.json", "lltm_cell", "B 16, I 32, S 128", "float32", "both"),
+    Headline("lltm_sequence", "lltm_sequence_cpu.json", "lltm_sequence", "T 100, B 16, I 32, S 128", "float32", "both"),
+    Headline("bias_act", "bias_act_cpu.json", "bias_activation", "lrelu, 8 x 64 x 128 x 128", "float32", "both"),
+    Headline(
+        "upfirdn2d", "upfirdn2d_cpu.json", "upfirdn2d_sized", "up 2, 4x4 taps, 4 x 64 x 64 x 64", "float32", "both"
+    ),
+    Headline("filtered_lrelu", "filtered_lrelu_cpu.json", "filtered_lrelu_sized", "up 2, down 2", "float32", "both"),
+    Headline("sigmoid_focal_loss", "focal_loss_sum_cpu.json", "focal_loss_sum", "shape 4194304", "float32", "both"),
 )
 
 # Competitors by a name that needs no page to explain it.
