@@ -9,8 +9,8 @@ one call and the gradients of all five tensors, "backward" those alone. The text
 others do, from PyTorch.
 
 Competitors take turns within a round, ratios are formed within a round, and all that compete have been called before. On a
-GPU a sample is the time between two events around ten calls. `difference` is the largest between their results and ours;
-torchvision has no bfloat16, so there its float32 competes.
+GPU a sample is the median of ten calls, between events, all queued before the first has ended. `difference` is the largest
+between their results and ours; torchvision has no bfloat16, so there its float32 competes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ import argparse
 import ctypes
 import importlib
 import json
-import random
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,13 +28,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from build_time import spread
 from opsmith.ops.deform_conv2d import deform_conv2d
 from opsmith.toolchain.processor import processor_name
+from turns import clock_of, compare_samples, load_textbook, take_turns
 
 TEXTBOOK = Path(__file__).resolve().parent / "deform_conv2d" / "textbook.cpp"
 KERNEL, PAD = 3, 1
-ROUNDS, CALLS_ON_A_GPU = 21, 10
+ROUNDS = 21
 # Images, channels (and outputs), height, width; the element type; whether torch allows TF32.
 CPU_CASES = [((1, 64, 32, 32), torch.float32, False)]
 GPU_CASES = [
@@ -77,9 +74,7 @@ class Sizes(ctypes.Structure):
 
 def textbook(phase: str, made: list[Tensor], grad_out: Tensor, folder: Path) -> Call:
     """Compile the textbook's algorithm; return a call of it, which gives the output or the input's gradient."""
-    library = folder / "textbook.so"
-    subprocess.run(["g++", "-O3", "-shared", "-fPIC", str(TEXTBOOK), "-o", str(library)], check=True)
-    loaded = ctypes.CDLL(str(library))
+    loaded = load_textbook(TEXTBOOK, folder)
     image, offset, weight, bias, mask = made
     sizes = Sizes(*image.shape, weight.shape[0], KERNEL, PAD)
 
@@ -131,21 +126,6 @@ def contenders(phase: str, case: Any, device: str, folder: Path) -> dict[str, Ca
     return calls if device == "cuda" else {**calls, "textbook": textbook(phase, made, grad_out, folder)}
 
 
-def seconds(call: Call, device: str) -> float:
-    """Time one call; on a GPU, what the GPU takes for one of ten in a row."""
-    if device == "cpu":
-        begin = time.perf_counter()
-        call()
-        return time.perf_counter() - begin
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-    events[0].record()
-    for _ in range(CALLS_ON_A_GPU):
-        call()
-    events[1].record()
-    events[1].synchronize()
-    return events[0].elapsed_time(events[1]) / 1e3 / CALLS_ON_A_GPU
-
-
 def measure(phase: str, case: Any, device: str) -> dict[str, Any]:
     """Return the times of a phase, how many times faster ours is, and how far results differ."""
     shape, dtype, tf32 = case
@@ -153,19 +133,11 @@ def measure(phase: str, case: Any, device: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         calls = contenders(phase, case, device, Path(folder))
         results = {name: call().float() for name, call in calls.items()}
-        samples: dict[str, list[float]] = {name: [] for name in calls}
-        order, shuffle = list(calls), random.Random(0)
-        for _ in range(ROUNDS):
-            shuffle.shuffle(order)
-            for name in order:
-                samples[name].append(seconds(calls[name], device))
+        samples = take_turns(calls, range(ROUNDS), clock_of(device))
     row: dict[str, Any] = {"phase": phase, "shape": shape, "dtype": str(dtype).removeprefix("torch."), "tf32": tf32}
-    row["seconds"] = {name: spread(values) for name, values in samples.items()}
-    row["times_faster"], row["difference"] = {}, {}
+    row |= compare_samples(samples)
     for name in list(calls)[1:]:
-        ratios = [theirs / mine for theirs, mine in zip(samples[name], samples["opsmith"], strict=True)]
-        row["times_faster"][name] = spread(ratios)
-        row["difference"][name] = float((results[name] - results["opsmith"]).abs().max())
+        row.setdefault("difference", {})[name] = float((results[name] - results["opsmith"]).abs().max())
     return row
 
 
@@ -180,9 +152,9 @@ def main() -> None:
         for phase in ("forward", "backward") if is_gpu else ("forward", "both"):
             rows.append(measure(phase, case, arguments.device))
             times = (f"{name} {1e3 * values['median']:.3f} ms" for name, values in rows[-1]["seconds"].items())
-            faster = (f"{values['median']:.1f}x {name}" for name, values in rows[-1]["times_faster"].items())
+            faster = (f"{values['median']:.1f}x {name}" for name, values in rows[-1].get("times_faster", {}).items())
             said = f"{case[0]} {rows[-1]['dtype']}{' tf32' if case[2] else ''}, {phase}"
-            print(f"{said}: {', '.join((*times, *faster))}; difference {rows[-1]['difference']}", flush=True)
+            print(f"{said}: {', '.join((*times, *faster))}; difference {rows[-1].get('difference', {})}", flush=True)
     result = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "torch": torch.__version__,

@@ -19,11 +19,9 @@ import argparse
 import ctypes
 import importlib
 import json
-import random
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -31,9 +29,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from build_time import spread
 from opsmith.ops.nms import batched_nms, nms, nms_padded, soft_nms, soft_nms_padded
 from opsmith.toolchain.processor import processor_name
+from turns import compare_samples, load_textbook, on_cpu, take_turns
 
 TEXTBOOK = Path(__file__).resolve().parent / "nms" / "textbook.cpp"
 THRESHOLDS = {"random": (0.5,), "dense": (0.5,), "crowded": (0.3, 0.5, 0.7, 0.9)}
@@ -41,7 +39,7 @@ SECONDS_A_CASE = 2.0
 MOST_ROUNDS, LEAST_ROUNDS = 31, 3
 CLASSES = 80
 MOST_SOFT_BOXES = (
-    4000  # soft suppression takes a step for each box that is left, of a time that grows with their number
+    4000  # soft suppression takes a step for each box that is left, and each takes longer the more there are
 )
 
 Call = Callable[[], Tensor]
@@ -60,11 +58,9 @@ def make_boxes(kind: str, count: int, generator: torch.Generator) -> Tensor:
     return objects[which] + 8 * torch.randn(count, 4, generator=generator)
 
 
-def load_textbook(folder: Path) -> Callable[[Tensor, Tensor, float], Tensor]:
+def find_textbook(folder: Path) -> Callable[[Tensor, Tensor, float], Tensor]:
     """Compile the textbook's algorithm; return it as a function of boxes, scores and threshold."""
-    library = folder / "textbook.so"
-    subprocess.run(["g++", "-O3", "-shared", "-fPIC", str(TEXTBOOK), "-o", str(library)], check=True)
-    run = ctypes.CDLL(str(library)).textbook_nms
+    run = load_textbook(TEXTBOOK, folder).textbook_nms
     run.restype = ctypes.c_int64
     run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p]
 
@@ -75,23 +71,21 @@ def load_textbook(folder: Path) -> Callable[[Tensor, Tensor, float], Tensor]:
     return textbook
 
 
-def time_calls(calls: dict[str, Call], device: str) -> dict[str, list[float]]:
-    """Return the seconds of each contender in each round."""
-    samples: dict[str, list[float]] = {name: [] for name in calls}
+def rounds() -> Iterator[int]:
+    """Yield the rounds of a case until its time is over."""
     start = time.perf_counter()
-    order = list(calls)
-    shuffle = random.Random(0)
-    for rounds in range(MOST_ROUNDS):
-        if rounds >= LEAST_ROUNDS and time.perf_counter() - start > SECONDS_A_CASE:
+    for number in range(MOST_ROUNDS):
+        if number >= LEAST_ROUNDS and time.perf_counter() - start > SECONDS_A_CASE:
             break
-        shuffle.shuffle(order)
-        for name in order:
-            begin = time.perf_counter()
-            calls[name]()
-            if device == "cuda":
-                torch.cuda.synchronize()
-            samples[name].append(time.perf_counter() - begin)
-    return samples
+        yield number
+
+
+def until_done(call: Call) -> float:
+    """Return the seconds of a call until the GPU is done, by the host's clock."""
+    begin = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - begin
 
 
 def measure(calls: dict[str, Call], device: str) -> dict[str, Any]:
@@ -105,11 +99,8 @@ def measure(calls: dict[str, Call], device: str) -> dict[str, Any]:
     if device == "cuda":
         row["peak_bytes"] = torch.cuda.max_memory_allocated() - before
     results |= {name: calls[name]() for name in others}
-    samples = time_calls(calls, device)
-    row["seconds"] = {name: spread(values) for name, values in samples.items()}
+    row |= compare_samples(take_turns(calls, rounds(), until_done if device == "cuda" else on_cpu))
     for name in others:
-        ratios = [theirs / mine for theirs, mine in zip(samples[name], samples[ours], strict=True)]
-        row.setdefault("times_faster", {})[name] = spread(ratios)
         row.setdefault("same", {})[name] = torch.equal(results[name], results[ours])
     return row
 
@@ -157,7 +148,7 @@ def main() -> None:
         print("torchvision is not installed: it is left out")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        others["textbook"] = load_textbook(Path(folder))
+        others["textbook"] = find_textbook(Path(folder))
         for count in sizes:
             for kind, thresholds in THRESHOLDS.items():
                 if count > 100000 and kind != "random":

@@ -18,10 +18,7 @@ import argparse
 import ctypes
 import importlib
 import json
-import random
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,10 +27,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from build_time import spread
 from opsmith.ops.roi_align import roi_align
 from opsmith.toolchain.processor import processor_name
 from roi_align_gpu import Size, make_boxes, measure_cases
+from turns import compare_samples, load_textbook, on_cpu, take_turns
 
 TEXTBOOK = Path(__file__).resolve().parent / "roi_align" / "textbook.cpp"
 SHAPE = (2, 256, 50, 68)
@@ -43,11 +40,9 @@ ROUNDS = 21
 Call = Callable[[], Tensor]
 
 
-def load_textbook(folder: Path) -> tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]:
+def find_textbook(folder: Path) -> tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]:
     """Compile the textbook's algorithm; return its forward and its backward."""
-    library = folder / "textbook.so"
-    subprocess.run(["g++", "-O3", "-shared", "-fPIC", str(TEXTBOOK), "-o", str(library)], check=True)
-    loaded = ctypes.CDLL(str(library))
+    loaded = load_textbook(TEXTBOOK, folder)
     types = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 6, ctypes.c_float, ctypes.c_void_p]
     for function in (loaded.textbook_roi_align, loaded.textbook_roi_align_backward):
         function.restype, function.argtypes = None, types
@@ -73,7 +68,7 @@ def contenders(phase: str, folder: Path) -> dict[str, Call]:
     features = torch.randn(SHAPE, generator=generator)
     grad_out = torch.randn(BOXES, SHAPE[1], BINS, BINS, generator=generator)
     leaf = features.clone().requires_grad_()
-    forward, backward = load_textbook(folder)
+    forward, backward = find_textbook(folder)
 
     def by_autograd(function: Callable[..., Tensor]) -> Call:
         if phase == "forward":
@@ -97,18 +92,9 @@ def measure(phase: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         calls = contenders(phase, Path(folder))
         results = {name: call() for name, call in calls.items()}
-        samples: dict[str, list[float]] = {name: [] for name in calls}
-        order, shuffle = list(calls), random.Random(0)
-        for _ in range(ROUNDS):
-            shuffle.shuffle(order)
-            for name in order:
-                begin = time.perf_counter()
-                calls[name]()
-                samples[name].append(time.perf_counter() - begin)
-    row: dict[str, Any] = {"phase": phase, "seconds": {name: spread(values) for name, values in samples.items()}}
+        samples = take_turns(calls, range(ROUNDS), on_cpu)
+    row: dict[str, Any] = {"phase": phase, **compare_samples(samples)}
     for name in list(calls)[1:]:
-        ratios = [theirs / mine for theirs, mine in zip(samples[name], samples["opsmith"], strict=True)]
-        row.setdefault("times_faster", {})[name] = spread(ratios)
         row.setdefault("difference", {})[name] = float((results[name] - results["opsmith"]).abs().max())
     return row
 

@@ -11,10 +11,6 @@ and the same boxes; its sampling is not `aligned`, as the module has it.
 from __future__ import annotations
 
 import importlib
-import itertools
-import random
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from build_time import spread
 from opsmith.ops.roi_align import MultiScaleRoIAlign, roi_align
 from opsmith.ops.roi_pool import roi_pool
+from turns import clock_of, compare_samples, take_turns
 
 __all__ = ["CASES", "Case", "Size", "make_boxes", "measure_cases"]
 
@@ -128,11 +124,8 @@ def _measure(case: Case, layout: str, device: str, size: Size, vision: Any) -> d
         theirs = [one.to(dtype) for one in features]
         calls["torchvision"], _ = _prepare(function, theirs, boxes.to(dtype), case, device)
         results["torchvision"] = calls["torchvision"]()[0]
-    samples = _take_turns(calls, device)
-    row["seconds"] = {name: spread(values) for name, values in samples.items()}
+    row |= compare_samples(take_turns(calls, range(ROUNDS), clock_of(device)))
     for name in list(calls)[1:]:
-        ratios = [theirs / mine for theirs, mine in zip(samples[name], samples["opsmith"], strict=True)]
-        row.setdefault("times_faster", {})[name] = spread(ratios)
         # Boxes that were rounded to 16 bits are other boxes.
         if case.dtype == torch.float32:
             row.setdefault("difference", {})[name] = float((results[name] - results["opsmith"]).abs().max())
@@ -182,32 +175,3 @@ def _prepare(function: Function, features: list[Tensor], boxes: Tensor, case: Ca
     call()
     torch.cuda.synchronize()
     return call, torch.cuda.max_memory_allocated() - before - nbytes
-
-
-def _take_turns(calls: dict[str, Call], device: str) -> dict[str, list[float]]:
-    """Return the seconds of a call of each contender in each round."""
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    order, shuffle = list(calls), random.Random(0)
-    for _ in range(ROUNDS):
-        shuffle.shuffle(order)
-        for name in order:
-            samples[name].append(_on_gpu(calls[name]) if device == "cuda" else _on_cpu(calls[name]))
-    return samples
-
-
-def _on_cpu(call: Call) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
-def _on_gpu(call: Call) -> float:
-    """Return the GPU's time of a call: the median of 10 between events, all queued before the first has ended."""
-    torch.cuda._sleep(20_000_000)  # some 10 ms, in which the calls are queued
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(11)]
-    marks[0].record()
-    for mark in marks[1:]:
-        call()
-        mark.record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(marks)) / 1e3

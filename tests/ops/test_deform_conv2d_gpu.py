@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from deform_conv2d_calls import FORMS, TYPES, near, numbers, reference, tensors
+from graphs import capture
 from layouts import laid_out
 
 from opsmith.ops.deform_conv2d import deform_conv2d, deform_conv2d_sized
@@ -134,15 +135,7 @@ def test_capture_and_replay() -> None:
         out = deform_conv2d(**static, **numbers(form))
         return (out, *torch.autograd.grad(out, list(static.values()), torch.ones_like(out)))
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = capture(step)
     with torch.no_grad():
         static["input"].copy_(torch.randn_like(static["input"]))
     graph.replay()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from graphs import capture
 from torch import Tensor
 
 from opsmith.ops.filtered_lrelu import filtered_lrelu, filtered_lrelu_sized
@@ -129,14 +130,7 @@ def test_capture_and_replay() -> None:
         y = filtered_lrelu(x, f, f, b, 2, 2, [11, 10, 11, 10])
         return (y, *torch.autograd.grad(y, (x, b), outer))
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = capture(step)
     with torch.no_grad():
         x.copy_(torch.randn_like(x))
     graph.replay()

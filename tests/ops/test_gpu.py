@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from graphs import capture
 from operator_cases import CASES, as_tuple, is_floating, with_gradients
 
 from opsmith.errors import DeviceError
@@ -52,15 +53,8 @@ def test_work_is_queued_on_the_current_stream(case):
 @cases
 def test_capture_and_replay(case):
     static = tensors(case)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side), torch.no_grad():
-        for _ in range(3):
-            case.operator(*static)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph):
-        captured = as_tuple(case.operator(*static))
+    with torch.no_grad():
+        graph, captured = capture(lambda: as_tuple(case.operator(*static)))
     copy_tensors(static, tensors(case, seed=1))
     graph.replay()
     torch.cuda.synchronize()
@@ -77,15 +71,7 @@ def test_capture_and_replay_of_a_gradient(case):
         outputs = as_tuple(case.operator(*static))
         return torch.autograd.grad(outputs, leaves, [torch.ones_like(output) for output in outputs])
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = capture(step)
     with torch.no_grad():
         copy_tensors(static, tensors(case, seed=1))
     graph.replay()

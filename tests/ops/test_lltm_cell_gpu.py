@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from graphs import capture
 from layouts import laid_out
 from lltm_calls import cell_arguments, gradients
 from torch import Tensor
@@ -142,14 +143,7 @@ def test_a_step_with_its_gradients_is_captured(size: tuple[int, int, int]) -> No
         return new_hidden, new_cell, *lltm_cell_backward(*outer, *static, gates, new_cell)
 
     with torch.no_grad():
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = step()
+        graph, captured = capture(step)
         for argument in static:
             argument.copy_(torch.randn_like(argument) * 0.1)
         graph.replay()

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from graphs import capture
 from layouts import laid_out
 from lltm_calls import loop, sequence_arguments
 from torch import Tensor
@@ -152,15 +153,7 @@ def test_capture_and_replay_with_gradients(dtype: torch.dtype) -> None:
         found = lltm_sequence(*leaves)
         return (*found, *torch.autograd.grad(found, leaves, outer))
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = run()
+    graph, captured = capture(run)
     for argument in arguments:
         argument.mul_(0.5)
     graph.replay()

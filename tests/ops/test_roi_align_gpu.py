@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from graphs import capture
 from layouts import laid_out
 from roi_calls import NAN, NO_IMAGES, TYPES, assert_empty_tensors_are_empty, assert_gives_zeros, some_boxes
 from torch import Tensor
@@ -94,11 +95,7 @@ def test_capture_and_replay_on_another_stream() -> None:
         pooled = roi_align(features, boxes, 7)
         return pooled, torch.autograd.grad(pooled, features, torch.ones_like(pooled))[0]
 
-    step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = capture(step)
     with torch.no_grad():
         features.copy_(torch.randn_like(features))
         boxes.copy_(some_boxes(33, 2, 40, 3, "cuda"))

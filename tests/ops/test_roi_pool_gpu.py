@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from graphs import capture
 from layouts import laid_out
 from roi_calls import NAN, NO_IMAGES, TYPES, assert_empty_tensors_are_empty, assert_gives_zeros, some_boxes
 from torch import Tensor
@@ -63,10 +64,7 @@ def test_runs_are_equal_bit_for_bit_and_a_graph_replays_them(layout: str) -> Non
 
     first = step()
     assert all(torch.equal(one, other) for one, other in zip(first, step(), strict=True))
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = capture(step)
     boxes.copy_(some_boxes(300, 2, 60, 2, "cuda"))
     graph.replay()
     torch.cuda.synchronize()

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from graphs import capture
 from torch.nn import functional
 
 import opsmith.ops.sigmoid_focal_loss as focal
@@ -277,16 +278,12 @@ def test_compiled_with_dynamic_sizes():
 def test_a_training_step_can_be_captured():
     inputs, classes = draw((513, 91), torch.float32, "cuda")
     static = inputs.clone().requires_grad_()
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            torch.autograd.grad(sigmoid_focal_loss(static, classes, reduction="sum"), static)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+
+    def step():
         loss = sigmoid_focal_loss(static, classes, reduction="sum")
-        found = torch.autograd.grad(loss, static)[0]
+        return loss, torch.autograd.grad(loss, static)[0]
+
+    graph, (loss, found) = capture(step)
     with torch.no_grad():
         static.copy_(-inputs)
     graph.replay()

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from graphs import capture
 
 from opsmith.ops.nms import nms, soft_nms, soft_nms_padded
 
@@ -106,11 +107,7 @@ def test_a_gpu_with_every_type_and_awkward_boxes(method, dtype):
 @pytest.mark.gpu
 def test_a_cuda_graph_holds_the_padded_form():
     boxes, scores = (tensor.cuda() for tensor in detections(700))
-    soft_nms_padded(boxes, scores, 50)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = soft_nms_padded(boxes, scores, 50)
+    graph, results = capture(lambda: soft_nms_padded(boxes, scores, 50))
     for seed in (1, 2):
         other = detections(700, seed)
         boxes.copy_(other[0])

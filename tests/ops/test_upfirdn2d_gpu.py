@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from graphs import capture
 from layouts import laid_out
 from torch import Tensor
 
@@ -75,11 +76,7 @@ def test_a_nan_among_the_taps_makes_everything_nan(function: Any) -> None:
 def test_capture_and_replay() -> None:
     f = setup_filter([1, 3, 3, 1], device="cuda")
     x = torch.randn(2, 3, 40, 40, device="cuda", dtype=torch.float16)
-    upsample2d(x, f)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = upsample2d(x, f)
+    graph, captured = capture(lambda: upsample2d(x, f))
     x.copy_(torch.randn_like(x))
     graph.replay()
     torch.cuda.synchronize()

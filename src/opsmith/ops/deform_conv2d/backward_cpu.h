@@ -29,13 +29,6 @@ inline std::vector<Segment> find_segments(const Convolution& call) {
   return segments;
 }
 
-template <class T>
-struct Gradients {
-  View<T, 4> input, offset, weight;
-  View<T, 1> bias;
-  View<T, 4> mask;
-};
-
 // What is the same for all tasks of a backward, and the parts that they write.
 template <class T>
 class Backward {

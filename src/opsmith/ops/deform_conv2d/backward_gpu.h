@@ -7,13 +7,6 @@
 
 namespace {
 
-template <class T>
-struct Gradients {
-  View<T, 4> input, offset, weight;
-  View<T, 1> bias;
-  View<T, 4> mask;
-};
-
 // One block for each output: threads sum up what they pass, and then two by two.
 template <class T>
 __global__ void __launch_bounds__(tile_threads) sum_outputs(View<const T, 4> grad_out, View<T, 1> grad_bias) {

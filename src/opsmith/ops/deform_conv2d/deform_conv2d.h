@@ -28,6 +28,14 @@ struct Convolution {
   OPSMITH_HOST_DEVICE int64_t grid_x(int64_t j, int64_t kx) const { return j * stride_x - pad_x + kx * dilation_x; }
 };
 
+// The gradients of a call's tensors.
+template <class T>
+struct Gradients {
+  opsmith::View<T, 4> input, offset, weight;
+  opsmith::View<T, 1> bias;
+  opsmith::View<T, 4> mask;
+};
+
 // A point between four pixels: the one at the top left, and how far below it and right of it the point is.
 template <class C>
 struct Point {

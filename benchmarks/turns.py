@@ -1,0 +1,80 @@
+"""Contenders that take turns: what the benchmarks of nms, roi_align and deform_conv2d share.
+
+Competitors take turns within a round, in an order drawn anew each time, and ratios are formed within a round, so that a
+drift of the machine's speed favours nobody.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import random
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from build_time import spread
+
+__all__ = ["Clock", "clock_of", "compare_samples", "load_textbook", "on_cpu", "on_gpu", "take_turns"]
+
+CALLS_ON_A_GPU = 10
+
+# Returns the seconds of one call.
+Clock = Callable[[Callable[[], Any]], float]
+
+
+def on_cpu(call: Callable[[], Any]) -> float:
+    """Return the seconds of one call by the host's clock."""
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def on_gpu(call: Callable[[], Any]) -> float:
+    """Return the GPU's time of a call: the median of 10 between events, all queued before the first has ended."""
+    torch.cuda._sleep(20_000_000)  # some 10 ms, in which the calls are queued
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(CALLS_ON_A_GPU + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        call()
+        mark.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(marks)) / 1e3
+
+
+def clock_of(device: str) -> Clock:
+    """Return the clock of a device."""
+    return on_gpu if device == "cuda" else on_cpu
+
+
+def take_turns(calls: Mapping[str, Callable[[], Any]], rounds: Iterable[Any], clock: Clock) -> dict[str, list[float]]:
+    """Return the seconds of a call of each contender in each round; there is a round for each item of `rounds`."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    order, shuffle = list(calls), random.Random(0)
+    for _ in rounds:
+        shuffle.shuffle(order)
+        for name in order:
+            samples[name].append(clock(calls[name]))
+    return samples
+
+
+def compare_samples(samples: Mapping[str, list[float]]) -> dict[str, Any]:
+    """Return the seconds of all contenders and, where there are others, how many times faster the first one is."""
+    ours, *others = samples
+    row: dict[str, Any] = {"seconds": {name: spread(values) for name, values in samples.items()}}
+    for name in others:
+        ratios = [theirs / mine for theirs, mine in zip(samples[name], samples[ours], strict=True)]
+        row.setdefault("times_faster", {})[name] = spread(ratios)
+    return row
+
+
+def load_textbook(source: Path, folder: Path) -> ctypes.CDLL:
+    """Compile a textbook's algorithm with -O3 into a folder, and load it."""
+    library = folder / "textbook.so"
+    subprocess.run(["g++", "-O3", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
