@@ -161,7 +161,7 @@ def _prepare(function: Function, features: list[Tensor], boxes: Tensor, case: Ca
     else:
         leaves = [one.clone(memory_format=torch.preserve_format).requires_grad_() for one in features]
         pooled = function(leaves, boxes)
-        outer = torch.randn_like(pooled)
+        outer = torch.randn(pooled.shape, generator=torch.Generator().manual_seed(2)).to(pooled)
 
         def call() -> tuple[Tensor, ...]:
             return torch.autograd.grad(pooled, leaves, outer, retain_graph=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
 
 __all__ = ["capture"]
 
@@ -13,7 +15,11 @@ Results = TypeVar("Results")
 
 
 def capture(step: Callable[[], Results]) -> tuple[torch.cuda.CUDAGraph, Results]:
-    """Return a graph of one step, after some steps on another stream, as capturing asks for, and what a replay fills in."""
+    """Return a graph of one step, after some steps on another stream, as capturing asks for, and what a replay fills in.
+
+    It is captured on that stream too, since autograd's nodes of leaves belong to the stream on which they were made; and
+    results leave their graph behind, so that these nodes end with it.
+    """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -21,6 +27,6 @@ def capture(step: Callable[[], Results]) -> tuple[torch.cuda.CUDAGraph, Results]
             step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = step()
+    with torch.cuda.graph(graph, stream=side):
+        results = tree_map(Tensor.detach, step())
     return graph, results

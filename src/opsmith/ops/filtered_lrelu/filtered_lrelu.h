@@ -5,6 +5,8 @@
 // grad_x = transposed(fu)(act'(u) * transposed(fd)(grad_y)).
 #pragma once
 
+#include <initializer_list>
+
 #include "../bias_act/activations.h"
 #include "../upfirdn2d/upfirdn2d.h"
 
