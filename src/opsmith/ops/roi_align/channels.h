@@ -8,25 +8,63 @@ namespace {
 
 using namespace opsmith;
 
+template <int bytes>
+struct Word {
+  using type = uint4;
+};
+template <>
+struct Word<8> {
+  using type = uint2;
+};
+template <>
+struct Word<4> {
+  using type = unsigned;
+};
+
+// Writes a vector by 16 bytes, which nothing reads soon: features have more use for the cache. Left to itself the
+// compiler takes the vector apart.
+template <class T, int width>
+__device__ void write_vector(const Vector<T, width>& vector, T* to) {
+  using Part = typename Word<sizeof(vector)>::type;
+  constexpr int parts = sizeof(vector) / sizeof(Part);
+  const auto words = bit_cast<Vector<Part, parts>>(vector);
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+    Part* const place = reinterpret_cast<Part*>(to) + i;
+#if defined(__HIPCC__)
+    *place = words.item[i];
+#else
+    __stcs(place, words.item[i]);
+#endif
+  }
+}
+
 // `count` of them are there, of `width`; vectors are always full.
 template <int width, bool vectors>
 struct Channels {
   int64_t stride;  // from one channel to the next
   int count;
 
+  // As they are: not converted until they are used, they take fewer registers on their way.
   template <class T>
-  __device__ void load(const T* from, compute_t<T> (&to)[width]) const {
-    Vector<T, width> read{};
+  __device__ Vector<T, width> read(const T* from) const {
+    Vector<T, width> found{};
     if constexpr (vectors) {
-      read = *reinterpret_cast<const Vector<T, width>*>(from);
+      found = *reinterpret_cast<const Vector<T, width>*>(from);
     } else {
 #pragma unroll
       for (int c = 0; c < width; ++c) {
-        if (c < count) read.item[c] = from[c * stride];
+        if (c < count) found.item[c] = from[c * stride];
       }
     }
+    return found;
+  }
+
+  template <class T>
+  __device__ void load(const T* from, compute_t<T> (&to)[width]) const {
+    const Vector<T, width> found = read(from);
 #pragma unroll
-    for (int c = 0; c < width; ++c) to[c] = static_cast<compute_t<T>>(read.item[c]);
+    for (int c = 0; c < width; ++c) to[c] = static_cast<compute_t<T>>(found.item[c]);
   }
 
   template <class T>
@@ -35,7 +73,7 @@ struct Channels {
 #pragma unroll
     for (int c = 0; c < width; ++c) rounded.item[c] = static_cast<T>(from[c]);
     if constexpr (vectors) {
-      *reinterpret_cast<Vector<T, width>*>(to) = rounded;
+      write_vector(rounded, to);
     } else {
 #pragma unroll
       for (int c = 0; c < width; ++c) {

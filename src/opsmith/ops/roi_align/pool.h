@@ -11,33 +11,46 @@
 #include "channels.h"
 #include "parts.h"
 
+#ifndef POOL_UNROLL
+#define POOL_UNROLL 1
+#define POOL_THREADS 112
+#define POOL_BLOCKS 8
+#define POOL_GROUPS 16
+#endif
 namespace {
+
+constexpr int pool_unroll = POOL_UNROLL;
 
 template <class C, int width, bool vectors, class T>
 __device__ void pool_taps(const BoxTaps<C>& taps, int i, int j, const Channels<width, vectors>& channels, const T* from,
-                          int64_t row, int64_t column, C (&sum)[width]) {
-  const Tap<C>*y = taps.y.tap + i * taps.y.slots, *x = taps.x.tap + j * taps.x.slots;
+                          C (&sum)[width]) {
+  const Tap<C>*const y = taps.y.tap + i * taps.y.slots, *const x = taps.x.tap + j * taps.x.slots;
+  const int rows = taps.y.count[i], columns = taps.x.count[j];
 #pragma unroll 1
-  for (int t = 0; t < taps.y.slots; ++t) {
-    const T* const line = from + y[t].pixel * row;
-#pragma unroll 1
-    for (int u = 0; u < taps.x.slots; u += 4) {
-      // Four loads are on their way before the first is used. What weighs nothing is not read: it may be NaN.
-      C weight[4], value[4][width];
+  for (int u = 0; u < columns; u += taps_at_once) {
+    const char* place[taps_at_once];
+    C across[taps_at_once];
 #pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        weight[q] = y[t].weight * x[u + q].weight;
-        if (weight[q] != 0) {
-          channels.load(line + x[u + q].pixel * column, value[q]);
-        } else {
+    for (int q = 0; q < taps_at_once; ++q) {
+      place[q] = reinterpret_cast<const char*>(from) + x[u + q].offset;
+      across[q] = x[u + q].weight;
+    }
+#pragma unroll pool_unroll
+    for (int t = 0; t < rows; ++t) {
+      const Tap<C> row = y[t];
+      // All loads are on their way before the first is used.
+      Vector<T, width> value[taps_at_once];
 #pragma unroll
-          for (int c = 0; c < width; ++c) value[q][c] = 0;
-        }
+      for (int q = 0; q < taps_at_once; ++q) {
+        if (u + q < columns) value[q] = channels.read(reinterpret_cast<const T*>(place[q] + row.offset));
       }
 #pragma unroll
-      for (int q = 0; q < 4; ++q) {
+      for (int q = 0; q < taps_at_once; ++q) {
+        if (u + q < columns) {
+          const C weight = row.weight * across[q];
 #pragma unroll
-        for (int c = 0; c < width; ++c) sum[c] += weight[q] * value[q][c];
+          for (int c = 0; c < width; ++c) sum[c] += weight * static_cast<C>(value[q].item[c]);
+        }
       }
     }
   }
@@ -72,7 +85,7 @@ struct OneMap {
 };
 
 template <int width, bool vectors, class T, class Maps>
-__global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers enough for the loads of four taps
+__global__ void __launch_bounds__(vectors ? POOL_THREADS : pool_threads, vectors ? POOL_BLOCKS : 4)
     pool_boxes(Maps maps, View<const float, 2> boxes, Split split, View<T, 4> out) {
   using C = compute_t<T>;
   __shared__ BoxTaps<C> taps;
@@ -84,20 +97,25 @@ __global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers 
     for (unsigned part = blockIdx.y; part < split.parts; part += gridDim.y) {
       const Bins bins = bins_of(split, part, out);
       __syncthreads();  // before the taps of the last part are written over
-      if (roi.image >= 0) find_taps(roi, bins, taps);
-      for_each_bin<width>(split, part, bins, out.size[1], [&](int i, int j, int64_t channel, int count) {
-        const Channels<width, vectors> to{out.stride[1], count}, from{features.stride[1], count};
-        C sum[width] = {};
-        if (roi.image >= 0) {
-          const T* const plane = features.data + roi.image * features.stride[0] + channel * features.stride[1];
-          if (taps.y.is_stored && taps.x.is_stored) {
-            pool_taps(taps, i, j, from, plane, features.stride[2], features.stride[3], sum);
-          } else {
-            pool_points(roi, bins.row + i, bins.column + j, from, plane, features.stride[2], features.stride[3], sum);
-          }
-        }
-        to.store(sum, &out(k, channel, bins.row + i, bins.column + j));
-      });
+      find_taps(roi, bins, features.stride[2] * sizeof(T), features.stride[3] * sizeof(T), taps);
+      const T* const image = features.data + (roi.image < 0 ? 0 : roi.image) * features.stride[0];
+      const auto make = [&](const auto& pool) {
+        for_each_bin<width>(split, part, bins, out.size[1], [&](int i, int j, int64_t channel, int count) {
+          C sum[width] = {};
+          pool(i, j, Channels<width, vectors>{features.stride[1], count}, image + channel * features.stride[1], sum);
+          const Channels<width, vectors> to{out.stride[1], count};
+          to.store(sum, &out(k, channel, bins.row + i, bins.column + j));
+        });
+      };
+      if (taps.y.is_stored && taps.x.is_stored) {
+        make([&](int i, int j, const auto& channels, const T* from, C(&sum)[width]) {
+          pool_taps(taps, i, j, channels, from, sum);
+        });
+      } else {
+        make([&](int i, int j, const auto& channels, const T* from, C(&sum)[width]) {
+          pool_points(roi, bins.row + i, bins.column + j, channels, from, features.stride[2], features.stride[3], sum);
+        });
+      }
     }
   }
 }
@@ -105,8 +123,9 @@ __global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers 
 template <int width, bool vectors, class T, class Maps>
 void launch_pool(const Maps& maps, const View<const float, 2>& boxes, bool inner, const View<T, 4>& out,
                  Stream stream) {
-  const Split split = split_boxes("roi_align", out, width, inner);
-  pool_boxes<width, vectors><<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(maps, boxes, split, out);
+  const Split split = split_boxes("roi_align", out, width, inner, POOL_GROUPS);
+  pool_boxes<width, vectors>
+      <<<grid_of(split, out.size[0]), vectors ? POOL_THREADS : pool_threads, 0, stream>>>(maps, boxes, split, out);
 }
 
 }  // namespace
