@@ -36,7 +36,7 @@ struct KindPlan {
 constexpr int stage_elements = 2048;
 
 // Terms of a sum that one thread adds up, where there are threads enough.
-constexpr int terms = 8;
+constexpr int terms = 16;
 
 // Terms that are worth a thread of their own.
 constexpr int fewest_terms = 4;
