@@ -25,14 +25,15 @@ struct Bins {
   int rows, columns;
 };
 
-// For results [K, C, height, width], of which a thread makes `width` channels at once.
+// For results [K, C, height, width], of which a thread makes `width` channels at once, and a block those of
+// `inner_groups` threads where they lie side by side.
 template <class T>
 Split split_boxes(const char* op, const View<T, 4>& out, int width, bool inner, int inner_groups = 64) {
   const auto pieces = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
   const auto at_most = [](int64_t n, int64_t most) { return n < most ? n : most; };
   const int64_t groups = pieces(out.size[1], width);
   Split split{};
-  // A kilobyte of channels side by side, or 64 planes: with the bins of a piece, work for a few rounds of the threads.
+  // Or of 64 planes: with the bins of a piece, work for a few rounds of the threads.
   split.groups = static_cast<int>(at_most(groups, inner ? inner_groups : 16));
   split.inner = inner;
   split.rows = static_cast<int>(at_most(out.size[2], most_bins));

@@ -1,25 +1,21 @@
 // roi_align on a GPU: a block makes some bins of one box, of some channels.
 //
-// A thread makes one bin of a few channels. In channels_last features these are a vector of 16 bytes, and the threads
-// of a warp have one bin and adjacent vectors: each tap reads whole lines of memory. In contiguous ones a thread has
-// four channels and its neighbours the adjacent bins, which write adjacent places and read pixels of the same rows; a
-// tap's place and weight, looked up once, serve four loads. Staging a box's window in shared memory would read each
-// pixel once, but of a large box most pixels have no weight, and of a small one the first-level cache holds them all.
+// A thread makes one bin of a few channels. In channels_last features these are a vector of 16 bytes, and adjacent
+// threads have adjacent vectors: each tap reads whole lines of memory. The blocks of all boxes take 256 bytes of
+// channels before the next ones: so much of two images of 200 x 272 pixels stays in the second-level cache, and boxes
+// lie over one another. In contiguous features a thread has four channels and its neighbours the adjacent bins, which
+// write adjacent places and read pixels of the same rows; a tap's place and weight, looked up once, serve four loads.
+// Staging a box's window in shared memory would read each pixel once, but of a large box most pixels have no weight,
+// and of a small one the first-level cache holds them all.
 #pragma once
 
 #include "box_taps.h"
 #include "channels.h"
 #include "parts.h"
 
-#ifndef POOL_UNROLL
-#define POOL_UNROLL 1
-#define POOL_THREADS 112
-#define POOL_BLOCKS 8
-#define POOL_GROUPS 16
-#endif
 namespace {
 
-constexpr int pool_unroll = POOL_UNROLL;
+constexpr int chunk_groups = 16;  // vectors of 16 bytes
 
 template <class C, int width, bool vectors, class T>
 __device__ void pool_taps(const BoxTaps<C>& taps, int i, int j, const Channels<width, vectors>& channels, const T* from,
@@ -35,7 +31,7 @@ __device__ void pool_taps(const BoxTaps<C>& taps, int i, int j, const Channels<w
       place[q] = reinterpret_cast<const char*>(from) + x[u + q].offset;
       across[q] = x[u + q].weight;
     }
-#pragma unroll pool_unroll
+#pragma unroll 1
     for (int t = 0; t < rows; ++t) {
       const Tap<C> row = y[t];
       // All loads are on their way before the first is used.
@@ -85,7 +81,7 @@ struct OneMap {
 };
 
 template <int width, bool vectors, class T, class Maps>
-__global__ void __launch_bounds__(vectors ? POOL_THREADS : pool_threads, vectors ? POOL_BLOCKS : 4)
+__global__ void __launch_bounds__(pool_threads, vectors ? 8 : 4)  // registers for the loads of four taps
     pool_boxes(Maps maps, View<const float, 2> boxes, Split split, View<T, 4> out) {
   using C = compute_t<T>;
   __shared__ BoxTaps<C> taps;
@@ -99,7 +95,7 @@ __global__ void __launch_bounds__(vectors ? POOL_THREADS : pool_threads, vectors
       __syncthreads();  // before the taps of the last part are written over
       find_taps(roi, bins, features.stride[2] * sizeof(T), features.stride[3] * sizeof(T), taps);
       const T* const image = features.data + (roi.image < 0 ? 0 : roi.image) * features.stride[0];
-      const auto make = [&](const auto& pool) {
+      const auto make_bins = [&](const auto& pool) {
         for_each_bin<width>(split, part, bins, out.size[1], [&](int i, int j, int64_t channel, int count) {
           C sum[width] = {};
           pool(i, j, Channels<width, vectors>{features.stride[1], count}, image + channel * features.stride[1], sum);
@@ -108,11 +104,11 @@ __global__ void __launch_bounds__(vectors ? POOL_THREADS : pool_threads, vectors
         });
       };
       if (taps.y.is_stored && taps.x.is_stored) {
-        make([&](int i, int j, const auto& channels, const T* from, C(&sum)[width]) {
+        make_bins([&](int i, int j, const auto& channels, const T* from, C(&sum)[width]) {
           pool_taps(taps, i, j, channels, from, sum);
         });
       } else {
-        make([&](int i, int j, const auto& channels, const T* from, C(&sum)[width]) {
+        make_bins([&](int i, int j, const auto& channels, const T* from, C(&sum)[width]) {
           pool_points(roi, bins.row + i, bins.column + j, channels, from, features.stride[2], features.stride[3], sum);
         });
       }
@@ -123,9 +119,8 @@ __global__ void __launch_bounds__(vectors ? POOL_THREADS : pool_threads, vectors
 template <int width, bool vectors, class T, class Maps>
 void launch_pool(const Maps& maps, const View<const float, 2>& boxes, bool inner, const View<T, 4>& out,
                  Stream stream) {
-  const Split split = split_boxes("roi_align", out, width, inner, POOL_GROUPS);
-  pool_boxes<width, vectors>
-      <<<grid_of(split, out.size[0]), vectors ? POOL_THREADS : pool_threads, 0, stream>>>(maps, boxes, split, out);
+  const Split split = split_boxes("roi_align", out, width, inner, chunk_groups);
+  pool_boxes<width, vectors><<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(maps, boxes, split, out);
 }
 
 }  // namespace

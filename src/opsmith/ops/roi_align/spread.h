@@ -1,8 +1,8 @@
 // The gradient of roi_align on a GPU, without atomics and without memory of its own: a block makes a tile of an image.
 //
 // Its pixels' sums stay in registers: a thread has one row of the tile and some channels, and is given each box's bins
-// in the order of the boxes. The 32 threads of a row have adjacent channels, so that they take the same way: a row that
-// no bin of a box touches passes it over.
+// in the order of the boxes. The threads of a row have adjacent channels, so that a warp takes one way: a row that no
+// bin of a box touches passes it over.
 #pragma once
 
 #include "channels.h"
@@ -12,57 +12,56 @@
 namespace {
 
 constexpr int spread_columns = 8;
+constexpr int spread_width = 4;  // channels of a thread
 
 // Adds what one piece gives to a row. The bins above one another come first: the columns share their sum.
-template <class C, int width, bool vectors, class T>
-__device__ void add_piece(const TileWeights<C, spread_columns>& weights, int slot, int row,
-                          const Channels<width, vectors>& channels, const T* bins, int64_t row_stride,
-                          int64_t column_stride, C (&sums)[spread_columns][width]) {
+template <int threads, bool vectors, class C, class T>
+__device__ void add_piece(const TileWeights<C, spread_columns, threads>& weights, int slot, int row,
+                          const Channels<spread_width, vectors>& channels, const T* bins, int64_t row_stride,
+                          int64_t column_stride, C (&sums)[spread_columns][spread_width]) {
   const unsigned above = weights.bins_of_row[slot][row];
   if (above == 0) return;
 #pragma unroll 1
   for (unsigned left = weights.bins_x[slot]; left != 0; left &= left - 1) {
     const int j = __ffs(left) - 1;
-    C down[width] = {};
+    C down[spread_width] = {};
 #pragma unroll 1
     for (unsigned rows = above; rows != 0; rows &= rows - 1) {
       const int i = __ffs(rows) - 1;
       const C weight = weights.y[slot][i][row];
-      C value[width];
+      C value[spread_width];
       channels.load(bins + i * row_stride + j * column_stride, value);
 #pragma unroll
-      for (int c = 0; c < width; ++c) down[c] += weight * value[c];
+      for (int c = 0; c < spread_width; ++c) down[c] += weight * value[c];
     }
     add_across(weights, slot, j, down, sums);
   }
 }
 
-template <int width, bool vectors, class T>
-__global__ void __launch_bounds__(spread_threads,
-                                  sizeof(compute_t<T>) == 8 ? 1
-                                  : width > 4               ? 2
-                                                            : 3)  // registers enough for the sums
+template <int threads, bool vectors, class T>
+__global__ void __launch_bounds__(threads, sizeof(compute_t<T>) == 8 ? 1 : 1024 / threads)
     spread_boxes(View<const T, 4> grad_out, View<const float, 2> boxes, Pooling pooling, Tiling tiling,
                  View<T, 4> grad_features) {
   using C = compute_t<T>;
-  __shared__ TileWeights<C, spread_columns> weights;
-  const int row = threadIdx.x / 32, group = threadIdx.x % 32;
+  constexpr int groups = threads / tile_rows;
+  __shared__ TileWeights<C, spread_columns, threads> weights;
+  const int row = threadIdx.x / groups, group = threadIdx.x % groups;
 #pragma unroll 1
   for (unsigned image = blockIdx.y; image < pooling.images; image += gridDim.y) {
 #pragma unroll 1
     for (unsigned part = blockIdx.x; part < tiling.parts; part += gridDim.x) {
       const unsigned chunk = part % tiling.chunks, place = part / tiling.chunks;
       const Tile tile{image, place / tiling.across * tile_rows, place % tiling.across * spread_columns};
-      const unsigned channel = (chunk * 32 + group) * width;
+      const unsigned channel = (chunk * groups + group) * spread_width;
       const int64_t left = grad_features.size[1] - channel;
-      const int valid = left < 0 ? 0 : left < width ? static_cast<int>(left) : width;
-      const Channels<width, vectors> from{grad_out.stride[1], valid}, to{grad_features.stride[1], valid};
+      const int valid = left < 0 ? 0 : left < spread_width ? static_cast<int>(left) : spread_width;
+      const Channels<spread_width, vectors> from{grad_out.stride[1], valid}, to{grad_features.stride[1], valid};
       const T* const own = grad_out.data + channel * grad_out.stride[1];
-      C sums[spread_columns][width] = {};
+      C sums[spread_columns][spread_width] = {};
       const auto touches = [&](unsigned index) {
         return may_touch<spread_columns>(boxes, pooling, Piece(tiling, index), tile);
       };
-      for_each_batch<spread_threads, batch>(tiling.pieces, touches, [&](const unsigned* list, int count) {
+      for_each_batch<threads, batch_of<threads>>(tiling.pieces, touches, [&](const unsigned* list, int count) {
         weigh(boxes, pooling, tiling, tile, list, count, grad_out, weights);
 #pragma unroll 1
         for (int slot = 0; slot < count && valid > 0; ++slot) {
@@ -81,13 +80,13 @@ __global__ void __launch_bounds__(spread_threads,
   }
 }
 
-template <int width, bool vectors, class T>
+template <int threads, bool vectors, class T>
 void launch_spread(const View<const T, 4>& grad_out, const View<const float, 2>& boxes, const Pooling& pooling,
                    const View<T, 4>& grad_features, Stream stream) {
-  const Tiling tiling =
-      tile_images("roi_align_transposed", grad_features, grad_out, tile_rows, spread_columns, 32 * width);
-  spread_boxes<width, vectors>
-      <<<grid_of(tiling, pooling.images), spread_threads, 0, stream>>>(grad_out, boxes, pooling, tiling, grad_features);
+  const Tiling tiling = tile_images("roi_align_transposed", grad_features, grad_out, tile_rows, spread_columns,
+                                    threads / tile_rows * spread_width);
+  spread_boxes<threads, vectors>
+      <<<grid_of(tiling, pooling.images), threads, 0, stream>>>(grad_out, boxes, pooling, tiling, grad_features);
 }
 
 // Writes the gradient of one level's features, or of all there are.
@@ -97,13 +96,13 @@ void spread_level(const View<const T, 4>& grad_out, const View<const float, 2>& 
   if (grad_features.numel() == 0) return;
   if (!are_inner(grad_out) || !are_inner(grad_features)) {
     launch_spread_planes(grad_out, boxes, pooling, grad_features, stream);
-  } else if (grad_out.size[1] > 128 && are_vectors<8>(grad_out) && are_vectors<8>(grad_features)) {
-    // What a block works out about its boxes serves twice as many channels.
-    launch_spread<8, true>(grad_out, boxes, pooling, grad_features, stream);
-  } else if (are_vectors<4>(grad_out) && are_vectors<4>(grad_features)) {
-    launch_spread<4, true>(grad_out, boxes, pooling, grad_features, stream);
+  } else if (!are_vectors<spread_width>(grad_out) || !are_vectors<spread_width>(grad_features)) {
+    launch_spread<256, false>(grad_out, boxes, pooling, grad_features, stream);
+  } else if (grad_features.size[1] <= 256 / tile_rows * spread_width) {
+    launch_spread<256, true>(grad_out, boxes, pooling, grad_features, stream);
   } else {
-    launch_spread<4, false>(grad_out, boxes, pooling, grad_features, stream);
+    // What a block works out about its boxes serves more channels.
+    launch_spread<512, true>(grad_out, boxes, pooling, grad_features, stream);
   }
 }
 

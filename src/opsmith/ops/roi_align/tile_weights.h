@@ -6,13 +6,17 @@
 
 namespace {
 
-constexpr int spread_threads = 256;
-constexpr int tile_rows = spread_threads / 32;            // a row for each 32 threads, which have its channels
-constexpr int batch = spread_threads / (2 * piece_bins);  // pieces at a time: a thread for each bin along each axis
+constexpr int tile_rows = 8;
+
+// Pieces whose weights are worked out at a time: a thread has a bin along one axis.
+template <int threads>
+constexpr int batch_of = threads / (2 * piece_bins);
 
 // In shared memory. Sets of bins, of rows and of columns are bits.
-template <class C, int columns>
+template <class C, int columns, int threads>
 struct TileWeights {
+  static constexpr int batch = batch_of<threads>;
+
   alignas(16) C y[batch][piece_bins][tile_rows];
   alignas(16) C x[batch][piece_bins][columns];
   unsigned bins_of_row[batch][tile_rows];      // of a piece, along y
@@ -21,9 +25,9 @@ struct TileWeights {
   int64_t offset[batch];                       // of a piece's first bin in grad_out
 
   __device__ void clear() {
-    for (int k = threadIdx.x; k < batch * piece_bins * tile_rows; k += spread_threads) (&y[0][0][0])[k] = 0;
-    for (int k = threadIdx.x; k < batch * piece_bins * columns; k += spread_threads) (&x[0][0][0])[k] = 0;
-    for (int k = threadIdx.x; k < batch * tile_rows; k += spread_threads) (&bins_of_row[0][0])[k] = 0;
+    for (int k = threadIdx.x; k < batch * piece_bins * tile_rows; k += threads) (&y[0][0][0])[k] = 0;
+    for (int k = threadIdx.x; k < batch * piece_bins * columns; k += threads) (&x[0][0][0])[k] = 0;
+    for (int k = threadIdx.x; k < batch * tile_rows; k += threads) (&bins_of_row[0][0])[k] = 0;
     if (threadIdx.x < batch) bins_y[threadIdx.x] = bins_x[threadIdx.x] = 0;
   }
 };
@@ -39,9 +43,10 @@ __device__ bool may_touch(const View<const float, 2>& boxes, const Pooling& pool
 }
 
 // Fills in the weights of up to `batch` pieces. To be called by all threads; it ends with a barrier.
-template <class C, int columns, class T>
+template <class C, int columns, int threads, class T>
 __device__ void weigh(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling, const Tile& tile,
-                      const unsigned* list, int count, const View<T, 4>& grad_out, TileWeights<C, columns>& weights) {
+                      const unsigned* list, int count, const View<T, 4>& grad_out,
+                      TileWeights<C, columns, threads>& weights) {
   weights.clear();
   __syncthreads();
   const int slot = threadIdx.x / (2 * piece_bins), bin = threadIdx.x % piece_bins;
@@ -77,8 +82,8 @@ __device__ void weigh(const View<const float, 2>& boxes, const Pooling& pooling,
 }
 
 // Adds what `down` gives, which is the sum of the bins above one another, to the columns of a bin.
-template <class C, int columns, int width>
-__device__ void add_across(const TileWeights<C, columns>& weights, int slot, int bin, const C (&down)[width],
+template <class C, int columns, int threads, int width>
+__device__ void add_across(const TileWeights<C, columns, threads>& weights, int slot, int bin, const C (&down)[width],
                            C (&sums)[columns][width]) {
   const unsigned touched = weights.columns_of_bin[slot][bin];
   constexpr int at_once = 16 / sizeof(C);
