@@ -1,28 +1,23 @@
 // The gradient of roi_pool on a GPU: a block makes a tile of some channels of an image, whose sums are in shared
 // memory.
 //
-// Its threads take the bins that touch the tile one each, and add the gradient of each to the pixel that was the
-// largest. Several bins may have the same pixel. They are added in their order, so that the sums are the same each
-// time: a thread claims its pixel, and of those that claim the same one the first adds, then the others claim again.
-// Few pixels are the largest of many bins at once, so two or three rounds serve all.
+// A warp has a channel, and adds the gradients of the bins that touch the tile, in their order, to the pixels that were
+// the largest. Its lanes take 32 bins at a time. Few of these have the same pixel: such lanes add one after the other.
+// So there are no atomics, no two warps write to one sum, and the sums are the same bit for bit each time.
 #pragma once
 
 #include "../roi_align/channels.h"
-#include "../roi_align/tiles.h"
+#include "lanes.h"
 #include "ranges.h"
-#include "roi_pool.h"
 #include "shared_memory.h"
 
 namespace {
 
-constexpr int gather_threads = 512;
-constexpr int scanned = 256;       // pieces of boxes that are looked at before their bins are taken
-constexpr int listed_bins = 1024;  // that are taken at once, at least those of a piece
-constexpr int claims = 2048;       // more than there are threads, so that few claim the same for two pixels
-constexpr int tile_side = 48;      // at most: 72 KB of sums, so that a multiprocessor has two blocks
-constexpr int tile_bytes = 32;     // of a pixel's sums: what memory reads at once, where channels lie side by side
-template <class C>
-constexpr int tile_channels = tile_bytes / sizeof(C);
+constexpr int gather_channels = 16;  // of a tile: a warp each
+constexpr int gather_threads = 32 * gather_channels;
+constexpr int gather_batch = 128;       // pieces of boxes whose bins are looked at
+constexpr int listed_bins = 1024;       // that are taken at once, at least those of a piece
+constexpr int gather_bytes = 84 << 10;  // of sums, so that a multiprocessor has room for two blocks
 
 // Division by a number that is known before the launch: n / divisor for n up to 2^31, by Granlund and Montgomery,
 // "Division by Invariant Integers using Multiplication" (1994), in a few instructions in place of twenty.
@@ -42,39 +37,33 @@ struct TileSize {
   Divisor by_columns, by_width;  // of a tile, of an image
 
   OPSMITH_HOST_DEVICE int pixels() const { return rows * columns; }
+  // From one channel's sums to the next's: odd, so that the same pixel's are in different banks.
+  OPSMITH_HOST_DEVICE int pitch() const { return rows * columns | 1; }
 };
 
-// Behind it lie the sums.
+// A bin's pixel and gradient in each channel, where they come from channels side by side: two sets, one to fill while
+// the other is used. The odd pitch keeps columns in different banks.
+template <class C>
+struct Staged {
+  int32_t pixel[2][gather_channels][33];
+  C value[2][gather_channels][33];
+};
+
+// In shared memory; behind it lie the sums.
+template <class C>
 struct GatherMemory {
   int64_t gradient[listed_bins], pixel[listed_bins];  // where the bins are read
-  BinRange range[scanned];
-  unsigned first[scanned];  // the place of a range's first bin in the list of bins
-  unsigned claim[claims];
-  unsigned before[scanned / 32];
-  unsigned pieces, ranges, bins;  // looked at, listed, listed
+  Staged<C> staged;
+  BinRange range[gather_batch];
+  unsigned first[gather_batch];  // the place of a range's first bin in the list of bins
+  unsigned before[gather_batch / 32];
+  unsigned pieces, bins;  // listed
 };
 
-// The sum of the values of the lanes up to this one.
-__device__ inline unsigned sum_up(unsigned value, int lane) {
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-#if defined(__HIPCC__)
-    const unsigned other = __shfl_up(value, distance, 32);
-#else
-    const unsigned other = __shfl_up_sync(0xffffffffu, value, distance);
-#endif
-    if (lane >= distance) value += other;
-  }
-  return value;
-}
-
 // Which bins of a piece touch a tile.
-__device__ inline BinRange find_touching(const View<const float, 2>& boxes, const Pooling& pooling,
-                                         const Tiling& tiling, const Tile& tile, const TileSize& size, unsigned index) {
+__device__ inline BinRange find_touching(const Roi& roi, const Pooling& pooling, const Piece& piece, const Tile& tile,
+                                         const TileSize& size, unsigned index) {
   BinRange range{index, 0, 0, 0, 0};
-  const Piece piece(tiling, index);
-  const Roi roi = pooling.read_roi(boxes, piece.roi);
-  if (roi.image != tile.image) return range;
   const auto find = [](const Side& side, int64_t first, int64_t all, int low, int high, uint8_t& begin,
                        uint8_t& count) {
     narrow(
@@ -89,140 +78,193 @@ __device__ inline BinRange find_touching(const View<const float, 2>& boxes, cons
   return range;
 }
 
-// Lists the bins of the next pieces that touch a tile, in their order, as many as there is room for.
+// Lists the bins of the first of some pieces that touch a tile, in their order, as many as there is room for.
 template <class T>
 __device__ void list_bins(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
-                          const Tile& tile, const TileSize& size, unsigned next, const View<const T, 4>& grad_out,
-                          const View<const int32_t, 4>& argmax, GatherMemory& memory) {
+                          const Tile& tile, const TileSize& size, const unsigned* pieces, int count,
+                          const View<const T, 4>& grad_out, const View<const int32_t, 4>& argmax,
+                          GatherMemory<compute_t<T>>& memory) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  if (thread == 0) memory.pieces = memory.ranges = memory.bins = 0;
-  BinRange own{next + thread, 0, 0, 0, 0};
-  // Counts of bins, and of ranges from bit 16 on.
-  constexpr unsigned one_range = 1u << 16;
-  unsigned added = 0, all = 0;
-  if (thread < scanned) {
-    if (own.piece < tiling.pieces) own = find_touching(boxes, pooling, tiling, tile, size, own.piece);
-    if (own.count() > 0) added = own.count() + one_range;
-    all = sum_up(added, lane);
+  if (thread == 0) memory.pieces = memory.bins = 0;
+  BinRange own{};
+  unsigned all = 0;  // bins of the pieces up to this one
+  if (thread < gather_batch) {
+    if (thread < count) {
+      const Piece piece(tiling, pieces[thread]);
+      own = find_touching(pooling.read_roi(boxes, piece.roi), pooling, piece, tile, size, pieces[thread]);
+    }
+    all = own.count();
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const unsigned other = value_below(all, distance);
+      if (lane >= distance) all += other;
+    }
     if (lane == 31) memory.before[thread / 32] = all;
   }
   __syncthreads();
-  if (thread < scanned) {
+  if (thread < count) {
     for (int warp = 0; warp < thread / 32; ++warp) all += memory.before[warp];
-    if (all % one_range <= listed_bins) {
+    if (all <= listed_bins) {
+      memory.range[thread] = own;
+      memory.first[thread] = all - own.count();
       atomicMax(&memory.pieces, static_cast<unsigned>(thread) + 1);
-      if (added != 0) {
-        const unsigned place = all / one_range - 1;
-        memory.range[place] = own;
-        memory.first[place] = all % one_range - added % one_range;
-        atomicMax(&memory.bins, all % one_range);
-        atomicMax(&memory.ranges, place + 1);
-      }
+      atomicMax(&memory.bins, all);
     }
   }
   __syncthreads();
 #pragma unroll 1
-  for (unsigned k = thread / 32; k < memory.ranges; k += gather_threads / 32) {
+  for (unsigned k = thread / 32; k < memory.pieces; k += gather_threads / 32) {
+    if (memory.range[k].count() == 0) continue;
     const RangeBins bins(tiling, memory.range[k]);
 #pragma unroll 1
     for (int bin = lane; bin < bins.range.count(); bin += 32) {
-      const BoxBin at = bins(bin);
+      const int i = bins.row(bin), j = bins.column(bin, i);
+      const int64_t row = bins.piece.row + bins.range.row + i, column = bins.piece.column + bins.range.column + j;
       const unsigned place = memory.first[k] + bin;
       memory.gradient[place] =
-          bins.piece.roi * grad_out.stride[0] + at.row * grad_out.stride[2] + at.column * grad_out.stride[3];
-      memory.pixel[place] =
-          bins.piece.roi * argmax.stride[0] + at.row * argmax.stride[2] + at.column * argmax.stride[3];
+          bins.piece.roi * grad_out.stride[0] + row * grad_out.stride[2] + column * grad_out.stride[3];
+      memory.pixel[place] = bins.piece.roi * argmax.stride[0] + row * argmax.stride[2] + column * argmax.stride[3];
     }
   }
   __syncthreads();
 }
 
-// inner: threads side by side have channels side by side; else bins.
+// Adds the gradients of up to 32 bins, one a lane, in the order of the lanes; -1 for the pixel where there is none.
+template <class C>
+__device__ void add_bins(const Pooling& pooling, const Tile& tile, const TileSize& size, int32_t pixel, C value,
+                         C* sums) {
+  const unsigned row = size.by_width.quotient(static_cast<unsigned>(pixel)), y = row - tile.row;
+  const unsigned x = static_cast<unsigned>(pixel) - row * static_cast<unsigned>(pooling.width) - tile.column;
+  const bool adds = pixel >= 0 && y < static_cast<unsigned>(size.rows) && x < static_cast<unsigned>(size.columns);
+  const unsigned lane = threadIdx.x % 32, place = y * size.columns + x;
+  const unsigned same = lanes_with(adds ? place : ~lane);  // those without a pixel have numbers of their own
+  const int turn = __popc(same & ((1u << lane) - 1));
+#pragma unroll 1
+  for (int now = 0;; ++now) {
+    if (adds && turn == now) sums[place] += value;
+    if (lanes_where(adds && turn > now) == 0) break;
+    meet_lanes();
+  }
+  meet_lanes();
+}
+
+// Adds the listed bins, where a channel's bins lie side by side.
+template <class T>
+__device__ void add_planes(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
+                           const int32_t* pixels, bool has_channel, const GatherMemory<compute_t<T>>& memory,
+                           compute_t<T>* sums) {
+  using C = compute_t<T>;
+  if (!has_channel) return;
+  unsigned bin = threadIdx.x % 32;
+  int32_t pixel;
+  C value;
+  const auto read = [&] {
+    pixel = -1, value = 0;
+    if (bin < memory.bins) {
+      pixel = pixels[memory.pixel[bin]];
+      value = static_cast<C>(gradients[memory.gradient[bin]]);
+    }
+  };
+  read();
+#pragma unroll 1
+  for (unsigned begin = 0; begin < memory.bins; begin += 32) {
+    const int32_t own_pixel = pixel;
+    const C own_value = value;
+    bin += 32;
+    read();  // the next are on their way meanwhile
+    add_bins(pooling, tile, size, own_pixel, own_value, sums);
+  }
+}
+
+// The same where channels lie side by side: they are read so, and change lanes in shared memory.
+template <class T>
+__device__ void add_inner(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
+                          const int32_t* pixels, int64_t pixel_stride, int64_t gradient_stride, unsigned channels,
+                          GatherMemory<compute_t<T>>& memory, compute_t<T>* sums) {
+  using C = compute_t<T>;
+  const unsigned channel = threadIdx.x % gather_channels, slot = threadIdx.x / gather_channels;
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int32_t pixel;
+  C value;
+  const auto read = [&](unsigned bin) {
+    pixel = -1, value = 0;
+    if (bin < memory.bins && channel < channels) {
+      pixel = pixels[memory.pixel[bin] + channel * pixel_stride];
+      value = static_cast<C>(gradients[memory.gradient[bin] + channel * gradient_stride]);
+    }
+  };
+  read(slot);
+#pragma unroll 1
+  for (unsigned begin = 0, set = 0; begin < memory.bins; begin += 32, set ^= 1) {
+    memory.staged.pixel[set][channel][slot] = pixel;
+    memory.staged.value[set][channel][slot] = value;
+    __syncthreads();
+    read(begin + 32 + slot);
+    add_bins(pooling, tile, size, memory.staged.pixel[set][warp][lane], memory.staged.value[set][warp][lane], sums);
+  }
+}
+
 template <bool inner, class T>
 __global__ void __launch_bounds__(gather_threads, 2)
     gather_boxes(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax, Pooling pooling,
                  Tiling tiling, TileSize size, View<T, 4> grad_features) {
   using C = compute_t<T>;
-  constexpr unsigned unclaimed = ~0u;
   extern __shared__ __align__(16) char bytes[];
-  auto& memory = *reinterpret_cast<GatherMemory*>(bytes);
-  C* const sums = reinterpret_cast<C*>(bytes + sizeof(GatherMemory));
-  const unsigned thread = threadIdx.x;
-  // A pixel's channels side by side, or one plane after the other, as threads take them.
-  const unsigned of_channel = inner ? 1 : size.pixels(), of_pixel = inner ? tile_channels<C> : 1;
-  const unsigned places = size.pixels() * tile_channels<C>;
-  for (unsigned k = thread; k < claims; k += gather_threads) memory.claim[k] = unclaimed;
+  auto& memory = *reinterpret_cast<GatherMemory<C>*>(bytes);
+  C* const sums = reinterpret_cast<C*>(bytes + sizeof(GatherMemory<C>));
+  const unsigned thread = threadIdx.x, warp = thread / 32;
 #pragma unroll 1
   for (unsigned image = blockIdx.y; image < pooling.images; image += gridDim.y) {
 #pragma unroll 1
     for (unsigned part = blockIdx.x; part < tiling.parts; part += gridDim.x) {
       const unsigned chunk = part % tiling.chunks, place = part / tiling.chunks;
       const Tile tile{image, place / tiling.across * size.rows, place % tiling.across * size.columns};
-      const int64_t first_channel = int64_t{chunk} * tile_channels<C>, left = grad_features.size[1] - first_channel;
-      const unsigned channels = left < tile_channels<C> ? static_cast<unsigned>(left) : tile_channels<C>;
+      const int64_t first_channel = int64_t{chunk} * gather_channels, left = grad_features.size[1] - first_channel;
+      const unsigned channels = left < gather_channels ? static_cast<unsigned>(left) : gather_channels;
       const T* const gradients = grad_out.data + first_channel * grad_out.stride[1];
       const int32_t* const pixels = argmax.data + first_channel * argmax.stride[1];
-      for (unsigned k = thread; k < places; k += gather_threads) sums[k] = 0;
-#pragma unroll 1
-      for (unsigned next = 0; next < tiling.pieces; next += memory.pieces) {
-        __syncthreads();  // all have read how many pieces there were
-        list_bins(boxes, pooling, tiling, tile, size, next, grad_out, argmax, memory);
-        const unsigned bins = memory.bins;
-        if (bins == 0) continue;
-        // What a thread adds next: a bin's gradient of a channel.
-        unsigned bin = inner ? thread / tile_channels<C> : thread, channel = inner ? thread % tile_channels<C> : 0;
-        int32_t pixel;
-        C value;
-        const auto read = [&] {
-          if constexpr (!inner) {
-            while (bin >= bins && channel < channels) bin -= bins, ++channel;
-          }
-          pixel = -1, value = 0;
-          if (bin < bins && channel < channels) {
-            pixel = pixels[memory.pixel[bin] + channel * argmax.stride[1]];
-            value = static_cast<C>(gradients[memory.gradient[bin] + channel * grad_out.stride[1]]);
-          }
+      for (int k = thread; k < size.pitch() * gather_channels; k += gather_threads) sums[k] = 0;
+      const auto touches = [&](unsigned index) {
+        const Piece piece(tiling, index);
+        const Roi roi = pooling.read_roi(boxes, piece.roi);
+        const auto overlaps = [](const Side& side, int64_t first, int64_t all, int low, int high) {
+          const int count = bins_along(first, all);
+          return side.range(first).low < high && side.range(first + count - 1).high > low;
         };
-        read();
-        const unsigned items = bins * (inner ? tile_channels<C> : channels);
+        const int top = static_cast<int>(tile.row), start = static_cast<int>(tile.column);
+        return roi.image == image && overlaps(roi.y, piece.row, pooling.out_height, top, top + size.rows) &&
+               overlaps(roi.x, piece.column, pooling.out_width, start, start + size.columns);
+      };
+      for_each_batch<gather_threads, gather_batch>(tiling.pieces, touches, [&](const unsigned* list, int count) {
 #pragma unroll 1
-        for (unsigned begin = 0; begin < items; begin += gather_threads) {
-          const unsigned row = size.by_width.quotient(static_cast<unsigned>(pixel)), y = row - tile.row;
-          const unsigned x = static_cast<unsigned>(pixel) - row * static_cast<unsigned>(pooling.width) - tile.column;
-          bool waits = pixel >= 0 && y < static_cast<unsigned>(size.rows) && x < static_cast<unsigned>(size.columns);
-          const unsigned at = (y * size.columns + x) * of_pixel + channel * of_channel;
-          const C own = value;
-          // The next is on its way meanwhile.
-          bin += inner ? gather_threads / tile_channels<C> : gather_threads;
-          read();
-          unsigned& claim = memory.claim[at % claims];
-          do {
-            if (waits) atomicMin(&claim, thread);
-            __syncthreads();
-            if (waits && claim == thread) {
-              sums[at] += own;
-              claim = unclaimed;
-              waits = false;
-            }
-          } while (__syncthreads_or(waits));
+        for (int begin = 0; begin < count; begin += memory.pieces) {
+          __syncthreads();  // all are done with the bins before these
+          list_bins(boxes, pooling, tiling, tile, size, list + begin, count - begin, grad_out, argmax, memory);
+          C* const own = sums + warp * size.pitch();
+          if constexpr (inner) {
+            add_inner(pooling, tile, size, gradients, pixels, argmax.stride[1], grad_out.stride[1], channels, memory,
+                      own);
+          } else {
+            add_planes(pooling, tile, size, gradients + warp * grad_out.stride[1], pixels + warp * argmax.stride[1],
+                       warp < channels, memory, own);
+          }
         }
-      }
-      __syncthreads();
-      const auto write = [&](unsigned at, unsigned c, C sum) {
+        __syncthreads();
+      });
+      __syncthreads();  // without boxes there was no barrier
+      const auto write = [&](unsigned at, unsigned c) {
         const unsigned row = size.by_columns.quotient(at);
         const int64_t y = tile.row + row, x = tile.column + at - row * size.columns;
         if (y < pooling.height && x < pooling.width && c < channels) {
-          grad_features(image, first_channel + c, y, x) = static_cast<T>(sum);
+          grad_features(image, first_channel + c, y, x) = static_cast<T>(sums[c * size.pitch() + at]);
         }
       };
       if constexpr (inner) {
-        for (unsigned k = thread; k < places; k += gather_threads) {
-          write(k / tile_channels<C>, k % tile_channels<C>, sums[k]);
-        }
+        const unsigned c = thread % gather_channels;
+        for (int at = thread / gather_channels; at < size.pixels(); at += gather_threads / gather_channels)
+          write(at, c);
       } else {
-        for (unsigned c = 0; c < channels; ++c) {
-          for (unsigned at = thread; at < of_channel; at += gather_threads) write(at, c, sums[c * of_channel + at]);
-        }
+        for (int at = thread % 32; at < size.pixels(); at += 32) write(at, warp);
       }
       __syncthreads();  // before they are cleared
     }
@@ -235,20 +277,25 @@ void launch_gather(const View<const T, 4>& grad_out, const View<const float, 2>&
                    Stream stream) {
   using C = compute_t<T>;
   const auto pieces = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
-  // Tiles of one size, as far as that goes; smaller ones where there would be too few to fill a GPU.
-  int64_t side = tile_side, down, across;
-  const int64_t most = (most_shared_memory() - static_cast<int64_t>(sizeof(GatherMemory))) / tile_bytes;
-  for (;; side = side * 3 / 4) {
-    down = pieces(pooling.height, side), across = pieces(pooling.width, side);
-    const int64_t blocks = down * across * pooling.images * pieces(grad_features.size[1], tile_channels<C>);
-    if ((blocks >= 512 && side * side <= most) || side <= 6) break;
+  // Tiles of one size, as far as that goes. They are smaller where there would be too few to fill a GPU, and where a
+  // GPU has less shared memory. Planes are written line by line, which is why theirs are wide.
+  constexpr int header = sizeof(GatherMemory<C>);
+  const int64_t left = most_shared_memory() - header, most = left < gather_bytes ? left : gather_bytes;
+  const int64_t chunks = pieces(grad_features.size[1], gather_channels);
+  int64_t down, across;
+  for (int64_t side = sizeof(C) == 8 ? 17 : 24;; side = side * 3 / 4) {
+    down = pieces(pooling.height, inner ? side * 3 / 2 : side),
+    across = pieces(pooling.width, inner ? side * 3 / 2 : side * 2);
+    const int64_t tile = pieces(pooling.height, down) * pieces(pooling.width, across) + 1;
+    const bool fits = tile * gather_channels * static_cast<int64_t>(sizeof(C)) <= most;
+    if ((fits && down * across * pooling.images * chunks >= 256) || side <= 4) break;
   }
   const int rows = static_cast<int>(pieces(pooling.height, down));
   const int columns = static_cast<int>(pieces(pooling.width, across));
   const TileSize size{rows, columns, Divisor(static_cast<unsigned>(columns)),
                       Divisor(static_cast<unsigned>(pooling.width))};
-  const Tiling tiling = tile_images("roi_pool_backward", grad_features, grad_out, rows, columns, tile_channels<C>);
-  const int bytes = static_cast<int>(sizeof(GatherMemory)) + size.pixels() * tile_bytes;
+  const Tiling tiling = tile_images("roi_pool_backward", grad_features, grad_out, rows, columns, gather_channels);
+  const int bytes = header + size.pitch() * gather_channels * static_cast<int>(sizeof(C));
   const auto kernel = gather_boxes<inner, T>;
   allow_shared_memory(kernel, bytes);
   kernel<<<grid_of(tiling, pooling.images), gather_threads, bytes, stream>>>(grad_out, boxes, argmax, pooling, tiling,

@@ -62,23 +62,4 @@ __device__ Vector<T, width> largest(const Vector<T, width>& a, const Vector<T, w
   return result;
 }
 
-// What another lane of a group of eight has.
-template <class C>
-__device__ C exchange(C value, int distance) {
-#if defined(__HIPCC__)
-  return __shfl_xor(value, distance, 8);
-#else
-  return __shfl_xor_sync(0xffffffffu, value, distance, 8);
-#endif
-}
-
-// What the first lane of 32 has.
-__device__ inline int broadcast(int value) {
-#if defined(__HIPCC__)
-  return __shfl(value, 0, 32);
-#else
-  return __shfl_sync(0xffffffffu, value, 0);
-#endif
-}
-
 }  // namespace

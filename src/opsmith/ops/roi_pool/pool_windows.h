@@ -5,37 +5,37 @@
 // pixel is in the window's own part; the rest of the window is there for the pixels of bins that reach beyond. What
 // reaches even further is left to pool.h.
 //
-// Eight lanes make a bin: two share the channels of a pixel, by four that take every fourth row. They find the largest
-// value of each row, which is one instruction a value, and the first row with the largest of these; then each looks for
-// the column in that row, of a quarter of its channels.
+// Four lanes make a bin, of a quarter of the channels each. They find the largest value of each row, which is one
+// instruction a value, with the first row that has the largest of these, and then look for the column in that row.
 #pragma once
 
 #include "../roi_align/channels.h"
+#include "lanes.h"
 #include "largest.h"
+#include "pool.h"
 #include "ranges.h"
 #include "shared_memory.h"
 
 namespace {
 
-constexpr int window_threads = 512;
+constexpr int window_threads = 1024;
 constexpr int window_rows = 56, window_columns = 60;
 constexpr int reach = 20;  // of rows and columns beyond a window's own part
 constexpr int own_rows = window_rows - reach, own_columns = window_columns - reach;
 constexpr int most_of_bin = reach + 1;  // pixels along an axis, to be in the window wherever the bin begins
-// One more than a multiple of four, so that four rows of a column, of 32 bytes each, are in different banks.
-constexpr int window_pitch = window_columns + 1;
-constexpr int window_batch = 128;  // pieces of boxes are listed until there are as many
-constexpr int no_row = 0x7fffffff;
+constexpr int window_batch = 128;       // pieces of boxes are listed until there are as many
 
-// Channels of a lane, which are 16 bytes, and of the two lanes of a pixel.
+// A pixel of a window is 64 bytes, so that a box's overhead is shared by many channels, and half of the banks.
+constexpr int quads = 4;
+// Channels of a lane, which are 16 bytes, and of a window.
 template <class T>
 constexpr int lane_channels = 16 / sizeof(T);
 template <class T>
-constexpr int window_channels = 2 * lane_channels<T>;
+constexpr int window_channels = quads * lane_channels<T>;
 
 template <class T>
 struct WindowMemory {
-  Vector<T, lane_channels<T>> pixel[window_rows * window_pitch][2];
+  Vector<T, lane_channels<T>> pixel[window_rows * window_columns][quads];
   BinRange list[window_batch - 1 + window_threads];
   int listed, taken;
 };
@@ -108,6 +108,21 @@ __device__ Vector<T, width> read(const T* from, int64_t stride, int count) {
   }
 }
 
+template <bool vectors, int width, class U>
+__device__ void write(const U (&from)[width], U* to, int64_t stride, int count) {
+  if constexpr (vectors) {
+    Vector<U, width> vector;
+#pragma unroll
+    for (int c = 0; c < width; ++c) vector.item[c] = from[c];
+    *reinterpret_cast<Vector<U, width>*>(to) = vector;
+  } else {
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      if (c < count) to[c * stride] = from[c];
+    }
+  }
+}
+
 // Copies the pixels of a window that are in the image; `count` channels of this lane are.
 template <bool vectors, class T>
 __device__ void load_window(const View<const T, 4>& features, const Window& window, int quad, int count,
@@ -118,10 +133,10 @@ __device__ void load_window(const View<const T, 4>& features, const Window& wind
                           window.left * features.stride[3];
   constexpr int at_once = vectors ? 4 : 1;  // without vectors a lane has several loads to a pixel
 #pragma unroll at_once
-  for (int k = threadIdx.x / 2; k < window_rows * window_columns; k += window_threads / 2) {
+  for (int k = threadIdx.x / quads; k < window_rows * window_columns; k += window_threads / quads) {
     const int y = k / window_columns, x = k % window_columns;
     if (window.top + y < features.size[2] && window.left + x < features.size[3]) {
-      memory.pixel[y * window_pitch + x][quad] =
+      memory.pixel[k][quad] =
           read<width, vectors>(corner + y * features.stride[2] + x * features.stride[3], features.stride[1], count);
     }
   }
@@ -134,134 +149,126 @@ struct Pixels {
   int top, left;
 
   __device__ const Vector<T, lane_channels<T>>& operator()(int y, int x) const {
-    return first[((y - top) * window_pitch + x - left) * 2];
+    return first[((y - top) * window_columns + x - left) * quads];
   }
 };
 
-// The largest values of a bin's rows, and the first rows where they are.
-template <int width, class C>
-struct RowMaxima {
-  C most[width];
-  int row[width];
-
-  __device__ void keep(int c, C value, int value_row) {
-    if (is_larger(value, most[c]) || (!is_larger(most[c], value) && value_row < row[c])) {
-      most[c] = value, row[c] = value_row;
-    }
-  }
-
-  // Takes every fourth row, from `part` on.
-  template <class T>
-  __device__ void find(const Pixels<T>& pixels, const Range& y, const Range& x, int part) {
-    const bool is_empty = y.low + part >= y.high || x.low >= x.high;
-#pragma unroll
-    for (int c = 0; c < width; ++c) most[c] = -static_cast<C>(INFINITY), row[c] = is_empty ? no_row : y.low + part;
-#pragma unroll 1
-    for (int v = y.low + part; v < y.high; v += 4) {
-      Vector<T, width> across;
-#pragma unroll
-      for (int c = 0; c < width; ++c) across.item[c] = static_cast<T>(-static_cast<C>(INFINITY));
-#pragma unroll 4
-      for (int u = x.low; u < x.high; ++u) across = largest(across, pixels(v, u));
-#pragma unroll
-      for (int c = 0; c < width; ++c) {
-        const C value = across.item[c];
-        if (is_larger(value, most[c])) most[c] = value, row[c] = v;
-      }
-    }
-  }
-
-  // Those of another lane join the first `count` of this one's, which sends it the others.
-  __device__ void share(int count, bool keeps_last, int distance) {
-#pragma unroll
-    for (int c = 0; c < width / 2; ++c) {
-      if (c >= count) break;
-      const C found = exchange(keeps_last ? most[c] : most[count + c], distance);
-      const int found_row = exchange(keeps_last ? row[c] : row[count + c], distance);
-      if (keeps_last) most[c] = most[count + c], row[c] = row[count + c];
-      keep(c, found, found_row);
-    }
-  }
-
-  // Of all four lanes of a bin; each keeps the first `width / 4`, of which `own_channel` says where they begin.
-  __device__ void share(int part) {
-    share(width / 2, (part & 2) != 0, 4);
-    if constexpr (width >= 4) {
-      share(width / 4, (part & 1) != 0, 2);
-    } else {  // one channel, of two lanes
-      const C found = exchange(most[0], 2);
-      keep(0, found, exchange(row[0], 2));
-    }
-  }
-  static __device__ int own_channel(int part) {
-    return width >= 4 ? part / 2 * (width / 2) + part % 2 * (width / 4) : part / 2;
-  }
-};
-
-// The first column of a row where the largest is, and its element there.
+// The first pixel of a bin that is NaN in a channel.
 template <class T>
-__device__ int find_column(const Pixels<T>& pixels, int row, const Range& x, int c, compute_t<T> most, T& element) {
+__device__ void find_nan(const Pixels<T>& pixels, const Range& y, const Range& x, int c, int& row, int& column) {
 #pragma unroll 1
-  for (int u = x.low;; ++u) {
-    element = pixels(row, u).item[c];
-    const compute_t<T> value = element;
-    if (value == most || (value != value && most != most) || u + 1 >= x.high) return u;
+  for (row = y.low; row < y.high; ++row) {
+#pragma unroll 1
+    for (column = x.low; column < x.high; ++column) {
+      const compute_t<T> value = pixels(row, column).item[c];
+      if (value != value) return;
+    }
+  }
+  row = y.low, column = x.low;
+}
+
+// Finds the first of the largest pixels of a bin that has some, channel by channel.
+template <class T>
+__device__ void find_largest(const Pixels<T>& pixels, const Range& y, const Range& x, int (&row)[lane_channels<T>],
+                             int (&column)[lane_channels<T>]) {
+  using C = compute_t<T>;
+  constexpr int width = lane_channels<T>;
+  C most[width];
+#pragma unroll
+  for (int c = 0; c < width; ++c) most[c] = -static_cast<C>(INFINITY), row[c] = y.low;
+#pragma unroll 1
+  for (int v = y.low; v < y.high; ++v) {
+    Vector<T, width> across = pixels(v, x.low);
+#pragma unroll 4
+    for (int u = x.low + 1; u < x.high; ++u) across = largest(across, pixels(v, u));
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      const C value = across.item[c];
+      if (value > most[c]) row[c] = v;
+      most[c] = largest(most[c], value);
+    }
+  }
+  // From the last column to the first, which stays.
+  const T* place[width];
+#pragma unroll
+  for (int c = 0; c < width; ++c) place[c] = &pixels(row[c], x.high - 1).item[c];
+#pragma unroll 1
+  for (int u = x.high - 1; u >= x.low; --u) {
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      if (static_cast<C>(*place[c]) == most[c]) column[c] = u;
+      place[c] -= quads * width;
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < width; ++c) {
+    if (most[c] != most[c]) find_nan(pixels, y, x, c, row[c], column[c]);
   }
 }
 
-// Makes the listed bins: a warp takes the next piece, four bins at a time.
-template <class T>
+// Some bins of a box along both axes: lane i has the pixels of row i, and lane 8 + j those of column j.
+struct LaneRanges {
+  Range own;
+
+  __device__ LaneRanges(const Roi& roi, const RangeBins& bins, int lane) {
+    const bool is_row = lane < piece_bins;
+    const int64_t index =
+        is_row ? bins.piece.row + bins.range.row + lane : bins.piece.column + bins.range.column + lane % piece_bins;
+    own = (is_row ? roi.y : roi.x).range(index);
+  }
+  __device__ Range row(int i) const { return {value_of(own.low, i), value_of(own.high, i)}; }
+  __device__ Range column(int j) const { return row(piece_bins + j); }
+};
+
+// Makes the listed bins: a warp takes the next piece, eight bins at a time.
+template <bool vectors, class T>
 __device__ void make_bins(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
-                          const Window& window, WindowMemory<T>& memory, const View<T, 4>& out,
+                          const Window& window, int count, WindowMemory<T>& memory, const View<T, 4>& out,
                           const View<int32_t, 4>& argmax) {
   using C = compute_t<T>;
-  constexpr int width = lane_channels<T>, kept = width < 4 ? 1 : width / 4;
-  const int lane = static_cast<int>(threadIdx.x) % 32, quad = lane % 2, part = lane / 2 % 4;
+  constexpr int width = lane_channels<T>;
+  const int lane = static_cast<int>(threadIdx.x) % 32, quad = lane % quads;
   const Pixels<T> pixels{&memory.pixel[0][quad], window.top, window.left};
-  const int64_t first = window.channel + quad * width + RowMaxima<width, C>::own_channel(part);
+  const int64_t channel = window.channel + quad * width;
 #pragma unroll 1
   for (;;) {
-    const int taken = broadcast(lane == 0 ? atomicAdd(&memory.taken, 1) : 0);
+    const int taken = value_of(lane == 0 ? atomicAdd(&memory.taken, 1) : 0, 0);
     if (taken >= memory.listed) break;
     const RangeBins bins(tiling, memory.list[taken]);
-    const Roi roi = pooling.read_roi(boxes, bins.piece.roi);
+    const LaneRanges ranges(pooling.read_roi(boxes, bins.piece.roi), bins, lane);
 #pragma unroll 1
-    for (int next = 0; next < bins.range.count(); next += 4) {
-      const int bin = next + lane / 8;
-      const BoxBin at = bins(bin);
-      Range y = roi.y.range(at.row);
-      const Range x = roi.x.range(at.column);
-      const bool is_made = bin < bins.range.count() && is_small(y, x, most_of_bin);
-      if (!is_made) y.high = y.low;
-      RowMaxima<width, C> maxima;
-      maxima.find(pixels, y, x, part);
-      maxima.share(part);
-      if (!is_made || (width < 4 && part % 2 != 0)) continue;
+    for (int next = 0; next < bins.range.count(); next += 32 / quads) {
+      const int bin = next + lane / quads, i = bins.row(bin), j = bins.column(bin, i);
+      const Range y = ranges.row(i), x = ranges.column(j);
+      if (bin >= bins.range.count() || !is_small(y, x, most_of_bin)) continue;
+      Vector<T, width> element;
+      int32_t pixel[width];
 #pragma unroll
-      for (int c = 0; c < kept; ++c) {
-        if (first + c >= out.size[1]) continue;
-        T element = static_cast<T>(C{0});
-        int32_t pixel = -1;
-        if (maxima.row[c] != no_row) {
-          const int of_lane = RowMaxima<width, C>::own_channel(part) + c;
-          const int column = find_column(pixels, maxima.row[c], x, of_lane, maxima.most[c], element);
-          pixel = maxima.row[c] * static_cast<int>(pooling.width) + column;
+      for (int c = 0; c < width; ++c) element.item[c] = static_cast<T>(C{0}), pixel[c] = -1;
+      if (y.low < y.high && x.low < x.high) {
+        int row[width], column[width];
+        find_largest(pixels, y, x, row, column);
+#pragma unroll
+        for (int c = 0; c < width; ++c) {
+          element.item[c] = pixels(row[c], column[c]).item[c];
+          pixel[c] = row[c] * static_cast<int>(pooling.width) + column[c];
         }
-        out(bins.piece.roi, first + c, at.row, at.column) = element;
-        argmax(bins.piece.roi, first + c, at.row, at.column) = pixel;
       }
+      const int64_t row = bins.piece.row + bins.range.row + i, column = bins.piece.column + bins.range.column + j;
+      write<vectors>(element.item, &out(bins.piece.roi, channel, row, column), out.stride[1], count);
+      write<vectors>(pixel, &argmax(bins.piece.roi, channel, row, column), argmax.stride[1], count);
     }
   }
 }
 
 // The grid's z shares out the boxes.
 template <bool vectors, class T>
-__global__ void __launch_bounds__(window_threads, 2)
+__global__ void __launch_bounds__(window_threads)
     pool_windows(View<const T, 4> features, View<const float, 2> boxes, Pooling pooling, Tiling tiling, View<T, 4> out,
                  View<int32_t, 4> argmax) {
   extern __shared__ __align__(16) char bytes[];
   auto& memory = *reinterpret_cast<WindowMemory<T>*>(bytes);
-  const int quad = threadIdx.x % 2;
+  const int quad = threadIdx.x % quads;
   const unsigned share = (tiling.pieces + gridDim.z - 1) / gridDim.z, begin = blockIdx.z * share;
   const unsigned end = begin + share < tiling.pieces ? begin + share : tiling.pieces;
 #pragma unroll 1
@@ -283,7 +290,7 @@ __global__ void __launch_bounds__(window_threads, 2)
           __syncthreads();
         }
         is_loaded = true;
-        make_bins(boxes, pooling, tiling, window, memory, out, argmax);
+        make_bins<vectors>(boxes, pooling, tiling, window, count, memory, out, argmax);
       }
     }
   }
@@ -302,7 +309,7 @@ bool launch_windows(const View<const T, 4>& features, const View<const float, 2>
   dim3 grid = grid_of(tiling, pooling.images);
   // Where there are few windows, several blocks take the same one for some of the boxes each.
   const int64_t blocks = int64_t{grid.x} * grid.y, batches = tiling.pieces / window_batch;
-  grid.z = static_cast<unsigned>(blocks >= 512 || batches < 2 ? 1 : 512 / blocks < batches ? 512 / blocks : batches);
+  grid.z = static_cast<unsigned>(blocks >= 256 || batches < 2 ? 1 : 256 / blocks < batches ? 256 / blocks : batches);
   const auto kernel = pool_windows<vectors, T>;
   allow_shared_memory(kernel, bytes);
   kernel<<<grid, window_threads, bytes, stream>>>(features, boxes, pooling, tiling, out, argmax);

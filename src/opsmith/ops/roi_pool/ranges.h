@@ -16,11 +16,6 @@ struct BinRange {
   __device__ int count() const { return rows * columns; }
 };
 
-// A bin of a box.
-struct BoxBin {
-  int64_t row, column;
-};
-
 // The bins of a range, counted row by row.
 struct RangeBins {
   Piece piece;
@@ -29,10 +24,8 @@ struct RangeBins {
 
   __device__ RangeBins(const Tiling& tiling, const BinRange& range)
       : piece(tiling, range.piece), range(range), inverse(65535u / range.columns + 1) {}
-  __device__ BoxBin operator()(int bin) const {
-    const int i = static_cast<int>(bin * inverse >> 16), j = bin - i * range.columns;
-    return {int64_t{piece.row} + range.row + i, int64_t{piece.column} + range.column + j};
-  }
+  __device__ int row(int bin) const { return static_cast<int>(bin * inverse >> 16); }
+  __device__ int column(int bin, int row) const { return bin - row * range.columns; }
 };
 
 // The bins of a piece along an axis, `count` of them, without those at its begin that lie before a tile and those at

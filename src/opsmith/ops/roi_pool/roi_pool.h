@@ -25,7 +25,8 @@ struct Side {
   }
   // The pixels of a bin; none on an axis of a box that is none.
   OPSMITH_HOST_DEVICE Range range(int64_t index) const {
-    const float low = floorf(static_cast<float>(index) * bin), high = ceilf(static_cast<float>(index + 1) * bin);
+    const auto first = static_cast<int32_t>(index);  // which a GPU converts faster
+    const float low = floorf(static_cast<float>(first) * bin), high = ceilf(static_cast<float>(first + 1) * bin);
     return {inside(low + start), inside(high + start)};
   }
 };
@@ -65,6 +66,8 @@ inline Pooling read_arguments(int64_t images, int64_t height, int64_t width, int
   constexpr int64_t most = (int64_t{1} << 31) - 1;  // a bin keeps its pixel in 32 bits
   if (height > most || width > most || (height > 0 && width > most / height))
     opsmith::fail("an image can have up to ", most, " pixels; found ", height, " x ", width);
+  if (out_height > most || out_width > most)
+    opsmith::fail("a box can have up to ", most, " bins along an axis; found ", out_height, " x ", out_width);
   return {images, height, width, out_height, out_width, static_cast<float>(spatial_scale)};
 }
 
