@@ -93,7 +93,7 @@ __device__ unsigned list_begun(const View<const float, 2>& boxes, const Pooling&
   return next;
 }
 
-// Some channels of a pixel in memory.
+// Some channels of a pixel in memory; vectors are always full.
 template <int width, bool vectors, class T>
 __device__ Vector<T, width> read(const T* from, int64_t stride, int count) {
   if constexpr (vectors) {
@@ -135,7 +135,7 @@ __device__ void load_window(const View<const T, 4>& features, const Window& wind
 #pragma unroll at_once
   for (int k = threadIdx.x / quads; k < window_rows * window_columns; k += window_threads / quads) {
     const int y = k / window_columns, x = k % window_columns;
-    if (window.top + y < features.size[2] && window.left + x < features.size[3]) {
+    if (count > 0 && window.top + y < features.size[2] && window.left + x < features.size[3]) {
       memory.pixel[k][quad] =
           read<width, vectors>(corner + y * features.stride[2] + x * features.stride[3], features.stride[1], count);
     }
@@ -240,7 +240,7 @@ __device__ void make_bins(const View<const float, 2>& boxes, const Pooling& pool
     for (int next = 0; next < bins.range.count(); next += 32 / quads) {
       const int bin = next + lane / quads, i = bins.row(bin), j = bins.column(bin, i);
       const Range y = ranges.row(i), x = ranges.column(j);
-      if (bin >= bins.range.count() || !is_small(y, x, most_of_bin)) continue;
+      if (count == 0 || bin >= bins.range.count() || !is_small(y, x, most_of_bin)) continue;
       Vector<T, width> element;
       int32_t pixel[width];
 #pragma unroll
@@ -305,7 +305,7 @@ bool launch_windows(const View<const T, 4>& features, const View<const float, 2>
   if (features.numel() == 0 || most_shared_memory() < bytes) return false;
   const Tiling tiling = tile_images("roi_pool", features, out, own_rows, own_columns, window_channels<T>);
   const int64_t windows = tiling.parts / tiling.chunks * pooling.images;
-  if (tiling.pieces < windows) return false;
+  if (out.size[0] < windows) return false;
   dim3 grid = grid_of(tiling, pooling.images);
   // Where there are few windows, several blocks take the same one for some of the boxes each.
   const int64_t blocks = int64_t{grid.x} * grid.y, batches = tiling.pieces / window_batch;
