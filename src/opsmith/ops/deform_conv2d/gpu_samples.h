@@ -120,23 +120,59 @@ struct Sampler {
   }
 };
 
-// A tensor [N, C, H, W] as pixels, by tiles of 32 channels and 32 pixels that are turned in shared memory.
+constexpr int turned_side = 64;
+
+// A tensor [N, C, H, W] as pixels, by tiles of 64 channels and 64 pixels that are turned in shared memory. They are
+// read and written by 16 bytes where these are of one channel, or pixel (`reads_chunks`, `writes_chunks`).
 template <class T>
-__global__ void __launch_bounds__(tile_threads) turn_pixels(View<const T, 4> from, int64_t tiles, T* to) {
-  __shared__ T tile[32][33];
+__global__ void __launch_bounds__(tile_threads)
+    turn_pixels(View<const T, 4> from, int64_t tiles, bool reads_chunks, bool writes_chunks, T* to) {
+  constexpr int width = 16 / sizeof(T), chunks = turned_side / width;
+  // Rows that begin in the next bank, at least.
+  constexpr int row = turned_side + (sizeof(T) < 4 ? 4 / sizeof(T) : 1);
+  alignas(16) __shared__ T tile[turned_side * row];
   const int64_t channels = from.size[1], pixels = from.size[2] * from.size[3];
-  const int64_t across = (channels + 31) / 32;
+  const int64_t across = (channels + turned_side - 1) / turned_side;
   const int64_t n = blockIdx.x / (tiles * across);
-  const int64_t channel = blockIdx.x % across * 32, pixel = blockIdx.x / across % tiles * 32;
-  const int lane = threadIdx.x % 32;
-  for (int k = threadIdx.x / 32; k < 32; k += 8) {
-    const int64_t c = channel + k, p = pixel + lane;
-    if (c < channels && p < pixels) tile[k][lane] = from(n, c, p / from.size[3], p % from.size[3]);
+  const int64_t channel = blockIdx.x % across * turned_side, pixel = blockIdx.x / across % tiles * turned_side;
+  if (reads_chunks) {
+#pragma unroll
+    for (int k = threadIdx.x; k < turned_side * chunks; k += tile_threads) {
+      const int c = k / chunks, p = k % chunks * width;
+      if (channel + c >= channels || pixel + p >= pixels) continue;
+      const T* const line = from.data + n * from.stride[0] + (channel + c) * from.stride[1] + pixel + p;
+      const auto words = *reinterpret_cast<const Vector<uint32_t, 4>*>(line);
+      // A row begins at a multiple of four bytes.
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        reinterpret_cast<uint32_t*>(tile + c * row + p)[word] = words.item[word];
+      }
+    }
+  } else {
+    const int p = threadIdx.x % turned_side;
+    const int64_t y = (pixel + p) / from.size[3], x = (pixel + p) % from.size[3];
+    for (int c = threadIdx.x / turned_side; c < turned_side; c += tile_threads / turned_side) {
+      if (channel + c < channels && pixel + p < pixels) tile[c * row + p] = from(n, channel + c, y, x);
+    }
   }
   __syncthreads();
-  for (int k = threadIdx.x / 32; k < 32; k += 8) {
-    const int64_t c = channel + lane, p = pixel + k;
-    if (c < channels && p < pixels) to[(n * pixels + p) * channels + c] = tile[lane][k];
+  if (writes_chunks) {
+#pragma unroll
+    for (int k = threadIdx.x; k < turned_side * chunks; k += tile_threads) {
+      const int p = k / chunks, c = k % chunks * width;
+      if (channel + c >= channels || pixel + p >= pixels) continue;
+      Vector<T, width> values;
+#pragma unroll
+      for (int item = 0; item < width; ++item) values.item[item] = tile[(c + item) * row + p];
+      *reinterpret_cast<Vector<T, width>*>(to + (n * pixels + pixel + p) * channels + channel + c) = values;
+    }
+  } else {
+    const int c = threadIdx.x % turned_side;
+    for (int p = threadIdx.x / turned_side; p < turned_side; p += tile_threads / turned_side) {
+      if (channel + c < channels && pixel + p < pixels) {
+        to[(n * pixels + pixel + p) * channels + channel + c] = tile[c * row + p];
+      }
+    }
   }
 }
 
@@ -151,9 +187,12 @@ Pixels<T> pixels_of(const View<const T, 4>& tensor, bool eights, T* room, Stream
     return {tensor.data, tensor.stride[0], tensor.stride[2], tensor.stride[3], eights && aligned};
   }
   if (tensor.numel() > 0) {
-    const int64_t tiles = divide_up(height * wide, 32);
-    turn_pixels<T>
-        <<<grid_of(tensor.size[0] * tiles * divide_up(channels, 32)), tile_threads, 0, stream>>>(tensor, tiles, room);
+    const int64_t tiles = divide_up(height * wide, turned_side), blocks = tiles * divide_up(channels, turned_side);
+    const bool reads_chunks = tensor.stride[3] == 1 && (tensor.stride[2] == wide || height == 1) &&
+                              height * wide % width == 0 && is_aligned(tensor.data, 16) &&
+                              tensor.stride[0] % width == 0 && tensor.stride[1] % width == 0;
+    turn_pixels<T><<<grid_of(tensor.size[0] * blocks), tile_threads, 0, stream>>>(tensor, tiles, reads_chunks,
+                                                                                  channels % width == 0, room);
   }
   return {room, height * wide * channels, wide * channels, channels, eights};
 }

@@ -7,88 +7,14 @@
 // is at hand, with the rows and columns side by side ([step][row] and [step][column]).
 #pragma once
 
-#include <opsmith/kernel.h>
-
-#include <type_traits>
+#include "tensor_cores.h"
 
 namespace {
-
-using namespace opsmith;
 
 constexpr int tile_threads = 256;
 constexpr int tile_rows = 64;
 constexpr int tile_steps = 32;
 constexpr int vector_width = 8;  // elements that a thread brings at once: 16 bytes of a 16-bit type
-
-template <class T>
-constexpr bool is_half = sizeof(T) == 2;
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-constexpr bool has_tensor_cores = true;
-
-__device__ inline uint32_t shared_address(const void* address) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(address));
-}
-
-// Four matrices of 8 x 8 16-bit elements. Lane l gives the place of row l % 8 of matrix l / 8, and gets of each matrix
-// the elements 2 * (l % 4) and the next of row l / 4; of its transposed where `transposed`.
-template <bool transposed>
-__device__ inline void load_matrices(uint32_t (&to)[4], const void* from) {
-  if constexpr (transposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(shared_address(from))
-                 : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(shared_address(from))
-                 : "memory");
-  }
-}
-
-// sum += a b for a of 16 x 16 and b of 16 x 8. Lane l has of the sum the rows l / 4 and 8 more, and the columns
-// 2 * (l % 4) and the next.
-template <class T>
-__device__ inline void multiply_add(float* sum, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (std::is_same_v<T, float16>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
-
-// The same for floats of ten bits, a of 16 x 8 and b of 8 x 8. Lane l has of a the rows l / 4 and 8 more, first in the
-// column l % 4 and then 4 further, and of b the rows l % 4 and 4 more of the column l / 4.
-__device__ inline void multiply_add_tf32(float* sum, const float (&a)[4], float b0, float b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-        "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
-}
-
-__device__ inline float round_to_tf32(float value) {
-  uint32_t rounded;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
-  return __uint_as_float(rounded);
-}
-#else
-constexpr bool has_tensor_cores = false;
-
-template <bool transposed>
-__device__ inline void load_matrices(uint32_t (&)[4], const void*) {}
-template <class T>
-__device__ inline void multiply_add(float*, const uint32_t (&)[4], uint32_t, uint32_t) {}
-__device__ inline void multiply_add_tf32(float*, const float (&)[4], float, float) {}
-__device__ inline float round_to_tf32(float value) { return value; }
-#endif
 
 // A tile in shared memory, whose rows are longer by `pad`, lest they begin in the same bank. With `tf32`, floats are
 // rounded to the ten bits of a tensor core's.
@@ -203,15 +129,15 @@ class TileProduct {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int row = first_row + 16 * i + second, at = step + third;
-        load_matrices<steps_first>(
-            left[i], a + (steps_first ? (at + inner) * Rows::stride + row : (row + inner) * Rows::stride + at));
+        load_matrices<steps_first>(left[i], shared_address(a + (steps_first ? (at + inner) * Rows::stride + row
+                                                                            : (row + inner) * Rows::stride + at)));
       }
 #pragma unroll
       for (int j = 0; j < across; j += 2) {
         uint32_t right[4];
         const int column = first_column + 8 * j + third, at = step + second;
-        load_matrices<steps_first>(right, b + (steps_first ? (at + inner) * Columns::stride + column
-                                                           : (column + inner) * Columns::stride + at));
+        load_matrices<steps_first>(right, shared_address(b + (steps_first ? (at + inner) * Columns::stride + column
+                                                                          : (column + inner) * Columns::stride + at)));
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           multiply_add<T>(sum_ + (i * across + j) * 4, left[i], right[0], right[1]);
@@ -227,16 +153,17 @@ class TileProduct {
 #pragma unroll
     for (int k = 0; k < tile_steps; k += 8) {
       const int step = k + lane % 4;
-      float left[2][4];
+      uint32_t left[2][4];
 #pragma unroll
       for (int n = 0; n < 8; ++n)
-        left[n / 4][n % 4] = a[place<Rows>(first_row + n / 4 * 16 + n % 2 * 8, step + n % 4 / 2 * 4)];
+        left[n / 4][n % 4] =
+            bit_cast<uint32_t>(a[place<Rows>(first_row + n / 4 * 16 + n % 2 * 8, step + n % 4 / 2 * 4)]);
 #pragma unroll
       for (int j = 0; j < across; ++j) {
-        const float b0 = b[place<Columns>(first_column + 8 * j, step)];
-        const float b1 = b[place<Columns>(first_column + 8 * j, step + 4)];
+        const uint32_t b0 = bit_cast<uint32_t>(b[place<Columns>(first_column + 8 * j, step)]);
+        const uint32_t b1 = bit_cast<uint32_t>(b[place<Columns>(first_column + 8 * j, step + 4)]);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) multiply_add_tf32(sum_ + (i * across + j) * 4, left[i], b0, b1);
+        for (int i = 0; i < 2; ++i) multiply_add<T>(sum_ + (i * across + j) * 4, left[i], b0, b1);
       }
     }
   }
