@@ -91,6 +91,14 @@ def until_done(call: Call) -> float:
     return time.perf_counter() - begin
 
 
+def warm_up() -> None:
+    """Keep the GPU busy for a moment: it was idle, and its clocks were low."""
+    factor = torch.randn(4096, 4096, device="cuda")
+    for _ in range(200):
+        factor @ factor
+    torch.cuda.synchronize()
+
+
 def measure(calls: dict[str, Call], device: str) -> dict[str, Any]:
     """Return what is known of a case: times, how many times faster the first contender is, and whether results agree."""
     if device == "cuda":
@@ -150,6 +158,8 @@ def main() -> None:
         others["torchvision"] = importlib.import_module("torchvision").ops
     except ImportError:
         print("torchvision is not installed: it is left out")
+    if device == "cuda":
+        warm_up()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         others["textbook"] = find_textbook(Path(folder))
