@@ -107,8 +107,9 @@ __device__ void fill_stages(const Pixels<T>& pixels, int64_t n, const Run& run, 
 #pragma unroll
       for (int k = 0; k < columns * 4 / sampling_threads; ++k) {
         const int place = (k * sampling_threads + thread) * chunk_width<T>;
-        start_copy(to.weights.data + place, weights + place);
+        copy_async(to.weights.data + place, weights + place, true);
       }
+      commit_copies();
       weights += columns * step_width<T>;
       for (int first = row; first < product_rows; first += rows * apart) {
         const int point = tap * product_rows + first;
@@ -130,7 +131,7 @@ __device__ void fill_stages(const Pixels<T>& pixels, int64_t n, const Run& run, 
           store(k, corners[k].template blend<tf32>(table.weights[of_row], table.places[of_row].mask));
         }
       }
-      wait_for_copies();
+      wait_for_copies<0>();
       Handover::hand_over(filled);
       filled = filled + 1 < stages ? filled + 1 : 0;
     }

@@ -10,8 +10,6 @@
 
 namespace {
 
-constexpr int step_bytes = 64;
-
 // The channels of a step.
 template <class T>
 constexpr int step_width = step_bytes / sizeof(T);

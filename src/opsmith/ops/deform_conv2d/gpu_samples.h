@@ -1,9 +1,4 @@
-// What the GPU kernels read: pixels whose channels lie side by side, sampled where a tap reads, and weights in the
-// order in which sums are made.
-//
-// A sum over taps and channels goes by steps of 32 channels of one tap: first all taps for 32 channels, then for the
-// next, so that taps next to each other find their pixels in the first-level cache. The last channels of a group are
-// filled up to 32 by zeros.
+// What the GPU kernels read: pixels whose channels lie side by side, and where taps read them.
 #pragma once
 
 #include <opsmith/workspace.h>
@@ -11,9 +6,12 @@
 #include <type_traits>
 
 #include "deform_conv2d.h"
-#include "tile_product.h"
+#include "tensor_cores.h"
 
 namespace {
+
+constexpr int tile_threads = 256;
+constexpr int vector_width = 8;  // elements that a thread brings at once: 16 bytes of a 16-bit type
 
 // Blocks for n of them, in one dimension.
 inline unsigned grid_of(int64_t blocks) {
@@ -37,17 +35,12 @@ template <class T>
 struct Pixels {
   const T* data;
   int64_t image, row, column;
-  bool has_vectors;  // eight channels are of one group and one offset group, and begin at a multiple of 16 bytes
+  bool has_vectors;  // channels brought at once are of one group and offset group, and begin at a multiple of 16 bytes
 
   __device__ const T* at(int64_t n, int64_t y, int64_t x) const { return data + n * image + y * row + x * column; }
 };
 
-// The number of steps of a sum over all taps and channels of a group.
-OPSMITH_HOST_DEVICE int64_t steps_of(const Convolution& call) {
-  return (call.group_channels() + tile_steps - 1) / tile_steps * call.taps();
-}
-
-// The samples of a tile, eight channels at a time.
+// What samples are made of, and where.
 template <class T>
 struct Sampler {
   using C = compute_t<T>;
@@ -71,52 +64,6 @@ struct Sampler {
   __device__ bool has(const Point<C>& point, int corner) const {
     const int64_t row = point.row(corner), column = point.column(corner);
     return row >= 0 && row < call.height && column >= 0 && column < call.width;
-  }
-
-  // The samples of the channels from `channel` of a group on, zero beyond its last.
-  __device__ void load(int64_t n, int position, int64_t group, int64_t channel, int tap, T (&to)[vector_width]) const {
-    const int64_t first = group * call.group_channels() + channel;
-    C sum[vector_width] = {};
-    if (pixels.has_vectors) {
-      if (channel < call.group_channels()) {
-        C share;
-        const Point<C> point = find(n, position, first / call.offset_group_channels(), tap, share);
-        // Where no pixel is there the weights still count, which may be NaN: they are multiplied with zero.
-#pragma unroll
-        for (int corner = 0; corner < 4; ++corner) {
-          T value[vector_width] = {};
-          if (has(point, corner)) load_vector(pixels.at(n, point.row(corner), point.column(corner)) + first, value);
-          const C weight = point.weight(corner);
-#pragma unroll
-          for (int k = 0; k < vector_width; ++k) sum[k] += weight * C(value[k]);
-        }
-#pragma unroll
-        for (int k = 0; k < vector_width; ++k) sum[k] *= share;
-      }
-    } else {
-      for (int k = 0; k < vector_width && channel + k < call.group_channels(); ++k) {
-        C share;
-        const Point<C> point = find(n, position, (first + k) / call.offset_group_channels(), tap, share);
-        for (int corner = 0; corner < 4; ++corner) {
-          const C value =
-              has(point, corner) ? C(pixels.at(n, point.row(corner), point.column(corner))[first + k]) : C(0);
-          sum[k] += point.weight(corner) * value;
-        }
-        sum[k] *= share;
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < vector_width; ++k) to[k] = T(sum[k]);
-  }
-
-  static __device__ void load_vector(const T* from, T (&to)[vector_width]) {
-    constexpr int width = 16 / sizeof(T);
-#pragma unroll
-    for (int v = 0; v < vector_width; v += width) {
-      const auto part = *reinterpret_cast<const Vector<T, width>*>(from + v);
-#pragma unroll
-      for (int k = 0; k < width; ++k) to[v + k] = part.item[k];
-    }
   }
 };
 

@@ -3,13 +3,12 @@
 // through the tensor cores, and so do floats that may be rounded to ten bits (TF32); else each thread makes 8 x 8 sums.
 #pragma once
 
-#include "tile_product.h"
+#include "gpu_samples.h"
 
 namespace {
 
 constexpr int block_lines = 128;  // of each matrix
 constexpr int run_length = 8;     // sums of a row that a thread has next to each other
-constexpr int step_bytes = 64, copy_bytes = 16;
 #if defined(__HIPCC__)
 constexpr int stages = 2;  // nothing is copied on its own there, and there are 64 KB of shared memory
 #else
@@ -25,29 +24,6 @@ struct Matrix {
 
   __device__ int64_t place(int64_t column) const { return column / period * jump + column % period; }
 };
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-// Copies 16 bytes while the thread goes on, or sets them to zero and reads nothing.
-__device__ inline void copy_async(void* to, const void* from, bool is_there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-               "l"(__cvta_generic_to_global(from)), "r"(is_there ? 16 : 0)
-               : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until no more than `left` groups of copies are on their way.
-template <int left>
-__device__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
-}
-#else
-__device__ inline void copy_async(void* to, const void* from, bool is_there) {
-  using Bytes = Vector<uint32_t, 4>;
-  *static_cast<Bytes*>(to) = is_there ? *static_cast<const Bytes*>(from) : Bytes{};
-}
-__device__ inline void commit_copies() {}
-template <int>
-__device__ void wait_for_copies() {}
-#endif
 
 // What a block multiplies of one matrix: 128 rows, with the summands side by side, or 128 columns where `steps_first`.
 template <class T, bool steps_first>
@@ -220,15 +196,15 @@ class BlockProduct {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = first_row + 16 * i + second, at = step + third;
-        load_matrices<steps_first>(left[i],
-                                   a + (steps_first ? (at + inner) * stride + row : (row + inner) * stride + at));
+        load_matrices<steps_first>(
+            left[i], shared_address(a + (steps_first ? (at + inner) * stride + row : (row + inner) * stride + at)));
       }
 #pragma unroll
       for (int j = 0; j < 4; j += 2) {
         uint32_t right[4];
         const int column = first_column + 8 * j + third, at = step + second;
-        load_matrices<steps_first>(right,
-                                   b + (steps_first ? (at + inner) * stride + column : (column + inner) * stride + at));
+        load_matrices<steps_first>(
+            right, shared_address(b + (steps_first ? (at + inner) * stride + column : (column + inner) * stride + at)));
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           multiply_add<T>(sum_ + (i * 4 + j) * 4, left[i], right[0], right[1]);
@@ -244,23 +220,23 @@ class BlockProduct {
 #pragma unroll
     for (int k = 0; k < steps; k += 8) {
       const int step = k + lane % 4;
-      float left[4][4];
+      uint32_t left[4][4];
 #pragma unroll
       for (int n = 0; n < 16; ++n) {
-        left[n / 4][n % 4] = round_to_tf32(at(a, first_row + n / 4 * 16 + n % 2 * 8, step + n % 4 / 2 * 4));
+        left[n / 4][n % 4] = rounded_at(a, first_row + n / 4 * 16 + n % 2 * 8, step + n % 4 / 2 * 4);
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float b0 = round_to_tf32(at(b, first_column + 8 * j, step));
-        const float b1 = round_to_tf32(at(b, first_column + 8 * j, step + 4));
+        const uint32_t b0 = rounded_at(b, first_column + 8 * j, step),
+                       b1 = rounded_at(b, first_column + 8 * j, step + 4);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) multiply_add_tf32(sum_ + (i * 4 + j) * 4, left[i], b0, b1);
+        for (int i = 0; i < 4; ++i) multiply_add<T>(sum_ + (i * 4 + j) * 4, left[i], b0, b1);
       }
     }
   }
 
-  static __device__ float at(const float* tile, int line, int step) {
-    return tile[steps_first ? step * stride + line : line * stride + step];
+  static __device__ uint32_t rounded_at(const float* tile, int line, int step) {
+    return bit_cast<uint32_t>(round_to_tf32(tile[steps_first ? step * stride + line : line * stride + step]));
   }
 
   // Threads stand 16 x 16. Each has every 16th row and column or, where these lie side by side, two times four.

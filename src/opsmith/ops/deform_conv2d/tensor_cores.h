@@ -14,6 +14,9 @@ using namespace opsmith;
 template <class T>
 constexpr bool is_half = sizeof(T) == 2;
 
+// Factors come by steps of 64 bytes of summands, of which a thread brings 16 at once.
+constexpr int step_bytes = 64, copy_bytes = 16;
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 constexpr bool has_tensor_cores = true;
 
@@ -81,11 +84,18 @@ __device__ inline uint32_t round_two(float low, float high) {
   return both;
 }
 
-// Copies 16 bytes to shared memory. They are there when wait_for_copies() has returned in the thread that asked.
-__device__ inline void start_copy(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+// Copies 16 bytes to shared memory while the thread goes on, or sets them to zero and reads nothing.
+__device__ inline void copy_async(void* to, const void* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+               "l"(__cvta_generic_to_global(from)), "r"(is_there ? 16 : 0)
+               : "memory");
 }
-__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until no more than `left` groups of copies are on their way.
+template <int left>
+__device__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
 
 // Barriers 1 to 15, for `threads` threads, whole warps, some of which may pass without waiting.
 template <int threads>
@@ -109,10 +119,13 @@ template <class T>
 __device__ inline uint32_t round_two(float, float) {
   return 0;
 }
-__device__ inline void start_copy(void* to, const void* from) {
-  *static_cast<Vector<uint32_t, 4>*>(to) = *static_cast<const Vector<uint32_t, 4>*>(from);
+__device__ inline void copy_async(void* to, const void* from, bool is_there) {
+  using Bytes = Vector<uint32_t, 4>;
+  *static_cast<Bytes*>(to) = is_there ? *static_cast<const Bytes*>(from) : Bytes{};
 }
-__device__ inline void wait_for_copies() {}
+__device__ inline void commit_copies() {}
+template <int>
+__device__ void wait_for_copies() {}
 template <int threads>
 __device__ inline void wait_at(int) {}
 template <int threads>
