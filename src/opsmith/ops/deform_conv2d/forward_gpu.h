@@ -240,26 +240,30 @@ __global__ void __launch_bounds__(block_threads, (blocks_together<T, columns>))
              static_cast<int>(left < columns ? left : columns), bias, out, shared);
 }
 
-// The shared memory that a block may have.
-inline int64_t shared_bytes() {
-  int device = 0, bytes = 0;
+// What the current GPU has: bytes of shared memory for a block, and multiprocessors.
+struct Device {
+  int shared_bytes = 48 << 10, multiprocessors = 1;
+
+  Device() {
+    int device = 0;
 #if defined(__HIPCC__)
-  if (hipGetDevice(&device) != hipSuccess ||
-      hipDeviceGetAttribute(&bytes, hipDeviceAttributeMaxSharedMemoryPerBlock, device) != hipSuccess) {
-    return 48 << 10;
-  }
+    if (hipGetDevice(&device) != hipSuccess) return;
+    (void)hipDeviceGetAttribute(&shared_bytes, hipDeviceAttributeMaxSharedMemoryPerBlock, device);
+    (void)hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount, device);
 #else
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
-    return 48 << 10;
-  }
+    if (cudaGetDevice(&device) != cudaSuccess) return;
+    cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
 #endif
-  return bytes;
-}
+  }
+};
+
+template <class T, int columns>
+constexpr int64_t least_shared_bytes = sizeof(PointTable<T, product_rows>) + 2 * sizeof(Stage<T, columns>);
 
 template <class T, int columns, bool tf32>
-void convolve_by(const Sampler<T>& sampler, const View<const T, 4>& weight, const View<const T, 1>& bias,
-                 const View<T, 4>& out, Stream stream) {
+void convolve_by(const Device& device, const Sampler<T>& sampler, const View<const T, 4>& weight,
+                 const View<const T, 1>& bias, const View<T, 4>& out, Stream stream) {
   const Convolution& call = sampler.call;
   const Runs<T> runs(call);
   // As many as the steps of a group, of which each offset group may add one that is not full.
@@ -280,8 +284,8 @@ void convolve_by(const Sampler<T>& sampler, const View<const T, 4>& weight, cons
       <<<grid_of(tiles * blocks_for(most_steps * step, 4 * tile_threads)), tile_threads, 0, stream>>>(
           call, weight, static_cast<unsigned>(across), most_steps, weights.data);
   constexpr int64_t of_stage = sizeof(Stage<T, columns>), of_table = sizeof(PointTable<T, product_rows>);
-  // A block's own part is a kilobyte larger.
-  int64_t stages = ((shared_bytes() + 1024) / blocks_together<T, columns> - 1024 - of_table) / of_stage;
+  // A block has a kilobyte more for itself.
+  int64_t stages = ((device.shared_bytes + 1024) / blocks_together<T, columns> - 1024 - of_table) / of_stage;
   stages = stages > most_stages ? most_stages : stages < 2 ? 2 : stages;
   const auto kernel = convolve_tiles<T, columns, tf32>;
   const int64_t bytes = stages * of_stage + of_table;
@@ -302,11 +306,17 @@ void convolve(const Convolution& call, const View<const T, 4>& input, const View
   const int64_t copied = copy_size(input);
   const Workspace<T> room(copied > 0 ? copied : 1);
   const Sampler<T> sampler{call, pixels_of(input, has_chunks, copied > 0 ? room.data : nullptr, stream), offset, mask};
+  const Device device;
+  // Wide blocks sample less, but there are fewer of them: not where they would leave half of the GPU idle.
+  const int64_t wide_blocks = call.images * call.groups * divide_up(call.group_outputs(), most_columns<T>) *
+                              divide_up(call.positions(), product_rows);
+  const bool is_wide = call.group_outputs() > 128 && wide_blocks >= device.multiprocessors / 2 &&
+                       device.shared_bytes >= least_shared_bytes<T, most_columns<T>>;
   with_tf32<T>(tf32, [&](auto rounded) {
-    if (call.group_outputs() > 128) {
-      convolve_by<T, most_columns<T>, rounded.value>(sampler, weight, bias, out, stream);
+    if (is_wide) {
+      convolve_by<T, most_columns<T>, rounded.value>(device, sampler, weight, bias, out, stream);
     } else {
-      convolve_by<T, 64, rounded.value>(sampler, weight, bias, out, stream);
+      convolve_by<T, 64, rounded.value>(device, sampler, weight, bias, out, stream);
     }
   });
 }

@@ -73,19 +73,19 @@ constexpr int turned_side = 64;
 // read and written by 16 bytes where these are of one channel, or pixel (`reads_chunks`, `writes_chunks`).
 template <class T>
 __global__ void __launch_bounds__(tile_threads)
-    turn_pixels(View<const T, 4> from, int64_t tiles, bool reads_chunks, bool writes_chunks, T* to) {
+    turn_pixels(View<const T, 4> from, unsigned tiles, unsigned across, bool reads_chunks, bool writes_chunks, T* to) {
   constexpr int width = 16 / sizeof(T), chunks = turned_side / width;
   // Rows that begin in the next bank, at least.
   constexpr int row = turned_side + (sizeof(T) < 4 ? 4 / sizeof(T) : 1);
   alignas(16) __shared__ T tile[turned_side * row];
   const int64_t channels = from.size[1], pixels = from.size[2] * from.size[3];
-  const int64_t across = (channels + turned_side - 1) / turned_side;
-  const int64_t n = blockIdx.x / (tiles * across);
-  const int64_t channel = blockIdx.x % across * turned_side, pixel = blockIdx.x / across % tiles * turned_side;
+  const int64_t n = blockIdx.x / across / tiles;
+  const int64_t channel = int64_t{blockIdx.x % across} * turned_side;
+  const int64_t pixel = int64_t{blockIdx.x / across % tiles} * turned_side;
   if (reads_chunks) {
 #pragma unroll
-    for (int k = threadIdx.x; k < turned_side * chunks; k += tile_threads) {
-      const int c = k / chunks, p = k % chunks * width;
+    for (int i = 0; i < turned_side * chunks / tile_threads; ++i) {
+      const int k = i * tile_threads + threadIdx.x, c = k / chunks, p = k % chunks * width;
       if (channel + c >= channels || pixel + p >= pixels) continue;
       const T* const line = from.data + n * from.stride[0] + (channel + c) * from.stride[1] + pixel + p;
       const auto words = *reinterpret_cast<const Vector<uint32_t, 4>*>(line);
@@ -105,13 +105,13 @@ __global__ void __launch_bounds__(tile_threads)
   __syncthreads();
   if (writes_chunks) {
 #pragma unroll
-    for (int k = threadIdx.x; k < turned_side * chunks; k += tile_threads) {
-      const int p = k / chunks, c = k % chunks * width;
+    for (int i = 0; i < turned_side * chunks / tile_threads; ++i) {
+      const int k = i * tile_threads + threadIdx.x, p = k / chunks, c = k % chunks * width;
       if (channel + c >= channels || pixel + p >= pixels) continue;
       Vector<T, width> values;
 #pragma unroll
       for (int item = 0; item < width; ++item) values.item[item] = tile[(c + item) * row + p];
-      *reinterpret_cast<Vector<T, width>*>(to + (n * pixels + pixel + p) * channels + channel + c) = values;
+      store_16_bytes(to + (n * pixels + pixel + p) * channels + channel + c, bit_cast<Vector<uint32_t, 4>>(values));
     }
   } else {
     const int c = threadIdx.x % turned_side;
@@ -134,12 +134,13 @@ Pixels<T> pixels_of(const View<const T, 4>& tensor, bool eights, T* room, Stream
     return {tensor.data, tensor.stride[0], tensor.stride[2], tensor.stride[3], eights && aligned};
   }
   if (tensor.numel() > 0) {
-    const int64_t tiles = divide_up(height * wide, turned_side), blocks = tiles * divide_up(channels, turned_side);
+    const int64_t tiles = divide_up(height * wide, turned_side), across = divide_up(channels, turned_side);
+    const unsigned blocks = grid_of(tensor.size[0] * tiles * across);
     const bool reads_chunks = tensor.stride[3] == 1 && (tensor.stride[2] == wide || height == 1) &&
                               height * wide % width == 0 && is_aligned(tensor.data, 16) &&
                               tensor.stride[0] % width == 0 && tensor.stride[1] % width == 0;
-    turn_pixels<T><<<grid_of(tensor.size[0] * blocks), tile_threads, 0, stream>>>(tensor, tiles, reads_chunks,
-                                                                                  channels % width == 0, room);
+    turn_pixels<T><<<blocks, tile_threads, 0, stream>>>(
+        tensor, static_cast<unsigned>(tiles), static_cast<unsigned>(across), reads_chunks, channels % width == 0, room);
   }
   return {room, height * wide * channels, wide * channels, channels, eights};
 }

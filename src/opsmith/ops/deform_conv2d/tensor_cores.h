@@ -84,6 +84,14 @@ __device__ inline uint32_t round_two(float low, float high) {
   return both;
 }
 
+// Stores 16 bytes to global memory at once, which nvcc does not do where they are put together from elements of 16
+// bits.
+__device__ inline void store_16_bytes(void* to, const Vector<uint32_t, 4>& from) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(from.item[0]),
+               "r"(from.item[1]), "r"(from.item[2]), "r"(from.item[3])
+               : "memory");
+}
+
 // Copies 16 bytes to shared memory while the thread goes on, or sets them to zero and reads nothing.
 __device__ inline void copy_async(void* to, const void* from, bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
@@ -118,6 +126,9 @@ __device__ inline float round_to_tf32(float value) { return value; }
 template <class T>
 __device__ inline uint32_t round_two(float, float) {
   return 0;
+}
+__device__ inline void store_16_bytes(void* to, const Vector<uint32_t, 4>& from) {
+  *static_cast<Vector<uint32_t, 4>*>(to) = from;
 }
 __device__ inline void copy_async(void* to, const void* from, bool is_there) {
   using Bytes = Vector<uint32_t, 4>;
