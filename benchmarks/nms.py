@@ -1,6 +1,6 @@
 """How long does non-maximum suppression take, by opsmith, by torchvision where it is installed, and by the textbook?
 
-    python benchmarks/nms.py [--device cpu|cuda] [--sizes 1000 4000 20000] [--output benchmarks/results/nms_cpu.json]
+    python benchmarks/nms.py [--device cpu|cuda] [--sizes 1000 4000] [--functions nms] [--output results.json]
 
 Three kinds of boxes. "random": corners anywhere in 1,000 x 1,000 pixels, sides up to 50; most boxes are kept. "dense":
 corners and sides anywhere in 100 x 100; every box overlaps many. "crowded": what a detector gives, boxes around each of 50
@@ -38,9 +38,12 @@ THRESHOLDS = {"random": (0.5,), "dense": (0.5,), "crowded": (0.3, 0.5, 0.7, 0.9)
 SECONDS_A_CASE = 2.0
 MOST_ROUNDS, LEAST_ROUNDS = 31, 3
 CLASSES = 80
-MOST_SOFT_BOXES = (
-    4000  # soft suppression takes a step for each box that is left, and each takes longer the more there are
-)
+FUNCTIONS = ("nms", "batched_nms", "nms_padded", "soft_nms", "soft_nms_padded")
+# Soft suppression takes a step for each box that is left, and each takes longer the more there are.
+MOST_SOFT_BOXES = 4000
+# The others' nms looks at all pairs: 100,000 boxes on a CPU would take some 25 s a call, going by 20,000, and a million on
+# a GPU 116 GB.
+MOST_PAIRED_BOXES = {"cpu": 20000, "cuda": 100000}
 
 Call = Callable[[], Tensor]
 
@@ -86,6 +89,14 @@ def until_done(call: Call) -> float:
     call()
     torch.cuda.synchronize()
     return time.perf_counter() - begin
+
+
+def warm_up() -> None:
+    """Keep the GPU busy for a moment: it was idle, and its clocks were low."""
+    factor = torch.randn(4096, 4096, device="cuda")
+    for _ in range(200):
+        factor @ factor
+    torch.cuda.synchronize()
 
 
 def measure(calls: dict[str, Call], device: str) -> dict[str, Any]:
@@ -137,15 +148,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--sizes", type=int, nargs="+", default=None)
+    parser.add_argument("--functions", choices=FUNCTIONS, nargs="+", default=FUNCTIONS)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     device = arguments.device
-    sizes = arguments.sizes or ([1000, 4000, 20000] + ([100000, 1000000] if device == "cuda" else []))
+    sizes = arguments.sizes or ([1000, 4000, 20000, 100000] + ([1000000] if device == "cuda" else []))
     others: dict[str, Any] = {}
     try:
         others["torchvision"] = importlib.import_module("torchvision").ops
     except ImportError:
         print("torchvision is not installed: it is left out")
+    if device == "cuda":
+        warm_up()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         others["textbook"] = find_textbook(Path(folder))
@@ -156,12 +170,11 @@ def main() -> None:
                 generator = torch.Generator().manual_seed(count)
                 boxes = make_boxes(kind, count, generator).to(device)
                 scores = torch.rand(count, generator=generator).to(device)
-                # torchvision's nms of a million boxes would need 116 GB.
-                rivals = others if count <= 100000 else {}
-                functions = ["nms", "batched_nms", "nms_padded"]
-                if count <= MOST_SOFT_BOXES:
-                    functions += ["soft_nms", "soft_nms_padded"]
-                for function in functions:
+                for function in arguments.functions:
+                    if function.startswith("soft") and count > MOST_SOFT_BOXES:
+                        continue
+                    has_rivals = count <= MOST_PAIRED_BOXES[device] or (function == "batched_nms" and count <= 100000)
+                    rivals = others if has_rivals else {}
                     for threshold in thresholds:
                         calls = contenders(function, boxes, scores, threshold, rivals)
                         row = {"function": function, "kind": kind, "boxes": count, "threshold": threshold}

@@ -67,11 +67,31 @@ HEADLINES = (
     Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 256, I 1024, S 1024", "bfloat16", "both"),
     Headline("lltm", "lltm_cell_cpu.json", "lltm_cell", "B 16, I 32, S 128", "float32", "both"),
     Headline("lltm_sequence", "lltm_sequence_cpu.json", "lltm_sequence", "T 100, B 16, I 32, S 128", "float32", "both"),
+    Headline("bias_act", "bias_act_gpu.json", "bias_activation", "lrelu, 16 x 128 x 256 x 256", "float16", "forward"),
+    Headline(
+        "bias_act",
+        "bias_act_gpu.json",
+        "bias_activation",
+        "lrelu, 16 x 128 x 256 x 256",
+        "float16",
+        "backward",
+        "compiled",
+    ),
     Headline("bias_act", "bias_act_cpu.json", "bias_activation", "lrelu, 8 x 64 x 128 x 128", "float32", "both"),
+    Headline(
+        "upfirdn2d",
+        "upfirdn2d_gpu.json",
+        "upfirdn2d_sized",
+        "up 2, 12 separable taps, 8 x 128 x 256 x 256",
+        "float16",
+        "forward",
+    ),
     Headline(
         "upfirdn2d", "upfirdn2d_cpu.json", "upfirdn2d_sized", "up 2, 4x4 taps, 4 x 64 x 64 x 64", "float32", "both"
     ),
+    Headline("filtered_lrelu", "filtered_lrelu_gpu.json", "filtered_lrelu_sized", "up 2, down 2", "float16", "forward"),
     Headline("filtered_lrelu", "filtered_lrelu_cpu.json", "filtered_lrelu_sized", "up 2, down 2", "float32", "both"),
+    Headline("sigmoid_focal_loss", "focal_loss_sum_gpu.json", "focal_loss_sum", "shape 16000000", "float32", "both"),
     Headline("sigmoid_focal_loss", "focal_loss_sum_cpu.json", "focal_loss_sum", "shape 4194304", "float32", "both"),
 )
 

@@ -17,6 +17,7 @@ from operator_tables import figures, headlines
 from opsmith.bench.render.as_json import reports_from
 from readme_tables import tables
 from roi_align_tables import roi_align_figures
+from turns_tables import turns_headlines
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parent / "README.md"
@@ -77,7 +78,7 @@ def check_screen() -> str:
 # What stands between two marks of a page. "figures", which an operator's page has, is another for each page.
 REGIONS: dict[str, Callable[[], str]] = {
     "tables": tables,
-    "operators": headlines,
+    "operators": lambda: "\n".join([headlines(), *turns_headlines()]),
     "floor": gradient_floor,
     "check": check_screen,
     "bench": bench_screen,

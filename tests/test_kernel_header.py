@@ -21,6 +21,7 @@ CPP_TESTS = ROOT / "tests/cpp"
 GPU_HEADERS = [
     *("host_device.h", "error.h", "types.h", "view.h", "gpu.h", "kernel.h", "math.h", "elementwise.h", "reduce.h"),
     "workspace.h",
+    "early_launch.h",
 ]
 CPU_HEADERS = [*(name for name in GPU_HEADERS if name not in ("gpu.h", "workspace.h")), "cpu.h", "block.h", "product.h"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,23 @@ def test_regions_are_filled_and_one_that_does_not_end_is_refused(tables, monkeyp
     assert tables.filled("page", text) == text.replace("old", "new")
     with pytest.raises(ValueError, match="page"):
         tables.filled("page", "<!-- check: begin -->\n")
+
+
+def test_a_headline_of_contenders_that_took_turns(tables, monkeypatch, tmp_path):
+    import turns_tables
+
+    seconds = {"opsmith": {"median": 2e-6}, "torchvision": {"median": 5e-6}}
+    faster = {"torchvision": {"median": 2.5, "min": 2.4, "max": 2.6}}
+    rows = [
+        {"boxes": 1, "seconds": seconds, "times_faster": {}},
+        {"boxes": 9, "seconds": seconds, "times_faster": faster},
+    ]
+    (tmp_path / "nms_gpu.json").write_text(json.dumps({"device": "Planted GPU", "rows": rows}))
+    monkeypatch.setattr(turns_tables, "RESULTS", tmp_path)
+    entry = turns_tables.TurnsHeadline("nms", "nms_gpu.json", "nms", {"boxes": 9}, "9 boxes")
+    (row,) = turns_tables.turns_headlines((entry,))
+    assert row == "| [`nms`](docs/nms.md) | 9 boxes: 2.00 us on Planted GPU | torchvision | 2.5x [2.4, 2.6] | – |"
+    assert not turns_tables.turns_headlines((replace(entry, file="nms_cpu.json"),))
+    for lost in (replace(entry, case={"boxes": 1}), replace(entry, case={"boxes": 2})):
+        with pytest.raises(LookupError, match="has no case"):
+            turns_tables.turns_headlines((lost,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from opsmith.ops.deform_conv2d import deform_conv2d_sized
 
-__all__ = ["FORMS", "TYPES", "near", "numbers", "reference", "tensors"]
+__all__ = ["FORMS", "TYPES", "most_summands", "near", "numbers", "reference", "tensors"]
 
 TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -50,10 +51,32 @@ def numbers(form: Any) -> dict[str, Any]:
     return {"stride": form[5], "padding": form[6], "dilation": form[7]}
 
 
-def near(found: Tensor, expected: Tensor) -> None:
+def near(found: Tensor, expected: Tensor, summands: int) -> None:
+    """Hold a result, or a gradient, to the same in float64; `summands` is how many terms its sums have at most.
+
+    Each step of a sum of n random terms rounds by up to eps / 2 of what there is by then, at random: together by
+    eps * sqrt(n) / 5 of the result's standard deviation, which is some quarter of its largest element (Higham and Mary, "A
+    new approach to probabilistic rounding error analysis", 2019, has it with fewer assumptions). sqrt(n) / 2 times the
+    largest is ten of these deviations. Sums are made in float32 or wider; in float64 what is expected errs as much.
+    """
     assert found.shape == expected.shape
-    allowed = 8 * torch.finfo(found.dtype).eps * max(float(expected.abs().max()), 1)
+    eps, wide = (torch.finfo(one).eps for one in (found.dtype, torch.promote_types(found.dtype, torch.float32)))
+    sides = 2 if found.dtype == torch.float64 else 1
+    allowed = (8 * eps + sides * summands**0.5 / 2 * wide) * max(float(expected.abs().max()), 1)
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
+
+
+def most_summands(form: Any, made: dict[str, Tensor], out: Tensor) -> int:
+    """Return how many roundings one after the other a sum of the forward or of its gradients has at most.
+
+    An output sums up over taps and channels, the gradient of a weight or of a bias over images and positions, and that of a
+    sample over outputs, from where it goes to pixels, offsets and masks by sums of such sums over taps or channels.
+    """
+    outputs, of_group, *taps = made["weight"].shape
+    filters = math.prod(taps)
+    return max(
+        of_group * filters, out.numel() // outputs, outputs // form[2] + max(4 * filters, made["input"].shape[1])
+    )
 
 
 def reference(made: dict[str, Tensor], form: Any) -> Tensor:

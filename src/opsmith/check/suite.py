@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from opsmith.check.layouts import LAYOUTS
 from opsmith.check.recipe import Case, TensorRecipe
 from opsmith.check.space import Choice, Space
-from opsmith.check.values import FLOAT_VALUES, SPECIAL_VALUES
+from opsmith.check.values import FLOAT_VALUES, group_of_values
+from opsmith.check.variations import variations
 from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Kind, Parameter
 
@@ -85,6 +86,14 @@ class Suite:
         for index, example in enumerate(self.examples):
             case = replace(example, label=example.label or f"example {index + 1}", group="plain")
             yield case if dtype is None else case.changed(kept=pinned, dtype=dtype)
+
+    def varied(self, dtypes: Mapping[str, str], *groups: str) -> Iterator[Case]:
+        """Yield the examples with one thing changed: the cases of some groups among values, equal, special and scalars."""
+        optional = self.space.optional if self.space is not None else ()
+        scalars = self.space.scalars if self.space is not None else {}
+        flags = {name: values[0] for name, values in scalars.items() if isinstance(values[0], bool)}
+        for example in self.given(dtypes):
+            yield from (case for case in variations(example, optional, flags, self.seed) if case.group in groups)
 
     def _generated(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
         if self.space is None:
@@ -207,7 +216,7 @@ class Suite:
         tensors = list(space.signature.tensors)
         floating = [p.name for p in tensors if p.tensor_type.is_floating]
         for kind in FLOAT_VALUES:
-            group = "special" if kind in SPECIAL_VALUES else "equal" if kind == "zeros" else "values"
+            group = group_of_values(kind)
             if kind == "normal" or not floating:
                 continue
             yield replace(base, values={"": kind}, label=f"{kind} values", group=group)

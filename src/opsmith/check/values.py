@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "SPECIAL_VALUES", "fill"]
+__all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "SPECIAL_VALUES", "fill", "group_of_values"]
 
 _Make = Callable[[tuple[int, ...], torch.dtype, torch.Generator], Tensor]
 
@@ -125,6 +125,11 @@ INTEGER_VALUES: dict[str, _Make] = {
     "integers": _integers,
     "extremes": _extreme_integers,
 }
+
+
+def group_of_values(kind: str) -> str:
+    """Return the group of a suite that a kind of floating-point values other than "normal" belongs to."""
+    return "special" if kind in SPECIAL_VALUES else "equal" if kind == "zeros" else "values"
 
 
 def fill(shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -126,9 +127,19 @@ def is_repeatable(context: Context, case: Case) -> bool:
 
 
 def _agree(context: Context, *groups: str) -> Outcome:
+    suite = context.subject.suite
+    outcome, compared = _compare(context, suite.cases(context.dtypes, *groups), "plain" in groups)
+    if compared:
+        return outcome
+    varied, compared = _compare(context, suite.varied(context.dtypes, *groups), "plain" in groups)
+    return varied if compared else outcome
+
+
+def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple[Outcome, int]:
+    """Return the outcome of cases, and how many the reference took; `with_plain` says that plain ones are among them."""
     compared, refused, elsewhere = 0, 0, 0
-    cases = Timed(context, context.subject.suite.cases(context.dtypes, *groups))
-    for case in cases:
+    timed = Timed(context, cases)
+    for case in timed:
         try:
             wrong = disagreement(context, case)
         except RefusedError:
@@ -137,21 +148,27 @@ def _agree(context: Context, *groups: str) -> Outcome:
         compared += 1
         if wrong is None or (isinstance(wrong, Exception) and _is_other_number(case)):
             continue
-        if case.base is not None and "plain" not in groups and _is_wrong(context, case.base):
+        if case.base is not None and not with_plain and _is_wrong(context, case.base):
             elsewhere += 1
             continue
-        small = smallest(context, case, partial(_fails_alike, context, type(wrong)))
-        again = disagreement(context, small)
-        message = _describe(context, again if again is not None else wrong)
-        seen = "" if small == case or not case.label else f" First seen with: {case.label}."
-        where = f"{case.label}: " if small == case and case.label not in ("", "plain") else ""
-        return failed(Finding(f"{where}{message}.{seen}", small, _hint(context, small, again)), inputs=compared)
+        return _found(context, case, wrong, compared), compared
     if compared == 0:
-        return not_run(_why_nothing(refused, cases.left_out))
+        return not_run(_why_nothing(refused, timed.left_out)), 0
     if elsewhere:
-        return not_run(f"{elsewhere} of {compared} inputs give wrong values, and so do the plain ones: see `value`")
+        reason = f"{elsewhere} of {compared} inputs give wrong values, and so do the plain ones: see `value`"
+        return not_run(reason), compared
     note = f"the reference refused {refused} of {refused + compared} inputs" if refused else ""
-    return passed(compared, refused=refused, left_out=cases.left_out, note=note)
+    return passed(compared, refused=refused, left_out=timed.left_out, note=note), compared
+
+
+def _found(context: Context, case: Case, wrong: Disagreement | Exception, inputs: int) -> Outcome:
+    """Return the failure that a case shows, at the smallest case that shows it too."""
+    small = smallest(context, case, partial(_fails_alike, context, type(wrong)))
+    again = disagreement(context, small)
+    message = _describe(context, again if again is not None else wrong)
+    seen = "" if small == case or not case.label else f" First seen with: {case.label}."
+    where = f"{case.label}: " if small == case and case.label not in ("", "plain") else ""
+    return failed(Finding(f"{where}{message}.{seen}", small, _hint(context, small, again)), inputs=inputs)
 
 
 def _why_nothing(refused: int, left_out: int) -> str:

@@ -21,6 +21,7 @@
 //   elementwise.h  the whole loop of an elementwise operator           (likewise)
 //   reduce.h       the sum of an elementwise function                  (likewise)
 //   workspace.h    memory for the length of a call                     (likewise; nvcc, hipcc)
+//   early_launch.h launches that overlap with the kernel before them   (likewise; nvcc, hipcc)
 //   block.h        16-bit and strided data as dense arrays of floats   (likewise; host compilers)
 //   product.h      products of small matrices                          (likewise; host compilers)
 #pragma once

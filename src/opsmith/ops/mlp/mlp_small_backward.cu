@@ -1,4 +1,6 @@
 // All gradients of a small perceptron on a GPU, in one kernel. All sums are taken in a fixed order.
+#include <opsmith/early_launch.h>
+
 #include "mlp_device.h"
 
 using namespace opsmith;
@@ -34,7 +36,13 @@ struct KindPlan {
 constexpr int stage_elements = 2048;
 
 // Terms of a sum that one thread adds up, where there are threads enough.
-constexpr int terms = 8;
+constexpr int terms = 16;
+
+// Terms that are worth a thread of their own.
+constexpr int fewest_terms = 4;
+
+// Parts of a sum that a thread adds up at once.
+constexpr int parts = 16;
 
 template <class T>
 struct Backward {
@@ -85,11 +93,23 @@ __global__ void __launch_bounds__(most_threads) backward(Backward<T> from) {
     if (kind == by_unit && out >= 0) left = activation;
   }
 
+  const bool is_read = is_column && split < tile.splits;
+
+  wait_for_earlier_kernels();
   C sum = 0;
   const int stage = stage_elements / outer_count;
   for (int begin = 0; begin < length; begin += stage) {
     const int count = length - begin < stage ? length - begin : stage;
-    __syncthreads();
+    // The first right factors are on their way while the left ones are computed, so that memory is waited for once.
+    T first[terms];
+    const T* next = column + (begin + split) * step;
+#pragma unroll
+    for (int i = 0; i < terms; ++i) {
+      first[i] = static_cast<T>(1.0f);
+      if (is_read && split + i * tile.splits < count) first[i] = *next;
+      next += tile.splits * step;
+    }
+    if (begin > 0) __syncthreads();
     for (int i = threadIdx.x; i < count * outer_count; i += blockDim.x) {
       const int c = tile.outer.quotient(i), across = first_outer + i - c * outer_count;
       int row = kind == by_row ? across : begin + c, unit = kind == by_row ? begin + c : across;
@@ -97,7 +117,6 @@ __global__ void __launch_bounds__(most_threads) backward(Backward<T> from) {
       C grad = 1;
       if (kind != by_bias) {
         const C value = static_cast<C>(from.hidden[row * sizes.units + unit]);
-        activation[i] = value;
         grad = 0;
 #pragma unroll 2
         for (int k = 0; k < sizes.outputs; ++k) {
@@ -105,30 +124,42 @@ __global__ void __launch_bounds__(most_threads) backward(Backward<T> from) {
                   static_cast<C>(from.layers.weight2[k * sizes.units + unit]);
         }
         if (value <= C(0)) grad = 0;
+        activation[i] = value;
       }
       grad_linear[i] = grad;
     }
     __syncthreads();
     if (split >= tile.splits) continue;
+#pragma unroll
+    for (int i = 0; i < terms; ++i) {
+      const int c = split + i * tile.splits;
+      if (c < count) sum += left[c * outer_count + outer] * static_cast<C>(first[i]);
+    }
 #pragma unroll 4
-    for (int c = split; c < count; c += tile.splits) {
-      sum += left[c * outer_count + outer] * (is_column ? static_cast<C>(column[(begin + c) * step]) : C(1));
+    for (int c = split + terms * tile.splits; c < count; c += tile.splits) {
+      sum += left[c * outer_count + outer] * (is_read ? static_cast<C>(*next) : C(1));
+      next += tile.splits * step;
     }
   }
 
-  // Eight parts of a sum at a time: a round costs more than the additions in it.
+  // Sixteen parts of a sum at a time: a round costs more than the additions in it.
   partial[threadIdx.x] = sum;
   for (int width = tile.splits; width > 1;) {
-    const int next = (width + 7) / 8;
+    const int next = (width + parts - 1) / parts;
     __syncthreads();
-    for (int other = split + next; split < next && other < width; other += next) {
-      partial[threadIdx.x] += partial[threadIdx.x + (other - split) * outer_count * item_count];
+    if (split < next) {
+#pragma unroll
+      for (int part = 1; part < parts; ++part) {
+        const int other = split + part * next;
+        if (other < width) sum += partial[threadIdx.x + part * next * outer_count * item_count];
+      }
+      partial[threadIdx.x] = sum;
     }
     width = next;
   }
   const int across = first_outer + outer;
   if (split > 0 || across >= (kind == by_row ? sizes.batch : kind == by_unit ? sizes.units : 1)) return;
-  const T total = static_cast<T>(partial[threadIdx.x]);
+  const T total = static_cast<T>(sum);
   T* to = nullptr;
   if (kind == by_row) {
     if (is_column) to = from.to.input + across * sizes.features + index;
@@ -146,12 +177,17 @@ __global__ void __launch_bounds__(most_threads) backward(Backward<T> from) {
 
 // The plan of one kind of sums, for blocks of `count` threads.
 KindPlan plan_kind(int64_t outer, int64_t items, int64_t length, int count) {
-  const int64_t across = at_least_1(items < count ? items : count);
-  const int64_t fit = at_least_1(count / (across * divide_up(at_least_1(length), terms)));
-  const int64_t along = at_least_1(outer < fit ? outer : fit);
+  const int64_t across = at_least_1(items < count ? items : count), long_enough = at_least_1(length);
+  int64_t along = at_least_1(count / (across * divide_up(long_enough, terms)));
+  if (along > outer) along = at_least_1(outer);
+  // Not more than the block's threads compute left factors of in one round.
+  if (along * long_enough > count) along = at_least_1(count / long_enough);
+  int64_t splits = count / (across * along);
+  const int64_t useful = divide_up(long_enough, fewest_terms);
+  if (splits > useful) splits = useful;
   const int item_tiles = divide_up(items, across);
-  const Tile tile{Divisor(along), Divisor(across), static_cast<int>(count / (across * along))};
-  return {tile, item_tiles, divide_up(outer, along) * item_tiles};
+  return {
+      {Divisor(along), Divisor(across), static_cast<int>(splits)}, item_tiles, divide_up(outer, along) * item_tiles};
 }
 
 }  // namespace
@@ -181,8 +217,7 @@ void backward_small(const Sizes& sizes, View<const T, 2> grad_output, const Laye
   const int blocks = from.plan[by_unit].blocks + from.plan[by_row].blocks + from.plan[by_bias].blocks;
   if (blocks == 0) return;
   const size_t shared = (count + 2 * stage_elements) * sizeof(compute_t<T>);
-  backward<<<blocks, count, shared, static_cast<Stream>(stream)>>>(from);
-  check_launch("mlp_backward");
+  launch_early<backward<T>>("mlp_backward", blocks, count, shared, static_cast<Stream>(stream), from);
 }
 
 #define OPSMITH_MLP(T)                                                                                             \

@@ -1,0 +1,134 @@
+"""Tables of what contenders that took turns have measured (turns.py): of nms, roi_align and deform_conv2d.
+
+A result file has a row for each case, with `seconds` of all contenders and `times_faster` of ours than each of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsmith.bench.render.markdown import row_markdown
+from opsmith.bench.render.units import duration
+
+__all__ = ["HEADLINES", "PHASES", "TurnsHeadline", "turns_headlines", "turns_tables"]
+
+RESULTS = Path(__file__).resolve().parent / "results"
+NAMES = {"torchvision": "torchvision", "textbook": "the textbook in C++", "host": "the CPU and copies"}
+PHASES = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TurnsHeadline:
+    """One row of the README: the case of a result file that has these values, in words, and one competitor."""
+
+    page: str
+    file: str
+    operator: str
+    case: Mapping[str, Any]
+    words: str
+    competitor: str = "torchvision"
+
+
+_RANDOM = {"function": "nms", "kind": "random", "threshold": 0.5}
+_ROIS = {"function": "roi_align", "bins": 7, "layout": "channels_last"}
+
+HEADLINES = (
+    TurnsHeadline("nms", "nms_gpu.json", "nms", {**_RANDOM, "boxes": 20000}, "20,000 random boxes"),
+    TurnsHeadline("nms", "nms_gpu.json", "nms", {**_RANDOM, "boxes": 100000}, "100,000 random boxes"),
+    TurnsHeadline("nms", "nms_cpu.json", "nms", {**_RANDOM, "boxes": 20000}, "20,000 random boxes", "textbook"),
+    TurnsHeadline(
+        "roi_align",
+        "roi_align_gpu.json",
+        "roi_align",
+        {**_ROIS, "dtype": "float32", "phase": "forward"},
+        "float32, forward, 1,024 boxes of 256 channels, 7 x 7 bins, channels_last",
+    ),
+    TurnsHeadline(
+        "roi_align",
+        "roi_align_gpu.json",
+        "roi_align",
+        {**_ROIS, "dtype": "float32", "phase": "backward"},
+        "float32, backward, the same",
+    ),
+    TurnsHeadline(
+        "deform_conv2d",
+        "deform_conv2d_gpu.json",
+        "deform_conv2d",
+        {"shape": [8, 256, 64, 64], "dtype": "bfloat16", "phase": "forward"},
+        "bfloat16, forward, 8 x 256 x 64 x 64, 3 x 3 taps, against float32",
+    ),
+    TurnsHeadline(
+        "deform_conv2d",
+        "deform_conv2d_gpu.json",
+        "deform_conv2d",
+        {"shape": [8, 256, 64, 64], "dtype": "bfloat16", "phase": "backward"},
+        "bfloat16, backward, the same",
+    ),
+)
+
+
+def turns_tables(
+    files: tuple[str, ...], heads: tuple[str, ...], cells: Callable[[Row], list[str]], peak: bool = False
+) -> str:
+    """Return a table for each result file that is there.
+
+    `heads` and `cells` are the columns that say what a case is; behind them come its time and the ratios, and with `peak`
+    its memory, where that was measured.
+    """
+    found = [json.loads((RESULTS / file).read_text(encoding="utf-8")) for file in files if (RESULTS / file).is_file()]
+    tables = ["\n".join(_table(result, heads, cells, peak)) for result in found]
+    return "\n\n".join(tables) or "Nothing has been measured yet."
+
+
+def turns_headlines(entries: tuple[TurnsHeadline, ...] = HEADLINES) -> list[str]:
+    """Return the README's rows. Raises LookupError where a result file is there and lacks the case of a row."""
+    return [row for entry in entries if (RESULTS / entry.file).is_file() for row in _headline(entry)]
+
+
+def _headline(entry: TurnsHeadline) -> Iterator[str]:
+    result = json.loads((RESULTS / entry.file).read_text(encoding="utf-8"))
+    for row in result["rows"]:
+        if all(row.get(key) == value for key, value in entry.case.items()) and entry.competitor in _faster(row):
+            time = duration(row["seconds"]["opsmith"]["median"])
+            name = f"[`{entry.operator}`](docs/{entry.page}.md)"
+            what = f"{entry.words}: {time} on {result['device']}"
+            yield row_markdown([name, what, NAMES[entry.competitor], _ratio(row, entry.competitor), "–"])
+            return
+    raise LookupError(f"{entry.file} has no case {entry.case} with {entry.competitor}")
+
+
+def _table(
+    result: dict[str, Any], heads: tuple[str, ...], cells: Callable[[Row], list[str]], peak: bool
+) -> Iterator[str]:
+    rows = result["rows"]
+    others = [name for name in NAMES if any(name in _faster(row) for row in rows)]
+    has_peak = peak and any("peak_bytes" in row for row in rows)
+    threads = f", {result['threads']} threads" if result["threads"] else ""
+    vision = f", torchvision {result['torchvision']}" if result.get("torchvision") else ""
+    yield f"**{result['device']}**{threads}, torch {result['torch']}{vision}, {result['date'][:10]}"
+    yield ""
+    columns = [*heads, "time", *(f"against {NAMES[name]}" for name in others), *(["peak memory"] if has_peak else [])]
+    yield row_markdown(columns)
+    yield "|---" * len(columns) + "|"
+    for row in rows:
+        times = [duration(row["seconds"]["opsmith"]["median"]), *(_ratio(row, name) for name in others)]
+        memory = [f"{row['peak_bytes'] / 1e6:,.1f} MB"] if has_peak else []
+        yield row_markdown([*cells(row), *times, *memory])
+
+
+def _faster(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = row.get("times_faster", {})
+    return found
+
+
+def _ratio(row: Row, name: str) -> str:
+    if name not in _faster(row):
+        return "–"
+    faster = _faster(row)[name]
+    return f"{faster['median']:.1f}x [{faster['min']:.1f}, {faster['max']:.1f}]"
