@@ -108,7 +108,7 @@ GPU_MLP := --size B=16,F=32,H=128,O=1 --size B=1024,F=5,H=15,O=1 --size B=8192,F
 
 # From what a launch bounds to what memory does: 2^28 elements are far more than the caches hold.
 GPU_ELEMENTWISE := --size shape=1048576 --size shape=268435456 --dtype float32 --dtype bfloat16 \
-  --against eager --against compiled --seconds 60
+  --phase forward --phase backward --against eager --against compiled --seconds 60
 
 # The operator's own products, where they end, and PyTorch's. bfloat16 first: compiling may end before all is compiled.
 GPU_LLTM_CELL := --size B=16,I=32,S=128 --size B=256,I=256,S=256 --size B=256,I=1024,S=1024 --dtype bfloat16 \

@@ -49,9 +49,23 @@ def test_agrees_with_the_definition(form: Any, dtype: torch.dtype, layout: str) 
         near(one, other, summands)
 
 
-@pytest.mark.parametrize("form", [FORMS[4], *GPU_FORMS[-3:]], ids=str)
-def test_tf32_where_torch_allows_it(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = {name: one.float() for name, one in on_gpu(form, 2, (19, 26), 8).items()}
+# Blocks of 256 outputs are for as many positions as fill a GPU.
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "inner"])
+def test_as_many_positions_as_fill_a_gpu(dtype: torch.dtype, layout: str) -> None:
+    form = (72, 260, 1, 3, (3, 4), (1, 1), (1, 1), (1, 1))
+    made = {name: one.to(dtype) for name, one in on_gpu(form, 3, (64, 71), 9).items()}
+    strided = {name: laid_out(one, layout) if one.dim() == 4 else one for name, one in made.items()}
+    expected = reference({name: one.double() for name, one in made.items()}, form)
+    near(deform_conv2d(**strided, **numbers(form)), expected, most_summands(form, made, expected))
+
+
+@pytest.mark.parametrize(
+    ("form", "size"),
+    [*(pytest.param(form, (19, 26), id=str(form)) for form in (FORMS[4], *GPU_FORMS[-3:])), (GPU_FORMS[-3], (64, 71))],
+)
+def test_tf32_where_torch_allows_it(form: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {name: one.float() for name, one in on_gpu(form, 2, size, 8).items()}
     exact = {name: one.double().requires_grad_() for name, one in made.items()}
     expected = reference(exact, form)
     expected_gradients = torch.autograd.grad(expected.sin().sum(), list(exact.values()))

@@ -71,14 +71,16 @@ namespace detail {
 
 constexpr int elementwise_threads = 128;
 
-// How many loads of each input a thread starts before it computes: what counts is how many bytes are on their way.
-// Vectors of 16 bytes are enough of them with one a thread, and that is the best for two inputs and for 32-bit types. A
-// function of one 16-bit input has half the loads and twice the work for each: with four, sigmoid of bfloat16 reaches
-// 100 % of a copy's bandwidth on an H200 in place of 92 %. Where there are few elements, they had better be spread over
-// more threads.
+// How many vectors of each input a thread loads before it computes. One is enough of bytes on their way where little is
+// done to each; more of them share what a thread has to do once. So a function of one 16-bit input gets four (sigmoid
+// of bfloat16 takes 258 us and not 281, 2^28 elements on an H200), of two inputs two, and one of a 64-bit input two
+// (1.00 ms and not 1.11). For 32-bit types one is the best. Where there are few bytes they had better be spread over
+// threads.
 template <class Out, class... In>
-constexpr int vectors_at_once = sizeof...(In) == 1 && sizeof(Out) <= 2 ? 4 : 1;
-constexpr int64_t many_elements = int64_t{1} << 22;
+constexpr int vectors_at_once = sizeof(Out) <= 2                         ? (sizeof...(In) == 1 ? 4 : 2)
+                                : sizeof(Out) == 8 && sizeof...(In) == 1 ? 2
+                                                                         : 1;
+constexpr int64_t many_bytes = int64_t{1} << 25;
 // Single elements are short of bytes anyway.
 constexpr int elements_at_once = 4;
 
@@ -96,14 +98,14 @@ struct MapOne {
 // f on one vector of each. They come by value: behind a reference they would be loaded one element at a time.
 template <class F, class Out, int width>
 struct MapVector {
-  MapOne<F, Out> map;
+  F f;
 
   template <class... In>
   __device__ Vector<Out, width> operator()(const Vector<In, width>... in) const {
-    Vector<Out, width> out;
+    compute_t<Out> out[width];
 #pragma unroll
-    for (int k = 0; k < width; ++k) out.item[k] = map(in.item[k]...);
-    return out;
+    for (int k = 0; k < width; ++k) out[k] = static_cast<compute_t<Out>>(f(static_cast<compute_t<In>>(in.item[k])...));
+    return rounded<Out>(out);
   }
 };
 
@@ -151,7 +153,7 @@ __global__ void __launch_bounds__(elementwise_threads)
     map_dense(F f, int64_t n, Out* __restrict__ out, const In* __restrict__... in) {
   const int64_t vectors = n / width;
   const MapOne<F, Out> map{f};
-  map_all<count>(MapVector<F, Out, width>{map},
+  map_all<count>(MapVector<F, Out, width>{f},
                  View<Vector<Out, width>, 1>{reinterpret_cast<Vector<Out, width>*>(out), {vectors}, {1}},
                  View<const Vector<In, width>, 1>{reinterpret_cast<const Vector<In, width>*>(in), {vectors}, {1}}...);
   const int64_t i = vectors * width + blockIdx.x * int64_t{elementwise_threads} + threadIdx.x;
@@ -181,7 +183,7 @@ void elementwise(const char* op, Stream stream, F f, View<Out, 1> out, View<cons
   if (n == 0) return;
   const bool vectorised =
       ((out.stride[0] == 1 && is_aligned(out.data, 16)) && ... && (in.stride[0] == 1 && is_aligned(in.data, 16)));
-  if (vectorised && n < detail::many_elements) {
+  if (vectorised && n * static_cast<int64_t>(sizeof(Out)) < detail::many_bytes) {
     detail::launch_dense<width, 1>(stream, f, n, out.data, in.data...);
   } else if (vectorised) {
     detail::launch_dense<width, detail::vectors_at_once<Out, In...>>(stream, f, n, out.data, in.data...);

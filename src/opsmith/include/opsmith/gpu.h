@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #if defined(__HIPCC__)
 #include <hip/hip_runtime.h>
@@ -9,6 +10,7 @@
 
 #include "error.h"
 #include "host_device.h"
+#include "types.h"
 
 namespace opsmith {
 
@@ -46,6 +48,42 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) Vector {
   T item[N];
 };
+
+namespace detail {
+
+// Two floats rounded to 16 bits each, side by side: one instruction, where two conversions and joining them are three.
+template <class T>
+__device__ uint32_t rounded_pair(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t pair;
+  if constexpr (std::is_same_v<T, float16>) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+#else
+  return T(low).bits | static_cast<uint32_t>(T(high).bits) << 16;
+#endif
+}
+
+}  // namespace detail
+
+// The values as a vector of T, each rounded once.
+template <class T, int N>
+__device__ Vector<T, N> rounded(const compute_t<T> (&values)[N]) {
+  Vector<T, N> result;
+  if constexpr (std::is_same_v<T, compute_t<T>> || N % 2 != 0) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) result.item[k] = static_cast<T>(values[k]);
+  } else {
+    Vector<uint32_t, N / 2> pairs;
+#pragma unroll
+    for (int k = 0; k < N / 2; ++k) pairs.item[k] = detail::rounded_pair<T>(values[2 * k], values[2 * k + 1]);
+    result = bit_cast<Vector<T, N>>(pairs);
+  }
+  return result;
+}
 
 // Whether an address is a multiple of `bytes`.
 inline bool is_aligned(const void* address, int bytes) { return reinterpret_cast<uintptr_t>(address) % bytes == 0; }

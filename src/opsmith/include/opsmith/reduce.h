@@ -145,7 +145,7 @@ class GridSum {
   static constexpr int threads = detail::sum_threads;
 
   // For `rounds` that the threads of a grid take between them. `blocks` is 0 where there are none, which is no launch.
-  // At most 1,024: that fills a GPU of 132 multiprocessors with 2,048 threads each, and does not depend on the GPU.
+  // At most 2,048: that fills a GPU of 132 multiprocessors with 2,048 threads each, and does not depend on the GPU.
   explicit GridSum(int64_t rounds) : blocks(limited(rounds)), partials_(blocks) {}
 
   double* partials() const { return partials_.data; }
@@ -162,7 +162,7 @@ class GridSum {
 
  private:
   static unsigned limited(int64_t rounds) {
-    constexpr unsigned most = 1024;
+    constexpr unsigned most = 2048;
     const unsigned needed = rounds > 0 ? blocks_for(rounds, threads) : 0;
     return needed < most ? needed : most;
   }

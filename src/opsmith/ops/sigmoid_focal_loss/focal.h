@@ -99,7 +99,7 @@ struct Logistic {
   C tail;  // log(1 + exp(-|x|)): softplus(x) without max(x, 0), and softplus(-x) without max(-x, 0)
 
   OPSMITH_HOST_DEVICE explicit Logistic(C x) {
-    const C e = opsmith::math::exp(x > C(0) ? -x : x);
+    const C e = opsmith::math::exp(-static_cast<C>(__builtin_fabs(x)));
     const C larger = reciprocal(C(1) + e), smaller = e * larger;
     p = x > C(0) ? larger : smaller;
     q = x > C(0) ? smaller : larger;
