@@ -1,8 +1,8 @@
 // From the gradients of the samples to those of pixels, on a GPU.
 //
-// A pixel's gradient is gathered from the lists of the four cells around it, in their order, so there are no atomics and
-// results do not change from run to run. A warp has a strip of pixels and walks along the cells above and below it, so
-// that a sample's gradient is read once for the two pixels at its left and right.
+// A pixel's gradient is gathered from the lists of the four cells around it, in their order, so there are no atomics
+// and results do not change from run to run. A warp has a strip of pixels and walks along the cells above and below it,
+// so that a sample's gradient is read once for the two pixels at its left and right.
 #pragma once
 
 #include "backward_points.h"
