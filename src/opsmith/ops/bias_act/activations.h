@@ -84,16 +84,19 @@ struct Output {
       : gain(static_cast<C>(gain)), limit(clamp ? static_cast<C>(*clamp) : static_cast<C>(__builtin_inf())) {
     if (clamp && !(*clamp >= 0)) opsmith::fail("clamp must not be below 0; it is ", *clamp);
   }
+
+  OPSMITH_HOST_DEVICE bool is_limited() const { return limit < static_cast<C>(__builtin_inf()); }
 };
 
-// y of x and b. A NaN is not clamped.
+// y of x and b. A NaN is not clamped. `unlimited` is for a limit of infinity.
 template <class C, class Activation>
 struct Forward {
   Activation act;
   Output<C> output;
 
+  OPSMITH_HOST_DEVICE C unlimited(C x, C b) const { return output.gain * act.value(x + b); }
   OPSMITH_HOST_DEVICE C operator()(C x, C b) const {
-    const C y = output.gain * act.value(x + b);
+    const C y = unlimited(x, b);
     return y > output.limit ? output.limit : y < -output.limit ? -output.limit : y;
   }
 };
@@ -104,11 +107,11 @@ struct Backward {
   Activation act;
   Output<C> output;
 
+  OPSMITH_HOST_DEVICE C unlimited(C grad, C x, C b) const { return grad * (output.gain * act.slope(x + b)); }
   OPSMITH_HOST_DEVICE C operator()(C grad, C x, C b) const {
-    const C u = x + b;
     // The same for all elements: a loop does without the activation where nothing is clamped.
-    const C y = output.limit < static_cast<C>(__builtin_inf()) ? output.gain * act.value(u) : C(0);
-    const C result = grad * (output.gain * act.slope(u));
+    const C y = output.is_limited() ? output.gain * act.value(x + b) : C(0);
+    const C result = unlimited(grad, x, b);
     return static_cast<C>(__builtin_fabs(y)) <= output.limit ? result : C(0);
   }
 };
