@@ -36,7 +36,7 @@ struct Tanh {
   OPSMITH_HOST_DEVICE C value(C u) const { return opsmith::math::tanh(u); }
   // 1 - tanh^2, which has no digits left where tanh is near 1.
   OPSMITH_HOST_DEVICE C slope(C u) const {
-    const C e = opsmith::math::exp(C(-2) * static_cast<C>(__builtin_fabs(u)));
+    const C e = opsmith::math::exp(C(-2) * opsmith::math::abs(u));
     return C(4) * e / ((C(1) + e) * (C(1) + e));
   }
 };
@@ -45,7 +45,7 @@ template <class C>
 struct Sigmoid {
   OPSMITH_HOST_DEVICE C value(C u) const { return opsmith::math::sigmoid(u); }
   OPSMITH_HOST_DEVICE C slope(C u) const {
-    const C e = opsmith::math::exp(-static_cast<C>(__builtin_fabs(u)));
+    const C e = opsmith::math::exp(-opsmith::math::abs(u));
     return e / ((C(1) + e) * (C(1) + e));
   }
 };
@@ -63,7 +63,7 @@ struct Elu {
 template <class C>
 struct Softplus {
   OPSMITH_HOST_DEVICE C value(C u) const {
-    const C tail = opsmith::math::log1p(opsmith::math::exp(-static_cast<C>(__builtin_fabs(u))));
+    const C tail = opsmith::math::log1p(opsmith::math::exp(-opsmith::math::abs(u)));
     return (u > C(0) ? u : C(0)) + tail;
   }
   OPSMITH_HOST_DEVICE C slope(C u) const { return opsmith::math::sigmoid(u); }
@@ -112,7 +112,7 @@ struct Backward {
     // The same for all elements: a loop does without the activation where nothing is clamped.
     const C y = output.is_limited() ? output.gain * act.value(x + b) : C(0);
     const C result = unlimited(grad, x, b);
-    return static_cast<C>(__builtin_fabs(y)) <= output.limit ? result : C(0);
+    return opsmith::math::abs(y) <= output.limit ? result : C(0);
   }
 };
 

@@ -16,10 +16,11 @@ struct RowPlan {
   int64_t pieces, extent;     // blocks of a row
   int64_t groups, rows_each;  // ... and of a column of rows
 
-  // A thread takes `most` vectors or fewer.
-  RowPlan(int64_t channels, int64_t rows, int64_t length, int64_t most)
-      : channels(channels), rows(rows), length(length), is_long(length > threads), lanes(length, 7) {
-    const int64_t each = vectors_each(channels * rows * length, most);
+  // A thread takes `most` vectors or fewer; but as many as `most_summed` where it is for sums of few channels.
+  RowPlan(int64_t channels, int64_t rows, int64_t length, int64_t most, bool is_summed)
+      : channels(channels), rows(rows), length(length), is_long(length > threads), lanes(length, thread_bits) {
+    const int64_t summed = is_summed ? vectors_each(rows * length, sums_wanted, most_summed) : 1;
+    const int64_t each = vectors_each(channels * rows * length, blocks_wanted, summed > most ? summed : most);
     const int64_t tiles = ceil_div(length, threads);
     pieces = ceil_div(tiles, each);
     extent = ceil_div(tiles, pieces) * threads;

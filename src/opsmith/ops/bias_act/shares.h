@@ -7,9 +7,12 @@ namespace {
 
 using namespace opsmith;
 
-constexpr int threads = GridSum::threads;
+constexpr int threads = GridSum::threads, thread_bits = 7;
+static_assert(threads == 1 << thread_bits);
 // Blocks enough for some rounds on any GPU: with more elements than that each thread takes more of them.
 constexpr int64_t blocks_wanted = 4096;
+// Sums of blocks for one channel, before each block sums up more.
+constexpr int64_t sums_wanted = 2048;
 
 OPSMITH_HOST_DEVICE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -21,9 +24,9 @@ OPSMITH_HOST_DEVICE int64_t smaller(A a, B b) {
 // How many of so many vectors next to each other are of one thread, from its first on.
 OPSMITH_HOST_DEVICE int tiles_in(int64_t vectors) { return static_cast<int>(ceil_div(vectors, threads)); }
 
-// How many of n vectors a thread takes, of 1 to `most`.
-inline int64_t vectors_each(int64_t n, int64_t most) {
-  const int64_t each = n / (threads * blocks_wanted);
+// How many of n vectors a thread takes, of 1 to `most`, when there are to be so many blocks.
+inline int64_t vectors_each(int64_t n, int64_t blocks, int64_t most) {
+  const int64_t each = n / (threads * blocks);
   return each < 1 ? 1 : smaller(each, most);
 }
 
@@ -39,7 +42,9 @@ struct Lanes {
   OPSMITH_HOST_DEVICE int lane(int thread) const { return thread & (across() - 1); }
   OPSMITH_HOST_DEVICE int line(int thread) const { return thread >> bits; }
   // How many of so many rows are of one thread, from its first on.
-  OPSMITH_HOST_DEVICE int lines_in(int64_t rows) const { return static_cast<int>((rows + lines() - 1) >> (7 - bits)); }
+  OPSMITH_HOST_DEVICE int lines_in(int64_t rows) const {
+    return static_cast<int>((rows + lines() - 1) >> (thread_bits - bits));
+  }
 };
 
 // A grid of x blocks, y times z. CUDA allows so many of these; a kernel goes through the rest in a loop.
