@@ -16,7 +16,7 @@ from opsmith.ops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
 TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-# What there are tile kernels for: up, down, taps, separable. The last two go another way.
+# What there are kernels of bands for: up, down, taps, separable. The last two go another way.
 FORMS = [
     (2, 1, 4, False),
     (1, 2, 4, False),
@@ -49,6 +49,22 @@ def test_agrees_with_the_definition(form: tuple[int, int, int, bool], dtype: tor
             x = laid_out(torch.randn(shape, device="cuda").to(dtype), layout).requires_grad_()
             exact = x.detach().double().requires_grad_()
             found, expected = upfirdn2d(x, f, **arguments), upfirdn2d(exact, f, impl="ref", **arguments)
+            outer = torch.randn_like(expected).to(dtype)
+            near(found.detach(), expected.detach())
+            (grad,) = torch.autograd.grad(found, x, outer)
+            near(grad, torch.autograd.grad(expected, exact, outer.double())[0])
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("function", [upsample2d, downsample2d, filter2d])
+def test_agrees_with_the_definition_where_rows_are_aligned(function: Any, dtype: torch.dtype) -> None:
+    """With these paddings and widths a thread makes 16 bytes of a row; some heights make more than one band of rows."""
+    torch.manual_seed(0)
+    for f in (torch.randn(4, 4, device="cuda"), torch.randn(12, device="cuda")):
+        for width, height in ((8, 5), (32, 64), (144, 33), (272, 400)):
+            x = torch.randn(2, 3, height, width, device="cuda").to(dtype).requires_grad_()
+            exact = x.detach().double().requires_grad_()
+            found, expected = function(x, f), function(exact, f, impl="ref")
             outer = torch.randn_like(expected).to(dtype)
             near(found.detach(), expected.detach())
             (grad,) = torch.autograd.grad(found, x, outer)

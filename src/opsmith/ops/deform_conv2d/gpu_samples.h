@@ -1,9 +1,4 @@
-// What the GPU kernels read: pixels whose channels lie side by side, sampled where a tap reads, and weights in the
-// order in which sums are made.
-//
-// A sum over taps and channels goes by steps of 32 channels of one tap: first all taps for 32 channels, then for the
-// next, so that taps next to each other find their pixels in the first-level cache. The last channels of a group are
-// filled up to 32 by zeros.
+// What the GPU kernels read: pixels whose channels lie side by side, and where taps read them.
 #pragma once
 
 #include <opsmith/workspace.h>
@@ -11,9 +6,12 @@
 #include <type_traits>
 
 #include "deform_conv2d.h"
-#include "tile_product.h"
+#include "tensor_cores.h"
 
 namespace {
+
+constexpr int tile_threads = 256;
+constexpr int vector_width = 8;  // elements that a thread brings at once: 16 bytes of a 16-bit type
 
 // Blocks for n of them, in one dimension.
 inline unsigned grid_of(int64_t blocks) {
@@ -37,17 +35,12 @@ template <class T>
 struct Pixels {
   const T* data;
   int64_t image, row, column;
-  bool has_vectors;  // eight channels are of one group and one offset group, and begin at a multiple of 16 bytes
+  bool has_vectors;  // channels brought at once are of one group and offset group, and begin at a multiple of 16 bytes
 
   __device__ const T* at(int64_t n, int64_t y, int64_t x) const { return data + n * image + y * row + x * column; }
 };
 
-// The number of steps of a sum over all taps and channels of a group.
-OPSMITH_HOST_DEVICE int64_t steps_of(const Convolution& call) {
-  return (call.group_channels() + tile_steps - 1) / tile_steps * call.taps();
-}
-
-// The samples of a tile, eight channels at a time.
+// What samples are made of, and where.
 template <class T>
 struct Sampler {
   using C = compute_t<T>;
@@ -72,71 +65,61 @@ struct Sampler {
     const int64_t row = point.row(corner), column = point.column(corner);
     return row >= 0 && row < call.height && column >= 0 && column < call.width;
   }
-
-  // The samples of the channels from `channel` of a group on, zero beyond its last.
-  __device__ void load(int64_t n, int position, int64_t group, int64_t channel, int tap, T (&to)[vector_width]) const {
-    const int64_t first = group * call.group_channels() + channel;
-    C sum[vector_width] = {};
-    if (pixels.has_vectors) {
-      if (channel < call.group_channels()) {
-        C share;
-        const Point<C> point = find(n, position, first / call.offset_group_channels(), tap, share);
-        // Where no pixel is there the weights still count, which may be NaN: they are multiplied with zero.
-#pragma unroll
-        for (int corner = 0; corner < 4; ++corner) {
-          T value[vector_width] = {};
-          if (has(point, corner)) load_vector(pixels.at(n, point.row(corner), point.column(corner)) + first, value);
-          const C weight = point.weight(corner);
-#pragma unroll
-          for (int k = 0; k < vector_width; ++k) sum[k] += weight * C(value[k]);
-        }
-#pragma unroll
-        for (int k = 0; k < vector_width; ++k) sum[k] *= share;
-      }
-    } else {
-      for (int k = 0; k < vector_width && channel + k < call.group_channels(); ++k) {
-        C share;
-        const Point<C> point = find(n, position, (first + k) / call.offset_group_channels(), tap, share);
-        for (int corner = 0; corner < 4; ++corner) {
-          const C value =
-              has(point, corner) ? C(pixels.at(n, point.row(corner), point.column(corner))[first + k]) : C(0);
-          sum[k] += point.weight(corner) * value;
-        }
-        sum[k] *= share;
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < vector_width; ++k) to[k] = T(sum[k]);
-  }
-
-  static __device__ void load_vector(const T* from, T (&to)[vector_width]) {
-    constexpr int width = 16 / sizeof(T);
-#pragma unroll
-    for (int v = 0; v < vector_width; v += width) {
-      const auto part = *reinterpret_cast<const Vector<T, width>*>(from + v);
-#pragma unroll
-      for (int k = 0; k < width; ++k) to[v + k] = part.item[k];
-    }
-  }
 };
 
-// A tensor [N, C, H, W] as pixels, by tiles of 32 channels and 32 pixels that are turned in shared memory.
+constexpr int turned_side = 64;
+
+// A tensor [N, C, H, W] as pixels, by tiles of 64 channels and 64 pixels that are turned in shared memory. They are
+// read and written by 16 bytes where these are of one channel, or pixel (`reads_chunks`, `writes_chunks`).
 template <class T>
-__global__ void __launch_bounds__(tile_threads) turn_pixels(View<const T, 4> from, int64_t tiles, T* to) {
-  __shared__ T tile[32][33];
+__global__ void __launch_bounds__(tile_threads)
+    turn_pixels(View<const T, 4> from, unsigned tiles, unsigned across, bool reads_chunks, bool writes_chunks, T* to) {
+  constexpr int width = 16 / sizeof(T), chunks = turned_side / width;
+  // Rows that begin in the next bank, at least.
+  constexpr int row = turned_side + (sizeof(T) < 4 ? 4 / sizeof(T) : 1);
+  alignas(16) __shared__ T tile[turned_side * row];
   const int64_t channels = from.size[1], pixels = from.size[2] * from.size[3];
-  const int64_t across = (channels + 31) / 32;
-  const int64_t n = blockIdx.x / (tiles * across);
-  const int64_t channel = blockIdx.x % across * 32, pixel = blockIdx.x / across % tiles * 32;
-  const int lane = threadIdx.x % 32;
-  for (int k = threadIdx.x / 32; k < 32; k += 8) {
-    const int64_t c = channel + k, p = pixel + lane;
-    if (c < channels && p < pixels) tile[k][lane] = from(n, c, p / from.size[3], p % from.size[3]);
+  const int64_t n = blockIdx.x / across / tiles;
+  const int64_t channel = int64_t{blockIdx.x % across} * turned_side;
+  const int64_t pixel = int64_t{blockIdx.x / across % tiles} * turned_side;
+  if (reads_chunks) {
+#pragma unroll
+    for (int i = 0; i < turned_side * chunks / tile_threads; ++i) {
+      const int k = i * tile_threads + threadIdx.x, c = k / chunks, p = k % chunks * width;
+      if (channel + c >= channels || pixel + p >= pixels) continue;
+      const T* const line = from.data + n * from.stride[0] + (channel + c) * from.stride[1] + pixel + p;
+      const auto words = *reinterpret_cast<const Vector<uint32_t, 4>*>(line);
+      // A row begins at a multiple of four bytes.
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        reinterpret_cast<uint32_t*>(tile + c * row + p)[word] = words.item[word];
+      }
+    }
+  } else {
+    const int p = threadIdx.x % turned_side;
+    const int64_t y = (pixel + p) / from.size[3], x = (pixel + p) % from.size[3];
+    for (int c = threadIdx.x / turned_side; c < turned_side; c += tile_threads / turned_side) {
+      if (channel + c < channels && pixel + p < pixels) tile[c * row + p] = from(n, channel + c, y, x);
+    }
   }
   __syncthreads();
-  for (int k = threadIdx.x / 32; k < 32; k += 8) {
-    const int64_t c = channel + lane, p = pixel + k;
-    if (c < channels && p < pixels) to[(n * pixels + p) * channels + c] = tile[lane][k];
+  if (writes_chunks) {
+#pragma unroll
+    for (int i = 0; i < turned_side * chunks / tile_threads; ++i) {
+      const int k = i * tile_threads + threadIdx.x, p = k / chunks, c = k % chunks * width;
+      if (channel + c >= channels || pixel + p >= pixels) continue;
+      Vector<T, width> values;
+#pragma unroll
+      for (int item = 0; item < width; ++item) values.item[item] = tile[(c + item) * row + p];
+      store_16_bytes(to + (n * pixels + pixel + p) * channels + channel + c, bit_cast<Vector<uint32_t, 4>>(values));
+    }
+  } else {
+    const int c = threadIdx.x % turned_side;
+    for (int p = threadIdx.x / turned_side; p < turned_side; p += tile_threads / turned_side) {
+      if (channel + c < channels && pixel + p < pixels) {
+        to[(n * pixels + pixel + p) * channels + channel + c] = tile[c * row + p];
+      }
+    }
   }
 }
 
@@ -151,9 +134,13 @@ Pixels<T> pixels_of(const View<const T, 4>& tensor, bool eights, T* room, Stream
     return {tensor.data, tensor.stride[0], tensor.stride[2], tensor.stride[3], eights && aligned};
   }
   if (tensor.numel() > 0) {
-    const int64_t tiles = divide_up(height * wide, 32);
-    turn_pixels<T>
-        <<<grid_of(tensor.size[0] * tiles * divide_up(channels, 32)), tile_threads, 0, stream>>>(tensor, tiles, room);
+    const int64_t tiles = divide_up(height * wide, turned_side), across = divide_up(channels, turned_side);
+    const unsigned blocks = grid_of(tensor.size[0] * tiles * across);
+    const bool reads_chunks = tensor.stride[3] == 1 && (tensor.stride[2] == wide || height == 1) &&
+                              height * wide % width == 0 && is_aligned(tensor.data, 16) &&
+                              tensor.stride[0] % width == 0 && tensor.stride[1] % width == 0;
+    turn_pixels<T><<<blocks, tile_threads, 0, stream>>>(
+        tensor, static_cast<unsigned>(tiles), static_cast<unsigned>(across), reads_chunks, channels % width == 0, room);
   }
   return {room, height * wide * channels, wide * channels, channels, eights};
 }

@@ -1,19 +1,23 @@
-// The gradient of roi_pool on a GPU: a block makes a tile of an image, whose sums are in shared memory.
+// The gradient of roi_pool on a GPU: a block makes a tile of some channels of an image, whose sums are in shared
+// memory.
 //
-// A thread has one channel of the whole tile. It takes the bins that touch the tile in their order, and adds the
-// gradient of each to the pixel that was the largest, where that is in the tile: no other thread has that sum.
+// A warp has a channel, and adds the gradients of the bins that touch the tile, in their order, to the pixels that were
+// the largest. Its lanes take 32 bins at a time. Few of these have the same pixel: such lanes add one after the other.
+// So there are no atomics, no two warps write to one sum, and the sums are the same bit for bit each time.
 #pragma once
 
-#include "../roi_align/tiles.h"
-#include "roi_pool.h"
+#include "../roi_align/channels.h"
+#include "lanes.h"
+#include "ranges.h"
+#include "shared_memory.h"
 
 namespace {
 
-constexpr int gather_threads = 128;
-constexpr int gather_batch = gather_threads / (2 * piece_bins);
-constexpr int tile_columns = 8;
-template <class C>
-constexpr int tile_rows = sizeof(C) == 8 ? 4 : 8;  // 32 KB of sums
+constexpr int gather_channels = 16;  // of a tile: a warp each
+constexpr int gather_threads = 32 * gather_channels;
+constexpr int gather_batch = 128;       // pieces of boxes whose bins are looked at
+constexpr int listed_bins = 1024;       // that are taken at once, at least those of a piece
+constexpr int gather_bytes = 84 << 10;  // of sums, so that a multiprocessor has room for two blocks
 
 // Division by a number that is known before the launch: n / divisor for n up to 2^31, by Granlund and Montgomery,
 // "Division by Invariant Integers using Multiplication" (1994), in a few instructions in place of twenty.
@@ -27,137 +31,275 @@ struct Divisor {
   __device__ unsigned quotient(unsigned n) const { return (__umulhi(n, factor) + n) >> shift; }
 };
 
-// Which bins of some pieces touch a tile: bit 8 i + j is the bin in row i and column j of a piece.
-struct Touched {
-  unsigned rows[gather_batch], columns[gather_batch];
+// The size of a call's tiles, and what its threads divide by.
+struct TileSize {
+  int rows, columns;
+  Divisor by_columns, by_width;  // of a tile, of an image
 
-  __device__ uint64_t bins(int slot) const {
-    uint64_t bits = 0;
-#pragma unroll
-    for (int i = 0; i < piece_bins; ++i) {
-      if (rows[slot] >> i & 1) bits |= uint64_t{columns[slot]} << (piece_bins * i);
-    }
-    return bits;
-  }
+  OPSMITH_HOST_DEVICE int pixels() const { return rows * columns; }
+  // From one channel's sums to the next's: odd, so that the same pixel's are in different banks.
+  OPSMITH_HOST_DEVICE int pitch() const { return rows * columns | 1; }
 };
 
-__device__ inline bool overlaps(const Range& range, int64_t first, int64_t size) {
-  return range.low < range.high && range.low < first + size && range.high > first;
+// A bin's pixel and gradient in each channel, where they come from channels side by side: two sets, one to fill while
+// the other is used. The odd pitch keeps columns in different banks.
+template <class C>
+struct Staged {
+  int32_t pixel[2][gather_channels][33];
+  C value[2][gather_channels][33];
+};
+
+// In shared memory; behind it lie the sums.
+template <class C>
+struct GatherMemory {
+  int64_t gradient[listed_bins], pixel[listed_bins];  // where the bins are read
+  Staged<C> staged;
+  BinRange range[gather_batch];
+  unsigned first[gather_batch];  // the place of a range's first bin in the list of bins
+  unsigned before[gather_batch / 32];
+  unsigned pieces, bins;  // listed
+};
+
+// Which bins of a piece touch a tile.
+__device__ inline BinRange find_touching(const Roi& roi, const Pooling& pooling, const Piece& piece, const Tile& tile,
+                                         const TileSize& size, unsigned index) {
+  BinRange range{index, 0, 0, 0, 0};
+  const auto find = [](const Side& side, int64_t first, int64_t all, int low, int high, uint8_t& begin,
+                       uint8_t& count) {
+    narrow(
+        bins_along(first, all), [&](int bin) { return side.range(first + bin).high <= low; },
+        [&](int bin) { return side.range(first + bin).low >= high; }, begin, count);
+  };
+  const int top = static_cast<int>(tile.row), left = static_cast<int>(tile.column);
+  find(roi.y, piece.row, pooling.out_height, top, top + size.rows, range.row, range.rows);
+  if (range.rows > 0) {
+    find(roi.x, piece.column, pooling.out_width, left, left + size.columns, range.column, range.columns);
+  }
+  return range;
 }
 
-// Finds them: a thread has one bin along one axis of a piece.
-template <class C>
-__device__ void find_touched(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
-                             const Tile& tile, const unsigned* list, int count, Touched& touched) {
-  if (threadIdx.x < gather_batch) touched.rows[threadIdx.x] = touched.columns[threadIdx.x] = 0;
-  __syncthreads();
-  const int slot = threadIdx.x / (2 * piece_bins), bin = threadIdx.x % piece_bins;
-  const bool is_row = threadIdx.x / piece_bins % 2 == 0;
-  if (slot < count) {
-    const Piece piece(tiling, list[slot]);
-    const Roi roi = pooling.read_roi(boxes, piece.roi);
-    const int64_t index = bin + (is_row ? piece.row : piece.column);
-    if (is_row && index < pooling.out_height && overlaps(roi.y.range(index), tile.row, tile_rows<C>)) {
-      atomicOr(&touched.rows[slot], 1u << bin);
+// Lists the bins of the first of some pieces that touch a tile, in their order, as many as there is room for.
+template <class T>
+__device__ void list_bins(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
+                          const Tile& tile, const TileSize& size, const unsigned* pieces, int count,
+                          const View<const T, 4>& grad_out, const View<const int32_t, 4>& argmax,
+                          GatherMemory<compute_t<T>>& memory) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  if (thread == 0) memory.pieces = memory.bins = 0;
+  BinRange own{};
+  unsigned all = 0;  // bins of the pieces up to this one
+  if (thread < gather_batch) {
+    if (thread < count) {
+      const Piece piece(tiling, pieces[thread]);
+      own = find_touching(pooling.read_roi(boxes, piece.roi), pooling, piece, tile, size, pieces[thread]);
     }
-    if (!is_row && index < pooling.out_width && overlaps(roi.x.range(index), tile.column, tile_columns)) {
-      atomicOr(&touched.columns[slot], 1u << bin);
+    all = own.count();
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const unsigned other = value_below(all, distance);
+      if (lane >= distance) all += other;
+    }
+    if (lane == 31) memory.before[thread / 32] = all;
+  }
+  __syncthreads();
+  if (thread < count) {
+    for (int warp = 0; warp < thread / 32; ++warp) all += memory.before[warp];
+    if (all <= listed_bins) {
+      memory.range[thread] = own;
+      memory.first[thread] = all - own.count();
+      atomicMax(&memory.pieces, static_cast<unsigned>(thread) + 1);
+      atomicMax(&memory.bins, all);
+    }
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (unsigned k = thread / 32; k < memory.pieces; k += gather_threads / 32) {
+    if (memory.range[k].count() == 0) continue;
+    const RangeBins bins(tiling, memory.range[k]);
+#pragma unroll 1
+    for (int bin = lane; bin < bins.range.count(); bin += 32) {
+      const int i = bins.row(bin), j = bins.column(bin, i);
+      const int64_t row = bins.piece.row + bins.range.row + i, column = bins.piece.column + bins.range.column + j;
+      const unsigned place = memory.first[k] + bin;
+      memory.gradient[place] =
+          bins.piece.roi * grad_out.stride[0] + row * grad_out.stride[2] + column * grad_out.stride[3];
+      memory.pixel[place] = bins.piece.roi * argmax.stride[0] + row * argmax.stride[2] + column * argmax.stride[3];
     }
   }
   __syncthreads();
 }
 
+// Adds the gradients of up to 32 bins, one a lane, in the order of the lanes; -1 for the pixel where there is none.
+template <class C>
+__device__ void add_bins(const Pooling& pooling, const Tile& tile, const TileSize& size, int32_t pixel, C value,
+                         C* sums) {
+  const unsigned row = size.by_width.quotient(static_cast<unsigned>(pixel)), y = row - tile.row;
+  const unsigned x = static_cast<unsigned>(pixel) - row * static_cast<unsigned>(pooling.width) - tile.column;
+  const bool adds = pixel >= 0 && y < static_cast<unsigned>(size.rows) && x < static_cast<unsigned>(size.columns);
+  const unsigned lane = threadIdx.x % 32, place = y * size.columns + x;
+  const unsigned same = lanes_with(adds ? place : ~lane);  // those without a pixel have numbers of their own
+  const int turn = __popc(same & ((1u << lane) - 1));
+#pragma unroll 1
+  for (int now = 0;; ++now) {
+    if (adds && turn == now) sums[place] += value;
+    if (lanes_where(adds && turn > now) == 0) break;
+    meet_lanes();
+  }
+  meet_lanes();
+}
+
+// Adds the listed bins, where a channel's bins lie side by side.
 template <class T>
-__global__ void __launch_bounds__(gather_threads)
-    gather_boxes(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax, Pooling pooling,
-                 Tiling tiling, Divisor width, bool inner, View<T, 4> grad_features) {
+__device__ void add_planes(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
+                           const int32_t* pixels, bool has_channel, const GatherMemory<compute_t<T>>& memory,
+                           compute_t<T>* sums) {
   using C = compute_t<T>;
-  constexpr int rows = tile_rows<C>, pixels = rows * tile_columns;
-  __shared__ C sums[pixels][gather_threads + 1];  // one more, so that neither channels nor pixels share a bank
-  __shared__ Touched touched;
-  const unsigned thread = threadIdx.x;
+  if (!has_channel) return;
+  unsigned bin = threadIdx.x % 32;
+  int32_t pixel;
+  C value;
+  const auto read = [&] {
+    pixel = -1, value = 0;
+    if (bin < memory.bins) {
+      pixel = pixels[memory.pixel[bin]];
+      value = static_cast<C>(gradients[memory.gradient[bin]]);
+    }
+  };
+  read();
+#pragma unroll 1
+  for (unsigned begin = 0; begin < memory.bins; begin += 32) {
+    const int32_t own_pixel = pixel;
+    const C own_value = value;
+    bin += 32;
+    read();  // the next are on their way meanwhile
+    add_bins(pooling, tile, size, own_pixel, own_value, sums);
+  }
+}
+
+// The same where channels lie side by side: they are read so, and change lanes in shared memory.
+template <class T>
+__device__ void add_inner(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
+                          const int32_t* pixels, int64_t pixel_stride, int64_t gradient_stride, unsigned channels,
+                          GatherMemory<compute_t<T>>& memory, compute_t<T>* sums) {
+  using C = compute_t<T>;
+  const unsigned channel = threadIdx.x % gather_channels, slot = threadIdx.x / gather_channels;
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int32_t pixel;
+  C value;
+  const auto read = [&](unsigned bin) {
+    pixel = -1, value = 0;
+    if (bin < memory.bins && channel < channels) {
+      pixel = pixels[memory.pixel[bin] + channel * pixel_stride];
+      value = static_cast<C>(gradients[memory.gradient[bin] + channel * gradient_stride]);
+    }
+  };
+  read(slot);
+#pragma unroll 1
+  for (unsigned begin = 0, set = 0; begin < memory.bins; begin += 32, set ^= 1) {
+    memory.staged.pixel[set][channel][slot] = pixel;
+    memory.staged.value[set][channel][slot] = value;
+    __syncthreads();
+    read(begin + 32 + slot);
+    add_bins(pooling, tile, size, memory.staged.pixel[set][warp][lane], memory.staged.value[set][warp][lane], sums);
+  }
+}
+
+template <bool inner, class T>
+__global__ void __launch_bounds__(gather_threads, 2)
+    gather_boxes(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax, Pooling pooling,
+                 Tiling tiling, TileSize size, View<T, 4> grad_features) {
+  using C = compute_t<T>;
+  extern __shared__ __align__(16) char bytes[];
+  auto& memory = *reinterpret_cast<GatherMemory<C>*>(bytes);
+  C* const sums = reinterpret_cast<C*>(bytes + sizeof(GatherMemory<C>));
+  const unsigned thread = threadIdx.x, warp = thread / 32;
 #pragma unroll 1
   for (unsigned image = blockIdx.y; image < pooling.images; image += gridDim.y) {
 #pragma unroll 1
     for (unsigned part = blockIdx.x; part < tiling.parts; part += gridDim.x) {
       const unsigned chunk = part % tiling.chunks, place = part / tiling.chunks;
-      const Tile tile{image, place / tiling.across * rows, place % tiling.across * tile_columns};
-      const int64_t first_channel = int64_t{chunk} * gather_threads, channel = first_channel + thread;
-      const bool has_channel = channel < grad_features.size[1];
-      for (int p = 0; p < pixels; ++p) sums[p][thread] = 0;
+      const Tile tile{image, place / tiling.across * size.rows, place % tiling.across * size.columns};
+      const int64_t first_channel = int64_t{chunk} * gather_channels, left = grad_features.size[1] - first_channel;
+      const unsigned channels = left < gather_channels ? static_cast<unsigned>(left) : gather_channels;
+      const T* const gradients = grad_out.data + first_channel * grad_out.stride[1];
+      const int32_t* const pixels = argmax.data + first_channel * argmax.stride[1];
+      for (int k = thread; k < size.pitch() * gather_channels; k += gather_threads) sums[k] = 0;
       const auto touches = [&](unsigned index) {
         const Piece piece(tiling, index);
         const Roi roi = pooling.read_roi(boxes, piece.roi);
-        if (roi.image != tile.image) return false;
-        const auto all = [](const Side& side, int64_t first, int64_t bins) {
-          const int64_t last = (first + piece_bins < bins ? first + piece_bins : bins) - 1;
-          return Range{side.range(first).low, side.range(last).high};
+        const auto overlaps = [](const Side& side, int64_t first, int64_t all, int low, int high) {
+          const int count = bins_along(first, all);
+          return side.range(first).low < high && side.range(first + count - 1).high > low;
         };
-        return overlaps(all(roi.y, piece.row, pooling.out_height), tile.row, rows) &&
-               overlaps(all(roi.x, piece.column, pooling.out_width), tile.column, tile_columns);
+        const int top = static_cast<int>(tile.row), start = static_cast<int>(tile.column);
+        return roi.image == image && overlaps(roi.y, piece.row, pooling.out_height, top, top + size.rows) &&
+               overlaps(roi.x, piece.column, pooling.out_width, start, start + size.columns);
       };
       for_each_batch<gather_threads, gather_batch>(tiling.pieces, touches, [&](const unsigned* list, int count) {
-        find_touched<C>(boxes, pooling, tiling, tile, list, count, touched);
 #pragma unroll 1
-        for (int slot = 0; slot < count && has_channel; ++slot) {
-          const Piece piece(tiling, list[slot]);
-          const int32_t* const from = &argmax(piece.roi, channel, piece.row, piece.column);
-          const T* const gradients = &grad_out(piece.roi, channel, piece.row, piece.column);
-#pragma unroll 1
-          for (uint64_t bins = touched.bins(slot); bins != 0;) {
-            // Eight bins are on their way before the first is used.
-            constexpr int at_once = 8;
-            int32_t pixel[at_once];
-            C value[at_once];
-#pragma unroll
-            for (int q = 0; q < at_once; ++q) {
-              pixel[q] = -1;
-              value[q] = 0;
-              if (bins != 0) {
-                const int bin = __ffsll(static_cast<long long>(bins)) - 1, i = bin / piece_bins, j = bin % piece_bins;
-                pixel[q] = from[i * argmax.stride[2] + j * argmax.stride[3]];
-                value[q] = static_cast<C>(gradients[i * grad_out.stride[2] + j * grad_out.stride[3]]);
-                bins &= bins - 1;
-              }
-            }
-#pragma unroll
-            for (int q = 0; q < at_once; ++q) {
-              if (pixel[q] < 0) continue;
-              const unsigned row = width.quotient(static_cast<unsigned>(pixel[q]));
-              const unsigned y = row - tile.row;
-              const unsigned x =
-                  static_cast<unsigned>(pixel[q]) - row * static_cast<unsigned>(pooling.width) - tile.column;
-              if (y < rows && x < tile_columns) sums[y * tile_columns + x][thread] += value[q];
-            }
+        for (int begin = 0; begin < count; begin += memory.pieces) {
+          __syncthreads();  // all are done with the bins before these
+          list_bins(boxes, pooling, tiling, tile, size, list + begin, count - begin, grad_out, argmax, memory);
+          C* const own = sums + warp * size.pitch();
+          if constexpr (inner) {
+            add_inner(pooling, tile, size, gradients, pixels, argmax.stride[1], grad_out.stride[1], channels, memory,
+                      own);
+          } else {
+            add_planes(pooling, tile, size, gradients + warp * grad_out.stride[1], pixels + warp * argmax.stride[1],
+                       warp < channels, memory, own);
           }
         }
         __syncthreads();
       });
       __syncthreads();  // without boxes there was no barrier
-      const int64_t left = grad_features.size[1] - first_channel;
-      const int channels = left < gather_threads ? static_cast<int>(left) : gather_threads;
-#pragma unroll 1
-      for (int index = thread; index < pixels * channels; index += gather_threads) {
-        const int pixel = inner ? index / channels : index % pixels, c = inner ? index % channels : index / pixels;
-        const int64_t y = tile.row + pixel / tile_columns, x = tile.column + pixel % tile_columns;
-        if (y < pooling.height && x < pooling.width) {
-          grad_features(image, first_channel + c, y, x) = static_cast<T>(sums[pixel][c]);
+      const auto write = [&](unsigned at, unsigned c) {
+        const unsigned row = size.by_columns.quotient(at);
+        const int64_t y = tile.row + row, x = tile.column + at - row * size.columns;
+        if (y < pooling.height && x < pooling.width && c < channels) {
+          grad_features(image, first_channel + c, y, x) = static_cast<T>(sums[c * size.pitch() + at]);
         }
+      };
+      if constexpr (inner) {
+        const unsigned c = thread % gather_channels;
+        for (int at = thread / gather_channels; at < size.pixels(); at += gather_threads / gather_channels)
+          write(at, c);
+      } else {
+        for (int at = thread % 32; at < size.pixels(); at += 32) write(at, warp);
       }
       __syncthreads();  // before they are cleared
     }
   }
 }
 
-template <class T>
+template <bool inner, class T>
 void launch_gather(const View<const T, 4>& grad_out, const View<const float, 2>& boxes,
-                   const View<const int32_t, 4>& argmax, const Pooling& pooling, bool inner,
-                   const View<T, 4>& grad_features, Stream stream) {
-  constexpr int rows = tile_rows<compute_t<T>>;
-  const Tiling tiling = tile_images("roi_pool_backward", grad_features, grad_out, rows, tile_columns, gather_threads);
-  const Divisor width(static_cast<unsigned>(pooling.width));
-  gather_boxes<<<grid_of(tiling, pooling.images), gather_threads, 0, stream>>>(grad_out, boxes, argmax, pooling, tiling,
-                                                                               width, inner, grad_features);
+                   const View<const int32_t, 4>& argmax, const Pooling& pooling, const View<T, 4>& grad_features,
+                   Stream stream) {
+  using C = compute_t<T>;
+  const auto pieces = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
+  // Tiles of one size, as far as that goes. They are smaller where there would be too few to fill a GPU, and where a
+  // GPU has less shared memory. Planes are written line by line, which is why theirs are wide.
+  constexpr int header = sizeof(GatherMemory<C>);
+  const int64_t left = most_shared_memory() - header, most = left < gather_bytes ? left : gather_bytes;
+  const int64_t chunks = pieces(grad_features.size[1], gather_channels);
+  int64_t down, across;
+  for (int64_t side = sizeof(C) == 8 ? 17 : 24;; side = side * 3 / 4) {
+    down = pieces(pooling.height, inner ? side * 3 / 2 : side),
+    across = pieces(pooling.width, inner ? side * 3 / 2 : side * 2);
+    const int64_t tile = pieces(pooling.height, down) * pieces(pooling.width, across) + 1;
+    const bool fits = tile * gather_channels * static_cast<int64_t>(sizeof(C)) <= most;
+    if ((fits && down * across * pooling.images * chunks >= 256) || side <= 4) break;
+  }
+  const int rows = static_cast<int>(pieces(pooling.height, down));
+  const int columns = static_cast<int>(pieces(pooling.width, across));
+  const TileSize size{rows, columns, Divisor(static_cast<unsigned>(columns)),
+                      Divisor(static_cast<unsigned>(pooling.width))};
+  const Tiling tiling = tile_images("roi_pool_backward", grad_features, grad_out, rows, columns, gather_channels);
+  const int bytes = header + size.pitch() * gather_channels * static_cast<int>(sizeof(C));
+  const auto kernel = gather_boxes<inner, T>;
+  allow_shared_memory(kernel, bytes);
+  kernel<<<grid_of(tiling, pooling.images), gather_threads, bytes, stream>>>(grad_out, boxes, argmax, pooling, tiling,
+                                                                             size, grad_features);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // roi_pool and its gradient on a GPU: which kernel serves a call.
 #include "gather.h"
 #include "pool.h"
+#include "pool_windows.h"
 
 using namespace opsmith;
 
@@ -12,10 +13,14 @@ void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64
   if (out.numel() == 0) return;
   constexpr int wide = 16 / sizeof(T);
   const bool inner = are_inner(features) && are_inner(out);
-  if (inner && are_vectors<wide>(features) && are_vectors<wide>(out) && are_vectors<wide>(argmax)) {
-    launch_pool<wide, true>(features, boxes, pooling, inner, out, argmax, stream);
+  const bool vectors = inner && are_vectors<wide>(features) && are_vectors<wide>(out) && are_vectors<wide>(argmax);
+  const bool made = vectors ? launch_windows<true>(features, boxes, pooling, out, argmax, stream)
+                            : launch_windows<false>(features, boxes, pooling, out, argmax, stream);
+  const int small = made ? most_of_bin : -1;
+  if (vectors) {
+    launch_pool<wide, true>(features, boxes, pooling, inner, small, out, argmax, stream);
   } else {
-    launch_pool<4, false>(features, boxes, pooling, inner, out, argmax, stream);
+    launch_pool<4, false>(features, boxes, pooling, inner, small, out, argmax, stream);
   }
   check_launch("roi_pool_sized");
 }
@@ -26,6 +31,10 @@ void roi_pool_backward(View<const T, 4> grad_out, View<const float, 2> boxes, Vi
                        Stream stream) {
   const Pooling pooling = read_arguments(images, height, width, grad_out.size[2], grad_out.size[3], spatial_scale);
   if (grad_features.numel() == 0) return;
-  launch_gather(grad_out, boxes, argmax, pooling, are_inner(grad_features), grad_features, stream);
+  if (are_inner(grad_out) && are_inner(grad_features)) {
+    launch_gather<true>(grad_out, boxes, argmax, pooling, grad_features, stream);
+  } else {
+    launch_gather<false>(grad_out, boxes, argmax, pooling, grad_features, stream);
+  }
   check_launch("roi_pool_backward");
 }

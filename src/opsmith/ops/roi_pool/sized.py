@@ -104,7 +104,7 @@ def _examples() -> list[dict[str, object]]:
 
 
 def _check_pixels(height: int, width: int) -> None:
-    if height * width > _MOST_PIXELS:
+    if max(height, width, height * width) > _MOST_PIXELS:
         raise ArgumentValueError(f"an image can have up to {_MOST_PIXELS} pixels; found {height} x {width}")
 
 

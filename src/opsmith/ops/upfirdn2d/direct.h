@@ -1,4 +1,4 @@
-// The GPU kernel for every call that has no tile kernel (tiles.h): any filter, strides and sizes.
+// The GPU kernel for every call that has no kernel of bands (bands.h): any filter, strides and sizes.
 #pragma once
 
 #include "taps.h"

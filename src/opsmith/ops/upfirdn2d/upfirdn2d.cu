@@ -1,15 +1,15 @@
 // upfirdn2d on a GPU: which kernel serves a call.
+#include "bands.h"
 #include "direct.h"
-#include "tiles.h"
 
 using namespace opsmith;
 
 namespace {
 
-// Whether there is a tile kernel for a call, which it then launches. For float and double sums differ in what shared
-// memory holds, so double goes the other way, and so does whatever is so large that a coordinate needs 64 bits.
+// Whether there is a kernel of bands for a call, which it then launches. double would need twice the registers, so it
+// goes the other way, and so does whatever is so large that a coordinate needs 64 bits.
 template <class T>
-bool try_tiles(const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, const View<T, 4>& out,
+bool try_known(const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, const View<T, 4>& out,
                Stream stream) {
   if constexpr (sizeof(T) == 8) {
     return false;
@@ -19,27 +19,25 @@ bool try_tiles(const View<const T, 4>& x, const Taps& taps, const Filtering& fil
     const bool rows = out.stride[3] == 1 && (x.numel() == 0 || x.stride[3] == 1);
     const bool alike = a.up == b.up && a.down == b.down && a.taps == b.taps;
     const bool small = a.in < most && b.in < most && a.out < most && b.out < most && a.pad < most && b.pad < most &&
-                       a.pad > -most && b.pad > -most && (a.out / 16 + 2) * (b.out / 64 + 1) < most &&
-                       out.size[0] * out.size[1] < most;
+                       a.pad > -most && b.pad > -most && out.size[0] * out.size[1] < most;
     if (!rows || !alike || !small) return false;
-    const auto fits = [&](int up, int down, int taps, bool separable) {
-      return a.up == up && a.down == down && a.taps == taps && filtering.separable == separable;
+    const auto is = [&](auto known) {
+      using F = decltype(known);
+      return a.up == F::Up && a.down == F::Down && a.taps == F::Taps && filtering.separable == F::Separable;
     };
-    const auto launch = [&](auto tile) { launch_tiles<decltype(tile)>(x, taps, filtering, out, stream); };
-    if (fits(2, 1, 4, false)) {
-      launch(Tile<2, 1, 4, false>{});
-    } else if (fits(1, 2, 4, false)) {
-      launch(Tile<1, 2, 4, false>{});
-    } else if (fits(1, 1, 4, false)) {
-      launch(Tile<1, 1, 4, false>{});
-    } else if (fits(2, 1, 12, true)) {
-      launch(Tile<2, 1, 12, true>{});
-    } else if (fits(1, 2, 12, true)) {
-      launch(Tile<1, 2, 12, true>{});
-    } else {
-      return false;
-    }
-    return true;
+    const auto try_all = [&](auto access, auto... known) {
+      return ((is(known) && try_bands<decltype(known), access>(x, taps, filtering, out, stream)) || ...);
+    };
+    // `First` is what upsample2d, downsample2d, filter2d and their gradients ask for.
+    const auto try_each = [&](auto access) {
+      return try_all(access, Known<2, 1, 4, false, -1>{}, Known<1, 2, 4, false, -1>{}, Known<1, 1, 4, false, -2>{},
+                     Known<2, 1, 12, true, -3>{}, Known<1, 2, 12, true, -5>{});
+    };
+    using std::integral_constant;
+    constexpr integral_constant<Access, Access::vectors> vectors{};
+    return try_each(vectors) || try_all(vectors, Known<1, 1, 4, false, -1>{}) ||
+           try_each(integral_constant<Access, Access::vector_stores>{}) ||
+           try_each(integral_constant<Access, Access::elements>{});
   }
 }
 
@@ -48,7 +46,7 @@ void run(const char* op, const View<const T, 4>& x, const View<const float, 2>& 
          const View<T, 4>& out, Stream stream) {
   if (out.numel() == 0) return;
   const Taps taps{f, filtering.reversed};
-  if (!try_tiles(x, taps, filtering, out, stream)) {
+  if (!try_known(x, taps, filtering, out, stream)) {
     constexpr int width = 16 / sizeof(T);
     const auto pixels_at_multiples = [](const auto& view) {
       return view.stride[1] == 1 && view.stride[0] % width == 0 && view.stride[2] % width == 0 &&

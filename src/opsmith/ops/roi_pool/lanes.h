@@ -1,0 +1,59 @@
+// What the 32 lanes of a warp tell each other, in CUDA's words and in HIP's, where a wave may have two such halves.
+#pragma once
+
+#include <opsmith/kernel.h>
+
+namespace {
+
+using namespace opsmith;
+
+// What a lane has.
+template <class C>
+__device__ C value_of(C value, int lane) {
+#if defined(__HIPCC__)
+  return __shfl(value, lane, 32);
+#else
+  return __shfl_sync(0xffffffffu, value, lane);
+#endif
+}
+
+// What the lane `distance` below has.
+__device__ inline unsigned value_below(unsigned value, int distance) {
+#if defined(__HIPCC__)
+  return __shfl_up(value, distance, 32);
+#else
+  return __shfl_up_sync(0xffffffffu, value, distance);
+#endif
+}
+
+// Bit by bit, of which lanes this is true.
+__device__ inline unsigned lanes_where(bool is_true) {
+#if defined(__HIPCC__)
+  return static_cast<unsigned>(__ballot(is_true) >> (threadIdx.x % warpSize / 32 * 32));
+#else
+  return __ballot_sync(0xffffffffu, is_true);
+#endif
+}
+
+// Which lanes have the same number as this one.
+__device__ inline unsigned lanes_with(unsigned number) {
+#if defined(__HIPCC__)
+  unsigned found = 0;
+  for (int lane = 0; lane < 32; ++lane) found |= static_cast<unsigned>(value_of(number, lane) == number) << lane;
+  return found;
+#else
+  return __match_any_sync(0xffffffffu, number);
+#endif
+}
+
+// Waits for the other lanes, and sees what they have written to shared memory.
+__device__ inline void meet_lanes() {
+#if defined(__HIPCC__)
+  __builtin_amdgcn_wave_barrier();
+  __threadfence_block();
+#else
+  __syncwarp();
+#endif
+}
+
+}  // namespace

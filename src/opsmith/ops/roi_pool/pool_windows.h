@@ -1,0 +1,319 @@
+// roi_pool on a GPU, for many boxes: a block makes the bins that begin in one window of an image.
+//
+// Boxes cover an image many times over, and reading each box from memory is what a kernel that takes them one by one
+// waits for. Here a block copies a window of some channels to shared memory once, and makes those bins whose first
+// pixel is in the window's own part; the rest of the window is there for the pixels of bins that reach beyond. What
+// reaches even further is left to pool.h.
+//
+// Four lanes make a bin, of a quarter of the channels each. They find the largest value of each row, which is one
+// instruction a value, with the first row that has the largest of these, and then look for the column in that row.
+#pragma once
+
+#include "../roi_align/channels.h"
+#include "lanes.h"
+#include "largest.h"
+#include "pool.h"
+#include "ranges.h"
+#include "shared_memory.h"
+
+namespace {
+
+constexpr int window_threads = 1024;
+constexpr int window_rows = 56, window_columns = 60;
+constexpr int reach = 20;  // of rows and columns beyond a window's own part
+constexpr int own_rows = window_rows - reach, own_columns = window_columns - reach;
+constexpr int most_of_bin = reach + 1;  // pixels along an axis, to be in the window wherever the bin begins
+constexpr int window_batch = 128;       // pieces of boxes are listed until there are as many
+
+// A pixel of a window is 64 bytes, so that a box's overhead is shared by many channels, and half of the banks.
+constexpr int quads = 4;
+// Channels of a lane, which are 16 bytes, and of a window.
+template <class T>
+constexpr int lane_channels = 16 / sizeof(T);
+template <class T>
+constexpr int window_channels = quads * lane_channels<T>;
+
+template <class T>
+struct WindowMemory {
+  Vector<T, lane_channels<T>> pixel[window_rows * window_columns][quads];
+  BinRange list[window_batch - 1 + window_threads];
+  int listed, taken;
+};
+
+// A window of an image: its first pixel, and some channels.
+struct Window {
+  unsigned image;
+  int top, left;
+  int64_t channel;
+};
+
+// Which bins of a piece begin in a window's own part. Those without pixels may begin behind the image, and what is no
+// box has only such: they are the last window's, and the first one's of the first image.
+__device__ inline BinRange find_begun(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
+                                      const Window& window, unsigned index) {
+  BinRange range{index, 0, 0, 0, 0};
+  const Piece piece(tiling, index);
+  Roi roi = pooling.read_roi(boxes, piece.roi);
+  if (roi.image < 0) roi.image = 0, roi.y.size = roi.x.size = 1;
+  if (roi.image != window.image) return range;
+  const auto find = [](const Side& side, int64_t first, int64_t all, int low, int high, uint8_t& begin,
+                       uint8_t& count) {
+    const auto place = [&](int bin) {
+      const int pixel = side.range(first + bin).low;
+      return pixel < side.size ? pixel : side.size - 1;
+    };
+    narrow(
+        bins_along(first, all), [&](int bin) { return place(bin) < low; }, [&](int bin) { return place(bin) >= high; },
+        begin, count);
+  };
+  find(roi.y, piece.row, pooling.out_height, window.top, window.top + own_rows, range.row, range.rows);
+  if (range.rows > 0) {
+    find(roi.x, piece.column, pooling.out_width, window.left, window.left + own_columns, range.column, range.columns);
+  }
+  return range;
+}
+
+// Lists the next pieces that have bins in a window, in any order; returns the first that was not looked at.
+template <class T>
+__device__ unsigned list_begun(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
+                               const Window& window, unsigned next, unsigned end, WindowMemory<T>& memory) {
+  const unsigned thread = threadIdx.x;
+  __syncthreads();  // all are done with the last list
+  if (thread == 0) memory.listed = memory.taken = 0;
+  __syncthreads();
+  for (int listed = 0; listed < window_batch && next < end; next += window_threads) {
+    if (next + thread < end) {
+      const BinRange range = find_begun(boxes, pooling, tiling, window, next + thread);
+      if (range.count() > 0) memory.list[atomicAdd(&memory.listed, 1)] = range;
+    }
+    __syncthreads();
+    listed = memory.listed;
+    __syncthreads();
+  }
+  return next;
+}
+
+// Some channels of a pixel in memory; vectors are always full.
+template <int width, bool vectors, class T>
+__device__ Vector<T, width> read(const T* from, int64_t stride, int count) {
+  if constexpr (vectors) {
+    return *reinterpret_cast<const Vector<T, width>*>(from);
+  } else {
+    Vector<T, width> result{};
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      if (c < count) result.item[c] = from[c * stride];
+    }
+    return result;
+  }
+}
+
+template <bool vectors, int width, class U>
+__device__ void write(const U (&from)[width], U* to, int64_t stride, int count) {
+  if constexpr (vectors) {
+    Vector<U, width> vector;
+#pragma unroll
+    for (int c = 0; c < width; ++c) vector.item[c] = from[c];
+    *reinterpret_cast<Vector<U, width>*>(to) = vector;
+  } else {
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      if (c < count) to[c * stride] = from[c];
+    }
+  }
+}
+
+// Copies the pixels of a window that are in the image; `count` channels of this lane are.
+template <bool vectors, class T>
+__device__ void load_window(const View<const T, 4>& features, const Window& window, int quad, int count,
+                            WindowMemory<T>& memory) {
+  constexpr int width = lane_channels<T>;
+  const T* const corner = features.data + window.image * features.stride[0] +
+                          (window.channel + quad * width) * features.stride[1] + window.top * features.stride[2] +
+                          window.left * features.stride[3];
+  constexpr int at_once = vectors ? 4 : 1;  // without vectors a lane has several loads to a pixel
+#pragma unroll at_once
+  for (int k = threadIdx.x / quads; k < window_rows * window_columns; k += window_threads / quads) {
+    const int y = k / window_columns, x = k % window_columns;
+    if (count > 0 && window.top + y < features.size[2] && window.left + x < features.size[3]) {
+      memory.pixel[k][quad] =
+          read<width, vectors>(corner + y * features.stride[2] + x * features.stride[3], features.stride[1], count);
+    }
+  }
+}
+
+// The pixels of a window as a lane reads them, by their places in the image.
+template <class T>
+struct Pixels {
+  const Vector<T, lane_channels<T>>* first;
+  int top, left;
+
+  __device__ const Vector<T, lane_channels<T>>& operator()(int y, int x) const {
+    return first[((y - top) * window_columns + x - left) * quads];
+  }
+};
+
+// The first pixel of a bin that is NaN in a channel.
+template <class T>
+__device__ void find_nan(const Pixels<T>& pixels, const Range& y, const Range& x, int c, int& row, int& column) {
+#pragma unroll 1
+  for (row = y.low; row < y.high; ++row) {
+#pragma unroll 1
+    for (column = x.low; column < x.high; ++column) {
+      const compute_t<T> value = pixels(row, column).item[c];
+      if (value != value) return;
+    }
+  }
+  row = y.low, column = x.low;
+}
+
+// Finds the first of the largest pixels of a bin that has some, channel by channel.
+template <class T>
+__device__ void find_largest(const Pixels<T>& pixels, const Range& y, const Range& x, int (&row)[lane_channels<T>],
+                             int (&column)[lane_channels<T>]) {
+  using C = compute_t<T>;
+  constexpr int width = lane_channels<T>;
+  C most[width];
+#pragma unroll
+  for (int c = 0; c < width; ++c) most[c] = -static_cast<C>(INFINITY), row[c] = y.low;
+#pragma unroll 1
+  for (int v = y.low; v < y.high; ++v) {
+    Vector<T, width> across = pixels(v, x.low);
+#pragma unroll 4
+    for (int u = x.low + 1; u < x.high; ++u) across = largest(across, pixels(v, u));
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      const C value = across.item[c];
+      if (value > most[c]) row[c] = v;
+      most[c] = largest(most[c], value);
+    }
+  }
+  // From the last column to the first, which stays.
+  const T* place[width];
+#pragma unroll
+  for (int c = 0; c < width; ++c) place[c] = &pixels(row[c], x.high - 1).item[c];
+#pragma unroll 1
+  for (int u = x.high - 1; u >= x.low; --u) {
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      if (static_cast<C>(*place[c]) == most[c]) column[c] = u;
+      place[c] -= quads * width;
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < width; ++c) {
+    if (most[c] != most[c]) find_nan(pixels, y, x, c, row[c], column[c]);
+  }
+}
+
+// Some bins of a box along both axes: lane i has the pixels of row i, and lane 8 + j those of column j.
+struct LaneRanges {
+  Range own;
+
+  __device__ LaneRanges(const Roi& roi, const RangeBins& bins, int lane) {
+    const bool is_row = lane < piece_bins;
+    const int64_t index =
+        is_row ? bins.piece.row + bins.range.row + lane : bins.piece.column + bins.range.column + lane % piece_bins;
+    own = (is_row ? roi.y : roi.x).range(index);
+  }
+  __device__ Range row(int i) const { return {value_of(own.low, i), value_of(own.high, i)}; }
+  __device__ Range column(int j) const { return row(piece_bins + j); }
+};
+
+// Makes the listed bins: a warp takes the next piece, eight bins at a time.
+template <bool vectors, class T>
+__device__ void make_bins(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
+                          const Window& window, int count, WindowMemory<T>& memory, const View<T, 4>& out,
+                          const View<int32_t, 4>& argmax) {
+  using C = compute_t<T>;
+  constexpr int width = lane_channels<T>;
+  const int lane = static_cast<int>(threadIdx.x) % 32, quad = lane % quads;
+  const Pixels<T> pixels{&memory.pixel[0][quad], window.top, window.left};
+  const int64_t channel = window.channel + quad * width;
+#pragma unroll 1
+  for (;;) {
+    const int taken = value_of(lane == 0 ? atomicAdd(&memory.taken, 1) : 0, 0);
+    if (taken >= memory.listed) break;
+    const RangeBins bins(tiling, memory.list[taken]);
+    const LaneRanges ranges(pooling.read_roi(boxes, bins.piece.roi), bins, lane);
+#pragma unroll 1
+    for (int next = 0; next < bins.range.count(); next += 32 / quads) {
+      const int bin = next + lane / quads, i = bins.row(bin), j = bins.column(bin, i);
+      const Range y = ranges.row(i), x = ranges.column(j);
+      if (count == 0 || bin >= bins.range.count() || !is_small(y, x, most_of_bin)) continue;
+      Vector<T, width> element;
+      int32_t pixel[width];
+#pragma unroll
+      for (int c = 0; c < width; ++c) element.item[c] = static_cast<T>(C{0}), pixel[c] = -1;
+      if (y.low < y.high && x.low < x.high) {
+        int row[width], column[width];
+        find_largest(pixels, y, x, row, column);
+#pragma unroll
+        for (int c = 0; c < width; ++c) {
+          element.item[c] = pixels(row[c], column[c]).item[c];
+          pixel[c] = row[c] * static_cast<int>(pooling.width) + column[c];
+        }
+      }
+      const int64_t row = bins.piece.row + bins.range.row + i, column = bins.piece.column + bins.range.column + j;
+      write<vectors>(element.item, &out(bins.piece.roi, channel, row, column), out.stride[1], count);
+      write<vectors>(pixel, &argmax(bins.piece.roi, channel, row, column), argmax.stride[1], count);
+    }
+  }
+}
+
+// The grid's z shares out the boxes.
+template <bool vectors, class T>
+__global__ void __launch_bounds__(window_threads)
+    pool_windows(View<const T, 4> features, View<const float, 2> boxes, Pooling pooling, Tiling tiling, View<T, 4> out,
+                 View<int32_t, 4> argmax) {
+  extern __shared__ __align__(16) char bytes[];
+  auto& memory = *reinterpret_cast<WindowMemory<T>*>(bytes);
+  const int quad = threadIdx.x % quads;
+  const unsigned share = (tiling.pieces + gridDim.z - 1) / gridDim.z, begin = blockIdx.z * share;
+  const unsigned end = begin + share < tiling.pieces ? begin + share : tiling.pieces;
+#pragma unroll 1
+  for (unsigned image = blockIdx.y; image < pooling.images; image += gridDim.y) {
+#pragma unroll 1
+    for (unsigned part = blockIdx.x; part < tiling.parts; part += gridDim.x) {
+      const unsigned chunk = part % tiling.chunks, place = part / tiling.chunks;
+      const Window window{image, static_cast<int>(place / tiling.across) * own_rows,
+                          static_cast<int>(place % tiling.across) * own_columns, int64_t{chunk} * window_channels<T>};
+      const int64_t left = out.size[1] - window.channel - quad * lane_channels<T>;
+      const int count = left < 0 ? 0 : left < lane_channels<T> ? static_cast<int>(left) : lane_channels<T>;
+      bool is_loaded = false;
+#pragma unroll 1
+      for (unsigned next = begin; next < end;) {
+        next = list_begun(boxes, pooling, tiling, window, next, end, memory);
+        if (memory.listed == 0) continue;
+        if (!is_loaded) {
+          load_window<vectors>(features, window, quad, count, memory);
+          __syncthreads();
+        }
+        is_loaded = true;
+        make_bins<vectors>(boxes, pooling, tiling, window, count, memory, out, argmax);
+      }
+    }
+  }
+}
+
+// Makes the bins of up to `most_of_bin` pixels along both axes, and returns whether it has: a call with few boxes,
+// which do not meet in windows, and a GPU with less shared memory are for pool.h alone.
+template <bool vectors, class T>
+bool launch_windows(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
+                    const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
+  constexpr int bytes = sizeof(WindowMemory<T>);
+  if (features.numel() == 0 || most_shared_memory() < bytes) return false;
+  const Tiling tiling = tile_images("roi_pool", features, out, own_rows, own_columns, window_channels<T>);
+  const int64_t windows = tiling.parts / tiling.chunks * pooling.images;
+  if (out.size[0] < windows) return false;
+  dim3 grid = grid_of(tiling, pooling.images);
+  // Where there are few windows, several blocks take the same one for some of the boxes each.
+  const int64_t blocks = int64_t{grid.x} * grid.y, batches = tiling.pieces / window_batch;
+  grid.z = static_cast<unsigned>(blocks >= 256 || batches < 2 ? 1 : 256 / blocks < batches ? 256 / blocks : batches);
+  const auto kernel = pool_windows<vectors, T>;
+  allow_shared_memory(kernel, bytes);
+  kernel<<<grid, window_threads, bytes, stream>>>(features, boxes, pooling, tiling, out, argmax);
+  return true;
+}
+
+}  // namespace
