@@ -96,8 +96,9 @@ struct Forward {
 
   OPSMITH_HOST_DEVICE C unlimited(C x, C b) const { return output.gain * act.value(x + b); }
   OPSMITH_HOST_DEVICE C operator()(C x, C b) const {
-    const C y = unlimited(x, b);
-    return y > output.limit ? output.limit : y < -output.limit ? -output.limit : y;
+    // One behind the other: for one inside of the other GPUs branch.
+    const C y = unlimited(x, b), below = y > output.limit ? output.limit : y;
+    return below < -output.limit ? -output.limit : below;
   }
 };
 

@@ -19,7 +19,7 @@ using DownFilter = Known<1, 2, 12, true, 0>;
 template <bool is_backward>
 struct Work {
   static constexpr int wide = is_backward ? 4 : 8;
-  static constexpr int threads = is_backward ? 192 : 160, blocks = is_backward ? 2 : 3;
+  static constexpr int threads = is_backward ? 160 : 192, blocks = is_backward ? 3 : 2;
 };
 
 // Rows can begin anywhere, so samples are loaded one by one; neighbours find them in the L1 cache.
@@ -52,15 +52,15 @@ struct Bands {
     across = static_cast<int>((all_units + most_units - 1) / most_units);
     units = static_cast<int>((all_units + across - 1) / across) + margin;
     strips = most_threads / units;
-    // Eleven rows more than a band's are upsampled for it, so it is long, unless there are few.
-    constexpr int64_t long_steps = 43, short_steps = 13, enough_blocks = 512;
-    count = static_cast<int>((height + long_steps - 1) / long_steps);
-    do {
-      steps = static_cast<int>((height + count - 1) / count);
-      all = planes * across * count;
-      ++count;
-    } while (blocks() < enough_blocks && steps > short_steps);
-    --count;
+    // Eleven rows more than a band's are upsampled for it, so it is long, unless blocks would be few.
+    constexpr int64_t long_steps = 43, short_steps = 13, enough_blocks = 128;
+    const auto divide = [&](int64_t by) {
+      count = static_cast<int>(by);
+      steps = static_cast<int>((height + by - 1) / by);
+      all = planes * across * by;
+    };
+    divide((height + long_steps - 1) / long_steps);
+    while (blocks() < enough_blocks && steps > short_steps) divide(count + 1);
   }
 
   int64_t blocks() const { return (all + strips - 1) / strips; }
