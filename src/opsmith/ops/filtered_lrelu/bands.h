@@ -176,10 +176,18 @@ class NumberRows {
     if constexpr (is_backward) {
       float grad[wide];
       grad_.make(k, phase, grad);
+      // One branch for a row, for one in each number keeps them from being worked on side by side.
+      if (act.is_limited()) {
+#pragma unroll
+        for (int o = 0; o < wide; ++o) numbers[o] = act(grad[o], numbers[o]);
+      } else {
+#pragma unroll
+        for (int o = 0; o < wide; ++o) numbers[o] = act.unlimited(grad[o], numbers[o]);
+      }
       // Beyond its edges there is no u, and no gradient of it, whatever the filter makes there.
       const unsigned inside = row_ < height_ ? columns_ : 0;
 #pragma unroll
-      for (int o = 0; o < wide; ++o) numbers[o] = (inside >> o & 1) != 0 ? act(grad[o], numbers[o]) : 0.0f;
+      for (int o = 0; o < wide; ++o) numbers[o] = (inside >> o & 1) != 0 ? numbers[o] : 0.0f;
       ++row_;
     } else {
 #pragma unroll
