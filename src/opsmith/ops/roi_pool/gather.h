@@ -41,12 +41,13 @@ struct TileSize {
   OPSMITH_HOST_DEVICE int pitch() const { return rows * columns | 1; }
 };
 
-// A bin's pixel and gradient in each channel, where they come from channels side by side: two sets, one to fill while
-// the other is used. The odd pitch keeps columns in different banks.
+// Bins' pixels and gradients in each channel, on their way from lanes that have channels to lanes that have bins. The
+// odd pitch keeps columns in different banks.
+constexpr int staged_bins = 64;
 template <class C>
 struct Staged {
-  int32_t pixel[2][gather_channels][33];
-  C value[2][gather_channels][33];
+  int32_t pixel[gather_channels][staged_bins + 1];
+  C value[gather_channels][staged_bins + 1];
 };
 
 // In shared memory; behind it lie the sums.
@@ -129,78 +130,103 @@ __device__ void list_bins(const View<const float, 2>& boxes, const Pooling& pool
   __syncthreads();
 }
 
-// Adds the gradients of up to 32 bins, one a lane, in the order of the lanes; -1 for the pixel where there is none.
-template <class C>
-__device__ void add_bins(const Pooling& pooling, const Tile& tile, const TileSize& size, int32_t pixel, C value,
-                         C* sums) {
-  const unsigned row = size.by_width.quotient(static_cast<unsigned>(pixel)), y = row - tile.row;
-  const unsigned x = static_cast<unsigned>(pixel) - row * static_cast<unsigned>(pooling.width) - tile.column;
-  const bool adds = pixel >= 0 && y < static_cast<unsigned>(size.rows) && x < static_cast<unsigned>(size.columns);
-  const unsigned lane = threadIdx.x % 32, place = y * size.columns + x;
-  const unsigned same = lanes_with(adds ? place : ~lane);  // those without a pixel have numbers of their own
-  const int turn = __popc(same & ((1u << lane) - 1));
+// What a lane adds: of bins that lie 32 apart, as many as are on their way at once. The pixel is -1 where there is
+// none.
+template <class C, int count>
+struct LaneBins {
+  int32_t pixel[count];
+  C value[count];
+
+  // Adds them in the order of the bins. Of lanes with the same pixel each waits for its turn.
+  __device__ void add(const Pooling& pooling, const Tile& tile, const TileSize& size, C* sums) const {
+    const unsigned lane = threadIdx.x % 32;
+    unsigned place[count];
+    int turn[count];
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      const unsigned row = size.by_width.quotient(static_cast<unsigned>(pixel[k])), y = row - tile.row;
+      const unsigned x = static_cast<unsigned>(pixel[k]) - row * static_cast<unsigned>(pooling.width) - tile.column;
+      const bool adds =
+          pixel[k] >= 0 && y < static_cast<unsigned>(size.rows) && x < static_cast<unsigned>(size.columns);
+      place[k] = y * size.columns + x;
+      // Those without a pixel have numbers of their own.
+      const unsigned before = lanes_with(adds ? place[k] : ~lane) & ((1u << lane) - 1);
+      turn[k] = adds ? __popc(before) : -1;
+    }
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
 #pragma unroll 1
-  for (int now = 0;; ++now) {
-    if (adds && turn == now) sums[place] += value;
-    if (lanes_where(adds && turn > now) == 0) break;
-    meet_lanes();
+      for (int now = 0;; ++now) {
+        if (turn[k] == now) sums[place[k]] += value[k];
+        meet_lanes();
+        if (lanes_where(turn[k] > now) == 0) break;
+      }
+    }
   }
-  meet_lanes();
-}
+};
 
 // Adds the listed bins, where a channel's bins lie side by side.
 template <class T>
 __device__ void add_planes(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
-                           const int32_t* pixels, bool has_channel, const GatherMemory<compute_t<T>>& memory,
-                           compute_t<T>* sums) {
-  using C = compute_t<T>;
-  if (!has_channel) return;
-  unsigned bin = threadIdx.x % 32;
-  int32_t pixel;
-  C value;
-  const auto read = [&] {
-    pixel = -1, value = 0;
-    if (bin < memory.bins) {
-      pixel = pixels[memory.pixel[bin]];
-      value = static_cast<C>(gradients[memory.gradient[bin]]);
+                           const int32_t* pixels, const GatherMemory<compute_t<T>>& memory, compute_t<T>* sums) {
+  constexpr int at_once = 4;
+  const unsigned lane = threadIdx.x % 32, bins = memory.bins;
+  LaneBins<compute_t<T>, at_once> next;
+  const auto read = [&](unsigned begin) {
+#pragma unroll
+    for (int k = 0; k < at_once; ++k) {
+      const unsigned bin = begin + 32 * k + lane;
+      const bool is_bin = bin < bins;
+      next.pixel[k] = is_bin ? pixels[memory.pixel[bin]] : -1;
+      next.value[k] = is_bin ? static_cast<compute_t<T>>(gradients[memory.gradient[bin]]) : 0;
     }
   };
-  read();
+  read(0);
 #pragma unroll 1
-  for (unsigned begin = 0; begin < memory.bins; begin += 32) {
-    const int32_t own_pixel = pixel;
-    const C own_value = value;
-    bin += 32;
-    read();  // the next are on their way meanwhile
-    add_bins(pooling, tile, size, own_pixel, own_value, sums);
+  for (unsigned begin = 0; begin < bins; begin += 32 * at_once) {
+    const LaneBins<compute_t<T>, at_once> own = next;
+    read(begin + 32 * at_once);  // they are on their way meanwhile
+    own.add(pooling, tile, size, sums);
   }
 }
 
 // The same where channels lie side by side: they are read so, and change lanes in shared memory.
 template <class T>
 __device__ void add_inner(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
-                          const int32_t* pixels, int64_t pixel_stride, int64_t gradient_stride, unsigned channels,
+                          const int32_t* pixels, int64_t pixel_stride, int64_t gradient_stride, bool has_channel,
                           GatherMemory<compute_t<T>>& memory, compute_t<T>* sums) {
-  using C = compute_t<T>;
+  constexpr int at_once = staged_bins / 32;
   const unsigned channel = threadIdx.x % gather_channels, slot = threadIdx.x / gather_channels;
-  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int32_t pixel;
-  C value;
-  const auto read = [&](unsigned bin) {
-    pixel = -1, value = 0;
-    if (bin < memory.bins && channel < channels) {
-      pixel = pixels[memory.pixel[bin] + channel * pixel_stride];
-      value = static_cast<C>(gradients[memory.gradient[bin] + channel * gradient_stride]);
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, bins = memory.bins;
+  LaneBins<compute_t<T>, at_once> next;
+  const auto read = [&](unsigned begin) {
+#pragma unroll
+    for (int k = 0; k < at_once; ++k) {
+      const unsigned bin = begin + 32 * k + slot;
+      const bool is_bin = has_channel && bin < bins;
+      next.pixel[k] = is_bin ? pixels[memory.pixel[bin] + channel * pixel_stride] : -1;
+      next.value[k] =
+          is_bin ? static_cast<compute_t<T>>(gradients[memory.gradient[bin] + channel * gradient_stride]) : 0;
     }
   };
-  read(slot);
+  read(0);
 #pragma unroll 1
-  for (unsigned begin = 0, set = 0; begin < memory.bins; begin += 32, set ^= 1) {
-    memory.staged.pixel[set][channel][slot] = pixel;
-    memory.staged.value[set][channel][slot] = value;
+  for (unsigned begin = 0; begin < bins; begin += staged_bins) {
+#pragma unroll
+    for (int k = 0; k < at_once; ++k) {
+      memory.staged.pixel[channel][32 * k + slot] = next.pixel[k];
+      memory.staged.value[channel][32 * k + slot] = next.value[k];
+    }
     __syncthreads();
-    read(begin + 32 + slot);
-    add_bins(pooling, tile, size, memory.staged.pixel[set][warp][lane], memory.staged.value[set][warp][lane], sums);
+    LaneBins<compute_t<T>, at_once> own;
+#pragma unroll
+    for (int k = 0; k < at_once; ++k) {
+      own.pixel[k] = memory.staged.pixel[warp][32 * k + lane];
+      own.value[k] = memory.staged.value[warp][32 * k + lane];
+    }
+    __syncthreads();
+    read(begin + staged_bins);  // they are on their way meanwhile
+    own.add(pooling, tile, size, sums);
   }
 }
 
@@ -242,11 +268,11 @@ __global__ void __launch_bounds__(gather_threads, 2)
           list_bins(boxes, pooling, tiling, tile, size, list + begin, count - begin, grad_out, argmax, memory);
           C* const own = sums + warp * size.pitch();
           if constexpr (inner) {
-            add_inner(pooling, tile, size, gradients, pixels, argmax.stride[1], grad_out.stride[1], channels, memory,
-                      own);
-          } else {
+            add_inner(pooling, tile, size, gradients, pixels, argmax.stride[1], grad_out.stride[1],
+                      thread % gather_channels < channels, memory, own);
+          } else if (warp < channels) {
             add_planes(pooling, tile, size, gradients + warp * grad_out.stride[1], pixels + warp * argmax.stride[1],
-                       warp < channels, memory, own);
+                       memory, own);
           }
         }
         __syncthreads();
