@@ -92,7 +92,7 @@ def test_there_are_kernels_for_the_gpu() -> None:
 @pytest.mark.parametrize("spread", [1.0, 1000.0], ids=["near", "everywhere"])
 def test_an_image_that_is_worked_on_in_parts(spread: float) -> None:
     form = (256, 8, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1))
-    made = {name: one.float() for name, one in on_gpu(form, 2, (90, 101), 4).items()}
+    made = {name: one.float() for name, one in on_gpu(form, 2, (130, 131), 4).items()}
     made["offset"] = (made["offset"] * spread).remainder(120) - 60 if spread > 1 else made["offset"]
     leaves = {name: one.clone().requires_grad_() for name, one in made.items()}
     exact = {name: one.double().requires_grad_() for name, one in made.items()}
@@ -101,6 +101,25 @@ def test_an_image_that_is_worked_on_in_parts(spread: float) -> None:
     by_autograd = torch.autograd.grad(expected.sin().sum(), list(exact.values()))
     for one, other in zip(by_kernel, by_autograd, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))
+
+
+def test_all_points_in_one_place() -> None:
+    form = (16, 8, 1, 2, (3, 3), (1, 1), (1, 1), (1, 1))
+    made = on_gpu(form, 2, (24, 25), 9)
+    grid_y, grid_x = torch.meshgrid(torch.arange(24.0), torch.arange(25.0), indexing="ij")
+    for tap in range(9):
+        made["offset"][:, 2 * tap :: 18] = (11.25 - (grid_y - 1 + tap // 3)).cuda()
+        made["offset"][:, 2 * tap + 1 :: 18] = (7.5 - (grid_x - 1 + tap % 3)).cuda()
+    leaves = {name: one.float().requires_grad_() for name, one in made.items()}
+    exact = {name: one.double().requires_grad_() for name, one in made.items()}
+    outer = torch.randn(2, 8, 24, 25, generator=torch.Generator().manual_seed(0)).cuda()
+    found, expected = deform_conv2d(**leaves, **numbers(form)), reference(exact, form)
+    by_kernel = torch.autograd.grad(found, list(leaves.values()), outer, retain_graph=True)
+    by_autograd = torch.autograd.grad(expected, list(exact.values()), outer.double())
+    for one, other in zip(by_kernel, by_autograd, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+    again = torch.autograd.grad(found, list(leaves.values()), outer)
+    assert all(torch.equal(one, other) for one, other in zip(by_kernel, again, strict=True))
 
 
 def test_runs_are_equal_bit_for_bit() -> None:

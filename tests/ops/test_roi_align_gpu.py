@@ -80,10 +80,10 @@ def test_runs_are_equal_bit_for_bit_and_need_no_memory(layout: str) -> None:
     outer = torch.randn_like(pooled)
     first = torch.autograd.grad(pooled, features, outer, retain_graph=True)[0]
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
     second = torch.autograd.grad(pooled, features, outer)[0]
-    peak = torch.cuda.max_memory_allocated()  # now: comparing takes memory too
-    assert peak - before <= 1.1 * features.nbytes
+    # What was asked for, as the allocator may give more; and now, as comparing takes memory too.
+    memory = torch.cuda.memory_stats()
+    assert memory["requested_bytes.all.peak"] - memory["requested_bytes.all.current"] <= 0.1 * features.nbytes
     assert torch.equal(first, second)
     assert torch.equal(pooled, roi_align(features, boxes, 7, 0.25, 2))
 

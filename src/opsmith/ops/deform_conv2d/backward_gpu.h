@@ -3,15 +3,17 @@
 // leave samples in its place; these make a second product, which is the gradient of the weights.
 #pragma once
 
-#include "backward_points.h"
+#include "backward_pixels.h"
 
 namespace {
 
+constexpr int bias_threads = 1024;  // many, because each waits for what it loads
+
 // One block for each output: threads sum up what they pass, and then two by two.
 template <class T>
-__global__ void __launch_bounds__(tile_threads) sum_outputs(View<const T, 4> grad_out, View<T, 1> grad_bias) {
+__global__ void __launch_bounds__(bias_threads) sum_outputs(View<const T, 4> grad_out, View<T, 1> grad_bias) {
   using C = compute_t<T>;
-  __shared__ C sums[tile_threads];
+  __shared__ C sums[bias_threads];
   const int64_t width = grad_out.size[3], positions = grad_out.size[2] * width;
   // Rows that follow one another need no division.
   const bool is_flat = grad_out.stride[2] == width * grad_out.stride[3];
@@ -19,49 +21,18 @@ __global__ void __launch_bounds__(tile_threads) sum_outputs(View<const T, 4> gra
   for (int64_t n = 0; n < grad_out.size[0]; ++n) {
     const T* const from = &grad_out(n, blockIdx.x, 0, 0);
 #pragma unroll 4
-    for (int64_t p = threadIdx.x; p < positions; p += tile_threads) {
+    for (int64_t p = threadIdx.x; p < positions; p += bias_threads) {
       sum += C(is_flat ? from[p * grad_out.stride[3]] : grad_out(n, blockIdx.x, p / width, p % width));
     }
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
-  for (int half = tile_threads / 2; half > 0; half /= 2) {
+  for (int half = bias_threads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
     __syncthreads();
   }
   if (threadIdx.x == 0) grad_bias(blockIdx.x) = T(sums[0]);
 }
-
-// How a batch is divided. No piece has more than 2^25 samples, unless 128 positions alone have.
-struct Pieces {
-  int64_t images;  // together, or 1 where an image is divided
-  int positions;
-
-  explicit Pieces(const Convolution& call) {
-    constexpr int64_t most = int64_t{1} << 25;
-    const int64_t row = call.taps() * call.channels, rows = most / row;
-    if (rows >= call.positions()) {
-      const int64_t count = divide_up(call.images, rows / call.positions());
-      images = divide_up(call.images, count);
-      positions = static_cast<int>(call.positions());
-    } else {
-      images = 1;
-      positions = static_cast<int>(rows > block_lines ? rows / block_lines * block_lines : block_lines);
-      if (positions > call.positions()) positions = static_cast<int>(call.positions());
-    }
-  }
-
-  template <class F>
-  void for_each(const Convolution& call, const F& f) const {
-    for (int64_t n = 0; n < call.images; n += images) {
-      for (int64_t first = 0; first < call.positions(); first += positions) {
-        const int64_t left = call.positions() - first;
-        f(Piece{n, images < call.images - n ? images : call.images - n, static_cast<int>(first),
-                static_cast<int>(positions < left ? positions : left)});
-      }
-    }
-  }
-};
 
 // Gradients [image][position][output], side by side.
 template <class T>
@@ -70,11 +41,12 @@ struct Outer {
   bool has_vectors;
 
   Matrix<T> rows(const Convolution& call, const Piece& piece) const {
+    const int outputs = static_cast<int>(call.group_outputs());
     return {data + (piece.image * call.positions() + piece.first) * call.outputs,
-            piece.rows(),
-            call.group_outputs(),
             call.outputs,
-            call.group_outputs(),
+            static_cast<int>(piece.rows()),
+            outputs,
+            outputs,
             0,
             has_vectors};
   }
@@ -90,97 +62,125 @@ int64_t outer_size(const View<const T, 4>& grad_out) {
   return is_dense ? 0 : grad_out.numel();
 }
 
-// The gradients of all but the bias.
+// The gradients of all but the bias, and the memory for them.
 template <class T, bool tf32>
-void differentiate_samples(const Sampler<T>& sampler, const Outer<T>& outer, const View<const T, 4>& weight,
-                           const Gradients<T>& to, Stream stream) {
+class SampleBackward {
   using C = compute_t<T>;
-  const Convolution& call = sampler.call;
-  const Pieces pieces(call);
-  const bool needs_points = to.offset.numel() + to.mask.numel() > 0, needs_weights = to.weight.numel() > 0;
-  const bool needs_input = to.input.numel() > 0, needs_gradients = needs_points || needs_input;
-  const int64_t columns = call.taps() * call.group_channels(), outputs = call.group_outputs();
-  const int64_t down = divide_up(columns, block_lines), across = divide_up(outputs, block_lines);
-  const int64_t rows = pieces.images * pieces.positions, row = divide_up(outputs, run_length) * run_length;
+  using Weights = WeightProduct<T, tf32>;
 
-  const Workspace<T> samples(rows * call.taps() * call.channels);
-  const int64_t turned = call.groups * down * block_lines * row;
-  const Workspace<T> weights(needs_gradients ? turned : 1);
-  if (needs_gradients) {
-    turn_weights<T, tf32><<<blocks_for(turned, tile_threads), tile_threads, 0, stream>>>(
-        call, weight, down * block_lines, row, weights.data);
-  }
+ public:
+  SampleBackward(const Sampler<T>& sampler, const Outer<T>& outer, const Gradients<T>& to, Stream stream)
+      : sampler_(sampler), outer_(outer), to_(to), stream_(stream) {}
 
-  const int64_t high = call.height + 1, wide = call.width + 1;
-  const int64_t cells = needs_input ? pieces.images * call.offset_groups * high * wide : 0;
-  const int64_t points = needs_input ? rows * call.offset_groups * call.taps() : 0;
-  const Workspace<int> numbers(2 * cells + 1 + points);
-  const Workspace<Entry<C>> entries(points > 0 ? points : 1);
-  const bool is_divided = pieces.positions < call.positions();
-  const Workspace<C> total(is_divided && needs_input ? call.height * call.width * call.channels : 1);
-
-  // As many parts as keep two blocks a multiprocessor of a large GPU busy, but none without a step.
-  WeightGrid grid{across, down, 264 / (across * down * call.groups)};
-  const int64_t units = divide_up(rows, step_bytes / static_cast<int64_t>(sizeof(T)));
-  if (grid.parts > units) grid.parts = units;
-  if (grid.parts < 1) grid.parts = 1;
-  const Workspace<C> sums(needs_weights ? grid.parts * call.groups * columns * outputs : 1);
-
-  bool is_first = true;
-  pieces.for_each(call, [&](const Piece& piece) {
-    const int64_t owners = piece.images * call.offset_groups;
-    const Matrix<T> gradients = outer.rows(call, piece);
+  void run(const View<const T, 4>& weight) {
+    const bool needs_gradients = needs_points_ || needs_input_;
     if (needs_gradients) {
-      const Matrix<T> factors{weights.data, down * block_lines, outputs, row, outputs, 0, true};
-      launch_product<SampleProduct<T, tf32>>(multiply_weights<T, tf32>,
-                                             divide_up(piece.rows(), block_lines) * call.groups * down, stream, call,
-                                             gradients, factors, down, samples.data);
+      turn_weights<T, tf32><<<blocks_for(turned_, tile_threads), tile_threads, 0, stream_>>>(call_, weight, padded_,
+                                                                                             row_, weights_.data);
     }
-    if (needs_input) {
-      const int64_t used = owners * high * wide;
-      const Lists<C> lists{numbers.data,
-                           numbers.data + cells + 1,
-                           high,
-                           wide,
-                           used,
-                           piece.rows() * call.offset_groups * call.taps(),
-                           numbers.data + used,
-                           numbers.data + 2 * cells + 1,
-                           entries.data};
-      list_points(sampler, piece, lists, stream);
-      constexpr int share = lanes * Channels<T>::width;
-      const PixelGrid pixels{divide_up(call.width, square), divide_up(call.height, square),
-                             divide_up(call.offset_group_channels(), share)};
-      const bool has_vectors = call.offset_group_channels() % run_length == 0;
-      gather_pixels<T><<<grid_of(pixels.across * pixels.down * owners * pixels.parts), point_threads, 0, stream>>>(
-          call, piece, pixels, lists, has_vectors, samples.data, total.data, to.input);
+    pieces_.for_each([&](const Piece& piece) {
+      if (needs_gradients) make_gradients(piece);
+      if (needs_input_) gather(piece);
+      if (needs_points_ || needs_weights_) visit(piece);
+      if (needs_weights_) multiply(piece);
+    });
+    if (needs_weights_) {
+      const dim3 blocks(static_cast<unsigned>(divide_up(columns_, tile_threads)),
+                        static_cast<unsigned>(call_.outputs < 65535 ? call_.outputs : 65535));
+      sum_weights<T><<<blocks, tile_threads, 0, stream_>>>(call_, sums_.data, grid_.parts, grid_.down * Weights::rows,
+                                                           padded_, to_.weight);
     }
-    if (needs_points || needs_weights) {
-      const int64_t last_row = (piece.first + piece.positions - 1) / call.out_width;
-      const int64_t wide_patches = divide_up(call.out_width, patch_width);
-      const int64_t patches = divide_up(last_row - piece.first / call.out_width + 1, patch_height);
-      visit_points<T><<<grid_of(wide_patches * patches * owners), point_threads, 0, stream>>>(
-          sampler, piece, PointTasks{needs_points, needs_weights}, wide_patches, patches, samples.data, to.offset,
-          to.mask);
-    }
-    if (needs_weights) {
-      const Matrix<T> made{samples.data,
-                           piece.rows(),
-                           columns,
-                           call.taps() * call.channels,
-                           call.group_channels(),
-                           call.channels,
-                           call.group_channels() % run_length == 0};
-      launch_product<WeightProduct<T, tf32>>(multiply_samples<T, tf32>, across * down * call.groups * grid.parts,
-                                             stream, call, made, gradients, grid, is_first, sums.data);
-    }
-    is_first = false;
-  });
-  if (needs_weights) {
-    sum_weights<T><<<blocks_for(call.groups * columns * outputs, tile_threads), tile_threads, 0, stream>>>(
-        call, sums.data, grid.parts, to.weight);
   }
-}
+
+ private:
+  void make_gradients(const Piece& piece) {
+    const Matrix<T> factors{weights_.data, row_, padded_, outputs_, outputs_, 0, true};
+    const int64_t blocks = divide_up(piece.rows(), block_rows) * call_.groups * grid_.across;
+    launch_product<SampleProduct<T, tf32>>(multiply_weights<T, tf32>, blocks, stream_, call_, outer_.rows(call_, piece),
+                                           factors, grid_.across, samples_.data);
+  }
+
+  void gather(const Piece& piece) {
+    if (pieces_.divide_images()) {
+      lists_ = room_.list(sampler_, piece, stream_);
+    } else if (piece.image % listed_images_ == 0) {
+      const int64_t left = call_.images - piece.image;
+      const Piece listed{piece.image, listed_images_ < left ? listed_images_ : left, piece.first, piece.positions};
+      lists_ = room_.list(sampler_, listed, stream_);
+    }
+    const int64_t of_block = lanes * chunk_width<T>;
+    const PixelGrid grid{static_cast<int>(divide_up(call_.width, patch_width)),
+                         static_cast<int>(divide_up(call_.height, patch_height)),
+                         static_cast<int>(divide_up(call_.offset_group_channels(), of_block))};
+    const int64_t blocks = int64_t{grid.across} * grid.down * grid.parts * piece.images * call_.offset_groups;
+    const auto run = [&](auto* kernel) {
+      kernel<<<grid_of(blocks), tile_threads, 0, stream_>>>(call_, piece, grid, lists_, samples_.data, total_.data,
+                                                            to_.input);
+    };
+    call_.offset_group_channels() % run_length<T> == 0 ? run(gather_pixels<T, true>) : run(gather_pixels<T, false>);
+  }
+
+  void visit(const Piece& piece) {
+    const int64_t rows = (piece.first + piece.positions - 1) / call_.out_width - piece.first / call_.out_width + 1;
+    const int across = static_cast<int>(divide_up(call_.out_width, patch_width));
+    const int down = static_cast<int>(divide_up(rows, patch_height));
+    const int64_t blocks = int64_t{across} * down * piece.images * call_.offset_groups;
+    const PointTasks tasks{needs_points_, needs_weights_, tf32};
+    const auto run = [&](auto* kernel) {
+      kernel<<<grid_of(blocks), tile_threads, 0, stream_>>>(sampler_, piece, tasks, across, down, samples_.data,
+                                                            to_.offset, to_.mask);
+    };
+    sampler_.pixels.has_vectors ? run(visit_points<T, true>) : run(visit_points<T, false>);
+  }
+
+  void multiply(const Piece& piece) {
+    const bool is_first = piece.image == 0 && piece.first == 0;
+    const Matrix<T> made{samples_.data, call_.taps() * call_.channels,    static_cast<int>(piece.rows()), columns_,
+                         channels_,     static_cast<int>(call_.channels), channels_ % run_length<T> == 0};
+    const int64_t blocks = int64_t{grid_.across} * grid_.down * call_.groups * grid_.parts;
+    launch_product<Weights>(multiply_samples<T, tf32>, blocks, stream_, call_, outer_.rows(call_, piece), made, grid_,
+                            is_first, sums_.data);
+  }
+
+  // As many parts as keep the multiprocessors of a large GPU busy, but none without a step.
+  WeightGrid weight_grid() const {
+    const int across = static_cast<int>(divide_up(columns_, block_columns<T>));
+    const int down = static_cast<int>(divide_up(outputs_, Weights::rows));
+    const int64_t wanted = 132 / (across * down * call_.groups), most = divide_up(pieces_.rows(), Weights::steps);
+    const int64_t parts = wanted < most ? wanted : most;
+    return {across, down, static_cast<int>(parts > 1 ? parts : 1)};
+  }
+
+  // Points are listed for several pieces at once, up to 2^20 of them, because the kernels for that are short.
+  int64_t count_listed_images() const {
+    const int64_t points = pieces_.rows() * call_.offset_groups * call_.taps(), several = (int64_t{1} << 20) / points;
+    const int64_t images = pieces_.divide_images() || several < 1 ? pieces_.images : several * pieces_.images;
+    return images < call_.images ? images : call_.images;
+  }
+
+  const Sampler<T>& sampler_;
+  const Convolution& call_ = sampler_.call;
+  const Outer<T>& outer_;
+  const Gradients<T>& to_;
+  const Stream stream_;
+  const bool needs_points_ = to_.offset.numel() + to_.mask.numel() > 0;
+  const bool needs_weights_ = to_.weight.numel() > 0, needs_input_ = to_.input.numel() > 0;
+  const Pieces pieces_{call_, sizeof(T)};
+  const int outputs_ = static_cast<int>(call_.group_outputs()), channels_ = static_cast<int>(call_.group_channels());
+  const int columns_ = static_cast<int>(call_.taps()) * channels_;
+  const WeightGrid grid_ = weight_grid();
+  const int padded_ = grid_.across * block_columns<T>;
+  const int64_t row_ = divide_up(outputs_, vector_width) * vector_width, turned_ = call_.groups * padded_ * row_;
+  const int64_t listed_images_ = count_listed_images();
+
+  const Workspace<T> samples_{pieces_.rows() * call_.taps() * call_.channels};
+  const Workspace<T> weights_{turned_};
+  const Workspace<C> sums_{needs_weights_ ? grid_.parts * call_.groups * grid_.down * Weights::rows * padded_ : 1};
+  const Workspace<C> total_{pieces_.divide_images() && needs_input_ ? call_.height * call_.width * call_.channels : 1};
+  const ListRoom<C> room_{call_, needs_input_ ? listed_images_ : 0,
+                          needs_input_ ? listed_images_ * pieces_.rows() / pieces_.images : 0};
+  Lists<C> lists_{};
+};
 
 // Gradients without a term.
 template <class T>
@@ -197,6 +197,10 @@ template <class T>
 void differentiate(const Convolution& call, const View<const T, 4>& grad_out, const View<const T, 4>& input,
                    const View<const T, 4>& offset, const View<const T, 4>& weight, const View<const T, 4>& mask,
                    bool tf32, const Gradients<T>& to, Stream stream) {
+  if (call.taps() * call.channels >= int64_t{1} << 31 || call.outputs >= int64_t{1} << 31) {
+    fail("deform_conv2d()'s gradient on a GPU takes fewer than 2^31 channels times taps, and outputs; found ",
+         call.channels, " x ", call.taps(), ", and ", call.outputs);
+  }
   const int64_t sizes[] = {call.images, call.positions(), call.taps(), call.channels, call.outputs};
   bool is_empty = false;
   for (const int64_t size : sizes) is_empty = is_empty || size == 0;
@@ -213,10 +217,9 @@ void differentiate(const Convolution& call, const View<const T, 4>& grad_out, co
     const Pixels<T> gradients = pixels_of(grad_out, call.group_outputs() % vector_width == 0,
                                           outer_copied > 0 ? outer_room.data : nullptr, stream);
     const Outer<T> outer{gradients.data, gradients.has_vectors};
-    with_tf32<T>(tf32,
-                 [&](auto rounded) { differentiate_samples<T, rounded.value>(sampler, outer, weight, to, stream); });
+    with_tf32<T>(tf32, [&](auto rounded) { SampleBackward<T, rounded.value>(sampler, outer, to, stream).run(weight); });
   }
-  if (to.bias.numel() > 0) sum_outputs<T><<<grid_of(to.bias.size[0]), tile_threads, 0, stream>>>(grad_out, to.bias);
+  if (to.bias.numel() > 0) sum_outputs<T><<<grid_of(to.bias.size[0]), bias_threads, 0, stream>>>(grad_out, to.bias);
 }
 
 }  // namespace

@@ -1,8 +1,4 @@
-// From the gradients of the samples to those of pixels, offsets and masks, on a GPU.
-//
-// A pixel's gradient is gathered from the lists of the four cells around it, in their order, so there are no atomics
-// and results do not change from run to run. A warp has a strip of pixels and walks along the cells above and below it,
-// so that a sample's gradient is read once for the two pixels at its left and right.
+// From the gradients of the samples to those of offsets and masks, on a GPU, and to the samples.
 #pragma once
 
 #include "backward_products.h"
@@ -10,7 +6,6 @@
 namespace {
 
 constexpr int lanes = 32;
-constexpr int point_threads = 512;
 
 template <class T>
 __device__ T from_lane(T value, int lane) {
@@ -31,8 +26,9 @@ __device__ T from_opposite(T value, int mask) {
 }
 
 // Sums four numbers over the lanes: each lane keeps half of what it has and gives the other away, until it has one.
+// Lane l gets the sum of value[l / 8].
 template <class C>
-__device__ void sum_over_lanes(C (&value)[4]) {
+__device__ C sum_over_lanes(const C (&value)[4]) {
   const int lane = threadIdx.x % lanes;
   const bool second = lane & 16, odd = lane & 8;
   const C low = (second ? value[2] : value[0]) + from_opposite(second ? value[0] : value[2], 16);
@@ -40,210 +36,177 @@ __device__ void sum_over_lanes(C (&value)[4]) {
   C sum = (odd ? high : low) + from_opposite(odd ? low : high, 8);
 #pragma unroll
   for (int mask = 4; mask > 0; mask /= 2) sum += from_opposite(sum, mask);
-#pragma unroll
-  for (int k = 0; k < 4; ++k) value[k] = from_lane(sum, 8 * k);
+  return sum;
 }
 
-// The channels of a lane, as many as 16 bytes have. Without vectors there may be fewer, and they come one by one.
-template <class T>
-struct Channels {
-  static constexpr int width = copy_bytes / sizeof(T);
-  using Values = Vector<T, width>;
+// The first `count` channels of a lane, which has as many as 16 bytes have. Without vectors they come one by one.
+template <bool has_vectors, class T>
+__device__ Chunk load_channels(const T* from, int count) {
+  if constexpr (has_vectors) {
+    return count > 0 ? *reinterpret_cast<const Chunk*>(from) : Chunk{};
+  } else {
+    Vector<T, chunk_width<T>> values{};
+    for (int k = 0; k < chunk_width<T>; ++k) {
+      if (k < count) values.item[k] = from[k];
+    }
+    return bit_cast<Chunk>(values);
+  }
+}
 
-  bool has_vectors;
-  int count;
-
-  __device__ void load(const T* from, Values& to) const {
-    if (has_vectors) {
-      to = *reinterpret_cast<const Values*>(from);
-    } else {
-      for (int k = 0; k < width; ++k) to.item[k] = k < count ? from[k] : T(0.0f);
+template <bool has_vectors, class T>
+__device__ void store_channels(const Chunk& chunk, T* to, int count) {
+  if constexpr (has_vectors) {
+    if (count > 0) *reinterpret_cast<Chunk*>(to) = chunk;
+  } else {
+    const auto values = bit_cast<Vector<T, chunk_width<T>>>(chunk);
+    for (int k = 0; k < chunk_width<T>; ++k) {
+      if (k < count) to[k] = values.item[k];
     }
   }
-
-  __device__ void store(const Values& from, T* to) const {
-    if (has_vectors) {
-      *reinterpret_cast<Values*>(to) = from;
-    } else {
-      for (int k = 0; k < width && k < count; ++k) to[k] = from.item[k];
-    }
-  }
-};
+}
 
 // What the points have to give, and get from.
 struct PointTasks {
-  bool differentiate, sample;
+  bool differentiate, sample, round_to_tf32;
 };
 
-// A block has the points of 8 x 4 positions, of one image and offset group: they share most of their pixels. A warp has
-// one point at a time. It takes the sample's gradient for those of offset and mask, and leaves the sample in its place.
-constexpr int patch_width = 8, patch_height = 4;
+// A block has the points of 8 x 4 positions, of one image and offset group: they share most of their pixels. It finds
+// those of some taps, a thread each, and then a warp has one at a time: it takes the sample's gradient for those of
+// offset and mask, and leaves the sample in its place.
+constexpr int patch_width = 8, patch_height = 4, patch = patch_width * patch_height;
+constexpr int taps_at_once = 9;
+constexpr int points_at_once = 2;  // of a warp, so that it waits for both together
 
-template <class T>
-__global__ void __launch_bounds__(point_threads, sizeof(T) == 8 ? 1 : 2)
-    visit_points(Sampler<T> sampler, Piece piece, PointTasks tasks, int64_t across, int64_t down, T* samples,
+template <class C>
+struct alignas(16) Visit {
+  int64_t pixel, own;  // where the pixel at the top left is, from the image's first, and the sample's first channel
+  C below, right, mask;
+  int corners;  // a bit for each that is in the image; -1 where there is no such position
+
+  __device__ void find_weights(C (&to)[4]) const {
+    const C above = C(1) - below, before = C(1) - right;
+    to[0] = above * before;
+    to[1] = above * right;
+    to[2] = below * before;
+    to[3] = below * right;
+  }
+};
+
+template <class T, bool has_vectors>
+__global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 3)
+    visit_points(Sampler<T> sampler, Piece piece, PointTasks tasks, int across, int down, T* samples,
                  View<T, 4> grad_offset, View<T, 4> grad_mask) {
   using C = compute_t<T>;
-  constexpr int width = Channels<T>::width;
+  constexpr int width = chunk_width<T>;
+  __shared__ Visit<C> visits[taps_at_once * patch];
+  __shared__ C dots[taps_at_once * patch][4];
   const Convolution& call = sampler.call;
-  const int taps = static_cast<int>(call.taps()), out_width = static_cast<int>(call.out_width);
-  const int left = static_cast<int>(blockIdx.x % across) * patch_width;
-  const int top = piece.first / out_width + static_cast<int>(blockIdx.x / across % down) * patch_height;
-  const int64_t owner = blockIdx.x / across / down;
-  const int64_t image = owner / call.offset_groups, offset_group = owner % call.offset_groups;
-  const int64_t begin = offset_group * call.offset_group_channels(), end = begin + call.offset_group_channels();
+  const int all_taps = static_cast<int>(call.taps()), out_width = static_cast<int>(call.out_width);
+  const int block = static_cast<int>(blockIdx.x), offset_groups = static_cast<int>(call.offset_groups);
+  const int left = block % across * patch_width;
+  const int top = piece.first / out_width + block / across % down * patch_height;
+  const int owner = block / across / down, image = owner / offset_groups, offset_group = owner % offset_groups;
+  const int channels = static_cast<int>(call.offset_group_channels());
   const int lane = threadIdx.x % lanes;
-  for (int n = threadIdx.x / lanes; n < taps * patch_width * patch_height; n += point_threads / lanes) {
-    const int tap = n / (patch_width * patch_height), i = top + n / patch_width % patch_height;
-    const int j = left + n % patch_width;
-    const int64_t position = int64_t{i} * out_width + j;
-    if (j >= out_width || position < piece.first || position >= piece.first + piece.positions) continue;
-    C mask;
-    const Point<C> point =
-        sampler.find(piece.image + image, static_cast<int>(position), static_cast<int>(offset_group), tap, mask);
-    T* const own = samples + ((image * piece.positions + position - piece.first) * taps + tap) * call.channels;
-    C dot[4] = {};
-    for (int64_t channel = begin + lane * width; channel < end; channel += lanes * width) {
-      const Channels<T> channels{sampler.pixels.has_vectors,
-                                 static_cast<int>(end - channel < width ? end - channel : width)};
-      typename Channels<T>::Values gradient = {}, value[4] = {};
-      if (tasks.differentiate) channels.load(own + channel, gradient);
-#pragma unroll
-      for (int corner = 0; corner < 4; ++corner) {
-        if (!sampler.has(point, corner)) continue;
-        channels.load(sampler.pixels.at(piece.image + image, point.row(corner), point.column(corner)) + channel,
-                      value[corner]);
+  const T* const pixels = sampler.pixels.at(piece.image + image, 0, 0) + int64_t{offset_group} * channels;
+  T* const own = samples + int64_t{offset_group} * channels;
+  for (int first = 0; first < all_taps; first += taps_at_once) {
+    const int count = (all_taps - first < taps_at_once ? all_taps - first : taps_at_once) * patch;
+    for (int n = threadIdx.x; n < count; n += tile_threads) {
+      const int tap = first + n / patch, i = top + n % patch / patch_width, j = left + n % patch_width;
+      const int64_t position = int64_t{i} * out_width + j - piece.first;
+      Visit<C> visit{0, 0, C(0), C(0), C(0), -1};
+      if (j < out_width && position >= 0 && position < piece.positions) {
+        const Point<C> point =
+            sampler.find(piece.image + image, piece.first + static_cast<int>(position), offset_group, tap, visit.mask);
+        visit.pixel = point.top * sampler.pixels.row + point.left * sampler.pixels.column;
+        visit.own = ((image * int64_t{piece.positions} + position) * all_taps + tap) * call.channels;
+        visit.below = point.below;
+        visit.right = point.right;
+        visit.corners = point.is_outside ? 16 : 0;
+        for (int corner = 0; corner < 4; ++corner) visit.corners |= sampler.has(point, corner) ? 1 << corner : 0;
       }
-#pragma unroll
-      for (int k = 0; k < width; ++k) {
-        C sample = 0;
-#pragma unroll
-        for (int corner = 0; corner < 4; ++corner) {
-          dot[corner] += C(gradient.item[k]) * C(value[corner].item[k]);
-          sample += point.weight(corner) * C(value[corner].item[k]);
-        }
-        gradient.item[k] = T(sample * mask);
-      }
-      if (tasks.sample) channels.store(gradient, own + channel);
+      visits[n] = visit;
     }
-    if (!tasks.differentiate) continue;
-    sum_over_lanes(dot);
-    const int64_t channel = offset_group * taps + tap;
-    if (lane == 0 && grad_offset.numel() > 0) {
-      C along_y, along_x;
-      slopes(dot, point.below, point.right, along_y, along_x);
-      grad_offset(piece.image + image, 2 * channel, i, j) = T(point.is_outside ? C(0) : mask * along_y);
-      grad_offset(piece.image + image, 2 * channel + 1, i, j) = T(point.is_outside ? C(0) : mask * along_x);
-    }
-    if (lane == 0 && grad_mask.numel() > 0) {
-      C sum = 0;
+    __syncthreads();
+    constexpr int apart = tile_threads / lanes;
+    for (int n = threadIdx.x / lanes; n < count; n += points_at_once * apart) {
+      C dot[points_at_once][4] = {};
+      for (int channel = lane * width; channel < (channels + width - 1) / width * width; channel += lanes * width) {
+        const int some = channels - channel;
+        Chunk gradient[points_at_once] = {}, value[points_at_once][4] = {};
 #pragma unroll
-      for (int corner = 0; corner < 4; ++corner) sum += point.weight(corner) * dot[corner];
-      grad_mask(piece.image + image, channel, i, j) = T(sum);
-    }
-  }
-}
-
-// A block of gather_pixels has 8 x 8 pixels, and a warp a strip of four.
-constexpr int square = 8, strip = 4;
-constexpr int batch = 4;  // gradients that are on their way at once
-static_assert(square * square / strip == point_threads / lanes, "each warp has a strip");
-
-// How the blocks lie that own pixels. The channels of a block are of one offset group.
-struct PixelGrid {
-  int64_t across, down, parts;  // squares along x and y, and shares of an offset group's channels
-};
-
-// Between the pieces of an image the sums are in `total`, [pixel][channel]; after the last they are the gradient.
-template <class T>
-__global__ void __launch_bounds__(point_threads, sizeof(T) == 8 ? 1 : 2)
-    gather_pixels(Convolution call, Piece piece, PixelGrid grid, Lists<compute_t<T>> lists, bool has_vectors,
-                  const T* grad_samples, compute_t<T>* total, View<T, 4> grad_input) {
-  using C = compute_t<T>;
-  constexpr int width = Channels<T>::width, share = lanes * width, stride = share + (is_half<T> ? 2 : 1);
-  __shared__ T tile[square * square * stride];
-  const int64_t rest = blockIdx.x / grid.across / grid.down, owner = rest / grid.parts;
-  const int64_t image = owner / call.offset_groups, offset_group = owner % call.offset_groups;
-  const int64_t behind = (offset_group + 1) * call.offset_group_channels();
-  const int64_t first = offset_group * call.offset_group_channels() + rest % grid.parts * share;
-  const int64_t top = blockIdx.x / grid.across % grid.down * square, left = blockIdx.x % grid.across * square;
-  const int warp = threadIdx.x / lanes, lane = threadIdx.x % lanes;
-  const int64_t y = top + warp / (square / strip), x = left + warp % (square / strip) * strip;
-  const bool is_first = piece.first == 0, is_last = piece.first + piece.positions == call.positions();
-  const int64_t channel = first + lane * width;
-  const int64_t own = behind - channel < width ? behind - channel : width;
-  const Channels<T> channels{has_vectors, static_cast<int>(own > 0 ? own : 0)};
-
-  // Lane 2 k + r finds the list of the cell k - 1 further than the strip's first pixel, r = 0 above and r = 1 below.
-  int list_begin = 0, list_end = 0;
-  const int64_t cell_row = y + lane % 2, cell_column = x + lane / 2;
-  if (lane < 2 * (strip + 1) && cell_row < lists.high && cell_column < lists.wide) {
-    const int64_t cell = (owner * lists.high + cell_row) * lists.wide + cell_column;
-    list_end = lists.ends[cell];
-    list_begin = list_end - lists.counts[cell];
-  }
-
-  C sum[width] = {}, next[width] = {};  // of the pixels at the left and at the right of a cell
-  for (int column = 0; column <= strip; ++column) {
-    for (int below = 0; below < 2; ++below) {
-      const int begin = from_lane(list_begin, 2 * column + below), end = from_lane(list_end, 2 * column + below);
-      for (int start = begin; start < end; start += lanes) {
-        const int some = end - start < lanes ? end - start : lanes;
-        const Entry<C> entry = lists.entries[start + (lane < some ? lane : 0)];
-        const C share_y = entry.mask * (below ? C(1) - entry.below : entry.below);
-        const C at_left = share_y * (C(1) - entry.right), at_right = share_y * entry.right;
-        for (int k = 0; k < some; k += batch) {
-          typename Channels<T>::Values gradient[batch] = {};
-#pragma unroll
-          for (int u = 0; u < batch; ++u) {
-            const int64_t source = from_lane(entry.source, k + u < some ? k + u : k);
-            if (channels.count > 0) channels.load(grad_samples + source * call.channels + channel, gradient[u]);
+        for (int u = 0; u < points_at_once; ++u) {
+          if (n + u * apart >= count) break;
+          const Visit<C>& visit = visits[n + u * apart];
+          const T* const from = pixels + visit.pixel + channel;
+          const int corners = visit.corners;
+          if (corners < 0) continue;
+          if (tasks.differentiate) gradient[u] = load_channels<has_vectors>(own + visit.own + channel, some);
+          if (corners & 1) value[u][0] = load_channels<has_vectors>(from, some);
+          if (corners & 2) value[u][1] = load_channels<has_vectors>(from + sampler.pixels.column, some);
+          if (corners & 4) value[u][2] = load_channels<has_vectors>(from + sampler.pixels.row, some);
+          if (corners & 8) {
+            value[u][3] = load_channels<has_vectors>(from + sampler.pixels.row + sampler.pixels.column, some);
           }
+        }
 #pragma unroll
-          for (int u = 0; u < batch; ++u) {
-            const C weight = from_lane(at_left, (k + u) % lanes), other = from_lane(at_right, (k + u) % lanes);
-            if (k + u >= some) continue;
+        for (int u = 0; u < points_at_once; ++u) {
+          if (n + u * apart >= count) break;
+          const Visit<C>& visit = visits[n + u * apart];
+          C weight[4];
+          visit.find_weights(weight);
+          C factor[width], sample[width] = {};
+          widen<T>(gradient[u], factor);
 #pragma unroll
-            for (int c = 0; c < width; ++c) {
-              sum[c] += weight * C(gradient[u].item[c]);
-              next[c] += other * C(gradient[u].item[c]);
+          for (int corner = 0; corner < 4; ++corner) {
+            C wide[width];
+            widen<T>(value[u][corner], wide);
+#pragma unroll
+            for (int k = 0; k < width; ++k) {
+              dot[u][corner] += factor[k] * wide[k];
+              sample[k] += weight[corner] * wide[k];
             }
           }
+#pragma unroll
+          for (int k = 0; k < width; ++k) {
+            sample[k] *= visit.mask;
+            if constexpr (std::is_same_v<T, float>) {
+              if (tasks.round_to_tf32) sample[k] = round_to_tf32(sample[k]);
+            }
+          }
+          if (tasks.sample && visit.corners >= 0) {
+            store_channels<has_vectors>(narrow<T, false>(sample), own + visit.own + channel, some);
+          }
         }
       }
-    }
-    // The cell's left pixel has all that it gets. The first one is another strip's.
-    const int64_t pixel = x + column - 1;
-    if (column > 0 && pixel < call.width && y < call.height) {
-      C* const kept = total + (y * call.width + pixel) * call.channels + channel;
-      T* const to = tile + ((y - top) * square + pixel - left) * stride + lane * width;
 #pragma unroll
-      for (int c = 0; c < width; ++c) {
-        if (c >= channels.count) continue;
-        if (!is_first) sum[c] += kept[c];
-        if (!is_last) kept[c] = sum[c];
-        to[c] = T(sum[c]);
+      for (int u = 0; u < points_at_once; ++u) {
+        const C sum = sum_over_lanes(dot[u]);
+        if (lane % 8 == 0 && n + u * apart < count) dots[n + u * apart][lane / 8] = sum;
       }
     }
-#pragma unroll
-    for (int c = 0; c < width; ++c) {
-      sum[c] = next[c];
-      next[c] = 0;
+    __syncthreads();
+    for (int n = threadIdx.x; tasks.differentiate && n < count; n += tile_threads) {
+      const Visit<C> visit = visits[n];
+      if (visit.corners < 0) continue;
+      const int channel = offset_group * all_taps + first + n / patch;
+      const int i = top + n % patch / patch_width, j = left + n % patch_width;
+      if (grad_offset.numel() > 0) {
+        C along_y, along_x;
+        slopes(dots[n], visit.below, visit.right, along_y, along_x);
+        const bool is_outside = visit.corners & 16;
+        grad_offset(piece.image + image, 2 * channel, i, j) = T(is_outside ? C(0) : visit.mask * along_y);
+        grad_offset(piece.image + image, 2 * channel + 1, i, j) = T(is_outside ? C(0) : visit.mask * along_x);
+      }
+      if (grad_mask.numel() > 0) {
+        C weight[4];
+        visit.find_weights(weight);
+        grad_mask(piece.image + image, channel, i, j) =
+            T(weight[0] * dots[n][0] + weight[1] * dots[n][1] + weight[2] * dots[n][2] + weight[3] * dots[n][3]);
+      }
     }
-  }
-  if (!is_last) return;
-  __syncthreads();
-
-  // Threads next to each other write what lies next to each other.
-  const int count = static_cast<int>(behind - first < share ? behind - first : share);
-  const bool by_channel = grad_input.stride[1] == 1;
-  for (int n = threadIdx.x; n < square * square * count; n += point_threads) {
-    const int pixel = by_channel ? n / count : n % (square * square);
-    const int c = by_channel ? n % count : n / (square * square);
-    const int64_t row = top + pixel / square, column = left + pixel % square;
-    if (row < call.height && column < call.width) {
-      grad_input(piece.image + image, first + c, row, column) = tile[pixel * stride + c];
-    }
+    __syncthreads();
   }
 }
 

@@ -22,131 +22,125 @@ void launch_product(Kernel* kernel, int64_t blocks, Stream stream, const Argumen
   kernel<<<grid_of(blocks), tile_threads, bytes, stream>>>(arguments...);
 }
 
-// Doubles need all registers.
-template <class T>
-constexpr int blocks_at_once = sizeof(T) == 8 ? 1 : 2;
-
 template <class T, bool tf32>
 using SampleProduct = BlockProduct<T, false, tf32>;
 template <class T, bool tf32>
 using WeightProduct = BlockProduct<T, true, tf32>;
 
-// The weights as [group][column, filled up to `columns`][output, filled up to `row`], columns of 128 in the order in
-// which the product takes them.
+// The weights as [group][column, filled up to `columns`][output, filled up to `row`], the columns of a block in the
+// order in which the product takes them, and rounded with `tf32`.
 template <class T, bool tf32>
 __global__ void __launch_bounds__(tile_threads)
     turn_weights(Convolution call, View<const T, 4> weight, int64_t columns, int64_t row, T* to) {
+  using Product = SampleProduct<T, tf32>;
   const int64_t count = call.groups * columns * row, channels = call.group_channels();
   for (int64_t n = blockIdx.x * int64_t{tile_threads} + threadIdx.x; n < count;
        n += int64_t{gridDim.x} * tile_threads) {
     const int64_t o = n % row, column = n / row % columns, group = n / row / columns;
-    const int64_t tap = column / channels, channel = column % channels;
+    const int64_t tap = column / channels, channel = column % channels, inner = column % Product::columns;
     const bool is_there = o < call.group_outputs() && tap < call.taps();
-    const int64_t line =
-        column / block_lines * block_lines + SampleProduct<T, tf32>::line_of(static_cast<int>(column % block_lines));
-    to[(group * columns + line) * row + o] =
-        is_there ? weight(group * call.group_outputs() + o, channel, tap / call.taps_x, tap % call.taps_x) : T(0.0f);
-  }
-}
-
-// Where a group's column is among the samples of a position.
-OPSMITH_HOST_DEVICE int64_t place_of(const Convolution& call, int64_t group, int64_t column) {
-  const int64_t channels = call.group_channels();
-  return column / channels * call.channels + group * channels + column % channels;
-}
-
-// Eight elements at a multiple of 16 bytes.
-template <class T>
-__device__ void store_run(const Vector<T, run_length>& from, T* to) {
-  constexpr int width = copy_bytes / sizeof(T);
-#pragma unroll
-  for (int v = 0; v < run_length; v += width) {
-    Vector<T, width> part;
-#pragma unroll
-    for (int k = 0; k < width; ++k) part.item[k] = from.item[v + k];
-    *reinterpret_cast<Vector<T, width>*>(to + v) = part;
+    const int64_t line = column - inner + Product::line_of(static_cast<int>(inner));
+    T value(0.0f);
+    if (is_there) value = weight(group * call.group_outputs() + o, channel, tap / call.taps_x, tap % call.taps_x);
+    if constexpr (tf32) value = round_to_tf32(value);
+    to[(group * columns + line) * row + o] = value;
   }
 }
 
 // grad_samples[position of the piece][tap][channel], without the mask, of gradients [position][output]. Rounded to T,
 // as the samples of the forward are.
 template <class T, bool tf32>
-__global__ void __launch_bounds__(tile_threads, blocks_at_once<T>)
-    multiply_weights(Convolution call, Matrix<T> outer, Matrix<T> weights, int64_t across, T* grad_samples) {
+__global__ void __launch_bounds__(tile_threads, 1)
+    multiply_weights(Convolution call, Matrix<T> outer, Matrix<T> weights, int across, T* grad_samples) {
   using Product = SampleProduct<T, tf32>;
-  const int64_t group = blockIdx.x / across % call.groups, down = blockIdx.x / across / call.groups;
-  const int64_t first_column = blockIdx.x % across * block_lines, first_row = down * block_lines;
+  const int groups = static_cast<int>(call.groups), channels = static_cast<int>(call.group_channels());
+  const int rest = static_cast<int>(blockIdx.x) / across, group = rest % groups;
+  const int first_row = rest / groups * Product::rows;
+  const int first_column = static_cast<int>(blockIdx.x) % across * Product::columns;
   outer.data += group * call.group_outputs();
-  weights.data += group * across * block_lines * weights.stride;
+  weights.data += group * int64_t{weights.rows} * weights.stride;
   Product product;
-  product.add({outer, first_row}, {weights, first_column}, 0, call.group_outputs(), product_room);
-  const int64_t columns = call.taps() * call.group_channels(), row_size = call.taps() * call.channels;
-  product.for_each([&](int row, int column, const compute_t<T>(&sums)[run_length]) {
-    const int64_t n = first_row + row, first = first_column + column;
-    if (n >= outer.rows) return;
-    T* const to = grad_samples + n * row_size;
-    if (call.channels % run_length == 0 && call.group_channels() % run_length == 0) {
-      if (first >= columns) return;
-      Vector<T, run_length> rounded;
+  product.add({outer, first_row, 0}, {weights, first_column, 0}, (outer.columns + Product::steps - 1) / Product::steps,
+              product_room);
+  const int columns = static_cast<int>(call.taps()) * channels;
+  const int64_t row_size = call.taps() * call.channels;
+  T* const own = grad_samples + first_row * row_size + group * channels;
+  const auto place = [&](int column) { return column / channels * call.channels + column % channels; };
+  if (channels % run_length<T> == 0) {
+    product.for_each([&](int column) { return first_column + column < columns ? place(first_column + column) : -1; },
+                     [&](int row, int64_t at, const compute_t<T>(&sums)[run_length<T>]) {
+                       if (first_row + row >= outer.rows || at < 0) return;
+                       *reinterpret_cast<Chunk*>(own + row * row_size + at) = narrow<T, false>(sums);
+                     });
+  } else {
+    product.for_each([&](int column) { return first_column + column; },
+                     [&](int row, int column, const compute_t<T>(&sums)[run_length<T>]) {
+                       if (first_row + row >= outer.rows) return;
 #pragma unroll
-      for (int k = 0; k < run_length; ++k) rounded.item[k] = T(sums[k]);
-      store_run(rounded, to + place_of(call, group, first));
-    } else {
-#pragma unroll
-      for (int k = 0; k < run_length; ++k) {
-        if (first + k < columns) to[place_of(call, group, first + k)] = T(sums[k]);
-      }
-    }
-  });
+                       for (int k = 0; k < run_length<T>; ++k) {
+                         if (column + k < columns) own[row * row_size + place(column + k)] = T(sums[k]);
+                       }
+                     });
+  }
 }
 
 // How the sum over positions is divided: `parts` times, each by whole steps.
 struct WeightGrid {
-  int64_t across, down, parts;  // tiles of outputs and of columns
+  int across, down, parts;  // tiles of columns and of outputs
 };
 
-// sums[part][group][column][output]: adds the product of a part of the positions, or begins with it.
+// sums[part][group][output][column], the latter two filled up to whole tiles: adds the product of a part of the
+// positions, or begins with it.
 template <class T, bool tf32>
-__global__ void __launch_bounds__(tile_threads, blocks_at_once<T>)
-    multiply_samples(Convolution call, Matrix<T> samples, Matrix<T> outer, WeightGrid grid, bool is_first,
+__global__ void __launch_bounds__(tile_threads, 1)
+    multiply_samples(Convolution call, Matrix<T> outer, Matrix<T> samples, WeightGrid grid, bool is_first,
                      compute_t<T>* sums) {
   using Product = WeightProduct<T, tf32>;
-  constexpr int steps = Product::Side::steps;
-  const int64_t first_output = blockIdx.x % grid.across * block_lines;
-  const int64_t first_column = blockIdx.x / grid.across % grid.down * block_lines;
-  const int64_t group = blockIdx.x / grid.across / grid.down % call.groups;
-  const int64_t part = blockIdx.x / grid.across / grid.down / call.groups;
-  const int64_t units = (outer.rows + steps - 1) / steps, columns = samples.columns, outputs = call.group_outputs();
+  const int block = static_cast<int>(blockIdx.x), groups = static_cast<int>(call.groups);
+  const int column = block % grid.across, row = block / grid.across % grid.down;
+  const int group = block / grid.across / grid.down % groups, part = block / grid.across / grid.down / groups;
+  const int units = (outer.rows + Product::steps - 1) / Product::steps;
+  const int begin = static_cast<int>(int64_t{units} * part / grid.parts);
+  const int end = static_cast<int>(int64_t{units} * (part + 1) / grid.parts);
+  outer.data += group * call.group_outputs();
   samples.data += group * call.group_channels();
-  outer.data += group * outputs;
   Product product;
-  product.add({samples, first_column}, {outer, first_output}, units * part / grid.parts * steps,
-              units * (part + 1) / grid.parts * steps, product_room);
-  compute_t<T>* const own = sums + (part * call.groups + group) * columns * outputs;
-  product.for_each([&](int row, int column, const compute_t<T>(&found)[run_length]) {
-    if (first_column + row >= columns) return;
+  product.add({outer, row * Product::rows, begin * Product::steps},
+              {samples, column * Product::columns, begin * Product::steps}, end - begin, product_room);
+  const int64_t row_size = int64_t{grid.across} * Product::columns;
+  compute_t<T>* const own = sums + ((int64_t{part} * groups + group) * grid.down + row) * Product::rows * row_size +
+                            column * Product::columns;
+  product.for_each([](int first) { return first; },
+                   [&](int line, int first, const compute_t<T>(&found)[run_length<T>]) {
 #pragma unroll
-    for (int k = 0; k < run_length; ++k) {
-      const int64_t o = first_output + Product::line_of(column + k);
-      if (o >= outputs) continue;
-      compute_t<T>& sum = own[(first_column + row) * outputs + o];
-      sum = is_first ? found[k] : sum + found[k];
-    }
-  });
+                     for (int k = 0; k < run_length<T>; ++k) {
+                       compute_t<T>* const sum = own + line * row_size + Product::line_of(first + k);
+                       // Nobody else adds to this sum, and an atomic addition is not waited for.
+                       if (is_first) {
+                         *sum = found[k];
+                       } else {
+                         atomicAdd(sum, found[k]);
+                       }
+                     }
+                   });
 }
 
 // Adds up the parts in their order.
 template <class T>
-__global__ void __launch_bounds__(tile_threads)
-    sum_weights(Convolution call, const compute_t<T>* sums, int64_t parts, View<T, 4> grad_weight) {
-  const int64_t outputs = call.group_outputs(), channels = call.group_channels();
-  const int64_t columns = call.taps() * channels, size = call.groups * columns * outputs;
-  for (int64_t n = blockIdx.x * int64_t{tile_threads} + threadIdx.x; n < size; n += int64_t{gridDim.x} * tile_threads) {
-    const int64_t o = n % outputs, column = n / outputs % columns, group = n / outputs / columns;
-    const int64_t tap = column / channels;
+__global__ void __launch_bounds__(tile_threads) sum_weights(Convolution call, const compute_t<T>* sums, int parts,
+                                                            int64_t rows, int64_t row_size, View<T, 4> grad_weight) {
+  const int channels = static_cast<int>(call.group_channels()), taps = static_cast<int>(call.taps());
+  const int column = static_cast<int>(blockIdx.x) * tile_threads + threadIdx.x;
+  if (column >= channels * taps) return;
+  const int tap = column / channels;
+  for (int64_t o = blockIdx.y; o < call.outputs; o += gridDim.y) {
+    const int64_t group = o / call.group_outputs(), line = group * rows + o % call.group_outputs();
     compute_t<T> sum = 0;
-    for (int64_t part = 0; part < parts; ++part) sum += sums[part * size + n];
-    grad_weight(group * outputs + o, column % channels, tap / call.taps_x, tap % call.taps_x) = T(sum);
+#pragma unroll 4
+    for (int part = 0; part < parts; ++part) {
+      sum += sums[(part * call.groups * rows + line) * row_size + column];
+    }
+    grad_weight(o, column % channels, tap / call.taps_x, tap % call.taps_x) = T(sum);
   }
 }
 

@@ -1,82 +1,93 @@
-// How a block of a GPU kernel multiplies two matrices of global memory: 128 x 128 sums, whose summands come in steps of
-// 64 bytes of each line. Three steps are on their way into shared memory while a fourth is multiplied. 16-bit types go
-// through the tensor cores, and so do floats that may be rounded to ten bits (TF32); else each thread makes 8 x 8 sums.
+// How a block of a GPU kernel multiplies two matrices of global memory: 128 x 256 sums, whose summands come in steps of
+// 64 bytes of each line. Two steps are on their way into shared memory while a third is multiplied, and half a step is
+// on its way into registers while the tensor cores have the other half. 16-bit types go
+// through the tensor cores, and so do floats that may be rounded to ten bits (TF32); else each thread makes 8 x 16
+// sums.
+//
+// The tile is as large as registers allow, because the second-level cache gives each step to each block: with 128 x 128
+// it, not the tensor cores, was the limit.
 #pragma once
 
-#include "gpu_samples.h"
+#include "gpu_points.h"
 
 namespace {
 
-constexpr int block_lines = 128;  // of each matrix
-constexpr int run_length = 8;     // sums of a row that a thread has next to each other
+constexpr int block_rows = 128;
+template <class T>
+constexpr int block_columns = sizeof(T) == 8 ? 128 : 256;
+template <class T>
+constexpr int run_length = chunk_width<T>;  // sums of a row that a thread has next to each other: 16 bytes of them
 #if defined(__HIPCC__)
 constexpr int stages = 2;  // nothing is copied on its own there, and there are 64 KB of shared memory
 #else
-constexpr int stages = 4;
+constexpr int stages = 3;
 #endif
 
 // A matrix in global memory. Its rows are `stride` apart; column n is at n / period * jump + n % period of its row.
 template <class T>
 struct Matrix {
   const T* data;
-  int64_t rows, columns, stride, period, jump;
+  int64_t stride;
+  int rows, columns, period, jump;
   bool has_vectors;  // 16 bytes at a multiple of 16 bytes are of one period, and all within the matrix or none
 
-  __device__ int64_t place(int64_t column) const { return column / period * jump + column % period; }
+  __device__ int64_t place(int column) const { return int64_t{column / period} * jump + column % period; }
 };
 
-// What a block multiplies of one matrix: 128 rows, with the summands side by side, or 128 columns where `steps_first`.
-template <class T, bool steps_first>
+// What a block multiplies of one matrix: `lines` rows, with the summands side by side, or columns where `steps_first`.
+template <class T, int lines, bool steps_first>
 class Panel {
  public:
   static constexpr int width = copy_bytes / sizeof(T), steps = step_bytes / sizeof(T);
-  static constexpr int rows = steps_first ? steps : block_lines, columns = steps_first ? block_lines : steps;
-  static constexpr int across = columns / width, down = tile_threads / across, count = rows / down;
+  // A tile lies as its matrix does. Rows are longer by 16 bytes or eight elements, so that lanes read different banks.
+  static constexpr int stride = !steps_first ? steps + width : lines + 8;
+  static constexpr int size = (steps_first ? steps : lines) * stride;
 
-  __device__ Panel(const Matrix<T>& matrix, int64_t first) : matrix_(matrix), first_(first) {
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      is_there_[i] = steps_first ? first + own_column() < matrix.columns : first + own_row() + i * down < matrix.rows;
-    }
-  }
-
-  // Goes to the first of the summands, and to the next.
-  __device__ void begin(int64_t step) {
-    step_ = step;
+  __device__ Panel(const Matrix<T>& matrix, int first, int begin) : matrix_(matrix), first_(first), step_(begin) {
     if constexpr (steps_first) {
-      from_ = matrix_.data + (step + own_row()) * matrix_.stride +
-              (is_there_[0] ? matrix_.place(first_ + own_column()) : 0);
-      left_ = static_cast<int>(matrix_.rows - step) - own_row();
+      const int column = first + own_column();
+      is_inside_ = column < matrix.columns;
+      from_ = matrix.data + (begin + own_row()) * matrix.stride + (is_inside_ ? matrix.place(column) : 0);
     } else {
-      from_ = matrix_.data + (first_ + own_row()) * matrix_.stride + step + own_column();
-      left_ = static_cast<int>(matrix_.columns - step) - own_column();
+      from_ = matrix.data + (first + own_row()) * matrix.stride + begin + own_column();
     }
   }
 
-  __device__ void advance() {
+  // Brings the next step.
+  __device__ void bring(T* to) {
+    T* const place = to + own_row() * stride + own_column();
+    if (matrix_.has_vectors) {
+      const int left = (steps_first ? matrix_.rows : matrix_.columns) - step_;
+      const T* from = from_;
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        const bool is_there = steps_first ? is_inside_ && own_row() + i * down < left
+                                          : own_column() < left && first_ + own_row() + i * down < matrix_.rows;
+        copy_async(place + i * down * stride, from, is_there);
+        from += down * matrix_.stride;
+      }
+    } else {
+      for (int i = 0; i < count; ++i) {
+        *reinterpret_cast<Vector<T, width>*>(place + i * down * stride) =
+            load(matrix_, own_row() + i * down + (steps_first ? step_ : first_),
+                 own_column() + (steps_first ? first_ : step_));
+      }
+    }
     step_ += steps;
     from_ += steps * (steps_first ? matrix_.stride : 1);
-    left_ -= steps;
   }
 
+ private:
   // A thread brings 16 bytes of `count` rows of the tile, `down` apart from its first on.
+  static constexpr int across = (steps_first ? lines : steps) / width, down = tile_threads / across;
+  static constexpr int count = (steps_first ? steps : lines) / down;
+  static_assert(count * down * across * width == lines * steps, "all threads bring as much");
+
   static __device__ int own_row() { return threadIdx.x / across; }
   static __device__ int own_column() { return threadIdx.x % across * width; }
 
-  // Where the 16 bytes of a thread's i-th row are, and whether they are in the matrix.
-  __device__ const T* at(int i) const { return from_ + i * down * matrix_.stride; }
-  __device__ bool has(int i) const { return is_there_[i] && (steps_first ? i * down : 0) < left_; }
-
-  // They one by one, where there are no vectors. Not inlined, lest it take registers from where there are.
-  __device__ Vector<T, width> load(int i) const {
-    return load_row(matrix_, own_row() + i * down + (steps_first ? step_ : first_),
-                    own_column() + (steps_first ? first_ : step_));
-  }
-
-  __device__ bool has_vectors() const { return matrix_.has_vectors; }
-
- private:
-  static __device__ __noinline__ Vector<T, width> load_row(Matrix<T> matrix, int64_t row, int64_t column) {
+  // One by one, where there are no vectors. Not inlined, lest it take registers from where there are.
+  static __device__ __noinline__ Vector<T, width> load(Matrix<T> matrix, int row, int column) {
     Vector<T, width> to;
     for (int k = 0; k < width; ++k) {
       const bool is_there = row < matrix.rows && column + k < matrix.columns;
@@ -86,10 +97,10 @@ class Panel {
   }
 
   const Matrix<T>& matrix_;
-  int64_t first_, step_;
+  const int first_;
+  int step_;
   const T* from_;
-  int left_;
-  bool is_there_[count];
+  bool is_inside_;
 };
 
 // The sums of a block. Both matrices have the summands side by side, or both have them one below the other.
@@ -98,186 +109,193 @@ class BlockProduct {
   using C = compute_t<T>;
   static_assert(!tf32 || std::is_same_v<T, float>, "TF32 is a way to multiply floats");
   static constexpr bool on_tensor_cores = (is_half<T> || tf32) && has_tensor_cores;
-  static constexpr int steps = step_bytes / sizeof(T), width = copy_bytes / sizeof(T);
-  // A tile lies as its matrix does. Rows are longer by 16 bytes or eight elements, so that lanes read different banks.
-  static constexpr int stride = !steps_first ? steps + width : block_lines + 8;
-  static constexpr int size = (steps_first ? steps : block_lines) * stride;
 
  public:
-  using Side = Panel<T, steps_first>;
+  static constexpr int rows = block_rows, columns = block_columns<T>;
+  using Left = Panel<T, rows, steps_first>;
+  using Right = Panel<T, columns, steps_first>;
 
-  static constexpr int shared_bytes = 2 * stages * size * static_cast<int>(sizeof(T));
+  static constexpr int steps = Left::steps;
+  static constexpr int shared_bytes = stages * (Left::size + Right::size) * static_cast<int>(sizeof(T));
 
-  // The line of b that becomes a column of the sums, so that eight columns of a thread are next to each other.
+  // The line of b that becomes a column of the sums, so that columns of a thread are next to each other.
   static __device__ int line_of(int column) {
-    const int inner = column % run_length;
     if constexpr (on_tensor_cores) {
-      return column / 32 * 32 + inner / 2 * 8 + column % 32 / run_length * 2 + inner % 2;
-    } else if constexpr (steps_first) {
-      return inner / 4 * (block_lines / 2) + column / run_length * 4 + inner % 4;
-    } else {
-      return inner * 16 + column / run_length;
+      const int inner = column % warp_columns, k = inner % run, tile = inner / (4 * run) * (run / 2) + k / 2;
+      return column - inner + tile * 8 + inner % (4 * run) / run * 2 + k % 2;
     }
+    const int own = column / (16 * run) * run + column % run, x = column % (16 * run) / run;
+    return steps_first ? own / 4 * 64 + x * 4 + own % 4 : own * 16 + x;
   }
 
-  // Adds the products of the summands from `begin` to `end`.
-  __device__ void add(Side a, Side b, int64_t begin, int64_t end, void* shared) {
+  // Adds the products of `count` steps. With `tf32` those of b have been rounded.
+  __device__ void add(Left a, Right b, int count, void* shared) {
+    constexpr int size = Left::size + Right::size;
     T* const room = static_cast<T*>(shared);
-    const int count = static_cast<int>((end - begin + steps - 1) / steps);
-    a.begin(begin);
-    b.begin(begin);
-    for (int k = 0; k < stages - 1; ++k) {
-      if (k < count) bring(a, b, room + k * 2 * size);
+    for (int k = 0; k < stages; ++k) {
+      if (k < count) {
+        a.bring(room + k * size);
+        b.bring(room + k * size + Left::size);
+      }
       commit_copies();
     }
+    wait_for_copies<stages - 1>();
+    __syncthreads();
+    Factors first, second;
+    if constexpr (on_tensor_cores) load(room, 0, first);
+    T* now = room;
     for (int k = 0; k < count; ++k) {
+      if constexpr (on_tensor_cores) {
+        load(now, 1, second);
+        multiply(first);
+      } else {
+        multiply_plainly(now, now + Left::size);
+      }
+      // All have read this step when the next one is there.
       wait_for_copies<stages - 2>();
       __syncthreads();
-      if (k + stages - 1 < count) bring(a, b, room + (k + stages - 1) % stages * 2 * size);
+      if (k + stages < count) {
+        a.bring(now);
+        b.bring(now + Left::size);
+      }
       commit_copies();
-      const T* const from = room + k % stages * 2 * size;
-      if constexpr (on_tensor_cores && tf32) {
-        multiply_as_tf32(from, from + size);
-      } else if constexpr (on_tensor_cores) {
-        multiply_by_tensor_cores(from, from + size);
-      } else {
-        multiply(from, from + size);
+      now = now == room + (stages - 1) * size ? room : now + size;
+      if constexpr (on_tensor_cores) {
+        load(now, 0, first);
+        multiply(second);
       }
     }
   }
 
-  // Calls f(row, column, eight sums from there on) for the sums of this thread.
-  template <class F>
-  __device__ void for_each(const F& f) const {
+  // Calls f(row, find(column), sums from there on) for the sums of this thread, 16 bytes of T at a time.
+  template <class Find, class F>
+  __device__ void for_each(const Find& find, const F& f) const {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll
-    for (int n = 0; n < block_lines * block_lines / tile_threads / run_length; ++n) {
-      C run[run_length];
-      if constexpr (on_tensor_cores) {
-        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int first = 0; first < wide; first += run) {
+      const auto found =
+          find(on_tensor_cores ? warp % 4 * warp_columns + first * 4 + lane % 4 * run : first * 16 + x * run);
 #pragma unroll
-        for (int k = 0; k < run_length; ++k) run[k] = sum_[(n / 2 * 4 + k / 2) * 4 + n % 2 * 2 + k % 2];
-        f(warp / 4 * 64 + n / 2 * 16 + n % 2 * 8 + lane / 4, warp % 4 * 32 + lane % 4 * run_length, run);
-      } else {
+      for (int n = 0; n < high; ++n) {
+        C sums[run];
 #pragma unroll
-        for (int k = 0; k < run_length; ++k) run[k] = sum_[n * run_length + k];
-        const int y = threadIdx.x / 16, x = threadIdx.x % 16;
-        f(steps_first ? n / 4 * (block_lines / 2) + y * 4 + n % 4 : y + 16 * n, x * run_length, run);
+        for (int k = 0; k < run; ++k) {
+          sums[k] = on_tensor_cores ? sum_[(n / 2 * across + (first + k) / 2) * 4 + n % 2 * 2 + k % 2]
+                                    : sum_[n * wide + first + k];
+        }
+        const int row = on_tensor_cores ? warp / 4 * 64 + n / 2 * 16 + n % 2 * 8 + lane / 4
+                        : steps_first   ? n / 4 * 64 + y * 4 + n % 4
+                                        : y + 16 * n;
+        f(row, found, sums);
       }
     }
   }
 
  private:
-  static __device__ void bring(Side& a, Side& b, T* to) {
-    bring(a, to);
-    bring(b, to + size);
-  }
+  static constexpr int run = run_length<T>;
+  static constexpr int high = 8, wide = columns / 16;  // the sums of a thread
+  // Eight warps, two along the rows and four along the columns; on tensor cores each has 4 x `across` sums of 16 x 8.
+  static constexpr int warp_columns = columns / 4, across = wide / 2;
 
-  static __device__ void bring(Side& side, T* to) {
-    T* const place = to + Side::own_row() * stride + Side::own_column();
-    if (side.has_vectors()) {
-#pragma unroll
-      for (int i = 0; i < Side::count; ++i) copy_async(place + i * Side::down * stride, side.at(i), side.has(i));
-    } else {
-      for (int i = 0; i < Side::count; ++i) {
-        *reinterpret_cast<Vector<T, width>*>(place + i * Side::down * stride) = side.load(i);
-      }
-    }
-    side.advance();
-  }
+  // What a lane has of half a step of its warp's lines: matrices of 16 bytes of eight lines.
+  struct Factors {
+    uint32_t left[4][4], right[across / 2][4];
+  };
 
-  // Eight warps, two along the rows and four along the columns; each has 4 x 4 sums of 16 x 8.
-  __device__ void multiply_by_tensor_cores(const T* a, const T* b) {
+  __device__ void load(const T* tiles, int half, Factors& to) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int first_row = warp / 4 * 64, first_column = warp % 4 * 32;
-    const int inner = lane % 8, second = lane / 8 % 2 * 8, third = lane / 16 * 8;
-#pragma unroll
-    for (int step = 0; step < steps; step += 16) {
-      uint32_t left[4][4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = first_row + 16 * i + second, at = step + third;
-        load_matrices<steps_first>(
-            left[i], shared_address(a + (steps_first ? (at + inner) * stride + row : (row + inner) * stride + at)));
-      }
-#pragma unroll
-      for (int j = 0; j < 4; j += 2) {
-        uint32_t right[4];
-        const int column = first_column + 8 * j + third, at = step + second;
-        load_matrices<steps_first>(
-            right, shared_address(b + (steps_first ? (at + inner) * stride + column : (column + inner) * stride + at)));
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          multiply_add<T>(sum_ + (i * 4 + j) * 4, left[i], right[0], right[1]);
-          multiply_add<T>(sum_ + (i * 4 + j + 1) * 4, left[i], right[2], right[3]);
-        }
-      }
-    }
-  }
-
-  __device__ void multiply_as_tf32(const float* a, const float* b) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int first_row = warp / 4 * 64 + lane / 4, first_column = warp % 4 * 32 + lane / 4;
-#pragma unroll
-    for (int k = 0; k < steps; k += 8) {
-      const int step = k + lane % 4;
-      uint32_t left[4][4];
+    const T* const a = tiles + warp / 4 * 64 * (steps_first ? 1 : Left::stride);
+    const T* const b = tiles + Left::size + warp % 4 * warp_columns * (steps_first ? 1 : Right::stride);
+    const int step = half * steps / 2;
+    if constexpr (steps_first && tf32) {
+      // No instruction turns floats.
 #pragma unroll
       for (int n = 0; n < 16; ++n) {
-        left[n / 4][n % 4] = rounded_at(a, first_row + n / 4 * 16 + n % 2 * 8, step + n % 4 / 2 * 4);
+        const int place = step + lane % 4 + n % 4 / 2 * 4;
+        to.left[n / 4][n % 4] = bit_cast<uint32_t>(a[place * Left::stride + n / 4 * 16 + n % 2 * 8 + lane / 4]);
       }
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const uint32_t b0 = rounded_at(b, first_column + 8 * j, step),
-                       b1 = rounded_at(b, first_column + 8 * j, step + 4);
+      for (int n = 0; n < 2 * across; ++n) {
+        const int place = step + lane % 4 + n % 2 * 4;
+        to.right[n / 4][n % 4] = bit_cast<uint32_t>(b[place * Right::stride + n / 2 * 8 + lane / 4]);
+      }
+    } else {
+      // Of a the first eight rows and the next, then the same 16 bytes further; of b the same 16 bytes further first.
+      const int inner = lane % 8, second = lane / 8 % 2, third = lane / 16;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) multiply_add<T>(sum_ + (i * 4 + j) * 4, left[i], b0, b1);
+      for (int i = 0; i < 4; ++i) {
+        const int row = 16 * i + 8 * second, at = step + Left::width * third;
+        load_matrices<steps_first>(to.left[i], shared_address(a + (steps_first ? (at + inner) * Left::stride + row
+                                                                               : (row + inner) * Left::stride + at)));
+      }
+#pragma unroll
+      for (int j = 0; j < across / 2; ++j) {
+        const int column = 16 * j + 8 * third, at = step + Left::width * second;
+        load_matrices<steps_first>(to.right[j],
+                                   shared_address(b + (steps_first ? (at + inner) * Right::stride + column
+                                                                   : (column + inner) * Right::stride + at)));
       }
     }
   }
 
-  static __device__ uint32_t rounded_at(const float* tile, int line, int step) {
-    return bit_cast<uint32_t>(round_to_tf32(tile[steps_first ? step * stride + line : line * stride + step]));
+  __device__ void multiply(Factors& factors) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (tf32) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          factors.left[i][k] = bit_cast<uint32_t>(round_to_tf32(bit_cast<float>(factors.left[i][k])));
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < across; ++j) {
+        multiply_add<T>(sum_ + (i * across + j) * 4, factors.left[i], factors.right[j / 2][j % 2 * 2],
+                        factors.right[j / 2][j % 2 * 2 + 1]);
+      }
+    }
   }
 
-  // Threads stand 16 x 16. Each has every 16th row and column or, where these lie side by side, two times four.
-  __device__ void multiply(const T* a, const T* b) {
+  // Threads stand 16 x 16. Each has every 16th row and column or, where these lie side by side, four of each 64.
+  __device__ void multiply_plainly(const T* a, const T* b) {
     const int y = threadIdx.x / 16, x = threadIdx.x % 16;
-    constexpr int at_once = steps_first ? 4 : width;
+    constexpr int at_once = steps_first ? 4 : Left::width;
     using Few = Vector<T, at_once>;
     if constexpr (steps_first) {
-#pragma unroll 4
+#pragma unroll 2
       for (int step = 0; step < steps; ++step) {
-        Few rows[2], columns[2];
+        Few few[2];
 #pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          rows[k] = *reinterpret_cast<const Few*>(a + step * stride + k * (block_lines / 2) + y * 4);
-          columns[k] = *reinterpret_cast<const Few*>(b + step * stride + k * (block_lines / 2) + x * 4);
-        }
+        for (int k = 0; k < 2; ++k) few[k] = *reinterpret_cast<const Few*>(a + step * Left::stride + k * 64 + y * 4);
 #pragma unroll
-        for (int n = 0; n < 64; ++n) {
-          sum_[n] += C(rows[n / 32].item[n / 8 % 4]) * C(columns[n % 8 / 4].item[n % 4]);
+        for (int four = 0; four < wide / 4; ++four) {
+          const Few other = *reinterpret_cast<const Few*>(b + step * Right::stride + four * 64 + x * 4);
+#pragma unroll
+          for (int n = 0; n < high; ++n) {
+#pragma unroll
+            for (int k = 0; k < 4; ++k) sum_[n * wide + four * 4 + k] += C(few[n / 4].item[n % 4]) * C(other.item[k]);
+          }
         }
       }
     } else {
 #pragma unroll 1
       for (int step = 0; step < steps; step += at_once) {
-        Few rows[8];
+        Few few[high];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) rows[i] = *reinterpret_cast<const Few*>(a + (y + 16 * i) * stride + step);
+        for (int n = 0; n < high; ++n) few[n] = *reinterpret_cast<const Few*>(a + (y + 16 * n) * Left::stride + step);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          const Few column = *reinterpret_cast<const Few*>(b + (x + 16 * j) * stride + step);
+        for (int j = 0; j < wide; ++j) {
+          const Few other = *reinterpret_cast<const Few*>(b + (x + 16 * j) * Right::stride + step);
 #pragma unroll
           for (int k = 0; k < at_once; ++k) {
 #pragma unroll
-            for (int i = 0; i < 8; ++i) sum_[i * 8 + j] += C(rows[i].item[k]) * C(column.item[k]);
+            for (int n = 0; n < high; ++n) sum_[n * wide + j] += C(few[n].item[k]) * C(other.item[k]);
           }
         }
       }
     }
   }
 
-  C sum_[block_lines * block_lines / tile_threads] = {};
+  C sum_[high * wide] = {};
 };
 
 }  // namespace

@@ -6,19 +6,11 @@
 // cell with each other, which are a few, unless most of an image's points lie between the same four pixels.
 #pragma once
 
-#include "gpu_samples.h"
+#include "pieces.h"
 
 namespace {
 
-// What is worked on at once: some images, or some positions of one where its samples alone are too many.
-struct Piece {
-  int64_t image, images;
-  int first, positions;
-
-  OPSMITH_HOST_DEVICE int64_t rows() const { return images * positions; }
-};
-
-// A point in its cell's list: where its tap's gradients are, [position of the piece][tap], and its weights.
+// A point in its cell's list: where its tap's gradients are, [position][tap], and its weights.
 template <class C>
 struct alignas(4 * sizeof(C)) Entry {
   int source;
@@ -28,6 +20,7 @@ struct alignas(4 * sizeof(C)) Entry {
 // Cells are counted [image of the piece][offset group][top + 1][left + 1]. The list of a cell ends at its `ends`.
 template <class C>
 struct Lists {
+  Piece piece;  // whose points are listed
   int *counts, *ends;
   int64_t high, wide, cells;
   int64_t points;
@@ -35,11 +28,12 @@ struct Lists {
   Entry<C>* entries;
 };
 
-// Finds a point of the piece, numbered [position][offset group][tap], and its cell, or -1 where it reads no pixel.
+// Finds a point, numbered [position][offset group][tap], and its cell, or -1 where it reads no pixel.
 template <class T>
-__device__ Point<compute_t<T>> find_point(const Sampler<T>& sampler, const Piece& piece, const Lists<compute_t<T>>& to,
-                                          int n, int64_t& cell, compute_t<T>& mask) {
+__device__ Point<compute_t<T>> find_point(const Sampler<T>& sampler, const Lists<compute_t<T>>& to, int n,
+                                          int64_t& cell, compute_t<T>& mask) {
   const Convolution& call = sampler.call;
+  const Piece& piece = to.piece;
   const int taps = static_cast<int>(call.taps()), offset_groups = static_cast<int>(call.offset_groups);
   const int row = n / taps / offset_groups, image = row / piece.positions, offset_group = n / taps % offset_groups;
   const Point<compute_t<T>> point =
@@ -64,13 +58,12 @@ __global__ void __launch_bounds__(tile_threads) fill_zero(int* to, int64_t count
 }
 
 template <class T>
-__global__ void __launch_bounds__(tile_threads)
-    count_points(Sampler<T> sampler, Piece piece, Lists<compute_t<T>> lists) {
+__global__ void __launch_bounds__(tile_threads) count_points(Sampler<T> sampler, Lists<compute_t<T>> lists) {
   const int64_t n = blockIdx.x * int64_t{tile_threads} + threadIdx.x;
   if (n >= lists.points) return;
   int64_t cell;
   compute_t<T> mask;
-  find_point(sampler, piece, lists, point_of(sampler.call, piece, n), cell, mask);
+  find_point(sampler, lists, point_of(sampler.call, lists.piece, n), cell, mask);
   if (cell >= 0) atomicAdd(lists.counts + cell, 1);
 }
 
@@ -93,26 +86,24 @@ __global__ void __launch_bounds__(tile_threads) allot_cells(Lists<C> lists) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(tile_threads)
-    scatter_points(Sampler<T> sampler, Piece piece, Lists<compute_t<T>> lists) {
+__global__ void __launch_bounds__(tile_threads) scatter_points(Sampler<T> sampler, Lists<compute_t<T>> lists) {
   const int64_t n = blockIdx.x * int64_t{tile_threads} + threadIdx.x;
   if (n >= lists.points) return;
-  const int point = point_of(sampler.call, piece, n);
+  const int point = point_of(sampler.call, lists.piece, n);
   int64_t cell;
   compute_t<T> mask;
-  find_point(sampler, piece, lists, point, cell, mask);
+  find_point(sampler, lists, point, cell, mask);
   if (cell >= 0) lists.unordered[atomicAdd(lists.ends + cell, 1)] = point;
 }
 
 template <class T>
-__global__ void __launch_bounds__(tile_threads)
-    rank_points(Sampler<T> sampler, Piece piece, Lists<compute_t<T>> lists) {
+__global__ void __launch_bounds__(tile_threads) rank_points(Sampler<T> sampler, Lists<compute_t<T>> lists) {
   const int64_t n = blockIdx.x * int64_t{tile_threads} + threadIdx.x;
   if (n >= *lists.used) return;
   const int own = lists.unordered[n];
   int64_t cell;
   compute_t<T> mask;
-  const Point<compute_t<T>> point = find_point(sampler, piece, lists, own, cell, mask);
+  const Point<compute_t<T>> point = find_point(sampler, lists, own, cell, mask);
   const int end = lists.ends[cell], begin = end - lists.counts[cell];
   int rank = 0;
   for (int other = begin; other < end; ++other) rank += lists.unordered[other] < own;
@@ -121,16 +112,39 @@ __global__ void __launch_bounds__(tile_threads)
   lists.entries[begin + rank] = {source, point.below, point.right, mask};
 }
 
-template <class T>
-void list_points(const Sampler<T>& sampler, const Piece& piece, const Lists<compute_t<T>>& lists, Stream stream) {
-  using C = compute_t<T>;
-  // The counts, and behind them how much room is used.
-  fill_zero<<<blocks_for(lists.cells + 1, tile_threads), tile_threads, 0, stream>>>(lists.counts, lists.cells + 1);
-  const unsigned blocks = grid_of(divide_up(lists.points, tile_threads));
-  count_points<T><<<blocks, tile_threads, 0, stream>>>(sampler, piece, lists);
-  allot_cells<C><<<grid_of(divide_up(lists.cells, tile_threads)), tile_threads, 0, stream>>>(lists);
-  scatter_points<T><<<blocks, tile_threads, 0, stream>>>(sampler, piece, lists);
-  rank_points<T><<<blocks, tile_threads, 0, stream>>>(sampler, piece, lists);
-}
+// The lists of some images, or of a piece of one, and their memory.
+template <class C>
+class ListRoom {
+ public:
+  ListRoom(const Convolution& call, int64_t images, int64_t rows)
+      : call_(call), cells_(cells_of(images)), numbers_(2 * cells_ + 1 + points_of(rows)), entries_(points_of(rows)) {}
+
+  template <class T>
+  Lists<C> list(const Sampler<T>& sampler, const Piece& piece, Stream stream) const {
+    const int64_t cells = cells_of(piece.images), points = points_of(piece.rows());
+    // How much room is used is counted behind the counts.
+    const Lists<C> lists{
+        piece,  numbers_.data,         numbers_.data + cells_ + 1,     call_.height + 1, call_.width + 1, cells,
+        points, numbers_.data + cells, numbers_.data + 2 * cells_ + 1, entries_.data};
+    fill_zero<<<blocks_for(cells + 1, tile_threads), tile_threads, 0, stream>>>(lists.counts, cells + 1);
+    const unsigned blocks = grid_of(divide_up(points, tile_threads));
+    count_points<T><<<blocks, tile_threads, 0, stream>>>(sampler, lists);
+    allot_cells<C><<<grid_of(divide_up(cells, tile_threads)), tile_threads, 0, stream>>>(lists);
+    scatter_points<T><<<blocks, tile_threads, 0, stream>>>(sampler, lists);
+    rank_points<T><<<blocks, tile_threads, 0, stream>>>(sampler, lists);
+    return lists;
+  }
+
+ private:
+  int64_t cells_of(int64_t images) const {
+    return images * call_.offset_groups * (call_.height + 1) * (call_.width + 1);
+  }
+  int64_t points_of(int64_t rows) const { return rows * call_.offset_groups * call_.taps(); }
+
+  const Convolution& call_;
+  int64_t cells_;
+  Workspace<int> numbers_;
+  Workspace<Entry<C>> entries_;
+};
 
 }  // namespace

@@ -4,6 +4,8 @@
 // Some blocks compute the gradient of [hidden, input], the others those of weight, bias and cell. Both kinds need the
 // gates' gradients, and compute those that they need: that repeats the activations, but a second launch would cost
 // more. Every sum is formed in one order, so results are the same in every run.
+#include <opsmith/early_launch.h>
+
 #include <algorithm>
 
 #include "cell_gpu.h"
@@ -186,6 +188,7 @@ __global__ void __launch_bounds__(threads) backward(lltm::Backward<T> step, int 
   extern __shared__ __align__(32) char shared[];
   auto* const gradients = reinterpret_cast<Four<compute_t<T>>*>(shared);
   const int block = static_cast<int>(blockIdx.x) - weight_blocks;
+  wait_for_earlier_kernels();
   if (block < 0) {
     multiply_weight(step, static_cast<int>(blockIdx.x) * depth, gradients);
   } else {
@@ -202,9 +205,9 @@ void lltm::fused_backward(const Backward<T>& step, void* stream) {
   const int64_t blocks = weight_blocks + divide_up(batch, depth) * across;
   if (blocks == 0) return;
   const int64_t shared = 3 * std::max(batch, state) * sizeof(Four<compute_t<T>>);
-  backward<<<static_cast<unsigned>(blocks), threads, shared, static_cast<Stream>(stream)>>>(
-      step, static_cast<int>(weight_blocks), static_cast<int>(across));
-  check_launch("lltm_cell_backward");
+  launch_early<backward<T>>("lltm_cell_backward", static_cast<unsigned>(blocks), threads, shared,
+                            static_cast<Stream>(stream), step, static_cast<int>(weight_blocks),
+                            static_cast<int>(across));
 }
 
 template void lltm::fused_backward(const Backward<float>&, void*);

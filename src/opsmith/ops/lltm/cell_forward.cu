@@ -3,6 +3,8 @@
 // A warp owns a tile of the result: some rows of the batch times some units, with all three gates of each, so that the
 // activations follow in registers. Its lanes go along the sum, [hidden, input] times a row of the weight. Both lie in
 // memory in that direction: every load is coalesced, and nothing has to go through shared memory.
+#include <opsmith/early_launch.h>
+
 #include "cell_gpu.h"
 #include "device.h"
 #include "pointwise.h"
@@ -28,6 +30,7 @@ __global__ void __launch_bounds__(warps* lanes) forward(lltm::Forward<T> step) {
   const int lane = threadIdx.x % lanes;
   const int row = (blockIdx.x * warps + threadIdx.x / lanes) * rows;
   const int unit = blockIdx.y * units;
+  wait_for_earlier_kernels();
   if (row >= batch) return;
 
   // The element whose activations this lane computes at the end: what they need is loaded now, not then.
@@ -94,8 +97,7 @@ void launch(const lltm::Forward<T>& step, Stream stream) {
   const int64_t batch = step.hidden.size[0], state = step.hidden.size[1];
   const dim3 blocks(static_cast<unsigned>(lltm::divide_up(batch, warps * rows)),
                     static_cast<unsigned>(lltm::divide_up(state, units)));
-  forward<width, rounds><<<blocks, warps * lanes, 0, stream>>>(step);
-  check_launch("lltm_cell");
+  launch_early<forward<width, rounds, T>>("lltm_cell", blocks, warps * lanes, 0, stream, step);
 }
 
 }  // namespace

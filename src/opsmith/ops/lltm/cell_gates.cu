@@ -2,7 +2,10 @@
 // gradient.
 //
 // Beside lltm_gates they save passes over the gates. PyTorch's product without a bias is the faster one for float, so
-// the bias is added here; and the bias's gradient is summed up where the gates' gradients are made.
+// the bias is added here; and its gradient is summed up beside the copies that follow the first product, which leave
+// most of the GPU idle.
+#include <opsmith/early_launch.h>
+
 #include <algorithm>
 
 #include "cell_gpu.h"
@@ -26,6 +29,7 @@ __global__ void __launch_bounds__(threads) finish(lltm::Forward<T> step) {
   using C = compute_t<T>;
   const int64_t batch = step.cell.size[0], state = step.cell.size[1];
   const int64_t unit = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * width;
+  wait_for_earlier_kernels();
   if (unit >= state) return;
   C bias[3][width];
 #pragma unroll
@@ -61,122 +65,146 @@ __global__ void __launch_bounds__(threads) finish(lltm::Forward<T> step) {
 
 // --------------------------------------------------------------------------------------------------------- backward
 
-// Which half of a row of [hidden, input] a column is in, and where it lies there.
-template <class T>
-__device__ T* of_halves(const View<T, 2>& hidden, const View<T, 2>& input, int64_t row, int64_t column) {
-  const int64_t state = hidden.size[1];
-  return column < state ? &hidden(row, column) : &input(row, column - state);
-}
-
-// Calls f(row, column) for every `width`th column of a matrix. `block` counts from 0 to `blocks`.
+// Calls f(row, column) for every `width`th column below `columns`. Rows go along y, so that nothing divides.
 template <int width, class F>
-__device__ void for_each_vector(int64_t rows, int64_t columns, int64_t block, int64_t blocks, const F& f) {
-  const int64_t across = columns / width;
+__device__ void for_each_vector(int64_t rows, int64_t columns, unsigned block_x, unsigned block_y, unsigned blocks_y,
+                                const F& f) {
+  const int64_t column = (block_x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * width;
+  if (column >= columns) return;
 #pragma unroll 1
-  for (int64_t index = block * blockDim.x + threadIdx.x; index < rows * across; index += blocks * blockDim.x) {
-    const int64_t row = index / across;
-    f(row, (index - row * across) * width);
+  for (int64_t row = block_y * static_cast<int64_t>(blockDim.y) + threadIdx.y; row < rows;
+       row += static_cast<int64_t>(blocks_y) * blockDim.y) {
+    f(row, column);
   }
 }
 
-// A block owns a strip of units, `across` vectors wide, and one part of the batch. So the sum over its rows stays in
-// registers until the end, and is then formed in one order: over the lanes of a warp, then over the warps. Narrow
-// strips and many rows at once, because what this waits for is memory: at 256 rows a thread has one element.
-constexpr int start_threads = 512;
-constexpr int across = 2;
-constexpr int down = start_threads / across;
+template <class T>
+__device__ int64_t longer_half(const lltm::Backward<T>& step) {
+  const int64_t state = step.hidden.size[1], inputs = step.input.size[1];
+  return state > inputs ? state : inputs;
+}
+
+// The gradients of gates and cell, and [hidden, input] as one matrix beside them.
+template <int width, class T>
+__global__ void __launch_bounds__(threads) start(lltm::Backward<T> step, View<T, 2> grad_gates, View<T, 2> joined) {
+  using C = compute_t<T>;
+  const int64_t state = step.hidden.size[1], inputs = step.input.size[1];
+  wait_for_earlier_kernels();
+  for_each_vector<width>(
+      joined.size[0], longer_half(step), blockIdx.x, blockIdx.y, gridDim.y, [&](int64_t row, int64_t unit) {
+        const bool has_input = unit < inputs;
+        Vector<T, width> input{};
+        if (has_input) input = load_adjacent<width>(&step.input(row, unit));
+        if (unit >= state) {
+          store_adjacent(&joined(row, state + unit), input);
+          return;
+        }
+        const auto hidden = load_adjacent<width>(&step.hidden(row, unit));
+        const auto from_hidden = load_adjacent<width>(&step.grad_new_hidden(row, unit));
+        const auto from_cell = load_adjacent<width>(&step.grad_new_cell(row, unit));
+        Vector<T, width> gate[3], to_cell;
+#pragma unroll
+        for (int g = 0; g < 3; ++g) gate[g] = load_adjacent<width>(&step.gates(row, g * state + unit));
+        const auto next = load_adjacent<width>(&step.new_cell(row, unit));
+        store_adjacent(&joined(row, unit), hidden);
+        if (has_input) store_adjacent(&joined(row, state + unit), input);
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+          const LltmGradient<C> gradient = lltm_step_backward<C>(
+              from_hidden.item[k], from_cell.item[k], gate[0].item[k], gate[1].item[k], gate[2].item[k], next.item[k]);
+          gate[0].item[k] = static_cast<T>(gradient.i);
+          gate[1].item[k] = static_cast<T>(gradient.o);
+          gate[2].item[k] = static_cast<T>(gradient.c);
+          to_cell.item[k] = static_cast<T>(gradient.cell);
+        }
+#pragma unroll
+        for (int g = 0; g < 3; ++g) store_adjacent(&grad_gates(row, g * state + unit), gate[g]);
+        store_adjacent(&step.grad_cell(row, unit), to_cell);
+      });
+}
+
+// The bias's gradient: a block owns a strip of gates, `across` vectors wide, and one part of the batch. A thread's sums
+// stay in registers until the end, and are then added up in one order: over the lanes of a warp, then over the warps.
+constexpr int across = 8;
+constexpr int down = threads / across;
 
 template <int width, class T>
-__global__ void __launch_bounds__(start_threads)
-    start(lltm::Backward<T> step, View<T, 2> grad_gates, View<T, 2> joined, View<compute_t<T>, 2> partial,
-          int64_t rows_per_part, unsigned strips) {
+__device__ void sum_columns(View<const T, 2> grad_gates, View<T, 1> grad_bias, View<compute_t<T>, 2> partial,
+                            int64_t strip, int64_t part, int64_t parts) {
   using C = compute_t<T>;
-  const int64_t batch = step.new_cell.size[0], state = step.new_cell.size[1];
-  if (blockIdx.x >= strips) {  // the others join hidden and input
-    const int64_t block = (blockIdx.x - strips) * int64_t{gridDim.y} + blockIdx.y;
-    const int64_t blocks = (gridDim.x - strips) * int64_t{gridDim.y};
-    for_each_vector<width>(batch, joined.size[1], block, blocks, [&](int64_t row, int64_t column) {
-      store_adjacent(&joined(row, column), load_adjacent<width>(of_halves(step.hidden, step.input, row, column)));
-    });
-    return;
-  }
-  const int64_t unit = (blockIdx.x * static_cast<int64_t>(across) + threadIdx.x % across) * width;
-  const int64_t first = blockIdx.y * rows_per_part;
-  const int64_t end = first + rows_per_part < batch ? first + rows_per_part : batch;
-  C sum[3][width] = {};
-  if (unit < state) {
-#pragma unroll 1
-    for (int64_t row = first + threadIdx.x / across; row < end; row += down) {
-      const auto from_hidden = load_adjacent<width>(&step.grad_new_hidden(row, unit));
-      const auto from_cell = load_adjacent<width>(&step.grad_new_cell(row, unit));
-      Vector<T, width> gate[3], to_cell;
+  constexpr int warps = threads / lanes, columns = across * width;
+  const int thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const int64_t batch = grad_gates.size[0], gates = grad_gates.size[1];
+  const int64_t gate = strip * columns + thread % across * width;
+  const int64_t rows = (batch + parts - 1) / parts, first = part * rows;
+  const int64_t end = first + rows < batch ? first + rows : batch;
+  C sum[width] = {};
+  if (gate < gates) {
+#pragma unroll 8
+    for (int64_t row = first + thread / across; row < end; row += down) {
+      const auto from = load_adjacent<width>(&grad_gates(row, gate));
 #pragma unroll
-      for (int g = 0; g < 3; ++g) gate[g] = load_adjacent<width>(&step.gates(row, g * state + unit));
-      const auto next = load_adjacent<width>(&step.new_cell(row, unit));
-#pragma unroll
-      for (int k = 0; k < width; ++k) {
-        const LltmGradient<C> gradient = lltm_step_backward<C>(from_hidden.item[k], from_cell.item[k], gate[0].item[k],
-                                                               gate[1].item[k], gate[2].item[k], next.item[k]);
-        sum[0][k] += gradient.i;
-        sum[1][k] += gradient.o;
-        sum[2][k] += gradient.c;
-        gate[0].item[k] = static_cast<T>(gradient.i);
-        gate[1].item[k] = static_cast<T>(gradient.o);
-        gate[2].item[k] = static_cast<T>(gradient.c);
-        to_cell.item[k] = static_cast<T>(gradient.cell);
-      }
-#pragma unroll
-      for (int g = 0; g < 3; ++g) store_adjacent(&grad_gates(row, g * state + unit), gate[g]);
-      store_adjacent(&step.grad_cell(row, unit), to_cell);
+      for (int k = 0; k < width; ++k) sum[k] += static_cast<C>(from.item[k]);
     }
   }
 #pragma unroll
   for (int mask = across; mask < lanes; mask *= 2) {
 #pragma unroll
-    for (int g = 0; g < 3; ++g) {
-#pragma unroll
-      for (int k = 0; k < width; ++k) sum[g][k] += shuffle_xor(sum[g][k], mask);
-    }
+    for (int k = 0; k < width; ++k) sum[k] += shuffle_xor(sum[k], mask);
   }
-  constexpr int warps = start_threads / lanes, units = across * width;
-  __shared__ C of_warp[warps][3][units];
-  const int lane = threadIdx.x % lanes;
+  __shared__ C of_warp[warps][columns];
+  const int lane = thread % lanes;
   if (lane < across) {
 #pragma unroll
-    for (int g = 0; g < 3; ++g) {
-#pragma unroll
-      for (int k = 0; k < width; ++k) of_warp[threadIdx.x / lanes][g][lane * width + k] = sum[g][k];
-    }
+    for (int k = 0; k < width; ++k) of_warp[thread / lanes][lane * width + k] = sum[k];
   }
   __syncthreads();
-  const int g = threadIdx.x / units;
-  const int64_t own = blockIdx.x * static_cast<int64_t>(units) + threadIdx.x % units;
-  if (g >= 3 || own >= state) return;
+  const int64_t own = strip * columns + thread;
+  if (thread >= columns || own >= gates) return;
   C total = 0;
 #pragma unroll
-  for (int warp = 0; warp < warps; ++warp) total += of_warp[warp][g][threadIdx.x % units];
-  if (gridDim.y == 1) {
-    step.grad_bias(g * state + own) = static_cast<T>(total);
+  for (int warp = 0; warp < warps; ++warp) total += of_warp[warp][thread];
+  if (parts == 1) {
+    grad_bias(own) = static_cast<T>(total);
   } else {
-    partial(blockIdx.y, g * state + own) = total;
+    partial(part, own) = total;
   }
 }
 
+// The gradients of hidden and input, which are one matrix as they come from their product; and the bias's beside them.
+// The first blocks are for the bias: a strip's take longest.
+template <int width, class T>
+__global__ void __launch_bounds__(threads)
+    finish_products(lltm::Backward<T> step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
+                    View<compute_t<T>, 2> partial, unsigned strips, unsigned parts, dim3 copying) {
+  wait_for_earlier_kernels();
+  if (blockIdx.x < strips * parts) {
+    sum_columns<width>(grad_gates, step.grad_bias, partial, blockIdx.x / parts, blockIdx.x % parts, parts);
+    return;
+  }
+  const unsigned block = blockIdx.x - strips * parts;
+  const int64_t state = step.hidden.size[1], inputs = step.input.size[1];
+  for_each_vector<width>(
+      grad_joined.size[0], longer_half(step), block % copying.x, block / copying.x, copying.y,
+      [&](int64_t row, int64_t column) {
+        if (column < state) {
+          store_adjacent(&step.grad_hidden(row, column), load_adjacent<width>(&grad_joined(row, column)));
+        }
+        if (column < inputs) {
+          store_adjacent(&step.grad_input(row, column), load_adjacent<width>(&grad_joined(row, state + column)));
+        }
+      });
+}
+
 template <class T>
-__global__ void __launch_bounds__(threads) add_parts(View<const compute_t<T>, 2> partial, View<T, 1> grad_bias) {
+__global__ void __launch_bounds__(threads) add_parts(View<compute_t<T>, 2> partial, View<T, 1> grad_bias) {
+  wait_for_earlier_kernels();
   const int64_t gate = blockIdx.x * static_cast<int64_t>(threads) + threadIdx.x;
   if (gate >= grad_bias.size[0]) return;
   compute_t<T> sum = 0;
 #pragma unroll 8
   for (int64_t part = 0; part < partial.size[0]; ++part) sum += partial(part, gate);
   grad_bias(gate) = static_cast<T>(sum);
-}
-
-template <int width, class T>
-__global__ void __launch_bounds__(threads) split(View<const T, 2> joined, View<T, 2> hidden, View<T, 2> input) {
-  for_each_vector<width>(joined.size[0], joined.size[1], blockIdx.x, gridDim.x, [&](int64_t row, int64_t column) {
-    store_adjacent(of_halves(hidden, input, row, column), load_adjacent<width>(&joined(row, column)));
-  });
 }
 
 // Whether each of the groups of `width` columns that a thread takes starts at a multiple of its size.
@@ -187,41 +215,50 @@ bool allow_vectors(const Matrix&... matrix) {
           ...);
 }
 
+// As many threads along a row as it has vectors, up to a whole block; the rest of the block takes further rows.
+struct Grid {
+  Grid(int64_t rows, int64_t vectors) {
+    int x = lanes;
+    while (x < threads && x < vectors) x *= 2;
+    const unsigned y = blocks_for(rows, threads / x);
+    blocks = dim3(static_cast<unsigned>(lltm::divide_up(vectors, x)), y < 65535 ? y : 65535);
+    of_block = dim3(x, threads / x);
+  }
+
+  dim3 blocks;
+  dim3 of_block;
+};
+
 template <int width, class T>
 void launch_finish(const lltm::Forward<T>& step, Stream stream) {
-  // As many threads along a row as it has vectors, up to a whole block; the rest of the block takes further rows.
-  const int64_t batch = step.cell.size[0], groups = lltm::divide_up(step.cell.size[1], width);
-  int x = lanes;
-  while (x < threads && x < groups) x *= 2;
-  const unsigned y = blocks_for(batch, threads / x);
-  const dim3 blocks(static_cast<unsigned>(lltm::divide_up(groups, x)), y < 65535 ? y : 65535);
-  finish<width><<<blocks, dim3(x, threads / x), 0, stream>>>(step);
-  check_launch("lltm_cell");
+  const Grid grid(step.cell.size[0], lltm::divide_up(step.cell.size[1], width));
+  launch_early<finish<width, T>>("lltm_cell", grid.blocks, grid.of_block, 0, stream, step);
 }
 
-// Blocks for copying, about four rounds of the loop each: enough to fill a GPU, few enough not to wait for.
-unsigned copying_blocks(int64_t vectors) { return std::clamp<unsigned>(blocks_for(vectors, 4 * threads), 1, 1024); }
+template <class T>
+Grid grid_of_halves(const lltm::Backward<T>& step, int width) {
+  const int64_t longer = std::max(step.hidden.size[1], step.input.size[1]);
+  return {step.hidden.size[0], lltm::divide_up(longer, width)};
+}
 
 template <int width, class T>
-void launch_start(const lltm::Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined,
-                  View<compute_t<T>, 2> partial, Stream stream) {
-  const int64_t batch = step.new_cell.size[0], state = step.new_cell.size[1];
-  const int64_t parts = lltm::bias_parts(batch, state);
-  const unsigned strips = static_cast<unsigned>(lltm::divide_up(state, across * width));
-  const unsigned copying = static_cast<unsigned>(lltm::divide_up(copying_blocks(joined.numel() / width), parts));
-  start<width><<<dim3(strips + copying, static_cast<unsigned>(parts)), start_threads, 0, stream>>>(
-      step, grad_gates, joined, partial, lltm::divide_up(batch, parts), strips);
-  check_launch("lltm_cell_backward");
+void launch_start(const lltm::Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined, Stream stream) {
+  const Grid grid = grid_of_halves(step, width);
+  launch_early<start<width, T>>("lltm_cell_backward", grid.blocks, grid.of_block, 0, stream, step, grad_gates, joined);
+}
+
+template <int width, class T>
+void launch_finish_products(const lltm::Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
+                            View<compute_t<T>, 2> partial, Stream stream) {
+  const Grid grid = grid_of_halves(step, width);
+  const unsigned strips = static_cast<unsigned>(lltm::divide_up(grad_gates.size[1], across * width));
+  const unsigned parts = static_cast<unsigned>(std::max<int64_t>(partial.size[0], 1));
+  launch_early<finish_products<width, T>>("lltm_cell_backward", strips * parts + grid.blocks.x * grid.blocks.y,
+                                          grid.of_block, 0, stream, step, grad_gates, grad_joined, partial, strips,
+                                          parts, grid.blocks);
   if (parts == 1) return;
-  add_parts<T><<<blocks_for(3 * state, threads), threads, 0, stream>>>(partial, step.grad_bias);
-  check_launch("lltm_cell_backward");
-}
-
-template <int width, class T>
-void launch_split(const lltm::Backward<T>& step, View<const T, 2> joined, Stream stream) {
-  split<width>
-      <<<copying_blocks(joined.numel() / width), threads, 0, stream>>>(joined, step.grad_hidden, step.grad_input);
-  check_launch("lltm_cell_backward");
+  launch_early<add_parts<T>>("lltm_cell_backward", blocks_for(grad_gates.size[1], threads), threads, 0, stream, partial,
+                             step.grad_bias);
 }
 
 }  // namespace
@@ -238,34 +275,36 @@ void lltm::finish_forward(const Forward<T>& step, void* stream) {
 }
 
 int64_t lltm::bias_parts(int64_t batch, int64_t state) {
-  // Two rows for each thread. More parts pay for the launch that adds them up as long as some multiprocessors are idle.
-  constexpr int64_t rows = 2 * down, blocks = 128, most = 128;
-  const int64_t strips = divide_up(state, across * 4);
+  // Sixteen rows for each thread. More parts pay for the launch that adds them up as long as some multiprocessors are
+  // idle.
+  constexpr int64_t rows = 16 * down, blocks = 128, most = 128;
+  const int64_t strips = divide_up(3 * state, across * 4);
   const int64_t useful = std::min(divide_up(batch, rows), divide_up(blocks, std::max<int64_t>(strips, 1)));
   return std::clamp<int64_t>(useful, 1, most);
 }
 
 template <class T>
-void lltm::start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined,
-                          View<compute_t<T>, 2> partial, void* stream) {
+void lltm::start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined, void* stream) {
   constexpr int width = vector_width<T>;
+  if (joined.size[0] == 0) return;
   const Stream on = static_cast<Stream>(stream);
   if (allow_vectors<width, T>(step.grad_new_hidden, step.grad_new_cell, step.gates, step.new_cell, grad_gates,
                               step.grad_cell, step.hidden, step.input, joined)) {
-    launch_start<width>(step, grad_gates, joined, partial, on);
+    launch_start<width>(step, grad_gates, joined, on);
   } else {
-    launch_start<1>(step, grad_gates, joined, partial, on);
+    launch_start<1>(step, grad_gates, joined, on);
   }
 }
 
 template <class T>
-void lltm::finish_backward(const Backward<T>& step, View<const T, 2> grad_joined, void* stream) {
+void lltm::finish_backward(const Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
+                           View<compute_t<T>, 2> partial, void* stream) {
   constexpr int width = 16 / sizeof(T);
-  if (grad_joined.numel() == 0) return;
-  if (allow_vectors<width, T>(grad_joined, step.grad_hidden, step.grad_input)) {
-    launch_split<width>(step, grad_joined, static_cast<Stream>(stream));
+  const Stream on = static_cast<Stream>(stream);
+  if (allow_vectors<width, T>(grad_gates, grad_joined, step.grad_hidden, step.grad_input)) {
+    launch_finish_products<width>(step, grad_gates, grad_joined, partial, on);
   } else {
-    launch_split<1>(step, grad_joined, static_cast<Stream>(stream));
+    launch_finish_products<1>(step, grad_gates, grad_joined, partial, on);
   }
 }
 
@@ -273,12 +312,15 @@ template void lltm::finish_forward(const Forward<float>&, void*);
 template void lltm::finish_forward(const Forward<double>&, void*);
 template void lltm::finish_forward(const Forward<float16>&, void*);
 template void lltm::finish_forward(const Forward<bfloat16>&, void*);
-template void lltm::start_backward(const Backward<float>&, View<float, 2>, View<float, 2>, View<float, 2>, void*);
-template void lltm::start_backward(const Backward<double>&, View<double, 2>, View<double, 2>, View<double, 2>, void*);
-template void lltm::start_backward(const Backward<float16>&, View<float16, 2>, View<float16, 2>, View<float, 2>, void*);
-template void lltm::start_backward(const Backward<bfloat16>&, View<bfloat16, 2>, View<bfloat16, 2>, View<float, 2>,
-                                   void*);
-template void lltm::finish_backward(const Backward<float>&, View<const float, 2>, void*);
-template void lltm::finish_backward(const Backward<double>&, View<const double, 2>, void*);
-template void lltm::finish_backward(const Backward<float16>&, View<const float16, 2>, void*);
-template void lltm::finish_backward(const Backward<bfloat16>&, View<const bfloat16, 2>, void*);
+template void lltm::start_backward(const Backward<float>&, View<float, 2>, View<float, 2>, void*);
+template void lltm::start_backward(const Backward<double>&, View<double, 2>, View<double, 2>, void*);
+template void lltm::start_backward(const Backward<float16>&, View<float16, 2>, View<float16, 2>, void*);
+template void lltm::start_backward(const Backward<bfloat16>&, View<bfloat16, 2>, View<bfloat16, 2>, void*);
+template void lltm::finish_backward(const Backward<float>&, View<const float, 2>, View<const float, 2>, View<float, 2>,
+                                    void*);
+template void lltm::finish_backward(const Backward<double>&, View<const double, 2>, View<const double, 2>,
+                                    View<double, 2>, void*);
+template void lltm::finish_backward(const Backward<float16>&, View<const float16, 2>, View<const float16, 2>,
+                                    View<float, 2>, void*);
+template void lltm::finish_backward(const Backward<bfloat16>&, View<const bfloat16, 2>, View<const bfloat16, 2>,
+                                    View<float, 2>, void*);

@@ -105,9 +105,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
     const ScalarType wide = sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float;
     const Tensor partial = torch::stable::new_empty(bias, {parts > 1 ? parts : 0, bias.size(0)}, wide);
     const Tensor grad_gates = contiguous_like(gates), joined = empty_like(cell, {batch, weight.size(1)});
-    lltm::start_backward(step, view<T, 2>(grad_gates), view<T, 2>(joined), view<C, 2>(partial), stream);
+    lltm::start_backward(step, view<T, 2>(grad_gates), view<T, 2>(joined), stream);
     const Tensor grad_joined = aten::mm(grad_gates, weight);
-    lltm::finish_backward(step, view<const T, 2>(grad_joined), stream);
+    lltm::finish_backward(step, view<const T, 2>(grad_gates), view<const T, 2>(grad_joined), view<C, 2>(partial),
+                          stream);
     grad_weight = aten::mm(torch::stable::transpose(grad_gates, 0, 1), joined);
   });
   return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};

@@ -55,19 +55,19 @@ constexpr int64_t most_fused = 256;
 template <class T>
 void fused_backward(const Backward<T>& step, void* stream);
 
+// What comes before the products: the gradients of gates and cell, and [hidden, input] as one matrix.
+template <class T>
+void start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined, void* stream);
+
 // The bias's gradient is a sum over the batch. Where there are few units, the batch is cut into this many parts, so
-// that all of the GPU has work; each has a row of sums in `partial`.
+// that all of the GPU has work; each has a row of sums in `partial`, below.
 int64_t bias_parts(int64_t batch, int64_t state);
 
-// What comes before the products: the gradients of gates, cell and bias, and [hidden, input] as one matrix. `partial`
-// is contiguous [bias_parts, 3*S], and not touched where there is one part.
+// What comes after the first product: grad_hidden and grad_input, which are one matrix as they come from it, and the
+// bias's gradient. `partial` is contiguous [bias_parts, 3*S], and empty where there is one part.
 template <class T>
-void start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined,
-                    View<opsmith::compute_t<T>, 2> partial, void* stream);
-
-// What comes after them: grad_hidden and grad_input, which are one matrix as they come from their product.
-template <class T>
-void finish_backward(const Backward<T>& step, View<const T, 2> grad_joined, void* stream);
+void finish_backward(const Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
+                     View<opsmith::compute_t<T>, 2> partial, void* stream);
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

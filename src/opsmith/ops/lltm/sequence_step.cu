@@ -1,7 +1,9 @@
-// The pointwise part of a step of a sequence, for the sizes and the types that scan_*.cu does not serve.
+// The pointwise part of a step of a sequence, for what scan_*.cu and grid.cu do not serve.
 //
 // Unlike the operator lltm_gates it adds the hidden state's product to the input's, keeps the cell in the type of the
 // arithmetic, and writes where the sequence's results belong: nothing is copied between two products.
+#include <opsmith/early_launch.h>
+
 #include "pointwise.h"
 #include "sequence_gpu.h"
 
@@ -16,6 +18,7 @@ constexpr int threads = 256;
 template <class T>
 __global__ void __launch_bounds__(threads) forward_step(Step<T> to) {
   using C = compute_t<T>;
+  wait_for_earlier_kernels();
   const int64_t units = to.cell.size[1], count = to.cell.size[0] * units;
 #pragma unroll 1
   for (int64_t n = blockIdx.x * int64_t{threads} + threadIdx.x; n < count; n += gridDim.x * int64_t{threads}) {
@@ -37,6 +40,7 @@ __global__ void __launch_bounds__(threads) forward_step(Step<T> to) {
 template <class T>
 __global__ void __launch_bounds__(threads) backward_step(StepBackward<T> to) {
   using C = compute_t<T>;
+  wait_for_earlier_kernels();
   const int64_t units = to.grad_cell.size[1], count = to.grad_cell.size[0] * units;
 #pragma unroll 1
   for (int64_t n = blockIdx.x * int64_t{threads} + threadIdx.x; n < count; n += gridDim.x * int64_t{threads}) {
@@ -57,15 +61,13 @@ __global__ void __launch_bounds__(threads) backward_step(StepBackward<T> to) {
 template <class T>
 void step(const Step<T>& to, void* stream) {
   const unsigned blocks = blocks_for(to.cell.numel(), threads);
-  forward_step<T><<<blocks, threads, 0, static_cast<Stream>(stream)>>>(to);
-  check_launch("lltm_sequence");
+  launch_early<forward_step<T>>("lltm_sequence", blocks, threads, 0, static_cast<Stream>(stream), to);
 }
 
 template <class T>
 void step_backward(const StepBackward<T>& to, void* stream) {
   const unsigned blocks = blocks_for(to.grad_cell.numel(), threads);
-  backward_step<T><<<blocks, threads, 0, static_cast<Stream>(stream)>>>(to);
-  check_launch("lltm_sequence_backward");
+  launch_early<backward_step<T>>("lltm_sequence_backward", blocks, threads, 0, static_cast<Stream>(stream), to);
 }
 
 template void step(const Step<float16>&, void*);

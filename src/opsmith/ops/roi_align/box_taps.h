@@ -11,23 +11,22 @@ using namespace opsmith;
 
 constexpr int most_taps =
     512;  // of a part, along an axis: room for boxes of some 500 pixels where bins have a point for each pixel
+constexpr int taps_at_once = 4;
 
-// A pixel's place along an axis and its weight.
+// A pixel's place along an axis, in bytes, and its weight.
 template <class C>
-struct Tap {
-  int pixel;  // boxes end 2^20 pixels off
+struct alignas(16) Tap {
+  int64_t offset;
   C weight;
 };
 
-// The taps of some bins along an axis: those of bin i are tap[i * slots] to tap[(i + 1) * slots - 1], of which those
-// that are not needed weigh nothing.
+// The taps of some bins along an axis: those of bin i are count[i] from tap[i * slots] on.
 template <class C>
 struct AxisTaps {
   Tap<C> tap[most_taps];
-  int slots;
+  int count[most_bins];
+  int slots;       // a multiple of taps_at_once
   bool is_stored;  // else there are too many
-  int pixels;      // from the first to the last that a bin touches, at most
-  int weights;     // that the points of a bin give to pixels, at most
 };
 
 // In shared memory.
@@ -36,50 +35,41 @@ struct BoxTaps {
   AxisTaps<C> y, x;
 };
 
-// To be called by all threads of a block, 2 * most_bins or more, each of which is a bin along one axis.
+// To be called by all threads of a block. `row` and `column` are how many bytes these are apart.
 template <class C>
-__device__ void find_taps(const Roi& roi, const Bins& bins, BoxTaps<C>& taps) {
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) taps.y.pixels = taps.y.weights = taps.x.pixels = taps.x.weights = 0;
-  __syncthreads();
-  const bool is_row = thread < bins.rows, has_bin = thread < bins.rows + bins.columns;
-  const Side side = is_row ? roi.y : roi.x;
-  const int own = is_row ? thread : thread - bins.rows;
-  const int64_t index = own + (is_row ? bins.row : bins.column);
-  AxisTaps<C>& axis = is_row ? taps.y : taps.x;
-  int low = side.size, high = -1, weights = 0;
-  if (has_bin) {
-    side.for_each(index, [&](int pixel, float) {
-      low = pixel < low ? pixel : low;
-      high = pixel > high ? pixel : high;
-      ++weights;
-    });
-    if (weights > 0) {
-      atomicMax(&axis.pixels, high - low + 1);
-      atomicMax(&axis.weights, weights);
-    }
-  }
-  __syncthreads();
-  if (has_bin) {
-    // Where points are near one another, the weights that they give to a pixel are added up, and it is read once.
-    // Where they are far apart, most pixels between the first and the last weigh nothing.
-    const bool merged = axis.pixels <= axis.weights;
-    const int needed = merged ? axis.pixels : axis.weights;
-    // The pixels of a row are read four at a time.
-    const int slots = is_row ? needed : (needed + 3) / 4 * 4;
+__device__ void find_taps(const Roi& roi, const Bins& bins, int64_t row, int64_t column, BoxTaps<C>& taps) {
+#pragma unroll 1
+  for (int index = threadIdx.x; index < bins.rows + bins.columns; index += blockDim.x) {
+    const bool is_row = index < bins.rows;
+    const Side side = is_row ? roi.y : roi.x;
+    AxisTaps<C>& axis = is_row ? taps.y : taps.x;
+    const int own = is_row ? index : index - bins.rows;
+    const int64_t stride = is_row ? row : column;
+    // Points have two pixels each, and lie within the length of a bin: those next to it, and one more for rounding, are
+    // all pixels that there can be.
+    const float span = fminf(fabsf(side.bin) + 4.0f, 2.0f * most_taps);
+    const int most = 2 * side.samples < static_cast<int>(span) ? 2 * side.samples : static_cast<int>(span);
+    const int slots = (most + taps_at_once - 1) / taps_at_once * taps_at_once;
     const bool is_stored = slots * (is_row ? bins.rows : bins.columns) <= most_taps;
     if (own == 0) axis.slots = slots, axis.is_stored = is_stored;
-    if (is_stored) {
-      Tap<C>* const tap = axis.tap + own * slots;
-      for (int slot = 0; slot < slots; ++slot) tap[slot] = {0, C{0}};
-      int next = 0;
-      side.for_each(index, [&](int pixel, float weight) {
-        Tap<C>& place = tap[merged ? pixel - low : next++];
-        place.pixel = pixel;
-        place.weight += static_cast<C>(weight);
-      });
-      for (int slot = 0; slot < slots; ++slot) tap[slot].weight /= static_cast<C>(side.samples);
-    }
+    if (!is_stored) continue;
+    Tap<C>* const tap = axis.tap + own * slots;
+    int count = 0;
+    side.for_each(own + (is_row ? bins.row : bins.column), [&](int pixel, float weight) {
+      const int64_t offset = pixel * stride;
+      // Points follow one another in one direction: an earlier tap of the same pixel is one of the last three.
+#pragma unroll 1
+      for (int t = count - 1; t >= 0 && t >= count - 3; --t) {
+        if (tap[t].offset == offset) {
+          tap[t].weight += static_cast<C>(weight);
+          return;
+        }
+      }
+      tap[count++] = {offset, static_cast<C>(weight)};
+    });
+#pragma unroll 1
+    for (int t = 0; t < count; ++t) tap[t].weight /= static_cast<C>(side.samples);
+    axis.count[own] = count;
   }
   __syncthreads();
 }

@@ -8,38 +8,74 @@ namespace {
 
 using namespace opsmith;
 
+// What a vector of so many bytes is written as: itself, or 16 bytes after 16 bytes.
+template <int bytes>
+struct Word {
+  using type = uint4;
+};
+template <>
+struct Word<8> {
+  using type = uint2;
+};
+template <>
+struct Word<4> {
+  using type = unsigned;
+};
+
+// Writes a vector. Left to itself nvcc 13.0 takes it apart into single words, but not where it is to be streamed.
+template <class T, int width>
+__device__ void write_vector(const Vector<T, width>& vector, T* to) {
+  using Part = typename Word<sizeof(vector)>::type;
+  constexpr int parts = sizeof(vector) / sizeof(Part);
+  const auto words = bit_cast<Vector<Part, parts>>(vector);
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+    Part* const place = reinterpret_cast<Part*>(to) + i;
+#if defined(__HIPCC__)
+    *place = words.item[i];
+#else
+    __stcs(place, words.item[i]);
+#endif
+  }
+}
+
 // `count` of them are there, of `width`; vectors are always full.
 template <int width, bool vectors>
 struct Channels {
   int64_t stride;  // from one channel to the next
   int count;
 
+  // As they are: not converted until they are used, they take fewer registers on their way.
   template <class T>
-  __device__ void load(const T* from, compute_t<T> (&to)[width]) const {
-    Vector<T, width> read{};
+  __device__ Vector<T, width> read(const T* from) const {
+    Vector<T, width> found{};
     if constexpr (vectors) {
-      read = *reinterpret_cast<const Vector<T, width>*>(from);
+      found = *reinterpret_cast<const Vector<T, width>*>(from);
     } else {
 #pragma unroll
       for (int c = 0; c < width; ++c) {
-        if (c < count) read.item[c] = from[c * stride];
+        if (c < count) found.item[c] = from[c * stride];
       }
     }
+    return found;
+  }
+
+  template <class T>
+  __device__ void load(const T* from, compute_t<T> (&to)[width]) const {
+    const Vector<T, width> found = read(from);
 #pragma unroll
-    for (int c = 0; c < width; ++c) to[c] = static_cast<compute_t<T>>(read.item[c]);
+    for (int c = 0; c < width; ++c) to[c] = static_cast<compute_t<T>>(found.item[c]);
   }
 
   template <class T>
   __device__ void store(const compute_t<T> (&from)[width], T* to) const {
-    Vector<T, width> rounded;
-#pragma unroll
-    for (int c = 0; c < width; ++c) rounded.item[c] = static_cast<T>(from[c]);
+    const Vector<T, width> values = rounded<T>(from);
     if constexpr (vectors) {
-      *reinterpret_cast<Vector<T, width>*>(to) = rounded;
+      write_vector(values, to);
     } else {
 #pragma unroll
       for (int c = 0; c < width; ++c) {
-        if (c < count) to[c * stride] = rounded.item[c];
+        if (c < count) to[c * stride] = values.item[c];
       }
     }
   }

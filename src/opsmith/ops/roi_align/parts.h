@@ -25,15 +25,16 @@ struct Bins {
   int rows, columns;
 };
 
-// For results [K, C, height, width], of which a thread makes `width` channels at once.
+// For results [K, C, height, width], of which a thread makes `width` channels at once, and a block those of
+// `inner_groups` threads where they lie side by side.
 template <class T>
-Split split_boxes(const char* op, const View<T, 4>& out, int width, bool inner) {
+Split split_boxes(const char* op, const View<T, 4>& out, int width, bool inner, int inner_groups = 64) {
   const auto pieces = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
   const auto at_most = [](int64_t n, int64_t most) { return n < most ? n : most; };
   const int64_t groups = pieces(out.size[1], width);
   Split split{};
-  // A kilobyte of channels side by side, or 64 planes: with the bins of a piece, work for a few rounds of the threads.
-  split.groups = static_cast<int>(at_most(groups, inner ? 64 : 16));
+  // Or of 64 planes: with the bins of a piece, work for a few rounds of the threads.
+  split.groups = static_cast<int>(at_most(groups, inner ? inner_groups : 16));
   split.inner = inner;
   split.rows = static_cast<int>(at_most(out.size[2], most_bins));
   split.columns = static_cast<int>(at_most(out.size[3], most_bins));
@@ -71,7 +72,7 @@ __device__ void for_each_bin(const Split& split, unsigned part, const Bins& bins
   const int count = bins.rows * bins.columns;
   const int64_t first = int64_t{part % split.chunks} * split.groups * width;
 #pragma unroll 1
-  for (int index = threadIdx.x; index < count * split.groups; index += pool_threads) {
+  for (int index = threadIdx.x; index < count * split.groups; index += blockDim.x) {
     const int bin = split.inner ? index / split.groups : index % count;
     const int group = split.inner ? index % split.groups : index / count;
     const int64_t channel = first + group * width, left = channels - channel;

@@ -1,10 +1,12 @@
 // roi_align on a GPU: a block makes some bins of one box, of some channels.
 //
-// A thread makes one bin of a few channels. In channels_last features these are a vector of 16 bytes, and the threads
-// of a warp have one bin and adjacent vectors: each tap reads whole lines of memory. In contiguous ones a thread has
-// four channels and its neighbours the adjacent bins, which write adjacent places and read pixels of the same rows; a
-// tap's place and weight, looked up once, serve four loads. Staging a box's window in shared memory would read each
-// pixel once, but of a large box most pixels have no weight, and of a small one the first-level cache holds them all.
+// A thread makes one bin of a few channels. In channels_last features these are a vector of 16 bytes, and adjacent
+// threads have adjacent vectors: each tap reads whole lines of memory. The blocks of all boxes take 256 bytes of
+// channels before the next ones: so much of two images of 200 x 272 pixels stays in the second-level cache, and boxes
+// lie over one another. In contiguous features a thread has four channels and its neighbours the adjacent bins, which
+// write adjacent places and read pixels of the same rows; a tap's place and weight, looked up once, serve four loads.
+// Staging a box's window in shared memory would read each pixel once, but of a large box most pixels have no weight,
+// and of a small one the first-level cache holds them all.
 #pragma once
 
 #include "box_taps.h"
@@ -13,31 +15,38 @@
 
 namespace {
 
+constexpr int chunk_groups = 16;  // vectors of 16 bytes
+
 template <class C, int width, bool vectors, class T>
 __device__ void pool_taps(const BoxTaps<C>& taps, int i, int j, const Channels<width, vectors>& channels, const T* from,
-                          int64_t row, int64_t column, C (&sum)[width]) {
-  const Tap<C>*y = taps.y.tap + i * taps.y.slots, *x = taps.x.tap + j * taps.x.slots;
+                          C (&sum)[width]) {
+  const Tap<C>*const y = taps.y.tap + i * taps.y.slots, *const x = taps.x.tap + j * taps.x.slots;
+  const int rows = taps.y.count[i], columns = taps.x.count[j];
 #pragma unroll 1
-  for (int t = 0; t < taps.y.slots; ++t) {
-    const T* const line = from + y[t].pixel * row;
+  for (int u = 0; u < columns; u += taps_at_once) {
+    const char* place[taps_at_once];
+    C across[taps_at_once];
+#pragma unroll
+    for (int q = 0; q < taps_at_once; ++q) {
+      place[q] = reinterpret_cast<const char*>(from) + x[u + q].offset;
+      across[q] = x[u + q].weight;
+    }
 #pragma unroll 1
-    for (int u = 0; u < taps.x.slots; u += 4) {
-      // Four loads are on their way before the first is used. What weighs nothing is not read: it may be NaN.
-      C weight[4], value[4][width];
+    for (int t = 0; t < rows; ++t) {
+      const Tap<C> row = y[t];
+      // All loads are on their way before the first is used.
+      Vector<T, width> value[taps_at_once];
 #pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        weight[q] = y[t].weight * x[u + q].weight;
-        if (weight[q] != 0) {
-          channels.load(line + x[u + q].pixel * column, value[q]);
-        } else {
-#pragma unroll
-          for (int c = 0; c < width; ++c) value[q][c] = 0;
-        }
+      for (int q = 0; q < taps_at_once; ++q) {
+        if (u + q < columns) value[q] = channels.read(reinterpret_cast<const T*>(place[q] + row.offset));
       }
 #pragma unroll
-      for (int q = 0; q < 4; ++q) {
+      for (int q = 0; q < taps_at_once; ++q) {
+        if (u + q < columns) {
+          const C weight = row.weight * across[q];
 #pragma unroll
-        for (int c = 0; c < width; ++c) sum[c] += weight[q] * value[q][c];
+          for (int c = 0; c < width; ++c) sum[c] += weight * static_cast<C>(value[q].item[c]);
+        }
       }
     }
   }
@@ -72,7 +81,7 @@ struct OneMap {
 };
 
 template <int width, bool vectors, class T, class Maps>
-__global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers enough for the loads of four taps
+__global__ void __launch_bounds__(pool_threads, vectors ? 8 : 4)  // registers for the loads of four taps
     pool_boxes(Maps maps, View<const float, 2> boxes, Split split, View<T, 4> out) {
   using C = compute_t<T>;
   __shared__ BoxTaps<C> taps;
@@ -84,20 +93,25 @@ __global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers 
     for (unsigned part = blockIdx.y; part < split.parts; part += gridDim.y) {
       const Bins bins = bins_of(split, part, out);
       __syncthreads();  // before the taps of the last part are written over
-      if (roi.image >= 0) find_taps(roi, bins, taps);
-      for_each_bin<width>(split, part, bins, out.size[1], [&](int i, int j, int64_t channel, int count) {
-        const Channels<width, vectors> to{out.stride[1], count}, from{features.stride[1], count};
-        C sum[width] = {};
-        if (roi.image >= 0) {
-          const T* const plane = features.data + roi.image * features.stride[0] + channel * features.stride[1];
-          if (taps.y.is_stored && taps.x.is_stored) {
-            pool_taps(taps, i, j, from, plane, features.stride[2], features.stride[3], sum);
-          } else {
-            pool_points(roi, bins.row + i, bins.column + j, from, plane, features.stride[2], features.stride[3], sum);
-          }
-        }
-        to.store(sum, &out(k, channel, bins.row + i, bins.column + j));
-      });
+      find_taps(roi, bins, features.stride[2] * sizeof(T), features.stride[3] * sizeof(T), taps);
+      const T* const image = features.data + (roi.image < 0 ? 0 : roi.image) * features.stride[0];
+      const auto make_bins = [&](const auto& pool) {
+        for_each_bin<width>(split, part, bins, out.size[1], [&](int i, int j, int64_t channel, int count) {
+          C sum[width] = {};
+          pool(i, j, Channels<width, vectors>{features.stride[1], count}, image + channel * features.stride[1], sum);
+          const Channels<width, vectors> to{out.stride[1], count};
+          to.store(sum, &out(k, channel, bins.row + i, bins.column + j));
+        });
+      };
+      if (taps.y.is_stored && taps.x.is_stored) {
+        make_bins([&](int i, int j, const auto& channels, const T* from, C(&sum)[width]) {
+          pool_taps(taps, i, j, channels, from, sum);
+        });
+      } else {
+        make_bins([&](int i, int j, const auto& channels, const T* from, C(&sum)[width]) {
+          pool_points(roi, bins.row + i, bins.column + j, channels, from, features.stride[2], features.stride[3], sum);
+        });
+      }
     }
   }
 }
@@ -105,7 +119,7 @@ __global__ void __launch_bounds__(pool_threads, 4)  // 4 blocks leave registers 
 template <int width, bool vectors, class T, class Maps>
 void launch_pool(const Maps& maps, const View<const float, 2>& boxes, bool inner, const View<T, 4>& out,
                  Stream stream) {
-  const Split split = split_boxes("roi_align", out, width, inner);
+  const Split split = split_boxes("roi_align", out, width, inner, chunk_groups);
   pool_boxes<width, vectors><<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(maps, boxes, split, out);
 }
 

@@ -31,7 +31,8 @@ struct Tile {
 struct Piece {
   unsigned roi, row, column;
 
-  __device__ Piece(const Tiling& tiling, unsigned index) {
+  __device__ Piece(const Tiling& tiling, unsigned index) : roi(index), row(0), column(0) {
+    if (tiling.pieces_of_box == 1) return;  // most often: spare it the divisions
     const unsigned part = index % tiling.pieces_of_box;
     roi = index / tiling.pieces_of_box;
     row = part / tiling.pieces_across * piece_bins;

@@ -23,55 +23,43 @@ struct Bands {
   bool later;
 };
 
+// What one thread makes.
 template <class F, class T, Access access>
-__global__ void __launch_bounds__(band_threads)
-    filter_bands(View<const T, 4> x, Taps taps, Filtering filtering, View<T, 4> out, Bands bands) {
+class Band {
   using C = Columns<F, T, access>;
-  constexpr int turn = F::turn;
-  const unsigned thread = blockIdx.x * static_cast<unsigned>(band_threads) + threadIdx.x;
-  if (thread >= bands.threads) return;
-  const unsigned units = static_cast<unsigned>(bands.units), count = static_cast<unsigned>(bands.count);
-  const int column = static_cast<int>(thread % units) * C::outputs;
-  const int first_step = static_cast<int>(thread / units % count) * bands.steps;
-  const unsigned plane = thread / units / count, channels = static_cast<unsigned>(out.size[1]);
-  const int64_t image = plane / channels, channel = plane % channels;
-  const int height = static_cast<int>(out.size[2]), width = static_cast<int>(out.size[3]) - column;
-  const bool later = C::vector_loads || bands.later;
-
-  float weights[F::weights];
-  const float start = read_weights<F>(taps, filtering.gain, false, later, weights);
-  Rows<C, T> rows(x.data + image * x.stride[0] + channel * x.stride[1], x, bands.first_row + first_step * F::Down,
-                  bands.first_column + column / F::Up * F::Down - C::offset);
-  int y = first_step * F::Up - bands.shift_y;
-  T* to = out.data + image * out.stride[0] + channel * out.stride[1] + y * out.stride[2] + column;
-  const auto finish_row = [&](const float (&sums)[C::outputs]) {
-    if (y >= 0 && y < height) store_row<C>(to, width, sums);
-    to += out.stride[2];
-    ++y;
-  };
-  const int last_step = (height + bands.shift_y + F::Up - 1) / F::Up - first_step;
-  const int steps = (last_step < bands.steps ? last_step : bands.steps) + turn - 1;
-
-  // While a row is worked on the next ones are on their way.
-  typename Rows<C, T>::Row next[C::ahead];
-#pragma unroll
-  for (auto& row : next) rows.read(row);
-  const auto take_row = [&](int number, float (&samples)[C::needed]) {
-    rows.unpack(next[number % C::ahead], samples);
-    rows.read(next[number % C::ahead]);
-  };
+  static constexpr int turn = F::turn;
   static_assert(turn * F::Down % C::ahead == 0);
 
-  if constexpr (F::Up > 1) {
+ public:
+  // From the row of outputs number `step` times Up and from `column` on.
+  __device__ Band(const T* plane, const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, T* made,
+                  const View<T, 4>& out, const Bands& bands, int step, int column)
+      : later_(C::vector_loads || bands.later),
+        rows_(plane, x, bands.first_row + step * F::Down, bands.first_column + column / F::Up * F::Down - C::offset),
+        made_(made),
+        y_(step * F::Up - bands.shift_y),
+        height_(static_cast<int>(out.size[2])),
+        width_(static_cast<int>(out.size[3]) - column),
+        at_(y_ * out.stride[2] + column),
+        stride_(out.stride[2]) {
+    read_weights<F>(taps, filtering.gain, false, later_, weights_);
+    const int left = (height_ + bands.shift_y + F::Up - 1) / F::Up - step;
+    steps_ = (left < bands.steps ? left : bands.steps) + turn - 1;
+#pragma unroll
+    for (auto& row : next_) rows_.read(row);
+  }
+
+  // A step takes one row of samples, and makes the Up rows of outputs that end with it.
+  __device__ void upsample() {
     float kept[turn][F::Separable ? C::outputs : C::needed];
-    for (int step = 0; step < steps; step += turn) {
+    for (int step = 0; step < steps_; step += turn) {
 #pragma unroll
       for (int k = 0; k < turn; ++k) {
         if constexpr (F::Separable) {
           float samples[C::needed];
           take_row(k, samples);
           fill(kept[k], 0);
-          add_along_x<F, C>(weights + F::Taps, samples, later, kept[k]);
+          add_along_x<F, C>(weights_ + F::Taps, samples, later_, kept[k]);
         } else {
           take_row(k, kept[k]);
         }
@@ -79,52 +67,93 @@ __global__ void __launch_bounds__(band_threads)
 #pragma unroll
         for (int q = 0; q < F::Up; ++q) {
           float sums[C::outputs];
-          fill(sums, start);
+          fill(sums, 0);
 #pragma unroll
-          for (int i = 0; i < turn; ++i) {
-            const auto& row = kept[(k + 1 + i) % turn];
-            if constexpr (F::Separable) {
-#pragma unroll
-              for (int o = 0; o < C::outputs; ++o) sums[o] += weights[i * F::Up + q] * row[o];
-            } else {
-              add_along_x<F, C>(weights + (i * F::Up + q) * F::Taps, row, later, sums);
-            }
-          }
+          for (int i = 0; i < turn; ++i) add_row(i * F::Up + q, kept[(k + 1 + i) % turn], sums);
           finish_row(sums);
         }
       }
     }
-  } else {
+  }
+
+  // A step takes Down rows of samples, which begin one row of outputs and end another.
+  __device__ void accumulate() {
     float sums[turn][C::outputs];
 #pragma unroll
-    for (int k = 0; k < turn; ++k) fill(sums[k], start);
-    for (int step = 0; step < steps; step += turn) {
+    for (auto& row : sums) fill(row, 0);
+    for (int step = 0; step < steps_; step += turn) {
 #pragma unroll
       for (int k = 0; k < turn; ++k) {
-        // The rows of a step begin one row of outputs and end another.
-        fill(sums[k], start);
+        fill(sums[k], 0);
 #pragma unroll
         for (int d = 0; d < F::Down; ++d) {
-          float samples[C::needed], line[C::outputs];
+          float samples[C::needed];
           take_row(k * F::Down + d, samples);
           if constexpr (F::Separable) {
-            fill(line, 0);
-            add_along_x<F, C>(weights + F::Taps, samples, later, line);
-          }
+            float line[C::outputs] = {};
+            add_along_x<F, C>(weights_ + F::Taps, samples, later_, line);
 #pragma unroll
-          for (int i = 0; i < turn; ++i) {
-            auto& row = sums[(k + turn - i) % turn];
-            if constexpr (F::Separable) {
+            for (int i = 0; i < turn; ++i) add_row(i * F::Down + d, line, sums[(k + turn - i) % turn]);
+          } else {
 #pragma unroll
-              for (int o = 0; o < C::outputs; ++o) row[o] += weights[i * F::Down + d] * line[o];
-            } else {
-              add_along_x<F, C>(weights + (i * F::Down + d) * F::Taps, samples, later, row);
-            }
+            for (int i = 0; i < turn; ++i) add_row(i * F::Down + d, samples, sums[(k + turn - i) % turn]);
           }
         }
         if (step + k >= turn - 1) finish_row(sums[(k + 1) % turn]);
       }
     }
+  }
+
+ private:
+  // While a row is worked on the next ones are on their way.
+  __device__ void take_row(int number, float (&samples)[C::needed]) {
+    rows_.unpack(next_[number % C::ahead], samples);
+    rows_.read(next_[number % C::ahead]);
+  }
+
+  // What tap number `tap` along y makes of a row: of its sums along x, or of samples.
+  template <int n>
+  __device__ void add_row(int tap, const float (&row)[n], float (&sums)[C::outputs]) const {
+    if constexpr (F::Separable) {
+#pragma unroll
+      for (int o = 0; o < C::outputs; ++o) sums[o] += weights_[tap] * row[o];
+    } else {
+      add_along_x<F, C>(weights_ + tap * F::Taps, row, later_, sums);
+    }
+  }
+
+  __device__ void finish_row(const float (&sums)[C::outputs]) {
+    if (y_ >= 0 && y_ < height_) store_row<C>(made_ + at_, width_, sums);
+    at_ += stride_;
+    ++y_;
+  }
+
+  float weights_[F::weights];
+  bool later_;
+  Rows<C, T> rows_;
+  typename Rows<C, T>::Row next_[C::ahead];
+  T* made_;
+  int y_, height_, width_, steps_;
+  int64_t at_, stride_;
+};
+
+template <class F, class T, Access access>
+__global__ void __launch_bounds__(band_threads)
+    filter_bands(View<const T, 4> x, Taps taps, Filtering filtering, View<T, 4> out, Bands bands) {
+  const unsigned thread = blockIdx.x * static_cast<unsigned>(band_threads) + threadIdx.x;
+  if (thread >= bands.threads) return;
+  const unsigned units = static_cast<unsigned>(bands.units), count = static_cast<unsigned>(bands.count);
+  const int column = static_cast<int>(thread % units) * Columns<F, T, access>::outputs;
+  const int step = static_cast<int>(thread / units % count) * bands.steps;
+  const unsigned plane = thread / units / count, channels = static_cast<unsigned>(out.size[1]);
+  const auto plane_of = [&](const auto& view) {
+    return view.data + plane / channels * view.stride[0] + plane % channels * view.stride[1];
+  };
+  Band<F, T, access> band(plane_of(x), x, taps, filtering, plane_of(out), out, bands, step, column);
+  if constexpr (F::Up > 1) {
+    band.upsample();
+  } else {
+    band.accumulate();
   }
 }
 
@@ -147,10 +176,10 @@ bool try_bands(const View<const T, 4>& x, const Taps& taps, const Filtering& fil
   const int64_t planes = out.size[0] * out.size[1];
   const int64_t all_steps = (out.size[2] + bands.shift_y + F::Up - 1) / F::Up;
   const int64_t units = (out.size[3] + C::outputs - 1) / C::outputs;
-  // Where bands meet, the rows of a turn are read and filtered twice. But short bands keep what runs at the same time
-  // close together in memory; the longest that pay are those of 12 taps that do not upsample. Some hundred thousand
-  // threads keep a GPU busy, which comes first.
-  constexpr int64_t most_turns = !C::vector_stores || (F::Up == 1 && F::Taps > 4) ? 8 : 2, enough_threads = 1 << 18;
+  // Where bands meet, the rows of a turn are read and filtered twice, so they are long. But short ones keep what runs
+  // at the same time close together in memory, which pays where most of it is written, 16 bytes at once. Some hundred
+  // thousand threads keep a GPU busy, which comes first.
+  constexpr int64_t most_turns = C::vector_stores && F::Up > 1 ? 2 : 8, enough_threads = 1 << 18;
   int64_t turns = most_turns, count;
   do {
     bands.steps = static_cast<int>(turns * F::turn + 1);

@@ -27,19 +27,19 @@ struct Known {
 // are for the L1 cache to put together, but stores are not, so there a thread has few columns.
 enum class Access { vectors, vector_stores, elements };
 
-// The columns of a thread: 16 bytes of the longer of the two rows, or one sample and its phases, or two outputs.
+// The columns of a thread: 16 bytes of the longer of the two rows, or a few outputs, which pay less where their sums
+// need many registers.
 template <class F, class T, Access access>
 struct Columns {
   static constexpr bool vector_loads = access == Access::vectors, vector_stores = access != Access::elements;
-  static constexpr int outputs = vector_stores ? 16 / static_cast<int>(sizeof(T)) / F::Down : 2;
+  static constexpr int outputs = vector_stores ? 16 / static_cast<int>(sizeof(T)) / F::Down : F::Separable ? 2 : 4;
   static constexpr int own = outputs * F::Down / F::Up;  // samples from this thread's first to the next one's
   static constexpr int needed = own - F::Down + F::inputs + F::Up - 1;
   // Vectors begin at multiples of their length, the samples that are needed where the filter's begin.
   static constexpr int vector = vector_loads ? own : 1;
   static constexpr int offset = vector_loads ? (F::First % own + own) % own : 0;
   static constexpr int loads = (offset + needed + vector - 1) / vector;
-  // Rows that are on their way while one is worked on.
-  static constexpr int ahead = vector_loads ? 2 : 1;
+  static constexpr int ahead = 2;  // rows that are on their way while one is worked on
 };
 
 // A thread's samples, row by row; zeros outside of the image.
@@ -97,6 +97,12 @@ class Rows {
   static_assert(C::loads <= 32);
 };
 
+template <int n>
+__device__ void fill(float (&values)[n], float value) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) values[i] = value;
+}
+
 // Adds to the outputs of a row what some taps, [j * Up + phase], make of its samples.
 template <class F, class C>
 __device__ void add_along_x(const float* taps, const float (&samples)[C::needed], bool later,
@@ -126,18 +132,13 @@ __device__ void store_row(T* row, int width, const float (&sums)[C::outputs]) {
   }
 }
 
-template <int n>
-__device__ void fill(float (&values)[n], float value) {
-#pragma unroll
-  for (int i = 0; i < n; ++i) values[i] = value;
-}
-
-// Reads all taps, and returns what sums begin with. Along an axis [i * Up + q] is what phase q takes sample i by: of
-// the taps i * Up + q where the samples of the second phase begin one later, else of them in reverse order.
+// Reads all taps; a NaN among them makes all of them NaN, and so every sum. Along an axis [i * Up + q] is what phase q
+// takes sample i by: of the taps i * Up + q where the samples of the second phase begin one later, else of them in
+// reverse order.
 template <class F>
-__device__ float read_weights(const Taps& taps, double gain, bool later_y, bool later_x, float (&weights)[F::weights]) {
+__device__ void read_weights(const Taps& taps, double gain, bool later_y, bool later_x, float (&weights)[F::weights]) {
   const auto tap_of = [](int i, bool later) { return later ? i : i + F::Up - 1 - 2 * (i % F::Up); };
-  float start = 0;
+  bool is_nan = false;
 #pragma unroll
   for (int i = 0; i < F::weights; ++i) {
     const int row = i / F::Taps, k = i % F::Taps;
@@ -146,9 +147,9 @@ __device__ float read_weights(const Taps& taps, double gain, bool later_y, bool 
     } else {
       weights[i] = taps.full(tap_of(row, later_y), tap_of(k, later_x)) * static_cast<float>(gain);
     }
-    start = start_of(start, weights[i]);
+    is_nan = is_nan || weights[i] != weights[i];
   }
-  return start;
+  if (is_nan) fill(weights, NAN);
 }
 
 }  // namespace

@@ -1,0 +1,104 @@
+// What the bins of some boxes weigh in the pixels of a tile, worked out by a block of a GPU and shared by all channels.
+#pragma once
+
+#include "roi_align.h"
+#include "tiles.h"
+
+namespace {
+
+constexpr int tile_rows = 8;
+
+// Pieces whose weights are worked out at a time: a thread has a bin along one axis.
+template <int threads>
+constexpr int batch_of = threads / (2 * piece_bins);
+
+// In shared memory. Sets of bins, of rows and of columns are bits.
+template <class C, int columns, int threads>
+struct TileWeights {
+  static constexpr int batch = batch_of<threads>;
+
+  alignas(16) C y[batch][piece_bins][tile_rows];
+  alignas(16) C x[batch][piece_bins][columns];
+  unsigned bins_of_row[batch][tile_rows];      // of a piece, along y
+  unsigned columns_of_bin[batch][piece_bins];  // of the tile; the bins along x
+  unsigned bins_y[batch], bins_x[batch];       // with a weight in any row, and in any column
+  int64_t offset[batch];                       // of a piece's first bin in grad_out
+
+  __device__ void clear() {
+    for (int k = threadIdx.x; k < batch * piece_bins * tile_rows; k += threads) (&y[0][0][0])[k] = 0;
+    for (int k = threadIdx.x; k < batch * piece_bins * columns; k += threads) (&x[0][0][0])[k] = 0;
+    for (int k = threadIdx.x; k < batch * tile_rows; k += threads) (&bins_of_row[0][0])[k] = 0;
+    if (threadIdx.x < batch) bins_y[threadIdx.x] = bins_x[threadIdx.x] = 0;
+  }
+};
+
+// Whether a piece may touch a tile.
+template <int columns>
+__device__ bool may_touch(const View<const float, 2>& boxes, const Pooling& pooling, const Piece& piece,
+                          const Tile& tile) {
+  const Roi roi = read_roi(boxes, piece.roi, pooling);
+  return roi.image == tile.image &&
+         roi.y.may_touch(piece.row, piece.row + piece_bins, tile.row, tile.row + tile_rows - 1) &&
+         roi.x.may_touch(piece.column, piece.column + piece_bins, tile.column, tile.column + columns - 1);
+}
+
+// Fills in the weights of up to `batch` pieces. To be called by all threads; it ends with a barrier.
+template <class C, int columns, int threads, class T>
+__device__ void weigh(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling, const Tile& tile,
+                      const unsigned* list, int count, const View<T, 4>& grad_out,
+                      TileWeights<C, columns, threads>& weights) {
+  weights.clear();
+  __syncthreads();
+  const int slot = threadIdx.x / (2 * piece_bins), bin = threadIdx.x % piece_bins;
+  const bool is_row = threadIdx.x / piece_bins % 2 == 0;
+  if (slot < count) {
+    const Piece piece(tiling, list[slot]);
+    if (threadIdx.x % (2 * piece_bins) == 0)
+      weights.offset[slot] = &grad_out(piece.roi, 0, piece.row, piece.column) - grad_out.data;
+    const Roi roi = read_roi(boxes, piece.roi, pooling);
+    const Side side = is_row ? roi.y : roi.x;
+    const int64_t index = bin + (is_row ? piece.row : piece.column);
+    const int first = static_cast<int>(is_row ? tile.row : tile.column);
+    const int size = is_row ? tile_rows : columns;
+    const C share = C{1} / static_cast<C>(side.samples);
+    C* const own = is_row ? weights.y[slot][bin] : weights.x[slot][bin];
+    unsigned touched = 0;
+    if (index < (is_row ? pooling.out_height : pooling.out_width)) {
+      side.for_each(index, first, first + size - 1, [&](int pixel, float weight) {
+        const int place = pixel - first;
+        if (place < 0 || place >= size) return;
+        own[place] += static_cast<C>(weight) * share;
+        touched |= 1u << place;
+      });
+    }
+    if (touched != 0) atomicOr(is_row ? &weights.bins_y[slot] : &weights.bins_x[slot], 1u << bin);
+    if (is_row) {
+      for (; touched != 0; touched &= touched - 1) atomicOr(&weights.bins_of_row[slot][__ffs(touched) - 1], 1u << bin);
+    } else {
+      weights.columns_of_bin[slot][bin] = touched;
+    }
+  }
+  __syncthreads();
+}
+
+// Adds what `down` gives, which is the sum of the bins above one another, to the columns of a bin.
+template <class C, int columns, int threads, int width>
+__device__ void add_across(const TileWeights<C, columns, threads>& weights, int slot, int bin, const C (&down)[width],
+                           C (&sums)[columns][width]) {
+  const unsigned touched = weights.columns_of_bin[slot][bin];
+  constexpr int at_once = 16 / sizeof(C);
+  Vector<C, at_once> across[columns / at_once];
+#pragma unroll
+  for (int v = 0; v < columns / at_once; ++v) {
+    across[v] = reinterpret_cast<const Vector<C, at_once>*>(weights.x[slot][bin])[v];
+  }
+#pragma unroll
+  for (int x = 0; x < columns; ++x) {
+    if (touched >> x & 1) {
+#pragma unroll
+      for (int c = 0; c < width; ++c) sums[x][c] += across[x / at_once].item[x % at_once] * down[c];
+    }
+  }
+}
+
+}  // namespace
