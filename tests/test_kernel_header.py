@@ -23,7 +23,8 @@ GPU_HEADERS = [
     "workspace.h",
     "early_launch.h",
 ]
-CPU_HEADERS = [*(name for name in GPU_HEADERS if name not in ("gpu.h", "workspace.h")), "cpu.h", "block.h", "product.h"]
+_GPU_ONLY = ("gpu.h", "workspace.h", "early_launch.h")
+CPU_HEADERS = [*(name for name in GPU_HEADERS if name not in _GPU_ONLY), "cpu.h", "block.h", "product.h"]
 
 HOST_FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread", f"-I{INCLUDE}", f"-I{OPS}"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]

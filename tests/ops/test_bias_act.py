@@ -285,3 +285,35 @@ def test_runs_on_a_gpu_are_equal_bit_for_bit() -> None:
             leaves = x.clone().requires_grad_(), b.clone().requires_grad_()
             runs.append(torch.autograd.grad(bias_act(*leaves, act="swish").sum(), leaves))
         assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (4, 7, 601, 1000),  # rows in pieces, of which the last is shorter
+        (3000, 3, 1048),  # a row of a little more than a block has threads
+        (5000, 16, 520),  # several whole rows for a block
+        (60001, 1000),  # a matrix with a remainder of both
+        (5, 100_003, 8, 8),  # small planes: channels that a vector does not cross
+    ],
+)
+def test_on_a_gpu_blocks_share_out_what_is_large(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    # A thread takes one vector until a GPU has its blocks; from a million vectors on it takes several.
+    random = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(shape, device="cuda", dtype=dtype, generator=random)
+    b = torch.randn(shape[1], device="cuda", dtype=dtype, generator=random)
+    grad = torch.randn(shape, device="cuda", dtype=dtype, generator=random)
+    found, expected = [
+        (y.detach(), *torch.autograd.grad(y, leaves, grad.to(y.dtype)))
+        for leaves in ([t.clone().requires_grad_() for t in (x, b)], [t.double().requires_grad_() for t in (x, b)])
+        for y in [
+            expected_of(*leaves, 1, "lrelu", None)
+            if leaves[0].dtype == torch.float64
+            else bias_act(*leaves, act="lrelu")
+        ]
+    ]
+    terms = x.numel() / b.numel()
+    for actual, reference, scale in zip(found, expected, (1, 1, 1 + math.sqrt(terms) / 10), strict=True):
+        assert_near(actual, reference, scale)

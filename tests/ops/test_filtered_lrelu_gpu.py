@@ -72,17 +72,36 @@ def test_agrees_with_the_definition(
                 "clamp": draw.choice([None, 2.0]),
                 "flip_filter": draw.random() < 0.5,
             }
-            leaves = [laid_out(coarse(shape).to(dtype), layout), coarse(shape[1:2]).to(dtype)]
-            exact = [one.double().requires_grad_() for one in leaves]
-            found = filtered_lrelu(leaves[0].requires_grad_(), fu, fd, leaves[1].requires_grad_(), **arguments)
-            expected = filtered_lrelu(exact[0], fu, fd, exact[1], impl="ref", **arguments)
-            near(found.detach(), expected.detach())
-            outer = coarse(tuple(expected.shape)).to(dtype)
-            gradients = torch.autograd.grad(found, leaves, outer)
-            wanted = torch.autograd.grad(expected, exact, outer.double())
-            near(gradients[0], wanted[0])
-            # A sum in which more cancels.
-            near(gradients[1], wanted[1], 1e-3 * math.sqrt(wanted[0].numel()) * float(wanted[0].abs().max()))
+            agrees(shape, dtype, layout, fu, fd, arguments)
+
+
+@pytest.mark.parametrize("dtype", TYPES[:3], ids=str)
+@pytest.mark.parametrize("layout", ["contiguous", "inner"])
+def test_agrees_with_the_definition_where_there_are_many_images(layout: str, dtype: torch.dtype) -> None:
+    """Enough of them for the kernels that walk down rows, whose filters begin at an even or an odd number along an axis."""
+    torch.manual_seed(0)
+    fu, fd = coarse((12,)), coarse((12,))
+    for shape in ((4, 64, 70, 66), (4, 96, 41, 131), (8, 96, 32, 40), (2, 24, 40, 900)):
+        for padding in ([10, 11, 10, 11], [11, 10, 11, 10], [11, 12, 14, 9], [-2, 20, 31, 3]):
+            arguments = {"up": 2, "down": 2, "padding": padding, "gain": 1.5, "slope": 0.25, "clamp": 2.0}
+            agrees(shape, dtype, layout, fu, fd, arguments)
+
+
+def agrees(
+    shape: tuple[int, ...], dtype: torch.dtype, layout: str, fu: Tensor, fd: Tensor, arguments: dict[str, Any]
+) -> None:
+    """Hold one call and its gradients to the body in float64."""
+    leaves = [laid_out(coarse(shape).to(dtype), layout), coarse(shape[1:2]).to(dtype)]
+    exact = [one.double().requires_grad_() for one in leaves]
+    found = filtered_lrelu(leaves[0].requires_grad_(), fu, fd, leaves[1].requires_grad_(), **arguments)
+    expected = filtered_lrelu(exact[0], fu, fd, exact[1], impl="ref", **arguments)
+    near(found.detach(), expected.detach())
+    outer = coarse(tuple(expected.shape)).to(dtype)
+    gradients = torch.autograd.grad(found, leaves, outer)
+    wanted = torch.autograd.grad(expected, exact, outer.double())
+    near(gradients[0], wanted[0])
+    # A sum in which more cancels.
+    near(gradients[1], wanted[1], 1e-3 * math.sqrt(wanted[0].numel()) * float(wanted[0].abs().max()))
 
 
 def near(found: Tensor, expected: Tensor, floor: float = 0) -> None:

@@ -21,8 +21,9 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 1e-2, tor
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 
 # Steps, batch, input and state. States up to 512 go through one launch, for which a block's units (32 or 64), the number
-# of blocks and the sizes of the instantiations (128, 256, 512) are the edges; larger ones step by step. Batches are cut
-# into slices of 4, 8, 16 or 32 rows.
+# of blocks and the sizes of the instantiations (128, 256, 512) are the edges. Batches are cut into slices of 4, 8, 16 or
+# 32 rows. Larger states go through one launch of a grid in 16-bit types, where they are multiples of 16 up to 1024 and the
+# batch has up to 16, 32 or 64 rows; everything else goes step by step.
 SIZES = [
     *[(0, 3, 4, 5), (2, 0, 4, 5), (1, 1, 1, 1), (2, 3, 5, 8), (17, 5, 3, 31), (5, 9, 7, 33), (6, 16, 4, 64)],
     *[
@@ -35,6 +36,7 @@ SIZES = [
         (4, 3, 3, 384),
     ],
     *[(17, 16, 8, 512), (9, 700, 6, 96), (3, 1000, 4, 512), (3, 4, 5, 513), (5, 40, 3, 600)],
+    *[(1, 1, 4, 528), (4, 17, 3, 640), (5, 33, 3, 1024), (3, 64, 5, 1008), (3, 65, 4, 640), (2, 3, 4, 1040)],
 ]
 
 
@@ -97,7 +99,7 @@ def test_takes_any_strides(layout: str, place: int, dtype: torch.dtype) -> None:
 
 
 @DTYPES
-@pytest.mark.parametrize("state", [72, 520])
+@pytest.mark.parametrize("state", [72, 520, 528])
 def test_takes_gradients_of_any_strides(state: int, dtype: torch.dtype) -> None:
     arguments = make(4, 9, 5, state, dtype)
     ones = torch.ones((), dtype=dtype, device="cuda")
@@ -107,7 +109,9 @@ def test_takes_gradients_of_any_strides(state: int, dtype: torch.dtype) -> None:
 
 
 @DTYPES
-@pytest.mark.parametrize("size", [(17, 33, 5, 100), (5, 300, 5, 256), (9, 16, 5, 512), (5, 16, 5, 600)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(17, 33, 5, 100), (5, 300, 5, 256), (9, 16, 5, 512), (5, 16, 5, 600), (9, 40, 5, 1024)], ids=str
+)
 def test_runs_are_equal_bit_for_bit(size: tuple[int, int, int, int], dtype: torch.dtype) -> None:
     arguments = [argument.requires_grad_() for argument in make(*size, dtype)]
 
@@ -119,7 +123,7 @@ def test_runs_are_equal_bit_for_bit(size: tuple[int, int, int, int], dtype: torc
 
 
 @DTYPES
-@pytest.mark.parametrize("state", [100, 600])
+@pytest.mark.parametrize("state", [100, 600, 640])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf], ids=str)
 def test_a_row_that_is_not_finite_leaves_the_others_alone(bad: float, state: int, dtype: torch.dtype) -> None:
     arguments = make(4, 9, 5, state, dtype)
@@ -144,9 +148,10 @@ def test_any_finite_gate_has_a_finite_gradient(state: int, gate: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_capture_and_replay_with_gradients(dtype: torch.dtype) -> None:
-    arguments = make(6, 12, 16, 128, dtype)
-    outer = [torch.randn(6, 12, 128, device="cuda").to(dtype), torch.randn(12, 128, device="cuda").to(dtype)]
+@pytest.mark.parametrize("state", [128, 640])
+def test_capture_and_replay_with_gradients(state: int, dtype: torch.dtype) -> None:
+    arguments = make(6, 12, 16, state, dtype)
+    outer = [torch.randn(6, 12, state, device="cuda").to(dtype), torch.randn(12, state, device="cuda").to(dtype)]
 
     def run() -> tuple[Tensor, ...]:
         leaves = [argument.detach().requires_grad_() for argument in arguments]

@@ -36,7 +36,7 @@ struct Tanh {
   OPSMITH_HOST_DEVICE C value(C u) const { return opsmith::math::tanh(u); }
   // 1 - tanh^2, which has no digits left where tanh is near 1.
   OPSMITH_HOST_DEVICE C slope(C u) const {
-    const C e = opsmith::math::exp(C(-2) * static_cast<C>(__builtin_fabs(u)));
+    const C e = opsmith::math::exp(C(-2) * opsmith::math::abs(u));
     return C(4) * e / ((C(1) + e) * (C(1) + e));
   }
 };
@@ -45,7 +45,7 @@ template <class C>
 struct Sigmoid {
   OPSMITH_HOST_DEVICE C value(C u) const { return opsmith::math::sigmoid(u); }
   OPSMITH_HOST_DEVICE C slope(C u) const {
-    const C e = opsmith::math::exp(-static_cast<C>(__builtin_fabs(u)));
+    const C e = opsmith::math::exp(-opsmith::math::abs(u));
     return e / ((C(1) + e) * (C(1) + e));
   }
 };
@@ -63,7 +63,7 @@ struct Elu {
 template <class C>
 struct Softplus {
   OPSMITH_HOST_DEVICE C value(C u) const {
-    const C tail = opsmith::math::log1p(opsmith::math::exp(-static_cast<C>(__builtin_fabs(u))));
+    const C tail = opsmith::math::log1p(opsmith::math::exp(-opsmith::math::abs(u)));
     return (u > C(0) ? u : C(0)) + tail;
   }
   OPSMITH_HOST_DEVICE C slope(C u) const { return opsmith::math::sigmoid(u); }
@@ -84,17 +84,21 @@ struct Output {
       : gain(static_cast<C>(gain)), limit(clamp ? static_cast<C>(*clamp) : static_cast<C>(__builtin_inf())) {
     if (clamp && !(*clamp >= 0)) opsmith::fail("clamp must not be below 0; it is ", *clamp);
   }
+
+  OPSMITH_HOST_DEVICE bool is_limited() const { return limit < static_cast<C>(__builtin_inf()); }
 };
 
-// y of x and b. A NaN is not clamped.
+// y of x and b. A NaN is not clamped. `unlimited` is for a limit of infinity.
 template <class C, class Activation>
 struct Forward {
   Activation act;
   Output<C> output;
 
+  OPSMITH_HOST_DEVICE C unlimited(C x, C b) const { return output.gain * act.value(x + b); }
   OPSMITH_HOST_DEVICE C operator()(C x, C b) const {
-    const C y = output.gain * act.value(x + b);
-    return y > output.limit ? output.limit : y < -output.limit ? -output.limit : y;
+    // One behind the other: for one inside of the other GPUs branch.
+    const C y = unlimited(x, b), below = y > output.limit ? output.limit : y;
+    return below < -output.limit ? -output.limit : below;
   }
 };
 
@@ -104,12 +108,12 @@ struct Backward {
   Activation act;
   Output<C> output;
 
+  OPSMITH_HOST_DEVICE C unlimited(C grad, C x, C b) const { return grad * (output.gain * act.slope(x + b)); }
   OPSMITH_HOST_DEVICE C operator()(C grad, C x, C b) const {
-    const C u = x + b;
     // The same for all elements: a loop does without the activation where nothing is clamped.
-    const C y = output.limit < static_cast<C>(__builtin_inf()) ? output.gain * act.value(u) : C(0);
-    const C result = grad * (output.gain * act.slope(u));
-    return static_cast<C>(__builtin_fabs(y)) <= output.limit ? result : C(0);
+    const C y = output.is_limited() ? output.gain * act.value(x + b) : C(0);
+    const C result = unlimited(grad, x, b);
+    return opsmith::math::abs(y) <= output.limit ? result : C(0);
   }
 };
 

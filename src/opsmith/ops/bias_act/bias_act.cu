@@ -44,19 +44,20 @@ struct Call {
 
   template <int width, class F>
   void run_rows(const F& f) const {
-    const RowPlan plan(out.size[1], out.size[0], out.size[2] / width);
-    const Workspace<double> partials(grad_b ? plan.channels * plan.parts : 0);
-    map_rows<width><<<blocks_for(plan.channels * plan.parts, 1), threads, 0, stream>>>(
+    const RowPlan plan(out.size[1], out.size[0], out.size[2] / width, most_vectors<T, F>, !!grad_b);
+    const Workspace<double> partials(grad_b ? plan.channels * plan.parts() : 0);
+    map_rows<width><<<grid_of(plan.pieces, plan.channels, plan.groups), threads, 0, stream>>>(
         f, plan, b, grad, x, out, grad_b ? partials.data : nullptr);
-    finish(partials.data, plan.parts);
+    finish(partials.data, plan.parts());
   }
 
   template <int width, class F>
   void run_columns(const F& f) const {
     const View<T, 2> matrix = as_matrix(out);
-    const ColumnPlan plan(matrix.size[0], matrix.size[1] / width, out.size[2]);
+    const ColumnPlan plan(matrix.size[0], matrix.size[1] / width, out.size[2],
+                          grad_b ? most_summed : most_vectors<T, F>);
     const Workspace<double> partials(grad_b ? matrix.size[1] * plan.parts : 0);
-    map_columns<width><<<blocks_for(plan.blocks * plan.parts, 1), threads, 0, stream>>>(
+    map_columns<width><<<grid_of(plan.blocks, plan.parts), threads, 0, stream>>>(
         f, plan, b, as_matrix(grad), as_matrix(x), matrix, grad_b ? partials.data : nullptr);
     finish(partials.data, plan.parts * out.size[2]);
   }

@@ -11,6 +11,7 @@ __global__ void __launch_bounds__(opsmith::GridSum::threads)
     sum_channels(const double* __restrict__ partials, int64_t terms, opsmith::View<T, 1> grad_b) {
   for (int64_t channel = blockIdx.x; channel < grad_b.size[0]; channel += gridDim.x) {
     double sum = 0;
+#pragma unroll 4  // so many loads are on their way
     for (int64_t i = threadIdx.x; i < terms; i += opsmith::GridSum::threads) sum += partials[channel * terms + i];
     __syncthreads();
     sum = opsmith::sum_over_block(sum);

@@ -113,9 +113,11 @@ class SampleBackward {
                          static_cast<int>(divide_up(call_.height, patch_height)),
                          static_cast<int>(divide_up(call_.offset_group_channels(), of_block))};
     const int64_t blocks = int64_t{grid.across} * grid.down * grid.parts * piece.images * call_.offset_groups;
-    gather_pixels<T><<<grid_of(blocks), tile_threads, 0, stream_>>>(call_, piece, grid, lists_,
-                                                                    call_.offset_group_channels() % run_length == 0,
-                                                                    samples_.data, total_.data, to_.input);
+    const auto run = [&](auto* kernel) {
+      kernel<<<grid_of(blocks), tile_threads, 0, stream_>>>(call_, piece, grid, lists_, samples_.data, total_.data,
+                                                            to_.input);
+    };
+    call_.offset_group_channels() % run_length<T> == 0 ? run(gather_pixels<T, true>) : run(gather_pixels<T, false>);
   }
 
   void visit(const Piece& piece) {
@@ -123,14 +125,18 @@ class SampleBackward {
     const int across = static_cast<int>(divide_up(call_.out_width, patch_width));
     const int down = static_cast<int>(divide_up(rows, patch_height));
     const int64_t blocks = int64_t{across} * down * piece.images * call_.offset_groups;
-    visit_points<T><<<grid_of(blocks), tile_threads, 0, stream_>>>(
-        sampler_, piece, PointTasks{needs_points_, needs_weights_}, across, down, samples_.data, to_.offset, to_.mask);
+    const PointTasks tasks{needs_points_, needs_weights_, tf32};
+    const auto run = [&](auto* kernel) {
+      kernel<<<grid_of(blocks), tile_threads, 0, stream_>>>(sampler_, piece, tasks, across, down, samples_.data,
+                                                            to_.offset, to_.mask);
+    };
+    sampler_.pixels.has_vectors ? run(visit_points<T, true>) : run(visit_points<T, false>);
   }
 
   void multiply(const Piece& piece) {
     const bool is_first = piece.image == 0 && piece.first == 0;
     const Matrix<T> made{samples_.data, call_.taps() * call_.channels,    static_cast<int>(piece.rows()), columns_,
-                         channels_,     static_cast<int>(call_.channels), channels_ % run_length == 0};
+                         channels_,     static_cast<int>(call_.channels), channels_ % run_length<T> == 0};
     const int64_t blocks = int64_t{grid_.across} * grid_.down * call_.groups * grid_.parts;
     launch_product<Weights>(multiply_samples<T, tf32>, blocks, stream_, call_, outer_.rows(call_, piece), made, grid_,
                             is_first, sums_.data);
@@ -159,12 +165,12 @@ class SampleBackward {
   const Stream stream_;
   const bool needs_points_ = to_.offset.numel() + to_.mask.numel() > 0;
   const bool needs_weights_ = to_.weight.numel() > 0, needs_input_ = to_.input.numel() > 0;
-  const Pieces pieces_{call_};
+  const Pieces pieces_{call_, sizeof(T)};
   const int outputs_ = static_cast<int>(call_.group_outputs()), channels_ = static_cast<int>(call_.group_channels());
   const int columns_ = static_cast<int>(call_.taps()) * channels_;
   const WeightGrid grid_ = weight_grid();
   const int padded_ = grid_.across * block_columns<T>;
-  const int64_t row_ = divide_up(outputs_, run_length) * run_length, turned_ = call_.groups * padded_ * row_;
+  const int64_t row_ = divide_up(outputs_, vector_width) * vector_width, turned_ = call_.groups * padded_ * row_;
   const int64_t listed_images_ = count_listed_images();
 
   const Workspace<T> samples_{pieces_.rows() * call_.taps() * call_.channels};

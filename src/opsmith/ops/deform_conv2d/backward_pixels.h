@@ -20,10 +20,10 @@ struct PixelGrid {
 };
 
 // Between the pieces of an image the sums are in `total`, [pixel][channel]; after the last they are the gradient.
-template <class T>
+template <class T, bool has_vectors>
 __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
-    gather_pixels(Convolution call, Piece piece, PixelGrid grid, Lists<compute_t<T>> lists, bool has_vectors,
-                  const T* grad_samples, compute_t<T>* total, View<T, 4> grad_input) {
+    gather_pixels(Convolution call, Piece piece, PixelGrid grid, Lists<compute_t<T>> lists, const T* grad_samples,
+                  compute_t<T>* total, View<T, 4> grad_input) {
   using C = compute_t<T>;
   constexpr int width = chunk_width<T>, share = lanes * width, stride = share + (is_half<T> ? 2 : 1);
   __shared__ T tile[patch * stride];
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
   const int64_t y = top + warp / (patch_width / strip), x = left + warp % (patch_width / strip) * strip;
   const bool is_first = piece.first == 0, is_last = piece.first + piece.positions == call.positions();
   const int64_t channel = first + lane * width;
-  const Channels<T> channels(has_vectors, behind - channel);
+  const int own = behind - channel < width ? static_cast<int>(behind - channel) : width;
   const T* const gradients = grad_samples + channel;
 
   // Lane 2 k + r has the list of the cell k - 1 further than the strip's first pixel, r = 0 above and r = 1 below, and
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
       T* const to = tile + ((y - top) * patch_width + pixel - left) * stride + lane * width;
 #pragma unroll
       for (int c = 0; c < width; ++c) {
-        if (c >= channels.count) continue;
+        if (c >= own) continue;
         if (!is_first) sum[c] += kept[c];
         if (!is_last) kept[c] = sum[c];
         to[c] = T(sum[c]);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
 #pragma unroll
       for (int u = 0; u < batch; ++u) {
         const int64_t from = from_lane(source, k + u < some ? k + u : k);
-        if (channels.count > 0) gradient[u] = channels.load(gradients + from * call.channels);
+        gradient[u] = load_channels<has_vectors>(gradients + from * call.channels, own);
       }
 #pragma unroll
       for (int u = 0; u < batch; ++u) {

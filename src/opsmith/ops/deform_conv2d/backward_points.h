@@ -39,44 +39,35 @@ __device__ C sum_over_lanes(const C (&value)[4]) {
   return sum;
 }
 
-// The channels of a lane, as many as 16 bytes have. Without vectors there may be fewer, and they come one by one.
-template <class T>
-struct Channels {
-  static constexpr int width = chunk_width<T>;
-
-  bool has_vectors;
-  int count;
-
-  __device__ Channels(bool vectors, int64_t left)
-      : has_vectors(vectors),
-        count(left < 0       ? 0
-              : left < width ? static_cast<int>(left)
-                             : width) {}
-
-  __device__ Chunk load(const T* from) const {
-    if (has_vectors) return *reinterpret_cast<const Chunk*>(from);
-    Vector<T, width> values{};
-    for (int k = 0; k < width; ++k) {
+// The first `count` channels of a lane, which has as many as 16 bytes have. Without vectors they come one by one.
+template <bool has_vectors, class T>
+__device__ Chunk load_channels(const T* from, int count) {
+  if constexpr (has_vectors) {
+    return count > 0 ? *reinterpret_cast<const Chunk*>(from) : Chunk{};
+  } else {
+    Vector<T, chunk_width<T>> values{};
+    for (int k = 0; k < chunk_width<T>; ++k) {
       if (k < count) values.item[k] = from[k];
     }
     return bit_cast<Chunk>(values);
   }
+}
 
-  __device__ void store(const Chunk& chunk, T* to) const {
-    if (has_vectors) {
-      *reinterpret_cast<Chunk*>(to) = chunk;
-    } else {
-      const auto values = bit_cast<Vector<T, width>>(chunk);
-      for (int k = 0; k < width; ++k) {
-        if (k < count) to[k] = values.item[k];
-      }
+template <bool has_vectors, class T>
+__device__ void store_channels(const Chunk& chunk, T* to, int count) {
+  if constexpr (has_vectors) {
+    if (count > 0) *reinterpret_cast<Chunk*>(to) = chunk;
+  } else {
+    const auto values = bit_cast<Vector<T, chunk_width<T>>>(chunk);
+    for (int k = 0; k < chunk_width<T>; ++k) {
+      if (k < count) to[k] = values.item[k];
     }
   }
-};
+}
 
 // What the points have to give, and get from.
 struct PointTasks {
-  bool differentiate, sample;
+  bool differentiate, sample, round_to_tf32;
 };
 
 // A block has the points of 8 x 4 positions, of one image and offset group: they share most of their pixels. It finds
@@ -84,16 +75,25 @@ struct PointTasks {
 // offset and mask, and leaves the sample in its place.
 constexpr int patch_width = 8, patch_height = 4, patch = patch_width * patch_height;
 constexpr int taps_at_once = 9;
+constexpr int points_at_once = 2;  // of a warp, so that it waits for both together
 
 template <class C>
 struct alignas(16) Visit {
   int64_t pixel, own;  // where the pixel at the top left is, from the image's first, and the sample's first channel
   C below, right, mask;
   int corners;  // a bit for each that is in the image; -1 where there is no such position
+
+  __device__ void find_weights(C (&to)[4]) const {
+    const C above = C(1) - below, before = C(1) - right;
+    to[0] = above * before;
+    to[1] = above * right;
+    to[2] = below * before;
+    to[3] = below * right;
+  }
 };
 
-template <class T>
-__global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
+template <class T, bool has_vectors>
+__global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 3)
     visit_points(Sampler<T> sampler, Piece piece, PointTasks tasks, int across, int down, T* samples,
                  View<T, 4> grad_offset, View<T, 4> grad_mask) {
   using C = compute_t<T>;
@@ -129,42 +129,62 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
       visits[n] = visit;
     }
     __syncthreads();
-    for (int n = threadIdx.x / lanes; n < count; n += tile_threads / lanes) {
-      const Visit<C> visit = visits[n];
-      if (visit.corners < 0) continue;
-      const C above = C(1) - visit.below, before = C(1) - visit.right;
-      const C weight[4] = {above * before, above * visit.right, visit.below * before, visit.below * visit.right};
-      C dot[4] = {};
-      for (int channel = lane * width; channel < channels; channel += lanes * width) {
-        const Channels<T> some(sampler.pixels.has_vectors, channels - channel);
-        const T* const from = pixels + visit.pixel + channel;
-        Chunk value[4] = {}, gradient = {};
-        if (tasks.differentiate) gradient = some.load(own + visit.own + channel);
-        if (visit.corners & 1) value[0] = some.load(from);
-        if (visit.corners & 2) value[1] = some.load(from + sampler.pixels.column);
-        if (visit.corners & 4) value[2] = some.load(from + sampler.pixels.row);
-        if (visit.corners & 8) value[3] = some.load(from + sampler.pixels.row + sampler.pixels.column);
-        C factor[width], sample[width] = {};
-        widen<T>(gradient, factor);
+    constexpr int apart = tile_threads / lanes;
+    for (int n = threadIdx.x / lanes; n < count; n += points_at_once * apart) {
+      C dot[points_at_once][4] = {};
+      for (int channel = lane * width; channel < (channels + width - 1) / width * width; channel += lanes * width) {
+        const int some = channels - channel;
+        Chunk gradient[points_at_once] = {}, value[points_at_once][4] = {};
 #pragma unroll
-        for (int corner = 0; corner < 4; ++corner) {
-          C wide[width];
-          widen<T>(value[corner], wide);
-#pragma unroll
-          for (int k = 0; k < width; ++k) {
-            dot[corner] += factor[k] * wide[k];
-            sample[k] += weight[corner] * wide[k];
+        for (int u = 0; u < points_at_once; ++u) {
+          if (n + u * apart >= count) break;
+          const Visit<C>& visit = visits[n + u * apart];
+          const T* const from = pixels + visit.pixel + channel;
+          const int corners = visit.corners;
+          if (corners < 0) continue;
+          if (tasks.differentiate) gradient[u] = load_channels<has_vectors>(own + visit.own + channel, some);
+          if (corners & 1) value[u][0] = load_channels<has_vectors>(from, some);
+          if (corners & 2) value[u][1] = load_channels<has_vectors>(from + sampler.pixels.column, some);
+          if (corners & 4) value[u][2] = load_channels<has_vectors>(from + sampler.pixels.row, some);
+          if (corners & 8) {
+            value[u][3] = load_channels<has_vectors>(from + sampler.pixels.row + sampler.pixels.column, some);
           }
         }
-        if (tasks.sample) {
 #pragma unroll
-          for (int k = 0; k < width; ++k) sample[k] *= visit.mask;
-          some.store(narrow<T, false>(sample), own + visit.own + channel);
+        for (int u = 0; u < points_at_once; ++u) {
+          if (n + u * apart >= count) break;
+          const Visit<C>& visit = visits[n + u * apart];
+          C weight[4];
+          visit.find_weights(weight);
+          C factor[width], sample[width] = {};
+          widen<T>(gradient[u], factor);
+#pragma unroll
+          for (int corner = 0; corner < 4; ++corner) {
+            C wide[width];
+            widen<T>(value[u][corner], wide);
+#pragma unroll
+            for (int k = 0; k < width; ++k) {
+              dot[u][corner] += factor[k] * wide[k];
+              sample[k] += weight[corner] * wide[k];
+            }
+          }
+#pragma unroll
+          for (int k = 0; k < width; ++k) {
+            sample[k] *= visit.mask;
+            if constexpr (std::is_same_v<T, float>) {
+              if (tasks.round_to_tf32) sample[k] = round_to_tf32(sample[k]);
+            }
+          }
+          if (tasks.sample && visit.corners >= 0) {
+            store_channels<has_vectors>(narrow<T, false>(sample), own + visit.own + channel, some);
+          }
         }
       }
-      if (!tasks.differentiate) continue;
-      const C sum = sum_over_lanes(dot);
-      if (lane % 8 == 0) dots[n][lane / 8] = sum;
+#pragma unroll
+      for (int u = 0; u < points_at_once; ++u) {
+        const C sum = sum_over_lanes(dot[u]);
+        if (lane % 8 == 0 && n + u * apart < count) dots[n + u * apart][lane / 8] = sum;
+      }
     }
     __syncthreads();
     for (int n = threadIdx.x; tasks.differentiate && n < count; n += tile_threads) {
@@ -180,10 +200,10 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
         grad_offset(piece.image + image, 2 * channel + 1, i, j) = T(is_outside ? C(0) : visit.mask * along_x);
       }
       if (grad_mask.numel() > 0) {
-        const C above = C(1) - visit.below, before = C(1) - visit.right;
+        C weight[4];
+        visit.find_weights(weight);
         grad_mask(piece.image + image, channel, i, j) =
-            T(above * before * dots[n][0] + above * visit.right * dots[n][1] + visit.below * before * dots[n][2] +
-              visit.below * visit.right * dots[n][3]);
+            T(weight[0] * dots[n][0] + weight[1] * dots[n][1] + weight[2] * dots[n][2] + weight[3] * dots[n][3]);
       }
     }
     __syncthreads();

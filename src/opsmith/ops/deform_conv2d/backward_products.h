@@ -28,7 +28,7 @@ template <class T, bool tf32>
 using WeightProduct = BlockProduct<T, true, tf32>;
 
 // The weights as [group][column, filled up to `columns`][output, filled up to `row`], the columns of a block in the
-// order in which the product takes them.
+// order in which the product takes them, and rounded with `tf32`.
 template <class T, bool tf32>
 __global__ void __launch_bounds__(tile_threads)
     turn_weights(Convolution call, View<const T, 4> weight, int64_t columns, int64_t row, T* to) {
@@ -40,21 +40,10 @@ __global__ void __launch_bounds__(tile_threads)
     const int64_t tap = column / channels, channel = column % channels, inner = column % Product::columns;
     const bool is_there = o < call.group_outputs() && tap < call.taps();
     const int64_t line = column - inner + Product::line_of(static_cast<int>(inner));
-    to[(group * columns + line) * row + o] =
-        is_there ? weight(group * call.group_outputs() + o, channel, tap / call.taps_x, tap % call.taps_x) : T(0.0f);
-  }
-}
-
-// Eight elements at a multiple of 16 bytes.
-template <class T>
-__device__ void store_run(const compute_t<T> (&from)[run_length], T* to) {
-  constexpr int width = copy_bytes / sizeof(T);
-#pragma unroll
-  for (int v = 0; v < run_length; v += width) {
-    compute_t<T> part[width];
-#pragma unroll
-    for (int k = 0; k < width; ++k) part[k] = from[v + k];
-    *reinterpret_cast<Chunk*>(to + v) = narrow<T, false>(part);
+    T value(0.0f);
+    if (is_there) value = weight(group * call.group_outputs() + o, channel, tap / call.taps_x, tap % call.taps_x);
+    if constexpr (tf32) value = round_to_tf32(value);
+    to[(group * columns + line) * row + o] = value;
   }
 }
 
@@ -77,17 +66,18 @@ __global__ void __launch_bounds__(tile_threads, 1)
   const int64_t row_size = call.taps() * call.channels;
   T* const own = grad_samples + first_row * row_size + group * channels;
   const auto place = [&](int column) { return column / channels * call.channels + column % channels; };
-  if (channels % run_length == 0) {
+  if (channels % run_length<T> == 0) {
     product.for_each([&](int column) { return first_column + column < columns ? place(first_column + column) : -1; },
-                     [&](int row, int64_t at, const compute_t<T>(&sums)[run_length]) {
-                       if (first_row + row < outer.rows && at >= 0) store_run(sums, own + row * row_size + at);
+                     [&](int row, int64_t at, const compute_t<T>(&sums)[run_length<T>]) {
+                       if (first_row + row >= outer.rows || at < 0) return;
+                       *reinterpret_cast<Chunk*>(own + row * row_size + at) = narrow<T, false>(sums);
                      });
   } else {
     product.for_each([&](int column) { return first_column + column; },
-                     [&](int row, int column, const compute_t<T>(&sums)[run_length]) {
+                     [&](int row, int column, const compute_t<T>(&sums)[run_length<T>]) {
                        if (first_row + row >= outer.rows) return;
 #pragma unroll
-                       for (int k = 0; k < run_length; ++k) {
+                       for (int k = 0; k < run_length<T>; ++k) {
                          if (column + k < columns) own[row * row_size + place(column + k)] = T(sums[k]);
                        }
                      });
@@ -121,9 +111,9 @@ __global__ void __launch_bounds__(tile_threads, 1)
   compute_t<T>* const own = sums + ((int64_t{part} * groups + group) * grid.down + row) * Product::rows * row_size +
                             column * Product::columns;
   product.for_each([](int first) { return first; },
-                   [&](int line, int first, const compute_t<T>(&found)[run_length]) {
+                   [&](int line, int first, const compute_t<T>(&found)[run_length<T>]) {
 #pragma unroll
-                     for (int k = 0; k < run_length; ++k) {
+                     for (int k = 0; k < run_length<T>; ++k) {
                        compute_t<T>* const sum = own + line * row_size + Product::line_of(first + k);
                        // Nobody else adds to this sum, and an atomic addition is not waited for.
                        if (is_first) {

@@ -1,5 +1,6 @@
 // How a block of a GPU kernel multiplies two matrices of global memory: 128 x 256 sums, whose summands come in steps of
-// 64 bytes of each line. Two steps are on their way into shared memory while a third is multiplied. 16-bit types go
+// 64 bytes of each line. Two steps are on their way into shared memory while a third is multiplied, and half a step is
+// on its way into registers while the tensor cores have the other half. 16-bit types go
 // through the tensor cores, and so do floats that may be rounded to ten bits (TF32); else each thread makes 8 x 16
 // sums.
 //
@@ -14,7 +15,8 @@ namespace {
 constexpr int block_rows = 128;
 template <class T>
 constexpr int block_columns = sizeof(T) == 8 ? 128 : 256;
-constexpr int run_length = 8;  // sums of a row that a thread has next to each other
+template <class T>
+constexpr int run_length = chunk_width<T>;  // sums of a row that a thread has next to each other: 16 bytes of them
 #if defined(__HIPCC__)
 constexpr int stages = 2;  // nothing is copied on its own there, and there are 64 KB of shared memory
 #else
@@ -116,66 +118,70 @@ class BlockProduct {
   static constexpr int steps = Left::steps;
   static constexpr int shared_bytes = stages * (Left::size + Right::size) * static_cast<int>(sizeof(T));
 
-  // The line of b that becomes a column of the sums, so that eight columns of a thread are next to each other.
+  // The line of b that becomes a column of the sums, so that columns of a thread are next to each other.
   static __device__ int line_of(int column) {
-    const int inner = column % run_length;
     if constexpr (on_tensor_cores) {
-      return column / 32 * 32 + inner / 2 * 8 + column % 32 / run_length * 2 + inner % 2;
-    } else if constexpr (steps_first) {
-      return column / 128 * 128 + inner / 4 * 64 + column % 128 / run_length * 4 + inner % 4;
-    } else {
-      return column / 128 * 128 + inner * 16 + column % 128 / run_length;
+      const int inner = column % warp_columns, k = inner % run, tile = inner / (4 * run) * (run / 2) + k / 2;
+      return column - inner + tile * 8 + inner % (4 * run) / run * 2 + k % 2;
     }
+    const int own = column / (16 * run) * run + column % run, x = column % (16 * run) / run;
+    return steps_first ? own / 4 * 64 + x * 4 + own % 4 : own * 16 + x;
   }
 
-  // Adds the products of `count` steps.
+  // Adds the products of `count` steps. With `tf32` those of b have been rounded.
   __device__ void add(Left a, Right b, int count, void* shared) {
     constexpr int size = Left::size + Right::size;
     T* const room = static_cast<T*>(shared);
-    for (int k = 0; k < stages - 1; ++k) {
+    for (int k = 0; k < stages; ++k) {
       if (k < count) {
         a.bring(room + k * size);
         b.bring(room + k * size + Left::size);
       }
       commit_copies();
     }
-    int now = 0, next = stages - 1;
+    wait_for_copies<stages - 1>();
+    __syncthreads();
+    Factors first, second;
+    if constexpr (on_tensor_cores) load(room, 0, first);
+    T* now = room;
     for (int k = 0; k < count; ++k) {
+      if constexpr (on_tensor_cores) {
+        load(now, 1, second);
+        multiply(first);
+      } else {
+        multiply_plainly(now, now + Left::size);
+      }
+      // All have read this step when the next one is there.
       wait_for_copies<stages - 2>();
       __syncthreads();
-      if (k + stages - 1 < count) {
-        a.bring(room + next * size);
-        b.bring(room + next * size + Left::size);
+      if (k + stages < count) {
+        a.bring(now);
+        b.bring(now + Left::size);
       }
       commit_copies();
-      const T* const from = room + now * size;
-      if constexpr (on_tensor_cores && steps_first && tf32) {
-        multiply_floats(from, from + Left::size);
-      } else if constexpr (on_tensor_cores) {
-        multiply_matrices(from, from + Left::size);
-      } else {
-        multiply(from, from + Left::size);
+      now = now == room + (stages - 1) * size ? room : now + size;
+      if constexpr (on_tensor_cores) {
+        load(now, 0, first);
+        multiply(second);
       }
-      now = now + 1 < stages ? now + 1 : 0;
-      next = next + 1 < stages ? next + 1 : 0;
     }
   }
 
-  // Calls f(row, find(column), eight sums from there on) for the sums of this thread.
+  // Calls f(row, find(column), sums from there on) for the sums of this thread, 16 bytes of T at a time.
   template <class Find, class F>
   __device__ void for_each(const Find& find, const F& f) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll
-    for (int run = 0; run < wide / run_length; ++run) {
-      const auto found = find(on_tensor_cores ? warp % 4 * (columns / 4) + run * 32 + lane % 4 * run_length
-                                              : run * 128 + x * run_length);
+    for (int first = 0; first < wide; first += run) {
+      const auto found =
+          find(on_tensor_cores ? warp % 4 * warp_columns + first * 4 + lane % 4 * run : first * 16 + x * run);
 #pragma unroll
       for (int n = 0; n < high; ++n) {
-        C sums[run_length];
+        C sums[run];
 #pragma unroll
-        for (int k = 0; k < run_length; ++k) {
-          sums[k] = on_tensor_cores ? sum_[(n / 2 * (wide / 2) + run * 4 + k / 2) * 4 + n % 2 * 2 + k % 2]
-                                    : sum_[n * wide + run * run_length + k];
+        for (int k = 0; k < run; ++k) {
+          sums[k] = on_tensor_cores ? sum_[(n / 2 * across + (first + k) / 2) * 4 + n % 2 * 2 + k % 2]
+                                    : sum_[n * wide + first + k];
         }
         const int row = on_tensor_cores ? warp / 4 * 64 + n / 2 * 16 + n % 2 * 8 + lane / 4
                         : steps_first   ? n / 4 * 64 + y * 4 + n % 4
@@ -186,84 +192,71 @@ class BlockProduct {
   }
 
  private:
+  static constexpr int run = run_length<T>;
   static constexpr int high = 8, wide = columns / 16;  // the sums of a thread
+  // Eight warps, two along the rows and four along the columns; on tensor cores each has 4 x `across` sums of 16 x 8.
+  static constexpr int warp_columns = columns / 4, across = wide / 2;
 
-  // Eight warps, two along the rows and four along the columns; each has 4 x 8 sums of 16 x 8. A matrix of the tensor
-  // cores has 16 bytes of eight lines.
-  __device__ void multiply_matrices(const T* a, const T* b) {
-    constexpr int half = Left::width, across = wide / 2;
+  // What a lane has of half a step of its warp's lines: matrices of 16 bytes of eight lines.
+  struct Factors {
+    uint32_t left[4][4], right[across / 2][4];
+  };
+
+  __device__ void load(const T* tiles, int half, Factors& to) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int first_row = warp / 4 * 64, first_column = warp % 4 * (columns / 4);
-    const int inner = lane % 8, second = lane / 8 % 2, third = lane / 16;
+    const T* const a = tiles + warp / 4 * 64 * (steps_first ? 1 : Left::stride);
+    const T* const b = tiles + Left::size + warp % 4 * warp_columns * (steps_first ? 1 : Right::stride);
+    const int step = half * steps / 2;
+    if constexpr (steps_first && tf32) {
+      // No instruction turns floats.
 #pragma unroll
-    for (int step = 0; step < steps; step += 2 * half) {
-      uint32_t left[4][4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = first_row + 16 * i + 8 * second, at = step + half * third;
-        load_matrices<steps_first>(left[i], shared_address(a + (steps_first ? (at + inner) * Left::stride + row
-                                                                            : (row + inner) * Left::stride + at)));
-        round(left[i]);
+      for (int n = 0; n < 16; ++n) {
+        const int place = step + lane % 4 + n % 4 / 2 * 4;
+        to.left[n / 4][n % 4] = bit_cast<uint32_t>(a[place * Left::stride + n / 4 * 16 + n % 2 * 8 + lane / 4]);
       }
 #pragma unroll
-      for (int j = 0; j < across; j += 2) {
-        uint32_t right[4];
-        const int column = first_column + 8 * j + 8 * third, at = step + half * second;
-        load_matrices<steps_first>(right, shared_address(b + (steps_first ? (at + inner) * Right::stride + column
-                                                                          : (column + inner) * Right::stride + at)));
-        round(right);
+      for (int n = 0; n < 2 * across; ++n) {
+        const int place = step + lane % 4 + n % 2 * 4;
+        to.right[n / 4][n % 4] = bit_cast<uint32_t>(b[place * Right::stride + n / 2 * 8 + lane / 4]);
+      }
+    } else {
+      // Of a the first eight rows and the next, then the same 16 bytes further; of b the same 16 bytes further first.
+      const int inner = lane % 8, second = lane / 8 % 2, third = lane / 16;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          multiply_add<T>(sum_ + (i * across + j) * 4, left[i], right[0], right[1]);
-          multiply_add<T>(sum_ + (i * across + j + 1) * 4, left[i], right[2], right[3]);
-        }
+      for (int i = 0; i < 4; ++i) {
+        const int row = 16 * i + 8 * second, at = step + Left::width * third;
+        load_matrices<steps_first>(to.left[i], shared_address(a + (steps_first ? (at + inner) * Left::stride + row
+                                                                               : (row + inner) * Left::stride + at)));
+      }
+#pragma unroll
+      for (int j = 0; j < across / 2; ++j) {
+        const int column = 16 * j + 8 * third, at = step + Left::width * second;
+        load_matrices<steps_first>(to.right[j],
+                                   shared_address(b + (steps_first ? (at + inner) * Right::stride + column
+                                                                   : (column + inner) * Right::stride + at)));
       }
     }
   }
 
-  static __device__ void round(uint32_t (&values)[4]) {
-    if constexpr (tf32) {
+  __device__ void multiply(Factors& factors) {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) values[k] = bit_cast<uint32_t>(round_to_tf32(bit_cast<float>(values[k])));
-    }
-  }
-
-  // The same for floats whose summands lie one below the other, which no instruction turns.
-  __device__ void multiply_floats(const float* a, const float* b) {
-    constexpr int across = wide / 2;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const float* const rows = a + lane % 4 * Left::stride + warp / 4 * 64 + lane / 4;
-    const float* const others = b + lane % 4 * Right::stride + warp % 4 * (columns / 4) + lane / 4;
-#pragma unroll
-    for (int step = 0; step < steps; step += 8) {
-      uint32_t left[4][4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (tf32) {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          left[i][k] = bit_cast<uint32_t>(rows[(step + k / 2 * 4) * Left::stride + 16 * i + k % 2 * 8]);
+          factors.left[i][k] = bit_cast<uint32_t>(round_to_tf32(bit_cast<float>(factors.left[i][k])));
         }
-        round(left[i]);
       }
 #pragma unroll
-      for (int j = 0; j < across; j += 2) {
-        uint32_t right[4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          right[k] = bit_cast<uint32_t>(others[(step + k % 2 * 4) * Right::stride + 8 * (j + k / 2)]);
-        }
-        round(right);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          multiply_add<T>(sum_ + (i * across + j) * 4, left[i], right[0], right[1]);
-          multiply_add<T>(sum_ + (i * across + j + 1) * 4, left[i], right[2], right[3]);
-        }
+      for (int j = 0; j < across; ++j) {
+        multiply_add<T>(sum_ + (i * across + j) * 4, factors.left[i], factors.right[j / 2][j % 2 * 2],
+                        factors.right[j / 2][j % 2 * 2 + 1]);
       }
     }
   }
 
   // Threads stand 16 x 16. Each has every 16th row and column or, where these lie side by side, four of each 64.
-  __device__ void multiply(const T* a, const T* b) {
+  __device__ void multiply_plainly(const T* a, const T* b) {
     const int y = threadIdx.x / 16, x = threadIdx.x % 16;
     constexpr int at_once = steps_first ? 4 : Left::width;
     using Few = Vector<T, at_once>;

@@ -13,12 +13,13 @@ struct Piece {
   OPSMITH_HOST_DEVICE int64_t rows() const { return images * positions; }
 };
 
-// No piece has more than 2^25 samples, unless 128 positions alone have. Images are shared out evenly.
+// The samples of a piece, of `element_bytes` each, take at most 2^27 bytes, unless those of 128 positions alone take
+// more. Images are shared out evenly.
 class Pieces {
  public:
-  explicit Pieces(const Convolution& call) : call_(call) {
-    constexpr int64_t most = int64_t{1} << 25, least_positions = 128;
-    const int64_t rows = most / (call.taps() * call.channels), positions = call.positions();
+  Pieces(const Convolution& call, int64_t element_bytes) : call_(call) {
+    constexpr int64_t most_bytes = int64_t{1} << 27, least_positions = 128;
+    const int64_t rows = most_bytes / (call.taps() * call.channels * element_bytes), positions = call.positions();
     if (rows >= positions) {
       images = divide_up(call.images, divide_up(call.images, rows / positions));
       positions_ = static_cast<int>(positions);

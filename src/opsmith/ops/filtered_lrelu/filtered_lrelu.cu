@@ -1,5 +1,6 @@
 // filtered_lrelu on a GPU: which kernel serves a call.
 #include "../bias_act/channel_sums.h"
+#include "bands.h"
 #include "direct.h"
 #include "tiles.h"
 
@@ -43,6 +44,7 @@ class Launch {
     if (!is_small()) return run_directly();
     // float64 would need half the tile; it goes the general way.
     if constexpr (sizeof(T) <= 4) {
+      if (is(up, 2, 1, 12) && is(down, 1, 2, 12) && try_bands()) return;
       if constexpr (is_backward) {
         // `down` is the first filter's transposed, `grad` the second one's.
         const Filtering& grad = call_.grad.filtering;
@@ -68,6 +70,43 @@ class Launch {
         if (axis->pad >= most || axis->pad <= -most) return false;
       }
     }
+    return true;
+  }
+
+  // Bands need rows without gaps, and both axes to begin at the same phase.
+  bool try_bands() {
+    const View<const T, 4>& samples = is_backward ? call_.grad_y : call_.x;
+    const auto has_rows = [](const auto& view) { return view.numel() == 0 || view.stride[3] == 1; };
+    const auto begins_later = [&](const Pass& pass, bool& later) {
+      const auto is_later = [](const Axis& of, const Axis& down) { return of.first_tap(-down.pad) == 0; };
+      later = is_later(pass.filtering.y, call_.down.filtering.y);
+      return later == is_later(pass.filtering.x, call_.down.filtering.x);
+    };
+    bool later = false, other = false;
+    if (!has_rows(call_.x) || !has_rows(samples) || !has_rows(call_.out)) return false;
+    if (!begins_later(is_backward ? call_.grad : call_.up, later)) return false;
+    if (is_backward && !(begins_later(call_.up, other) && !other)) return false;
+    const View<T, 4>& out = call_.out;
+    using Made = OutputColumns<Work<is_backward>::wide>;
+    Bands bands(out.size[2], out.size[3], out.size[0] * out.size[1], Made::outputs, Made::margin,
+                Work<is_backward>::threads);
+    // A thread has many rows, one after another: where there are few threads, tiles are done earlier.
+    constexpr int64_t enough_threads = 1 << 14;
+    if (bands.all * bands.units < enough_threads || bands.blocks() >= int64_t{1} << 31) return false;
+    const auto is_even = [](int64_t stride) { return stride % Made::outputs == 0; };
+    bands.vector_stores = is_aligned(out.data, Made::outputs * static_cast<int>(sizeof(T))) && is_even(out.stride[0]) &&
+                          is_even(out.stride[1]) && is_even(out.stride[2]);
+    call_.items.tiles = int64_t{bands.across} * bands.count;
+    run([&](unsigned) {
+      const auto launch = [&](auto kernel) {
+        kernel<<<static_cast<unsigned>(bands.blocks()), bands.threads(), 0, stream_>>>(call_, act_, bands);
+      };
+      if (later) {
+        launch(make_bands<T, is_backward, true, Act>);
+      } else {
+        launch(make_bands<T, is_backward, false, Act>);
+      }
+    });
     return true;
   }
 

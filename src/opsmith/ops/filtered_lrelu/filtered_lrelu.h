@@ -48,6 +48,9 @@ struct Differentiate {
       : act{{static_cast<C>(slope)}, Output<C>(gain, clamp)} {}
 
   OPSMITH_HOST_DEVICE C operator()(C grad, C u) const { return act(grad, u, no_bias<C>); }
+  OPSMITH_HOST_DEVICE bool is_limited() const { return act.output.is_limited(); }
+  // The same where it is not.
+  OPSMITH_HOST_DEVICE C unlimited(C grad, C u) const { return act.unlimited(grad, u, no_bias<C>); }
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 // gradient.
 //
 // Beside lltm_gates they save passes over the gates. PyTorch's product without a bias is the faster one for float, so
-// the bias is added here; and the bias's gradient is summed up where the gates' gradients are made.
+// the bias is added here; and its gradient is summed up beside the copies that follow the first product, which leave
+// most of the GPU idle.
 #include <opsmith/early_launch.h>
 
 #include <algorithm>

@@ -13,7 +13,7 @@ __all__ = ["lltm_sequence", "lltm_sequence_backward"]
 
 # The CPU has matrix products of its own. On a GPU the .cpp has the products, and the .cu files what lies between them.
 _CPU = "sequence_cpu.cpp"
-_CUDA = opsmith.native("sequence_gpu.cpp", "scan_forward.cu", "scan_backward.cu", "sequence_step.cu")
+_CUDA = opsmith.native("sequence_gpu.cpp", "scan_forward.cu", "scan_backward.cu", "grid.cu", "sequence_step.cu")
 
 
 @opsmith.op(

@@ -1,8 +1,8 @@
 // An LLTM over a sequence on a GPU: the products that need no order over all steps at once, the rest step by step.
 //
 // The input's part of the gates is one product before the steps, the gradients of weight, bias and input are products
-// after them. What lies between is one launch for the whole sequence where scan_*.cu serves the sizes, else a
-// product and a launch of sequence_step.cu for every step.
+// after them. What lies between is one launch for the whole sequence where scan_*.cu or grid.cu serves the
+// sizes, else a product and a launch of sequence_step.cu for every step.
 #include "sequence_gpu.h"
 #include "composed.h"
 
@@ -36,6 +36,17 @@ View<T, 2> at(const View<T, 3>& view, int64_t step) {
 }
 
 Tensor at(const Tensor& tensor, int64_t step) { return torch::stable::select(tensor, 0, step); }
+
+// Calls launch(room, arrivals) with memory for a launch of a whole grid, which may be given back once it is queued.
+// False, with nothing done, where there is no such launch.
+template <class Launch>
+bool run_in_grid(const Tensor& like, int64_t bytes, const Launch& launch) {
+  if (bytes == 0) return false;
+  const Tensor room = torch::stable::new_empty(like, {bytes}, ScalarType::Byte);
+  const Tensor arrivals = torch::stable::new_zeros(like, {1}, ScalarType::Int);
+  launch(room.mutable_data_ptr(), arrivals.mutable_data_ptr());
+  return true;
+}
 
 template <class T>
 void run_steps(const Tensor& gates, const Tensor& hidden, const Tensor& cell, const Tensor& weight,
@@ -110,7 +121,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
         .cells = view<T, 3>(cells),
         .last_cell = view<T, 2>(last_cell),
     };
-    if (!lltm::scan(all, stream)) run_steps<T>(gates, hidden, cell, weight_hidden, hiddens, cells, last_cell, stream);
+    const auto in_grid = [&](void* room, void* arrivals) { lltm::grid_scan(all, room, arrivals, stream); };
+    if (!lltm::scan(all, stream) && !run_in_grid(input, lltm::grid_room<T>(batch, state, false), in_grid)) {
+      run_steps<T>(gates, hidden, cell, weight_hidden, hiddens, cells, last_cell, stream);
+    }
   });
   return {hiddens, last_cell, gates, cells};
 }
@@ -163,7 +177,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
         .grad_hidden = view<T, 2>(grad_hidden),
         .grad_cell = view<T, 2>(grad_cell),
     };
-    if (!lltm::scan_backward(all, stream)) {
+    const auto in_grid = [&](void* room, void* arrivals) { lltm::grid_scan_backward(all, room, arrivals, stream); };
+    if (!lltm::scan_backward(all, stream) && !run_in_grid(input, lltm::grid_room<T>(batch, state, true), in_grid)) {
       run_steps_backward<T>(grad_hiddens, grad_last_cell, weight_hidden, gates, cells, grad_gates, grad_hidden,
                             grad_cell, stream);
     }

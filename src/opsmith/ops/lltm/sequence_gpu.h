@@ -1,4 +1,5 @@
-// What the sequence operator's host side (sequence_gpu.cpp) asks of its GPU kernels (scan_*.cu, sequence_step.cu).
+// What the sequence operator's host side (sequence_gpu.cpp) asks of its GPU kernels (scan_*.cu, grid.cu,
+// sequence_step.cu).
 //
 // T is float16, bfloat16, float or double; `stream` is a cudaStream_t or a hipStream_t. All sizes come with the views:
 // T steps, a batch of B, S units; the gates are input gate, output gate and candidate side by side, 3*S columns.
@@ -41,6 +42,16 @@ template <class T>
 bool scan(const Scan<T>& to, void* stream);
 template <class T>
 bool scan_backward(const ScanBackward<T>& to, void* stream);
+
+// All steps in one launch of a grid whose blocks wait for each other, for 16-bit types with up to 1,024 units and 64
+// rows. grid_room() is the bytes of memory that it takes, and 0 where it is not to be had; `arrivals` is one zero of 32
+// bits.
+template <class T>
+int64_t grid_room(int64_t batch, int64_t state, bool is_backward);
+template <class T>
+void grid_scan(const Scan<T>& to, void* room, void* arrivals, void* stream);
+template <class T>
+void grid_scan_backward(const ScanBackward<T>& to, void* room, void* arrivals, void* stream);
 
 // One step after its product, for what does not fit: `product` is the hidden state's part of the gates, and `cell` the
 // cell in the type of the arithmetic, which each step brings to its new value.

@@ -1,4 +1,4 @@
-// The pointwise part of a step of a sequence, for the sizes and the types that scan_*.cu does not serve.
+// The pointwise part of a step of a sequence, for what scan_*.cu and grid.cu do not serve.
 //
 // Unlike the operator lltm_gates it adds the hidden state's product to the input's, keeps the cell in the type of the
 // arithmetic, and writes where the sequence's results belong: nothing is copied between two products.

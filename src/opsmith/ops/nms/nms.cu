@@ -19,8 +19,9 @@ namespace {
 
 constexpr int words = tile / 32;
 constexpr int threads = 256;
-constexpr int boxes_in_sweep = 32;                // boxes of one block
-constexpr int slices = threads / boxes_in_sweep;  // parts of the kept boxes, each for some of its threads
+constexpr int order_threads = 1024;
+constexpr int boxes_in_order = 32;  // boxes of one block that puts them in order
+constexpr int few_boxes = 16384;    // up to here a sweep needs more threads for each box to keep a GPU busy
 constexpr int compare_blocks = tile * words / threads;
 
 template <class T>
@@ -52,9 +53,9 @@ __device__ void put(const View<const T, 2>& boxes, const Work<compute_t<T>>& wor
 // The result of no boxes, for all that follows to write over.
 template <class C>
 __device__ void begin_result(const Work<C>& work) {
-  const int64_t first = blockIdx.x * int64_t{threads} + threadIdx.x;
+  const int64_t first = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
   if (first == 0) *work.progress = {}, *work.count = 0;
-  for (int64_t place = first; place < work.most; place += gridDim.x * int64_t{threads}) work.indices[place] = -1;
+  for (int64_t place = first; place < work.most; place += gridDim.x * int64_t{blockDim.x}) work.indices[place] = -1;
 }
 
 template <class T>
@@ -65,35 +66,46 @@ __global__ void __launch_bounds__(threads) gather_kernel(View<const T, 2> boxes,
   }
 }
 
-// A block finds the places of 32 boxes. Each is compared with all others, by a thread of each warp with its part of
-// them.
+// A block finds the places of 32 boxes. All others pass through shared memory, 1,024 at a time, and each warp compares
+// the 32 boxes, one for each of its threads, with a part of these.
 template <class T>
-__global__ void __launch_bounds__(threads) order_kernel(View<const T, 2> boxes, View<const T, 1> scores,
-                                                        View<const int64_t, 1> idxs, Work<compute_t<T>> work) {
+__global__ void __launch_bounds__(order_threads) order_kernel(View<const T, 2> boxes, View<const T, 1> scores,
+                                                              View<const int64_t, 1> idxs, Work<compute_t<T>> work) {
   using C = compute_t<T>;
   begin_result(work);
-  __shared__ int ranks[boxes_in_sweep], places[boxes_in_sweep];
-  const int lane = threadIdx.x % boxes_in_sweep, slice = threadIdx.x / boxes_in_sweep;
-  const int n = static_cast<int>(work.n), box = blockIdx.x * boxes_in_sweep + lane;
+  __shared__ int ranks[boxes_in_order], places[boxes_in_order];
+  __shared__ decltype(score_key(C())) keys[order_threads];
+  __shared__ int64_t classes[order_threads];
+  const int lane = threadIdx.x % boxes_in_order, slice = threadIdx.x / boxes_in_order;
+  const int n = static_cast<int>(work.n), box = blockIdx.x * boxes_in_order + lane;
   if (slice == 0) ranks[lane] = places[lane] = 0;
-  __syncthreads();
+  if (n == 0) return;
   const bool has_classes = static_cast<bool>(idxs);
-  const int64_t own_class = has_classes && box < n ? idxs(box) : 0;
-  if (box < n) {
-    const auto own = score_key(static_cast<C>(scores(box)));
-    int rank = 0, place = 0;
-    for (int other = n * slice / slices; other < n * (slice + 1) / slices; ++other) {
-      const auto key = score_key(static_cast<C>(scores(other)));
-      const bool is_before = key < own || (key == own && other < box);
+  const int own_box = box < n ? box : n - 1;
+  const auto own = score_key(static_cast<C>(scores(own_box)));
+  const int64_t own_class = has_classes ? idxs(own_box) : 0;
+  int rank = 0, place = 0;
+  for (int first = 0; first < n; first += order_threads) {
+    __syncthreads();
+    const int mine = first + threadIdx.x;
+    if (mine < n) keys[threadIdx.x] = score_key(static_cast<C>(scores(mine)));
+    if (mine < n && has_classes) classes[threadIdx.x] = idxs(mine);
+    __syncthreads();
+    const int begin = slice * boxes_in_order;
+    const int end = begin + boxes_in_order < n - first ? begin + boxes_in_order : n - first;
+#pragma unroll 8
+    for (int k = begin; k < end; ++k) {
+      const bool is_before = (keys[k] < own) | ((keys[k] == own) & (first + k < box));
       rank += is_before;
-      if (has_classes) place += idxs(other) < own_class || (idxs(other) == own_class && is_before);
+      if (has_classes) place += (classes[k] < own_class) | ((classes[k] == own_class) & is_before);
     }
-    atomicAdd(&ranks[lane], rank);
-    atomicAdd(&places[lane], place);
   }
+  atomicAdd(&ranks[lane], rank);
+  atomicAdd(&places[lane], place);
   __syncthreads();
   if (box >= n || slice != 0) return;
-  const int rank = ranks[lane], place = has_classes ? places[lane] : rank;
+  rank = ranks[lane];
+  place = has_classes ? places[lane] : rank;
   work.order[rank] = box;
   if (has_classes) work.by_class[place] = rank, work.classes[place] = own_class;
   put(boxes, work, place, box);
@@ -128,23 +140,24 @@ __device__ void compare(const Work<C>& work, int64_t begin, int word, int i, C t
   work.overlaps[word * tile + i] = bits;
 }
 
-// The first blocks compare the tile that begins at `next`; each of the others tests 32 boxes from there on against
-// those kept before. A warp's threads have a box each and meet the same kept box at once.
-template <class C>
+// The first blocks compare the tile that begins at `next`; each of the others tests some boxes from there on against
+// those kept before. Threads side by side have a box each and meet the same kept box at once.
+template <int boxes_in_block, class C>
 __global__ void __launch_bounds__(threads) sweep_kernel(Work<C> work, int64_t next, C threshold) {
+  constexpr int slices = threads / boxes_in_block;  // parts of the kept boxes, each for some of the threads
   if (is_done(work)) return;
   if (blockIdx.x < compare_blocks) {
     const int place = blockIdx.x * threads + threadIdx.x;
     compare(work, next, place / tile, place % tile, threshold);
     return;
   }
-  const int64_t k = next + (blockIdx.x - compare_blocks) * int64_t{boxes_in_sweep} + threadIdx.x % boxes_in_sweep;
+  const int64_t k = next + (blockIdx.x - compare_blocks) * int64_t{boxes_in_block} + threadIdx.x % boxes_in_block;
   const int kept = work.progress->kept_in_tile;
   if (k >= work.n || kept == 0 || work.removed[k] != 0) return;
   if (work.classes != nullptr && work.classes[k] != work.classes[next - 1]) return;
   const Box<C> box = load(work.boxes, k);
   const C area = work.areas[k];
-  const int reach = kept - work.progress->first_in_reach, slice = threadIdx.x / boxes_in_sweep;
+  const int reach = kept - work.progress->first_in_reach, slice = threadIdx.x / boxes_in_block;
   const int begin = work.progress->first_in_reach + reach * slice / slices;
   const int end = work.progress->first_in_reach + reach * (slice + 1) / slices;
   constexpr int at_once = 4;  // tests that do not wait for one another
@@ -248,20 +261,30 @@ void gather(View<const T, 2> boxes, const Work<compute_t<T>>& work, void* stream
 template <class T>
 void order_and_gather(View<const T, 2> boxes, View<const T, 1> scores, View<const int64_t, 1> idxs,
                       const Work<compute_t<T>>& work, void* stream) {
-  const unsigned blocks = blocks_for(work.n, boxes_in_sweep);
-  order_kernel<<<blocks, threads, 0, static_cast<Stream>(stream)>>>(boxes, scores, idxs, work);
+  const unsigned blocks = blocks_for(work.n, boxes_in_order);
+  order_kernel<<<blocks, order_threads, 0, static_cast<Stream>(stream)>>>(boxes, scores, idxs, work);
   check_launch("nms");
+}
+
+// Tests all boxes from `begin` on against those kept before, and settles the tile that begins there.
+template <int boxes_in_block, class C>
+void take_tile(const Work<C>& work, int64_t begin, C threshold, Stream stream) {
+  // Nothing is kept before the first tile.
+  const int64_t later = begin == 0 ? 0 : (work.n - begin + boxes_in_block - 1) / boxes_in_block;
+  const unsigned blocks = static_cast<unsigned>(compare_blocks + later);
+  sweep_kernel<boxes_in_block><<<blocks, threads, 0, stream>>>(work, begin, threshold);
+  settle_kernel<<<1, tile, 0, stream>>>(work, begin);
 }
 
 template <class C>
 void suppress(const Work<C>& work, double threshold, void* stream) {
   const auto on = static_cast<Stream>(stream);
   for (int64_t begin = 0; begin < work.n; begin += tile) {
-    // Nothing is kept before the first tile.
-    const int64_t later = begin == 0 ? 0 : (work.n - begin + boxes_in_sweep - 1) / boxes_in_sweep;
-    const unsigned blocks = static_cast<unsigned>(compare_blocks + later);
-    sweep_kernel<<<blocks, threads, 0, on>>>(work, begin, static_cast<C>(threshold));
-    settle_kernel<<<1, tile, 0, on>>>(work, begin);
+    if (work.n - begin <= few_boxes) {
+      take_tile<8>(work, begin, static_cast<C>(threshold), on);
+    } else {
+      take_tile<32>(work, begin, static_cast<C>(threshold), on);
+    }
   }
   check_launch("nms");
 }

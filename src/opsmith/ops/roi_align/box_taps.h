@@ -9,7 +9,8 @@ namespace {
 
 using namespace opsmith;
 
-constexpr int most_taps = 256;  // of a part, along an axis
+constexpr int most_taps =
+    512;  // of a part, along an axis: room for boxes of some 500 pixels where bins have a point for each pixel
 constexpr int taps_at_once = 4;
 
 // A pixel's place along an axis, in bytes, and its weight.

@@ -31,22 +31,23 @@ struct Divisor {
   __device__ unsigned quotient(unsigned n) const { return (__umulhi(n, factor) + n) >> shift; }
 };
 
-// The size of a call's tiles, and what its threads divide by.
+// The size of a call's tiles, and what pixels are divided by to have their rows.
 struct TileSize {
   int rows, columns;
-  Divisor by_columns, by_width;  // of a tile, of an image
+  Divisor by_width;  // of the image
 
   OPSMITH_HOST_DEVICE int pixels() const { return rows * columns; }
   // From one channel's sums to the next's: odd, so that the same pixel's are in different banks.
   OPSMITH_HOST_DEVICE int pitch() const { return rows * columns | 1; }
 };
 
-// A bin's pixel and gradient in each channel, where they come from channels side by side: two sets, one to fill while
-// the other is used. The odd pitch keeps columns in different banks.
+// Bins' pixels and gradients in each channel, on their way from lanes that have channels to lanes that have bins. The
+// odd pitch keeps columns in different banks.
+constexpr int staged_bins = 64;
 template <class C>
 struct Staged {
-  int32_t pixel[2][gather_channels][33];
-  C value[2][gather_channels][33];
+  int32_t pixel[gather_channels][staged_bins + 1];
+  C value[gather_channels][staged_bins + 1];
 };
 
 // In shared memory; behind it lie the sums.
@@ -129,78 +130,130 @@ __device__ void list_bins(const View<const float, 2>& boxes, const Pooling& pool
   __syncthreads();
 }
 
-// Adds the gradients of up to 32 bins, one a lane, in the order of the lanes; -1 for the pixel where there is none.
-template <class C>
-__device__ void add_bins(const Pooling& pooling, const Tile& tile, const TileSize& size, int32_t pixel, C value,
-                         C* sums) {
-  const unsigned row = size.by_width.quotient(static_cast<unsigned>(pixel)), y = row - tile.row;
-  const unsigned x = static_cast<unsigned>(pixel) - row * static_cast<unsigned>(pooling.width) - tile.column;
-  const bool adds = pixel >= 0 && y < static_cast<unsigned>(size.rows) && x < static_cast<unsigned>(size.columns);
-  const unsigned lane = threadIdx.x % 32, place = y * size.columns + x;
-  const unsigned same = lanes_with(adds ? place : ~lane);  // those without a pixel have numbers of their own
-  const int turn = __popc(same & ((1u << lane) - 1));
+// What a lane adds: of bins that lie 32 apart, as many as are on their way at once. The pixel is -1 where there is
+// none.
+template <class C, int count>
+struct LaneBins {
+  int32_t pixel[count];
+  C value[count];
+
+  // Adds them in the order of the bins. Of lanes with the same pixel each waits for its turn.
+  __device__ void add(const Pooling& pooling, const Tile& tile, const TileSize& size, C* sums) const {
+    const unsigned lane = threadIdx.x % 32;
+    unsigned place[count];
+    int turn[count], last[count];
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      const unsigned row = size.by_width.quotient(static_cast<unsigned>(pixel[k])), y = row - tile.row;
+      const unsigned x = static_cast<unsigned>(pixel[k]) - row * static_cast<unsigned>(pooling.width) - tile.column;
+      const bool adds =
+          pixel[k] >= 0 && y < static_cast<unsigned>(size.rows) && x < static_cast<unsigned>(size.columns);
+      place[k] = y * size.columns + x;
+      // Those without a pixel have numbers of their own.
+      const unsigned before = lanes_with(adds ? place[k] : ~lane) & ((1u << lane) - 1);
+      turn[k] = adds ? __popc(before) : -1;
+      last[k] = largest_of_lanes(turn[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
 #pragma unroll 1
-  for (int now = 0;; ++now) {
-    if (adds && turn == now) sums[place] += value;
-    if (lanes_where(adds && turn > now) == 0) break;
-    meet_lanes();
+      for (int now = 0; now <= last[k]; ++now) {
+        if (turn[k] == now) sums[place[k]] += value[k];
+        meet_lanes();
+      }
+    }
   }
-  meet_lanes();
-}
+};
 
 // Adds the listed bins, where a channel's bins lie side by side.
 template <class T>
 __device__ void add_planes(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
-                           const int32_t* pixels, bool has_channel, const GatherMemory<compute_t<T>>& memory,
-                           compute_t<T>* sums) {
-  using C = compute_t<T>;
-  if (!has_channel) return;
-  unsigned bin = threadIdx.x % 32;
-  int32_t pixel;
-  C value;
-  const auto read = [&] {
-    pixel = -1, value = 0;
-    if (bin < memory.bins) {
-      pixel = pixels[memory.pixel[bin]];
-      value = static_cast<C>(gradients[memory.gradient[bin]]);
+                           const int32_t* pixels, const GatherMemory<compute_t<T>>& memory, compute_t<T>* sums) {
+  constexpr int at_once = 4;
+  const unsigned lane = threadIdx.x % 32, bins = memory.bins;
+  LaneBins<compute_t<T>, at_once> next;
+  const auto read = [&](unsigned begin) {
+#pragma unroll
+    for (int k = 0; k < at_once; ++k) {
+      const unsigned bin = begin + 32 * k + lane;
+      const bool is_bin = bin < bins;
+      next.pixel[k] = is_bin ? pixels[memory.pixel[bin]] : -1;
+      next.value[k] = is_bin ? static_cast<compute_t<T>>(gradients[memory.gradient[bin]]) : 0;
     }
   };
-  read();
+  read(0);
 #pragma unroll 1
-  for (unsigned begin = 0; begin < memory.bins; begin += 32) {
-    const int32_t own_pixel = pixel;
-    const C own_value = value;
-    bin += 32;
-    read();  // the next are on their way meanwhile
-    add_bins(pooling, tile, size, own_pixel, own_value, sums);
+  for (unsigned begin = 0; begin < bins; begin += 32 * at_once) {
+    const LaneBins<compute_t<T>, at_once> own = next;
+    read(begin + 32 * at_once);  // they are on their way meanwhile
+    own.add(pooling, tile, size, sums);
   }
 }
 
 // The same where channels lie side by side: they are read so, and change lanes in shared memory.
 template <class T>
 __device__ void add_inner(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
-                          const int32_t* pixels, int64_t pixel_stride, int64_t gradient_stride, unsigned channels,
+                          const int32_t* pixels, int64_t pixel_stride, int64_t gradient_stride, bool has_channel,
                           GatherMemory<compute_t<T>>& memory, compute_t<T>* sums) {
-  using C = compute_t<T>;
+  constexpr int at_once = staged_bins / 32;
   const unsigned channel = threadIdx.x % gather_channels, slot = threadIdx.x / gather_channels;
-  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int32_t pixel;
-  C value;
-  const auto read = [&](unsigned bin) {
-    pixel = -1, value = 0;
-    if (bin < memory.bins && channel < channels) {
-      pixel = pixels[memory.pixel[bin] + channel * pixel_stride];
-      value = static_cast<C>(gradients[memory.gradient[bin] + channel * gradient_stride]);
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, bins = memory.bins;
+  LaneBins<compute_t<T>, at_once> next;
+  const auto read = [&](unsigned begin) {
+#pragma unroll
+    for (int k = 0; k < at_once; ++k) {
+      const unsigned bin = begin + 32 * k + slot;
+      const bool is_bin = has_channel && bin < bins;
+      next.pixel[k] = is_bin ? pixels[memory.pixel[bin] + channel * pixel_stride] : -1;
+      next.value[k] =
+          is_bin ? static_cast<compute_t<T>>(gradients[memory.gradient[bin] + channel * gradient_stride]) : 0;
     }
   };
-  read(slot);
+  read(0);
 #pragma unroll 1
-  for (unsigned begin = 0, set = 0; begin < memory.bins; begin += 32, set ^= 1) {
-    memory.staged.pixel[set][channel][slot] = pixel;
-    memory.staged.value[set][channel][slot] = value;
+  for (unsigned begin = 0; begin < bins; begin += staged_bins) {
+#pragma unroll
+    for (int k = 0; k < at_once; ++k) {
+      memory.staged.pixel[channel][32 * k + slot] = next.pixel[k];
+      memory.staged.value[channel][32 * k + slot] = next.value[k];
+    }
     __syncthreads();
-    read(begin + 32 + slot);
-    add_bins(pooling, tile, size, memory.staged.pixel[set][warp][lane], memory.staged.value[set][warp][lane], sums);
+    LaneBins<compute_t<T>, at_once> own;
+#pragma unroll
+    for (int k = 0; k < at_once; ++k) {
+      own.pixel[k] = memory.staged.pixel[warp][32 * k + lane];
+      own.value[k] = memory.staged.value[warp][32 * k + lane];
+    }
+    __syncthreads();
+    read(begin + staged_bins);  // they are on their way meanwhile
+    own.add(pooling, tile, size, sums);
+  }
+}
+
+// Writes the sums, line by line: 32 threads side by side have pixels side by side, or 16 channels of two pixels.
+template <bool inner, class T>
+__device__ void write_tile(const Tile& tile, const TileSize& size, int64_t first_channel, const compute_t<T>* sums,
+                           const View<T, 4>& grad_features) {
+  constexpr int step = inner ? gather_threads / gather_channels : 32;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int channel = inner ? thread % gather_channels : thread / 32;
+  const int first = inner ? thread / gather_channels : thread % 32;
+  if (first_channel + channel >= grad_features.size[1]) return;
+  const int64_t below = grad_features.size[2] - tile.row, right = grad_features.size[3] - tile.column;
+  const int rows = below < size.rows ? static_cast<int>(below) : size.rows;
+  const int columns = right < size.columns ? static_cast<int>(right) : size.columns;
+  const compute_t<T>* from = sums + channel * size.pitch();
+  T* to = &grad_features(tile.image, first_channel + channel, tile.row, tile.column + first);
+#pragma unroll 2
+  for (int row = 0; row < rows; ++row) {
+    T* place = to;
+#pragma unroll 1
+    for (int column = first; column < columns; column += step) {
+      *place = static_cast<T>(from[column]);
+      place += step * grad_features.stride[3];
+    }
+    from += size.columns;
+    to += grad_features.stride[2];
   }
 }
 
@@ -227,13 +280,14 @@ __global__ void __launch_bounds__(gather_threads, 2)
       const auto touches = [&](unsigned index) {
         const Piece piece(tiling, index);
         const Roi roi = pooling.read_roi(boxes, piece.roi);
-        const auto overlaps = [](const Side& side, int64_t first, int64_t all, int low, int high) {
-          const int count = bins_along(first, all);
-          return side.range(first).low < high && side.range(first + count - 1).high > low;
+        // A pixel more on either side than rounding takes; which bins touch is found below.
+        const auto overlaps = [](const Side& side, int64_t first, unsigned low, int size) {
+          const float begin = side.start + side.bin * static_cast<float>(static_cast<int32_t>(first));
+          return begin - 2.0f < static_cast<float>(low + size) &&
+                 begin + side.bin * piece_bins + 2.0f > static_cast<float>(low);
         };
-        const int top = static_cast<int>(tile.row), start = static_cast<int>(tile.column);
-        return roi.image == image && overlaps(roi.y, piece.row, pooling.out_height, top, top + size.rows) &&
-               overlaps(roi.x, piece.column, pooling.out_width, start, start + size.columns);
+        return roi.image == image && overlaps(roi.y, piece.row, tile.row, size.rows) &&
+               overlaps(roi.x, piece.column, tile.column, size.columns);
       };
       for_each_batch<gather_threads, gather_batch>(tiling.pieces, touches, [&](const unsigned* list, int count) {
 #pragma unroll 1
@@ -242,30 +296,17 @@ __global__ void __launch_bounds__(gather_threads, 2)
           list_bins(boxes, pooling, tiling, tile, size, list + begin, count - begin, grad_out, argmax, memory);
           C* const own = sums + warp * size.pitch();
           if constexpr (inner) {
-            add_inner(pooling, tile, size, gradients, pixels, argmax.stride[1], grad_out.stride[1], channels, memory,
-                      own);
-          } else {
+            add_inner(pooling, tile, size, gradients, pixels, argmax.stride[1], grad_out.stride[1],
+                      thread % gather_channels < channels, memory, own);
+          } else if (warp < channels) {
             add_planes(pooling, tile, size, gradients + warp * grad_out.stride[1], pixels + warp * argmax.stride[1],
-                       warp < channels, memory, own);
+                       memory, own);
           }
         }
         __syncthreads();
       });
       __syncthreads();  // without boxes there was no barrier
-      const auto write = [&](unsigned at, unsigned c) {
-        const unsigned row = size.by_columns.quotient(at);
-        const int64_t y = tile.row + row, x = tile.column + at - row * size.columns;
-        if (y < pooling.height && x < pooling.width && c < channels) {
-          grad_features(image, first_channel + c, y, x) = static_cast<T>(sums[c * size.pitch() + at]);
-        }
-      };
-      if constexpr (inner) {
-        const unsigned c = thread % gather_channels;
-        for (int at = thread / gather_channels; at < size.pixels(); at += gather_threads / gather_channels)
-          write(at, c);
-      } else {
-        for (int at = thread % 32; at < size.pixels(); at += 32) write(at, warp);
-      }
+      write_tile<inner>(tile, size, first_channel, sums, grad_features);
       __syncthreads();  // before they are cleared
     }
   }
@@ -277,23 +318,23 @@ void launch_gather(const View<const T, 4>& grad_out, const View<const float, 2>&
                    Stream stream) {
   using C = compute_t<T>;
   const auto pieces = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
-  // Tiles of one size, as far as that goes. They are smaller where there would be too few to fill a GPU, and where a
-  // GPU has less shared memory. Planes are written line by line, which is why theirs are wide.
   constexpr int header = sizeof(GatherMemory<C>);
   const int64_t left = most_shared_memory() - header, most = left < gather_bytes ? left : gather_bytes;
   const int64_t chunks = pieces(grad_features.size[1], gather_channels);
-  int64_t down, across;
-  for (int64_t side = sizeof(C) == 8 ? 17 : 24;; side = side * 3 / 4) {
-    down = pieces(pooling.height, inner ? side * 3 / 2 : side),
-    across = pieces(pooling.width, inner ? side * 3 / 2 : side * 2);
+  // Tiles of one size, as far as that goes, and of whole warps along x, as they are written. They are smaller where
+  // there would be too few to fill a GPU, and where a GPU has less shared memory.
+  int64_t most_rows = (inner ? 40 : 20) * 4 / sizeof(C), most_columns = inner ? 32 : 64, down, across;
+  for (;;) {
+    down = pieces(pooling.height, most_rows), across = pieces(pooling.width, most_columns);
     const int64_t tile = pieces(pooling.height, down) * pieces(pooling.width, across) + 1;
     const bool fits = tile * gather_channels * static_cast<int64_t>(sizeof(C)) <= most;
-    if ((fits && down * across * pooling.images * chunks >= 256) || side <= 4) break;
+    if ((fits && down * across * pooling.images * chunks >= 256) || most_rows * most_columns <= 32) break;
+    int64_t& longer = most_rows > most_columns ? most_rows : most_columns;
+    longer /= 2;
   }
   const int rows = static_cast<int>(pieces(pooling.height, down));
   const int columns = static_cast<int>(pieces(pooling.width, across));
-  const TileSize size{rows, columns, Divisor(static_cast<unsigned>(columns)),
-                      Divisor(static_cast<unsigned>(pooling.width))};
+  const TileSize size{rows, columns, Divisor(static_cast<unsigned>(pooling.width))};
   const Tiling tiling = tile_images("roi_pool_backward", grad_features, grad_out, rows, columns, gather_channels);
   const int bytes = header + size.pitch() * gather_channels * static_cast<int>(sizeof(C));
   const auto kernel = gather_boxes<inner, T>;

@@ -46,6 +46,18 @@ __device__ inline unsigned lanes_with(unsigned number) {
 #endif
 }
 
+__device__ inline int largest_of_lanes(int value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xffffffffu, value);
+#else
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const int other = value_of(value, (threadIdx.x % 32) ^ distance);
+    if (other > value) value = other;
+  }
+  return value;
+#endif
+}
+
 // Waits for the other lanes, and sees what they have written to shared memory.
 __device__ inline void meet_lanes() {
 #if defined(__HIPCC__)

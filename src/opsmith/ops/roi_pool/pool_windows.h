@@ -19,11 +19,13 @@
 namespace {
 
 constexpr int window_threads = 1024;
-constexpr int window_rows = 56, window_columns = 60;
-constexpr int reach = 20;  // of rows and columns beyond a window's own part
-constexpr int own_rows = window_rows - reach, own_columns = window_columns - reach;
-constexpr int most_of_bin = reach + 1;  // pixels along an axis, to be in the window wherever the bin begins
-constexpr int window_batch = 128;       // pieces of boxes are listed until there are as many
+constexpr int window_rows = 54, window_columns = 64;
+constexpr int own_rows = 34, own_columns = 40;  // lines of 40 elements begin at multiples of 16 bytes
+constexpr int window_batch = 128;               // pieces of boxes are listed until there are as many
+constexpr float large_work = 1000;              // pixels of a piece that is taken before others
+// Pixels of a bin along an axis, to be in the window wherever it begins.
+constexpr int most_of_bin = window_rows - own_rows + 1;
+static_assert(most_of_bin <= window_columns - own_columns + 1);
 
 // A pixel of a window is 64 bytes, so that a box's overhead is shared by many channels, and half of the banks.
 constexpr int quads = 4;
@@ -36,8 +38,12 @@ constexpr int window_channels = quads * lane_channels<T>;
 template <class T>
 struct WindowMemory {
   Vector<T, lane_channels<T>> pixel[window_rows * window_columns][quads];
-  BinRange list[window_batch - 1 + window_threads];
-  int listed, taken;
+  static constexpr int room = window_batch - 1 + window_threads;
+  BinRange list[room];  // those with much work from its begin on, others from its end
+  int large, small, taken;
+
+  __device__ int listed() const { return large + small; }
+  __device__ BinRange& entry(int index) { return list[index < large ? index : index - large + room - small]; }
 };
 
 // A window of an image: its first pixel, and some channels.
@@ -50,7 +56,7 @@ struct Window {
 // Which bins of a piece begin in a window's own part. Those without pixels may begin behind the image, and what is no
 // box has only such: they are the last window's, and the first one's of the first image.
 __device__ inline BinRange find_begun(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
-                                      const Window& window, unsigned index) {
+                                      const Window& window, unsigned index, float& pixels) {
   BinRange range{index, 0, 0, 0, 0};
   const Piece piece(tiling, index);
   Roi roi = pooling.read_roi(boxes, piece.roi);
@@ -70,6 +76,7 @@ __device__ inline BinRange find_begun(const View<const float, 2>& boxes, const P
   if (range.rows > 0) {
     find(roi.x, piece.column, pooling.out_width, window.left, window.left + own_columns, range.column, range.columns);
   }
+  pixels = static_cast<float>(range.count()) * roi.y.bin * roi.x.bin;
   return range;
 }
 
@@ -79,15 +86,19 @@ __device__ unsigned list_begun(const View<const float, 2>& boxes, const Pooling&
                                const Window& window, unsigned next, unsigned end, WindowMemory<T>& memory) {
   const unsigned thread = threadIdx.x;
   __syncthreads();  // all are done with the last list
-  if (thread == 0) memory.listed = memory.taken = 0;
+  if (thread == 0) memory.large = memory.small = memory.taken = 0;
   __syncthreads();
   for (int listed = 0; listed < window_batch && next < end; next += window_threads) {
     if (next + thread < end) {
-      const BinRange range = find_begun(boxes, pooling, tiling, window, next + thread);
-      if (range.count() > 0) memory.list[atomicAdd(&memory.listed, 1)] = range;
+      float pixels = 0;  // of its bins
+      const BinRange range = find_begun(boxes, pooling, tiling, window, next + thread, pixels);
+      if (range.count() > 0) {
+        const bool is_large = pixels >= large_work;
+        memory.list[is_large ? atomicAdd(&memory.large, 1) : memory.room - 1 - atomicAdd(&memory.small, 1)] = range;
+      }
     }
     __syncthreads();
-    listed = memory.listed;
+    listed = memory.listed();
     __syncthreads();
   }
   return next;
@@ -118,7 +129,8 @@ __device__ void write(const U (&from)[width], U* to, int64_t stride, int count) 
   } else {
 #pragma unroll
     for (int c = 0; c < width; ++c) {
-      if (c < count) to[c * stride] = from[c];
+      if (c < count) *to = from[c];
+      to += stride;
     }
   }
 }
@@ -128,81 +140,84 @@ template <bool vectors, class T>
 __device__ void load_window(const View<const T, 4>& features, const Window& window, int quad, int count,
                             WindowMemory<T>& memory) {
   constexpr int width = lane_channels<T>;
-  const T* const corner = features.data + window.image * features.stride[0] +
-                          (window.channel + quad * width) * features.stride[1] + window.top * features.stride[2] +
-                          window.left * features.stride[3];
-  constexpr int at_once = vectors ? 4 : 1;  // without vectors a lane has several loads to a pixel
+  const int x = static_cast<int>(threadIdx.x) / quads % window_columns;
+  constexpr int step = window_threads / (quads * window_columns);
+  int y = static_cast<int>(threadIdx.x) / (quads * window_columns);
+  const T* from = features.data + window.image * features.stride[0] +
+                  (window.channel + quad * width) * features.stride[1] + (window.top + y) * features.stride[2] +
+                  (window.left + x) * features.stride[3];
+  const int64_t below = features.size[2] - window.top;
+  const int rows = count == 0 || window.left + x >= features.size[3] ? 0
+                   : below < window_rows                             ? static_cast<int>(below)
+                                                                     : window_rows;
+  constexpr int at_once = vectors ? 4 : 2;  // without vectors a lane has several loads to a pixel
 #pragma unroll at_once
-  for (int k = threadIdx.x / quads; k < window_rows * window_columns; k += window_threads / quads) {
-    const int y = k / window_columns, x = k % window_columns;
-    if (count > 0 && window.top + y < features.size[2] && window.left + x < features.size[3]) {
-      memory.pixel[k][quad] =
-          read<width, vectors>(corner + y * features.stride[2] + x * features.stride[3], features.stride[1], count);
-    }
+  for (; y < rows; y += step) {
+    memory.pixel[y * window_columns + x][quad] = read<width, vectors>(from, features.stride[1], count);
+    from += step * features.stride[2];
   }
 }
 
-// The pixels of a window as a lane reads them, by their places in the image.
-template <class T>
-struct Pixels {
-  const Vector<T, lane_channels<T>>* first;
-  int top, left;
-
-  __device__ const Vector<T, lane_channels<T>>& operator()(int y, int x) const {
-    return first[((y - top) * window_columns + x - left) * quads];
-  }
-};
-
-// The first pixel of a bin that is NaN in a channel.
-template <class T>
-__device__ void find_nan(const Pixels<T>& pixels, const Range& y, const Range& x, int c, int& row, int& column) {
+// The first pixel of a bin that is NaN in a channel; the arguments are those below.
+template <int width, class T>
+__device__ void find_nan(const Vector<T, width>* pixels, int rows, int columns, int c, int& row, int& column) {
 #pragma unroll 1
-  for (row = y.low; row < y.high; ++row) {
+  for (row = 0; row < rows; ++row) {
 #pragma unroll 1
-    for (column = x.low; column < x.high; ++column) {
-      const compute_t<T> value = pixels(row, column).item[c];
+    for (column = 0; column < columns; ++column) {
+      const compute_t<T> value = pixels[(row * window_columns + column) * quads].item[c];
       if (value != value) return;
     }
   }
-  row = y.low, column = x.low;
+  row = column = 0;
 }
 
-// Finds the first of the largest pixels of a bin that has some, channel by channel.
-template <class T>
-__device__ void find_largest(const Pixels<T>& pixels, const Range& y, const Range& x, int (&row)[lane_channels<T>],
-                             int (&column)[lane_channels<T>]) {
+// Finds the first of the largest pixels of a bin that has some, channel by channel. `pixels` points to the first one,
+// as a lane has it.
+template <int width, class T>
+__device__ void find_largest(const Vector<T, width>* pixels, int rows, int columns, int (&row)[width],
+                             int (&column)[width]) {
   using C = compute_t<T>;
-  constexpr int width = lane_channels<T>;
   C most[width];
 #pragma unroll
-  for (int c = 0; c < width; ++c) most[c] = -static_cast<C>(INFINITY), row[c] = y.low;
+  for (int c = 0; c < width; ++c) most[c] = -static_cast<C>(INFINITY), row[c] = 0;
+  const Vector<T, width>* line = pixels;
 #pragma unroll 1
-  for (int v = y.low; v < y.high; ++v) {
-    Vector<T, width> across = pixels(v, x.low);
+  for (int v = 0; v < rows; ++v) {
+    Vector<T, width> across = line[0];
 #pragma unroll 4
-    for (int u = x.low + 1; u < x.high; ++u) across = largest(across, pixels(v, u));
+    for (int u = 1; u < columns; ++u) across = largest(across, line[u * quads]);
 #pragma unroll
     for (int c = 0; c < width; ++c) {
       const C value = across.item[c];
       if (value > most[c]) row[c] = v;
       most[c] = largest(most[c], value);
     }
+    line += window_columns * quads;
   }
   // From the last column to the first, which stays.
   const T* place[width];
 #pragma unroll
-  for (int c = 0; c < width; ++c) place[c] = &pixels(row[c], x.high - 1).item[c];
+  for (int c = 0; c < width; ++c) {
+    column[c] = 0;
+    place[c] = &pixels[(row[c] * window_columns + columns - 1) * quads].item[c];
+  }
 #pragma unroll 1
-  for (int u = x.high - 1; u >= x.low; --u) {
+  for (int u = columns - 1; u >= 0; --u) {
 #pragma unroll
     for (int c = 0; c < width; ++c) {
       if (static_cast<C>(*place[c]) == most[c]) column[c] = u;
       place[c] -= quads * width;
     }
   }
+  bool has_nan = false;
 #pragma unroll
-  for (int c = 0; c < width; ++c) {
-    if (most[c] != most[c]) find_nan(pixels, y, x, c, row[c], column[c]);
+  for (int c = 0; c < width; ++c) has_nan = has_nan || most[c] != most[c];
+  if (has_nan) {
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      if (most[c] != most[c]) find_nan(pixels, rows, columns, c, row[c], column[c]);
+    }
   }
 }
 
@@ -228,35 +243,38 @@ __device__ void make_bins(const View<const float, 2>& boxes, const Pooling& pool
   using C = compute_t<T>;
   constexpr int width = lane_channels<T>;
   const int lane = static_cast<int>(threadIdx.x) % 32, quad = lane % quads;
-  const Pixels<T> pixels{&memory.pixel[0][quad], window.top, window.left};
   const int64_t channel = window.channel + quad * width;
 #pragma unroll 1
   for (;;) {
     const int taken = value_of(lane == 0 ? atomicAdd(&memory.taken, 1) : 0, 0);
-    if (taken >= memory.listed) break;
-    const RangeBins bins(tiling, memory.list[taken]);
+    if (taken >= memory.listed()) break;
+    const RangeBins bins(tiling, memory.entry(taken));
     const LaneRanges ranges(pooling.read_roi(boxes, bins.piece.roi), bins, lane);
+    const int64_t first_row = bins.piece.row + bins.range.row, first_column = bins.piece.column + bins.range.column;
+    T* const elements = &out(bins.piece.roi, channel, first_row, first_column);
+    int32_t* const places = &argmax(bins.piece.roi, channel, first_row, first_column);
 #pragma unroll 1
     for (int next = 0; next < bins.range.count(); next += 32 / quads) {
       const int bin = next + lane / quads, i = bins.row(bin), j = bins.column(bin, i);
       const Range y = ranges.row(i), x = ranges.column(j);
       if (count == 0 || bin >= bins.range.count() || !is_small(y, x, most_of_bin)) continue;
       Vector<T, width> element;
-      int32_t pixel[width];
+      int32_t place[width];
 #pragma unroll
-      for (int c = 0; c < width; ++c) element.item[c] = static_cast<T>(C{0}), pixel[c] = -1;
+      for (int c = 0; c < width; ++c) element.item[c] = static_cast<T>(C{0}), place[c] = -1;
       if (y.low < y.high && x.low < x.high) {
+        const auto* const pixels = &memory.pixel[(y.low - window.top) * window_columns + x.low - window.left][quad];
         int row[width], column[width];
-        find_largest(pixels, y, x, row, column);
+        find_largest(pixels, y.high - y.low, x.high - x.low, row, column);
+        const int width_of_image = static_cast<int>(pooling.width), first = y.low * width_of_image + x.low;
 #pragma unroll
         for (int c = 0; c < width; ++c) {
-          element.item[c] = pixels(row[c], column[c]).item[c];
-          pixel[c] = row[c] * static_cast<int>(pooling.width) + column[c];
+          element.item[c] = pixels[(row[c] * window_columns + column[c]) * quads].item[c];
+          place[c] = first + row[c] * width_of_image + column[c];
         }
       }
-      const int64_t row = bins.piece.row + bins.range.row + i, column = bins.piece.column + bins.range.column + j;
-      write<vectors>(element.item, &out(bins.piece.roi, channel, row, column), out.stride[1], count);
-      write<vectors>(pixel, &argmax(bins.piece.roi, channel, row, column), argmax.stride[1], count);
+      write<vectors>(element.item, elements + i * out.stride[2] + j * out.stride[3], out.stride[1], count);
+      write<vectors>(place, places + i * argmax.stride[2] + j * argmax.stride[3], argmax.stride[1], count);
     }
   }
 }
@@ -284,7 +302,7 @@ __global__ void __launch_bounds__(window_threads)
 #pragma unroll 1
       for (unsigned next = begin; next < end;) {
         next = list_begun(boxes, pooling, tiling, window, next, end, memory);
-        if (memory.listed == 0) continue;
+        if (memory.listed() == 0) continue;
         if (!is_loaded) {
           load_window<vectors>(features, window, quad, count, memory);
           __syncthreads();

@@ -42,7 +42,7 @@ struct Power {
 
   OPSMITH_HOST_DEVICE C power(C m) const {
     // The log of 0 is replaced by a number that is as good as -inf, save that 0 times it is 0: 0^0 is 1.
-    const C size = __builtin_fabs(m);
+    const C size = opsmith::math::abs(m);
     const C log = size > C(0) || size != size ? opsmith::math::log(size) : C(-1e30);
     const C result = opsmith::math::exp(exponent * log);
     return m < C(0) ? of_minus_one * result : result;
@@ -99,7 +99,7 @@ struct Logistic {
   C tail;  // log(1 + exp(-|x|)): softplus(x) without max(x, 0), and softplus(-x) without max(-x, 0)
 
   OPSMITH_HOST_DEVICE explicit Logistic(C x) {
-    const C e = opsmith::math::exp(-static_cast<C>(__builtin_fabs(x)));
+    const C e = opsmith::math::exp(-opsmith::math::abs(x));
     const C larger = reciprocal(C(1) + e), smaller = e * larger;
     p = x > C(0) ? larger : smaller;
     q = x > C(0) ? smaller : larger;

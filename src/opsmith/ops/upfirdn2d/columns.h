@@ -10,8 +10,8 @@ namespace {
 
 using namespace opsmith;
 
-// A filter of which Up and Down are the same for both axes, one of them is 1, and Taps is a multiple of both. First is
-// where the samples of the first output begin in the calls that have a kernel with vector loads.
+// A filter that is known at compile time. Up and Down are the same for both axes, one of them is 1, and Taps is a
+// multiple of both. First is where the samples of the first output begin in calls whose loads are vectors.
 template <int Up_, int Down_, int Taps_, bool Separable_, int First_>
 struct Known {
   static constexpr int Up = Up_, Down = Down_, Taps = Taps_, First = First_;
