@@ -16,7 +16,8 @@ namespace {
 constexpr int gather_channels = 16;  // of a tile: a warp each
 constexpr int gather_threads = 32 * gather_channels;
 constexpr int gather_batch = 128;       // pieces of boxes whose bins are looked at
-constexpr int listed_bins = 1024;       // that are taken at once, at least those of a piece
+constexpr int listed_bins = 768;        // that are taken at once, at least those of a piece
+constexpr int warp_slots = 128;         // where lanes of a warp meet that have the same pixel
 constexpr int gather_bytes = 84 << 10;  // of sums, so that a multiprocessor has room for two blocks
 
 // Division by a number that is known before the launch: n / divisor for n up to 2^31, by Granlund and Montgomery,
@@ -58,6 +59,7 @@ struct GatherMemory {
   BinRange range[gather_batch];
   unsigned first[gather_batch];  // the place of a range's first bin in the list of bins
   unsigned before[gather_batch / 32];
+  unsigned slots[gather_channels][warp_slots];
   unsigned pieces, bins;  // listed
 };
 
@@ -137,28 +139,28 @@ struct LaneBins {
   int32_t pixel[count];
   C value[count];
 
-  // Adds them in the order of the bins. Of lanes with the same pixel each waits for its turn.
-  __device__ void add(const Pooling& pooling, const Tile& tile, const TileSize& size, C* sums) const {
-    const unsigned lane = threadIdx.x % 32;
-    unsigned place[count];
-    int turn[count], last[count];
+  // Adds them in the order of the bins. Lanes with the same pixel leave a bit each in a slot of their warp, and add in
+  // turn; other pixels that share the slot wait needlessly. (__match_any_sync would tell without slots, and takes as
+  // long as all the rest.)
+  __device__ void add(const Pooling& pooling, const Tile& tile, const TileSize& size, C* sums, unsigned* slots) const {
+    const unsigned lane_bit = 1u << threadIdx.x % 32;
 #pragma unroll
     for (int k = 0; k < count; ++k) {
       const unsigned row = size.by_width.quotient(static_cast<unsigned>(pixel[k])), y = row - tile.row;
       const unsigned x = static_cast<unsigned>(pixel[k]) - row * static_cast<unsigned>(pooling.width) - tile.column;
       const bool adds =
           pixel[k] >= 0 && y < static_cast<unsigned>(size.rows) && x < static_cast<unsigned>(size.columns);
-      place[k] = y * size.columns + x;
-      // Those without a pixel have numbers of their own.
-      const unsigned before = lanes_with(adds ? place[k] : ~lane) & ((1u << lane) - 1);
-      turn[k] = adds ? __popc(before) : -1;
-      last[k] = largest_of_lanes(turn[k]);
-    }
-#pragma unroll
-    for (int k = 0; k < count; ++k) {
+      const unsigned place = y * size.columns + x;
+      unsigned& slot = slots[place % warp_slots];
+      if (adds) atomicOr(&slot, lane_bit);
+      meet_lanes();
+      const int turn = adds ? __popc(slot & (lane_bit - 1)) : -1;
+      const int last = largest_of_lanes(turn);
+      meet_lanes();  // all have read the slots
+      if (adds) slot = 0;
 #pragma unroll 1
-      for (int now = 0; now <= last[k]; ++now) {
-        if (turn[k] == now) sums[place[k]] += value[k];
+      for (int now = 0; now <= last; ++now) {
+        if (turn == now) sums[place] += value[k];
         meet_lanes();
       }
     }
@@ -168,8 +170,8 @@ struct LaneBins {
 // Adds the listed bins, where a channel's bins lie side by side.
 template <class T>
 __device__ void add_planes(const Pooling& pooling, const Tile& tile, const TileSize& size, const T* gradients,
-                           const int32_t* pixels, const GatherMemory<compute_t<T>>& memory, compute_t<T>* sums) {
-  constexpr int at_once = 4;
+                           const int32_t* pixels, GatherMemory<compute_t<T>>& memory, compute_t<T>* sums) {
+  constexpr int at_once = 2;
   const unsigned lane = threadIdx.x % 32, bins = memory.bins;
   LaneBins<compute_t<T>, at_once> next;
   const auto read = [&](unsigned begin) {
@@ -186,7 +188,7 @@ __device__ void add_planes(const Pooling& pooling, const Tile& tile, const TileS
   for (unsigned begin = 0; begin < bins; begin += 32 * at_once) {
     const LaneBins<compute_t<T>, at_once> own = next;
     read(begin + 32 * at_once);  // they are on their way meanwhile
-    own.add(pooling, tile, size, sums);
+    own.add(pooling, tile, size, sums, memory.slots[threadIdx.x / 32]);
   }
 }
 
@@ -226,7 +228,7 @@ __device__ void add_inner(const Pooling& pooling, const Tile& tile, const TileSi
     }
     __syncthreads();
     read(begin + staged_bins);  // they are on their way meanwhile
-    own.add(pooling, tile, size, sums);
+    own.add(pooling, tile, size, sums, memory.slots[threadIdx.x / 32]);
   }
 }
 
@@ -266,6 +268,7 @@ __global__ void __launch_bounds__(gather_threads, 2)
   auto& memory = *reinterpret_cast<GatherMemory<C>*>(bytes);
   C* const sums = reinterpret_cast<C*>(bytes + sizeof(GatherMemory<C>));
   const unsigned thread = threadIdx.x, warp = thread / 32;
+  for (unsigned k = thread; k < gather_channels * warp_slots; k += gather_threads) (&memory.slots[0][0])[k] = 0;
 #pragma unroll 1
   for (unsigned image = blockIdx.y; image < pooling.images; image += gridDim.y) {
 #pragma unroll 1

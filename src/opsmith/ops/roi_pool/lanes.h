@@ -26,26 +26,6 @@ __device__ inline unsigned value_below(unsigned value, int distance) {
 #endif
 }
 
-// Bit by bit, of which lanes this is true.
-__device__ inline unsigned lanes_where(bool is_true) {
-#if defined(__HIPCC__)
-  return static_cast<unsigned>(__ballot(is_true) >> (threadIdx.x % warpSize / 32 * 32));
-#else
-  return __ballot_sync(0xffffffffu, is_true);
-#endif
-}
-
-// Which lanes have the same number as this one.
-__device__ inline unsigned lanes_with(unsigned number) {
-#if defined(__HIPCC__)
-  unsigned found = 0;
-  for (int lane = 0; lane < 32; ++lane) found |= static_cast<unsigned>(value_of(number, lane) == number) << lane;
-  return found;
-#else
-  return __match_any_sync(0xffffffffu, number);
-#endif
-}
-
 __device__ inline int largest_of_lanes(int value) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   return __reduce_max_sync(0xffffffffu, value);

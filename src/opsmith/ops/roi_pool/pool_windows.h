@@ -10,6 +10,7 @@
 #pragma once
 
 #include "../roi_align/channels.h"
+#include "async_copy.h"
 #include "lanes.h"
 #include "largest.h"
 #include "pool.h"
@@ -104,18 +105,35 @@ __device__ unsigned list_begun(const View<const float, 2>& boxes, const Pooling&
   return next;
 }
 
-// Some channels of a pixel in memory; vectors are always full.
-template <int width, bool vectors, class T>
-__device__ Vector<T, width> read(const T* from, int64_t stride, int count) {
-  if constexpr (vectors) {
-    return *reinterpret_cast<const Vector<T, width>*>(from);
+// Copies some channels of a pixel to shared memory; vectors are always full. Copies of 4 bytes and more are only begun,
+// so that all of a window are on their way at once.
+template <bool vectors, int width, class T>
+__device__ void begin_copy(const T* from, int64_t stride, int count, Vector<T, width>& to) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr bool is_async = vectors || sizeof(T) >= 4;
+#else
+  constexpr bool is_async = false;
+#endif
+  if constexpr (is_async) {
+    if constexpr (vectors) {
+      copy_async<16>(&to, from);
+    } else {
+#pragma unroll
+      for (int c = 0; c < width; ++c) {
+        if (c < count) copy_async<sizeof(T)>(&to.item[c], from);
+        from += stride;
+      }
+    }
+  } else if constexpr (vectors) {
+    to = *reinterpret_cast<const Vector<T, width>*>(from);
   } else {
-    Vector<T, width> result{};
+    Vector<T, width> read{};
 #pragma unroll
     for (int c = 0; c < width; ++c) {
-      if (c < count) result.item[c] = from[c * stride];
+      if (c < count) read.item[c] = *from;
+      from += stride;
     }
-    return result;
+    to = read;
   }
 }
 
@@ -135,7 +153,8 @@ __device__ void write(const U (&from)[width], U* to, int64_t stride, int count) 
   }
 }
 
-// Copies the pixels of a window that are in the image; `count` channels of this lane are.
+// Copies the pixels of a window that are in the image, of which `count` channels of this lane are; wait_for_copies says
+// when they are there.
 template <bool vectors, class T>
 __device__ void load_window(const View<const T, 4>& features, const Window& window, int quad, int count,
                             WindowMemory<T>& memory) {
@@ -153,7 +172,7 @@ __device__ void load_window(const View<const T, 4>& features, const Window& wind
   constexpr int at_once = vectors ? 4 : 2;  // without vectors a lane has several loads to a pixel
 #pragma unroll at_once
   for (; y < rows; y += step) {
-    memory.pixel[y * window_columns + x][quad] = read<width, vectors>(from, features.stride[1], count);
+    begin_copy<vectors>(from, features.stride[1], count, memory.pixel[y * window_columns + x][quad]);
     from += step * features.stride[2];
   }
 }
@@ -289,6 +308,7 @@ __global__ void __launch_bounds__(window_threads)
   const int quad = threadIdx.x % quads;
   const unsigned share = (tiling.pieces + gridDim.z - 1) / gridDim.z, begin = blockIdx.z * share;
   const unsigned end = begin + share < tiling.pieces ? begin + share : tiling.pieces;
+  if (begin >= end) return;
 #pragma unroll 1
   for (unsigned image = blockIdx.y; image < pooling.images; image += gridDim.y) {
 #pragma unroll 1
@@ -298,16 +318,13 @@ __global__ void __launch_bounds__(window_threads)
                           static_cast<int>(place % tiling.across) * own_columns, int64_t{chunk} * window_channels<T>};
       const int64_t left = out.size[1] - window.channel - quad * lane_channels<T>;
       const int count = left < 0 ? 0 : left < lane_channels<T> ? static_cast<int>(left) : lane_channels<T>;
-      bool is_loaded = false;
+      __syncthreads();  // all are done with the last window
+      load_window<vectors>(features, window, quad, count, memory);
 #pragma unroll 1
       for (unsigned next = begin; next < end;) {
         next = list_begun(boxes, pooling, tiling, window, next, end, memory);
-        if (memory.listed() == 0) continue;
-        if (!is_loaded) {
-          load_window<vectors>(features, window, quad, count, memory);
-          __syncthreads();
-        }
-        is_loaded = true;
+        wait_for_copies();
+        __syncthreads();
         make_bins<vectors>(boxes, pooling, tiling, window, count, memory, out, argmax);
       }
     }
