@@ -3,9 +3,14 @@
 // sample is ever in global memory.
 #pragma once
 
-#include "forward_steps.h"
+#include "gpu_points.h"
+#include "step_product.h"
 
 namespace {
+
+constexpr int sampling_threads = 128;
+constexpr int block_threads = product_threads + sampling_threads;
+constexpr int most_stages = 4;
 
 // Outputs of the widest blocks, which sample least. Doubles have not the registers for wide ones, and AMD's GPUs not
 // the shared memory.
@@ -46,13 +51,99 @@ __global__ void __launch_bounds__(tile_threads)
   }
 }
 
+// Narrow blocks are two to a multiprocessor, so that one samples where the other waits.
+template <class T, int columns>
+constexpr int blocks_together = columns == 256 || sizeof(T) == 8 ? 1 : 2;
+
+template <class T, int columns>
+struct Stage {
+  StepTile<T, product_rows> samples;
+  StepTile<T, columns> weights;
+};
+
+// How stages pass from those who sample to those who multiply and back. Without named barriers all threads wait for one
+// another at each step.
+struct Handover {
+  __device__ static void wait_until_free(int stage) { wait_at<block_threads>(1 + most_stages + stage); }
+  __device__ static void give_back(int stage) { pass<block_threads>(1 + most_stages + stage); }
+  __device__ static void hand_over(int stage) {
+    if constexpr (has_tensor_cores) {
+      pass<block_threads>(1 + stage);
+    } else {
+      __syncthreads();
+    }
+  }
+  __device__ static void wait_until_filled(int stage) {
+    if constexpr (has_tensor_cores) {
+      wait_at<block_threads>(1 + stage);
+    } else {
+      __syncthreads();
+    }
+  }
+  __device__ static void wait_for_products() {
+    if constexpr (has_tensor_cores) {
+      wait_at<product_threads>(1 + 2 * most_stages);
+    } else {
+      __syncthreads();
+    }
+  }
+};
+
+// Fills the stages of a run, `filled` being the next one and `step` the number of those before. `weights` is where the
+// run's begin.
+template <bool has_vectors, bool tf32, class T, int columns>
+__device__ void fill_stages(const Pixels<T>& pixels, int64_t n, const Run& run, const T* weights,
+                            const PointTable<T, product_rows>& table, Stage<T, columns>* stage, int stages, int& filled,
+                            int& step) {
+  // Four threads sample a position, and each has as many positions as its loads can be under way together.
+  constexpr int apart = sampling_threads / 4, rows = has_vectors ? product_rows / apart : 1;
+  const int thread = threadIdx.x - product_threads, chunk = thread % 4, row = thread / 4;
+  for (int channel = chunk * chunk_width<T>; channel < run.slices(step_width<T>) * step_width<T>;
+       channel += step_width<T>) {
+    const T* const pixel = pixels.at(n, 0, 0) + run.channel + channel;
+    for (int tap = 0; tap < run.taps; ++tap, ++step) {
+      if (step >= stages) Handover::wait_until_free(filled);
+      Stage<T, columns>& to = stage[filled];
+#pragma unroll
+      for (int k = 0; k < columns * 4 / sampling_threads; ++k) {
+        const int place = (k * sampling_threads + thread) * chunk_width<T>;
+        copy_async(to.weights.data + place, weights + place, true);
+      }
+      commit_copies();
+      weights += columns * step_width<T>;
+      for (int first = row; first < product_rows; first += rows * apart) {
+        const int point = tap * product_rows + first;
+        const auto store = [&](int k, const Chunk& samples) {
+          *reinterpret_cast<Chunk*>(to.samples.data + to.samples.place(first + k * apart, chunk)) = samples;
+        };
+        if (channel >= run.channels) {
+          for (int k = 0; k < rows; ++k) store(k, {});
+          continue;
+        }
+        Corners<T> corners[rows];
+#pragma unroll
+        for (int k = 0; k < rows; ++k) {
+          corners[k].template load<has_vectors>(pixels, pixel, run.channels - channel, table.places[point + k * apart]);
+        }
+#pragma unroll
+        for (int k = 0; k < rows; ++k) {
+          const int of_row = point + k * apart;
+          store(k, corners[k].template blend<tf32>(table.weights[of_row], table.places[of_row].mask));
+        }
+      }
+      wait_for_copies<0>();
+      Handover::hand_over(filled);
+      filled = filled + 1 < stages ? filled + 1 : 0;
+    }
+  }
+}
+
 // Stores the sums of a warp, with the bias, from the output `channel` and the position `first` on. They go through
-// shared memory, eight outputs at a time, so that lanes next to each other have positions next to each other. Where
-// outputs lie side by side and `has_vectors`, a lane writes its eight by 16 bytes.
+// shared memory, eight outputs at a time, so that positions next to each other are written by lanes next to each other.
 template <class T, int columns, bool tf32>
 __device__ void store_sums(const StepProduct<T, columns, tf32>& product, const Convolution& call, int64_t n, int first,
                            int64_t channel, int outputs, const View<const T, 1>& bias, const View<T, 4>& out,
-                           bool has_vectors, void* shared) {
+                           void* shared) {
   using C = compute_t<T>;
   using Product = StepProduct<T, columns, tf32>;
   // As long as makes the lanes of a warp write to different banks.
@@ -82,25 +173,12 @@ __device__ void store_sums(const StepProduct<T, columns, tf32>& product, const C
     product.for_eight_columns(eight / 8, [&](int line, int column, C sum) { room.sums[column * row + line] = sum; });
     Handover::wait_for_products();
 #pragma unroll
-    for (int k = 0; k < parts; ++k) {
-      const auto sum = [&](int column) {
-        return room.sums[column * row + 32 * k + lane] + room.biases[eight + column];
-      };
-      if (has_vectors) {
-        if (!is_there[k] || eight >= left) continue;
+    for (int column = 0; column < 8; ++column) {
+      const C added = room.biases[eight + column];
 #pragma unroll
-        for (int column = 0; column < 8; column += chunk_width<T>) {
-          C sums[chunk_width<T>];
-#pragma unroll
-          for (int j = 0; j < chunk_width<T>; ++j) sums[j] = sum(column + j);
-          store_16_bytes(to[k] + eight + column, narrow<T, false>(sums));
-        }
-      } else {
-#pragma unroll
-        for (int column = 0; column < 8; ++column) {
-          if (is_there[k] && eight + column < left) *to[k] = T(sum(column));
-          to[k] += out.stride[1];
-        }
+      for (int k = 0; k < parts; ++k) {
+        if (is_there[k] && eight + column < left) *to[k] = T(room.sums[column * row + 32 * k + lane] + added);
+        to[k] += out.stride[1];
       }
     }
   }
@@ -111,80 +189,55 @@ __device__ void store_sums(const StepProduct<T, columns, tf32>& product, const C
 struct ForwardGrid {
   unsigned across, groups, tiles;  // tiles along the outputs of a group, and along the positions of an image
   int most_steps, stages;
-  bool writes_vectors;  // eight outputs lie side by side, at a multiple of 16 bytes
-};
-
-// What a block makes. It is in shared memory, because those who multiply have no registers for it.
-struct BlockTask {
-  unsigned tile, group, n;
-  int first, runs, steps;
 };
 
 template <class T, int columns, bool tf32>
 __global__ void __launch_bounds__(block_threads, (blocks_together<T, columns>))
     convolve_tiles(Sampler<T> sampler, const T* weights, ForwardGrid grid, View<const T, 1> bias, View<T, 4> out) {
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ BlockTask shared_task;
   auto* const stage = reinterpret_cast<Stage<T, columns>*>(shared);
   auto& table = *reinterpret_cast<PointTable<T, product_rows>*>(stage + grid.stages);
   const Convolution& call = sampler.call;
+  const unsigned tile = blockIdx.x % grid.across, group = blockIdx.x / grid.across % grid.groups;
+  const unsigned place = blockIdx.x / grid.across / grid.groups, n = place / grid.tiles;
+  const int first = static_cast<int>(place % grid.tiles) * product_rows;
   const Runs<T> runs(call);
-  if (threadIdx.x == 0) {
-    const unsigned group = blockIdx.x / grid.across % grid.groups, place = blockIdx.x / grid.across / grid.groups;
-    shared_task = {blockIdx.x % grid.across,
-                   group,
-                   place / grid.tiles,
-                   static_cast<int>(place % grid.tiles) * product_rows,
-                   runs.count(static_cast<int>(group)),
-                   runs.steps(static_cast<int>(group))};
-  }
-  __syncthreads();
-  const auto begin_run = [&](int index) {
-    const BlockTask task = shared_task;
-    const Run run = runs(task.group, index);
-    table.find(sampler, task.n, task.first, run);
-    __syncthreads();
-    return run;
-  };
+  const int count = runs.count(group);
+  int filled = 0, step = 0;  // the stage that is next, and the steps before
 
   if (threadIdx.x >= product_threads) {
-    const BlockTask task = shared_task;
-    const T* const own =
-        weights + (int64_t{task.group} * grid.across + task.tile) * grid.most_steps * columns * step_width<T>;
-    Filling at{0, 0, task.steps};
-    for (int k = 0; k < weights_ahead && k < task.steps; ++k) {
-      bring_weights(own + k * columns * step_width<T>, stage[k]);
-      commit_copies();
-    }
-    for (int index = 0; index < task.runs; ++index) {
-      const Run run = begin_run(index);
+    const T* const own = weights + (int64_t{group} * grid.across + tile) * grid.most_steps * columns * step_width<T>;
+    for (int index = 0; index < count; ++index) {
+      const Run run = runs(group, index);
+      const T* const from = own + int64_t{run.first_step} * columns * step_width<T>;
+      table.find(sampler, n, first, run);
+      __syncthreads();
       if (sampler.pixels.has_vectors) {
-        // As many as there are registers for.
-        constexpr int rows = blocks_together<T, columns> == 1 ? 2 : 1;
-        fill_stages(ChunkSampler<rows, tf32, T>(sampler.pixels, task.n, run, table), run, own, stage, grid.stages, at);
+        fill_stages<true, tf32>(sampler.pixels, n, run, from, table, stage, grid.stages, filled, step);
       } else {
-        fill_stages(ElementSampler<tf32, T>(sampler.pixels, task.n, run, table), run, own, stage, grid.stages, at);
+        fill_stages<false, tf32>(sampler.pixels, n, run, from, table, stage, grid.stages, filled, step);
       }
       __syncthreads();
     }
     return;
   }
-  StepProduct<T, columns, tf32> product;
-  int filled = 0, refills = shared_task.steps - grid.stages;
-  for (int index = 0; index < shared_task.runs; ++index) {
-    const Run run = begin_run(index);
-    for (int left = run.slices(step_width<T>) * run.taps; left > 0; --left, --refills) {
+  StepProduct<T, columns, tf32> product(threadIdx.x);
+  const int last_freed = runs.steps(group) - grid.stages;  // stages are filled again after the steps before this one
+  for (int index = 0; index < count; ++index) {
+    const Run run = runs(group, index);
+    table.find(sampler, n, first, run);
+    __syncthreads();
+    for (const int end = step + run.slices(step_width<T>) * run.taps; step < end; ++step) {
       Handover::wait_until_filled(filled);
       product.add(stage[filled].samples, stage[filled].weights);
-      if (refills > 0) Handover::give_back(filled);
+      if (step < last_freed) Handover::give_back(filled);
       filled = filled + 1 < grid.stages ? filled + 1 : 0;
     }
     __syncthreads();
   }
-  const BlockTask task = shared_task;
-  const int64_t outputs = call.group_outputs(), left = outputs - int64_t{task.tile} * columns;
-  store_sums(product, call, task.n, task.first, task.group * outputs + int64_t{task.tile} * columns,
-             static_cast<int>(left < columns ? left : columns), bias, out, grid.writes_vectors, shared);
+  const int64_t outputs = call.group_outputs(), left = outputs - int64_t{tile} * columns;
+  store_sums(product, call, n, first, group * outputs + int64_t{tile} * columns,
+             static_cast<int>(left < columns ? left : columns), bias, out, shared);
 }
 
 // What the current GPU has: bytes of shared memory for a block, and multiprocessors.
@@ -239,10 +292,8 @@ void convolve_by(const Device& device, const Sampler<T>& sampler, const View<con
 #if !defined(__HIPCC__)
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 #endif
-  bool writes_vectors = out.stride[1] == 1 && call.group_outputs() % 8 == 0 && is_aligned(out.data, 16);
-  for (const int dim : {0, 2, 3}) writes_vectors = writes_vectors && out.stride[dim] % chunk_width<T> == 0;
   const ForwardGrid grid{static_cast<unsigned>(across), static_cast<unsigned>(call.groups), static_cast<unsigned>(down),
-                         static_cast<int>(most_steps),  static_cast<int>(stages),           writes_vectors};
+                         static_cast<int>(most_steps), static_cast<int>(stages)};
   kernel<<<blocks, block_threads, bytes, stream>>>(sampler, weights.data, grid, bias, out);
 }
 
@@ -257,17 +308,13 @@ void convolve(const Convolution& call, const View<const T, 4>& input, const View
   const Sampler<T> sampler{call, pixels_of(input, has_chunks, copied > 0 ? room.data : nullptr, stream), offset, mask};
   const Device device;
   // Wide blocks sample less, but there are fewer of them: not where they would leave half of the GPU idle.
-  const int64_t places = call.images * call.groups * divide_up(call.positions(), product_rows);
-  const auto is_for = [&](int columns, int64_t bytes) {
-    return columns <= most_columns<T> && call.group_outputs() > columns / 2 && device.shared_bytes >= bytes &&
-           places * divide_up(call.group_outputs(), columns) >= device.multiprocessors / 2;
-  };
-  constexpr int half = most_columns<T> / 2 > 64 ? most_columns<T> / 2 : 64;
+  const int64_t wide_blocks = call.images * call.groups * divide_up(call.group_outputs(), most_columns<T>) *
+                              divide_up(call.positions(), product_rows);
+  const bool is_wide = call.group_outputs() > 128 && wide_blocks >= device.multiprocessors / 2 &&
+                       device.shared_bytes >= least_shared_bytes<T, most_columns<T>>;
   with_tf32<T>(tf32, [&](auto rounded) {
-    if (is_for(256, least_shared_bytes<T, most_columns<T>>)) {
+    if (is_wide) {
       convolve_by<T, most_columns<T>, rounded.value>(device, sampler, weight, bias, out, stream);
-    } else if (is_for(128, least_shared_bytes<T, half>)) {
-      convolve_by<T, half, rounded.value>(device, sampler, weight, bias, out, stream);
     } else {
       convolve_by<T, 64, rounded.value>(device, sampler, weight, bias, out, stream);
     }

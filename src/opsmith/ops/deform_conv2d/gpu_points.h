@@ -91,31 +91,28 @@ struct Corners {
 
   Chunk value[4];
 
-  // `from` is where the channels are in the image's first pixel.
-  __device__ void load(const Pixels<T>& pixels, const T* from, const Place<C>& place) {
-    const int64_t row = pixels.row * static_cast<int64_t>(sizeof(T));
-    const int64_t column = pixels.column * static_cast<int64_t>(sizeof(T));
+  // `from` is where the channels are in the image's first pixel, and `channels` how many there are from there on.
+  // Without has_vectors they are loaded one by one.
+  template <bool has_vectors>
+  __device__ void load(const Pixels<T>& pixels, const T* from, int channels, const Place<C>& place) {
+    const int64_t row = pixels.row * static_cast<int64_t>(sizeof(T)),
+                  column = pixels.column * static_cast<int64_t>(sizeof(T));
     const char* const first = reinterpret_cast<const char*>(from) + place.at;
     const char* const at[4] = {first, first + column, first + row, first + row + column};
 #pragma unroll
     for (int corner = 0; corner < 4; ++corner) {
+      const bool is_there = place.corners & 1 << corner;
       value[corner] = {};
-      if (place.corners & 1 << corner) value[corner] = *reinterpret_cast<const Chunk*>(at[corner]);
-    }
-  }
-
-  // One by one, as many as there are from there on.
-  __device__ void load(const Pixels<T>& pixels, const T* from, int channels, const Place<C>& place) {
-    const T* const first = from + place.at / static_cast<int64_t>(sizeof(T));
+      if constexpr (has_vectors) {
+        if (is_there) value[corner] = *reinterpret_cast<const Chunk*>(at[corner]);
+      } else {
+        Vector<T, chunk_width<T>> elements = bit_cast<Vector<T, chunk_width<T>>>(value[corner]);
 #pragma unroll
-    for (int corner = 0; corner < 4; ++corner) {
-      const T* const at = first + corner / 2 * pixels.row + corner % 2 * pixels.column;
-      Vector<T, chunk_width<T>> elements;
-#pragma unroll
-      for (int k = 0; k < chunk_width<T>; ++k) {
-        elements.item[k] = (place.corners & 1 << corner) && k < channels ? at[k] : T(0.0f);
+        for (int k = 0; k < chunk_width<T>; ++k) {
+          if (is_there && k < channels) elements.item[k] = reinterpret_cast<const T*>(at[corner])[k];
+        }
+        value[corner] = bit_cast<Chunk>(elements);
       }
-      value[corner] = bit_cast<Chunk>(elements);
     }
   }
 

@@ -19,8 +19,6 @@ struct alignas(128) StepTile {
   static __device__ int place(int line, int chunk) {
     return line * step_width<T> + (chunk ^ line / 2 % 4) * chunk_width<T>;
   }
-
-  __device__ Chunk& chunk(int line, int chunk) { return *reinterpret_cast<Chunk*>(data + place(line, chunk)); }
 };
 
 // The sums of a thread for a tile of 128 rows by `columns`.
@@ -36,8 +34,10 @@ class StepProduct {
   static constexpr int warps_across = columns / warp_columns;
   static constexpr int warp_rows = product_rows * warps_across / 8;
 
-  static __device__ int first_row() { return static_cast<int>(threadIdx.x) / 32 / warps_across * warp_rows; }
-  static __device__ int first_column() { return static_cast<int>(threadIdx.x) / 32 % warps_across * warp_columns; }
+  __device__ explicit StepProduct(int thread) : lane_(thread % 32), warp_(thread / 32) {}
+
+  __device__ int first_row() const { return warp_ / warps_across * warp_rows; }
+  __device__ int first_column() const { return warp_ % warps_across * warp_columns; }
 
   // Adds the products of a step.
   __device__ void add(const StepTile<T, product_rows>& a, const StepTile<T, columns>& b) {
@@ -57,18 +57,16 @@ class StepProduct {
       for (int i = 0; i < high; ++i) {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          f(16 * i + lane() / 4 + k / 2 * 8, lane() % 4 * 2 + k % 2, sum_[(i * wide + eight) * 4 + k]);
+          f(16 * i + lane_ / 4 + k / 2 * 8, lane_ % 4 * 2 + k % 2, sum_[(i * wide + eight) * 4 + k]);
         }
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < plain_high; ++i) f(4 * i + lane() / 8, lane() % 8, sum_[i * wide + eight]);
+      for (int i = 0; i < plain_high; ++i) f(4 * i + lane_ / 8, lane_ % 8, sum_[i * wide + eight]);
     }
   }
 
  private:
-  static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-
   // On tensor cores a warp has high x wide sums of 16 x 8; otherwise a thread has every fourth row and every eighth
   // column of its warp's.
   static constexpr int high = warp_rows / 16, plain_high = warp_rows / 4, wide = warp_columns / 8;
@@ -76,7 +74,7 @@ class StepProduct {
   __device__ void add_by_tensor_cores(const T* a, const T* b) {
     // Matrices 0 to 3 of a: the first 8 rows and the next, then the same 16 bytes further; of b: the first 8 columns,
     // the same 16 bytes further, then the next 8 columns.
-    const int inner = lane() % 8, second = lane() / 8 % 2, third = lane() / 16;
+    const int inner = lane_ % 8, second = lane_ / 8 % 2, third = lane_ / 16;
     const uint32_t rows =
         shared_address(a) + (first_row() + inner + 8 * second) * step_bytes + (third ^ inner / 2) * 16;
     const uint32_t others =
@@ -102,31 +100,30 @@ class StepProduct {
   }
 
   __device__ void add_plainly(const T* a, const T* b) {
-    // Two floats at a time: with four, the other factors would not find registers beside the sums.
-    constexpr int width = sizeof(T) == 4 ? 2 : chunk_width<T>;
-    using Piece = Vector<T, width>;
-    const int row = first_row() + lane() / 8, column = first_column() + lane() % 8;
-    const auto load = [](const T* tile, int line, int step) {
-      return *reinterpret_cast<const Piece*>(tile + StepTile<T, 8>::place(line, step / chunk_width<T>) +
-                                             step % chunk_width<T>);
-    };
+    const int row = first_row() + lane_ / 8, column = first_column() + lane_ % 8;
 #pragma unroll 1
-    for (int step = 0; step < step_width<T>; step += width) {
-      Piece other[wide];
+    for (int chunk = 0; chunk < 4; ++chunk) {
+      C other[wide][chunk_width<T>];
 #pragma unroll
-      for (int j = 0; j < wide; ++j) other[j] = load(b, column + 8 * j, step);
+      for (int j = 0; j < wide; ++j) load(b, column + 8 * j, chunk, other[j]);
 #pragma unroll
       for (int i = 0; i < plain_high; ++i) {
-        const Piece factor = load(a, row + 4 * i, step);
+        C factor[chunk_width<T>];
+        load(a, row + 4 * i, chunk, factor);
 #pragma unroll
-        for (int k = 0; k < width; ++k) {
+        for (int k = 0; k < chunk_width<T>; ++k) {
 #pragma unroll
-          for (int j = 0; j < wide; ++j) sum_[i * wide + j] += C(factor.item[k]) * C(other[j].item[k]);
+          for (int j = 0; j < wide; ++j) sum_[i * wide + j] += factor[k] * other[j][k];
         }
       }
     }
   }
 
+  static __device__ void load(const T* tile, int line, int chunk, C (&to)[chunk_width<T>]) {
+    widen<T>(*reinterpret_cast<const Chunk*>(tile + StepTile<T, 8>::place(line, chunk)), to);
+  }
+
+  const int lane_, warp_;
   C sum_[warp_rows * warp_columns / 32] = {};
 };
 
