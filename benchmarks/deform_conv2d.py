@@ -17,11 +17,8 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import importlib
-import json
 import tempfile
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +26,7 @@ import torch
 from torch import Tensor
 
 from opsmith.ops.deform_conv2d import deform_conv2d
-from opsmith.toolchain.processor import processor_name
-from turns import clock_of, compare_samples, load_textbook, take_turns
+from turns import clock_of, compare_samples, load_textbook, record, take_turns, torchvision
 
 TEXTBOOK = Path(__file__).resolve().parent / "deform_conv2d" / "textbook.cpp"
 KERNEL, PAD = 3, 1
@@ -115,14 +111,10 @@ def contenders(phase: str, case: Any, device: str, folder: Path) -> dict[str, Ca
         return lambda: torch.autograd.grad(out, leaves, grad_out, retain_graph=True)[0]
 
     calls: dict[str, Call] = {"opsmith": by_autograd(deform_conv2d, made, grad_out)}
-    try:
-        theirs = importlib.import_module("torchvision").ops.deform_conv2d
-    except ImportError:
-        print("torchvision is not installed: it is left out")
-    else:
+    if vision := torchvision():
         if dtype == torch.bfloat16:
             made, grad_out = [one.float() for one in made], grad_out.float()
-        calls["torchvision"] = by_autograd(theirs, made, grad_out)
+        calls["torchvision"] = by_autograd(vision.ops.deform_conv2d, made, grad_out)
     return calls if device == "cuda" else {**calls, "textbook": textbook(phase, made, grad_out, folder)}
 
 
@@ -147,23 +139,18 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     is_gpu = arguments.device == "cuda"
-    rows = []
-    for case in GPU_CASES if is_gpu else CPU_CASES:
-        for phase in ("forward", "backward") if is_gpu else ("forward", "both"):
-            rows.append(measure(phase, case, arguments.device))
-            times = (f"{name} {1e3 * values['median']:.3f} ms" for name, values in rows[-1]["seconds"].items())
-            faster = (f"{values['median']:.1f}x {name}" for name, values in rows[-1].get("times_faster", {}).items())
-            said = f"{case[0]} {rows[-1]['dtype']}{' tf32' if case[2] else ''}, {phase}"
-            print(f"{said}: {', '.join((*times, *faster))}; difference {rows[-1].get('difference', {})}", flush=True)
-    result = {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if is_gpu else processor_name(),
-        "threads": None if is_gpu else torch.get_num_threads(),
-        "rows": rows,
-    }
-    if arguments.output:
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+    cases = GPU_CASES if is_gpu else CPU_CASES
+    phases = ("forward", "backward") if is_gpu else ("forward", "both")
+    rows = (measure(phase, case, arguments.device) for case in cases for phase in phases)
+    record(rows, arguments.device, arguments.output, summary)
+
+
+def summary(row: dict[str, Any]) -> str:
+    """Return a line that says how a case went."""
+    times = (f"{name} {1e3 * values['median']:.3f} ms" for name, values in row["seconds"].items())
+    faster = (f"{values['median']:.1f}x {name}" for name, values in row.get("times_faster", {}).items())
+    said = f"{row['shape']} {row['dtype']}{' tf32' if row['tf32'] else ''}, {row['phase']}"
+    return f"{said}: {', '.join((*times, *faster))}; difference {row.get('difference', {})}"
 
 
 if __name__ == "__main__":

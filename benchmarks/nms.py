@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import importlib
-import json
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,7 @@ import torch
 from torch import Tensor
 
 from opsmith.ops.nms import batched_nms, nms, nms_padded, soft_nms, soft_nms_padded
-from opsmith.toolchain.processor import processor_name
-from turns import compare_samples, load_textbook, on_cpu, take_turns
+from turns import compare_samples, load_textbook, on_cpu, record, take_turns, torchvision
 
 TEXTBOOK = Path(__file__).resolve().parent / "nms" / "textbook.cpp"
 THRESHOLDS = {"random": (0.5,), "dense": (0.5,), "crowded": (0.3, 0.5, 0.7, 0.9)}
@@ -153,43 +150,29 @@ def main() -> None:
     arguments = parser.parse_args()
     device = arguments.device
     sizes = arguments.sizes or ([1000, 4000, 20000, 100000] + ([1000000] if device == "cuda" else []))
-    others: dict[str, Any] = {}
-    try:
-        others["torchvision"] = importlib.import_module("torchvision").ops
-    except ImportError:
-        print("torchvision is not installed: it is left out")
     if device == "cuda":
         warm_up()
-    rows = []
+    record(measure_all(device, sizes, arguments.functions), device, arguments.output, summary)
+
+
+def measure_all(device: str, sizes: list[int], functions: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each function, kind of boxes, number of them and threshold."""
+    others: dict[str, Any] = {"torchvision": torchvision().ops} if torchvision() else {}
     with tempfile.TemporaryDirectory() as folder:
         others["textbook"] = find_textbook(Path(folder))
-        for count in sizes:
-            for kind, thresholds in THRESHOLDS.items():
-                if count > 100000 and kind != "random":
+        for count, kind in itertools.product(sizes, THRESHOLDS):
+            if count > 100000 and kind != "random":
+                continue
+            generator = torch.Generator().manual_seed(count)
+            boxes = make_boxes(kind, count, generator).to(device)
+            scores = torch.rand(count, generator=generator).to(device)
+            for function, threshold in itertools.product(functions, THRESHOLDS[kind]):
+                if function.startswith("soft") and count > MOST_SOFT_BOXES:
                     continue
-                generator = torch.Generator().manual_seed(count)
-                boxes = make_boxes(kind, count, generator).to(device)
-                scores = torch.rand(count, generator=generator).to(device)
-                for function in arguments.functions:
-                    if function.startswith("soft") and count > MOST_SOFT_BOXES:
-                        continue
-                    has_rivals = count <= MOST_PAIRED_BOXES[device] or (function == "batched_nms" and count <= 100000)
-                    rivals = others if has_rivals else {}
-                    for threshold in thresholds:
-                        calls = contenders(function, boxes, scores, threshold, rivals)
-                        row = {"function": function, "kind": kind, "boxes": count, "threshold": threshold}
-                        rows.append(row | measure(calls, device))
-                        print(summary(rows[-1]), flush=True)
-    result = {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "torch": torch.__version__,
-        "torchvision": importlib.import_module("torchvision").__version__ if "torchvision" in others else None,
-        "device": torch.cuda.get_device_name() if device == "cuda" else processor_name(),
-        "threads": torch.get_num_threads(),
-        "rows": rows,
-    }
-    if arguments.output:
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+                has_rivals = count <= MOST_PAIRED_BOXES[device] or (function == "batched_nms" and count <= 100000)
+                calls = contenders(function, boxes, scores, threshold, others if has_rivals else {})
+                row = {"function": function, "kind": kind, "boxes": count, "threshold": threshold}
+                yield row | measure(calls, device)
 
 
 def summary(row: dict[str, Any]) -> str:

@@ -16,11 +16,8 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import importlib
-import json
 import tempfile
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +25,8 @@ import torch
 from torch import Tensor
 
 from opsmith.ops.roi_align import roi_align
-from opsmith.toolchain.processor import processor_name
 from roi_align_gpu import Size, make_boxes, measure_cases
-from turns import compare_samples, load_textbook, on_cpu, take_turns
+from turns import compare_samples, load_textbook, on_cpu, record, take_turns, torchvision
 
 TEXTBOOK = Path(__file__).resolve().parent / "roi_align" / "textbook.cpp"
 SHAPE = (2, 256, 50, 68)
@@ -80,10 +76,8 @@ def contenders(phase: str, folder: Path) -> dict[str, Call]:
         return pooled if phase == "forward" else backward(grad_out, boxes)
 
     calls: dict[str, Call] = {"opsmith": by_autograd(roi_align)}
-    try:
-        calls["torchvision"] = by_autograd(importlib.import_module("torchvision").ops.roi_align)
-    except ImportError:
-        print("torchvision is not installed: it is left out")
+    if vision := torchvision():
+        calls["torchvision"] = by_autograd(vision.ops.roi_align)
     return {**calls, "textbook": textbook}
 
 
@@ -113,20 +107,8 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    on_gpu = arguments.device == "cuda"
-    rows = []
-    for row in measure_cases("cuda", Size()) if on_gpu else map(measure, ("forward", "both")):
-        rows.append(row)
-        print(summary(row), flush=True)
-    result = {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if on_gpu else processor_name(),
-        "threads": torch.get_num_threads(),
-        "rows": rows,
-    }
-    if arguments.output:
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+    rows = measure_cases("cuda", Size()) if arguments.device == "cuda" else map(measure, ("forward", "both"))
+    record(rows, arguments.device, arguments.output, summary)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ and the same boxes; its sampling is not `aligned`, as the module has it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from opsmith.ops.roi_align import MultiScaleRoIAlign, roi_align
 from opsmith.ops.roi_pool import roi_pool
-from turns import clock_of, compare_samples, take_turns
+from turns import clock_of, compare_samples, take_turns, torchvision
 
 __all__ = ["CASES", "Case", "Size", "make_boxes", "measure_cases"]
 
@@ -85,21 +84,17 @@ def make_boxes(count: int, images: int, height: int, width: int) -> Tensor:
 
 def measure_cases(device: str, size: Size, cases: tuple[Case, ...] = CASES) -> Iterator[dict[str, Any]]:
     """Measure each case in both layouts; yield a row as soon as it is known."""
-    try:
-        vision = importlib.import_module("torchvision").ops
-    except ImportError:
-        vision = None
-        print("torchvision is not installed: it is left out")
+    vision = torchvision() and torchvision().ops
     for case in cases:
         for layout in ("contiguous", "channels_last"):
             yield _measure(case, layout, device, size, vision)
 
 
 def _measure(case: Case, layout: str, device: str, size: Size, vision: Any) -> dict[str, Any]:
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator(device).manual_seed(1)
     levels = LEVELS if case.function == "MultiScaleRoIAlign" else 1
     shapes = [(size.images, size.channels, size.height >> level, size.width >> level) for level in range(levels)]
-    features = [torch.randn(shape, generator=generator).to(device) for shape in shapes]
+    features = [torch.randn(shape, generator=generator, device=device) for shape in shapes]
     image = round(size.height / SCALE), round(size.width / SCALE)
     boxes = make_boxes(size.boxes, size.images, *image).to(device)
     inner = torch.channels_last if layout == "channels_last" else torch.contiguous_format
@@ -161,7 +156,9 @@ def _prepare(function: Function, features: list[Tensor], boxes: Tensor, case: Ca
     else:
         leaves = [one.clone(memory_format=torch.preserve_format).requires_grad_() for one in features]
         pooled = function(leaves, boxes)
-        outer = torch.randn(pooled.shape, generator=torch.Generator().manual_seed(2)).to(pooled)
+        # The same numbers for all contenders, in the order in which each has its result.
+        outer = torch.randn(pooled.shape, generator=torch.Generator(device).manual_seed(2), device=device)
+        outer = torch.empty_like(pooled).copy_(outer)
 
         def call() -> tuple[Tensor, ...]:
             return torch.autograd.grad(pooled, leaves, outer, retain_graph=True)

@@ -7,20 +7,35 @@ drift of the machine's speed favours nobody.
 from __future__ import annotations
 
 import ctypes
+import functools
+import importlib
 import itertools
+import json
 import random
 import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from build_time import spread
+from opsmith.toolchain.processor import processor_name
 
-__all__ = ["Clock", "clock_of", "compare_samples", "load_textbook", "on_cpu", "on_gpu", "take_turns"]
+__all__ = [
+    "Clock",
+    "clock_of",
+    "compare_samples",
+    "load_textbook",
+    "on_cpu",
+    "on_gpu",
+    "record",
+    "take_turns",
+    "torchvision",
+]
 
 CALLS_ON_A_GPU = 10
 
@@ -71,6 +86,36 @@ def compare_samples(samples: Mapping[str, list[float]]) -> dict[str, Any]:
         ratios = [theirs / mine for theirs, mine in zip(samples[name], samples[ours], strict=True)]
         row.setdefault("times_faster", {})[name] = spread(ratios)
     return row
+
+
+@functools.cache
+def torchvision() -> Any:
+    """Return torchvision, or None where it is not installed, which is said once."""
+    try:
+        return importlib.import_module("torchvision")
+    except ImportError:
+        print("torchvision is not installed: it is left out")
+        return None
+
+
+def record(
+    rows: Iterable[dict[str, Any]], device: str, output: Path | None, summary: Callable[[dict[str, Any]], str]
+) -> None:
+    """Print a line for each row as soon as it is known, and write all that there are to a file: a run may be cut off."""
+    vision = torchvision()
+    result: dict[str, Any] = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "torch": torch.__version__,
+        "torchvision": vision and vision.__version__,
+        "device": torch.cuda.get_device_name() if device == "cuda" else processor_name(),
+        "threads": None if device == "cuda" else torch.get_num_threads(),
+        "rows": [],
+    }
+    for row in rows:
+        print(summary(row), flush=True)
+        result["rows"].append(row)
+        if output:
+            output.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def load_textbook(source: Path, folder: Path) -> ctypes.CDLL:
