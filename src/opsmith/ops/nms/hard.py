@@ -20,7 +20,7 @@ _FLAGS = ("-ffp-contract=off",)
 
 @opsmith.op(
     cpu=opsmith.native("nms_cpu.cpp", entry="hard_nms_cpu", flags=_FLAGS),
-    cuda=opsmith.native("nms_gpu.cpp", "nms.cu", entry="hard_nms_gpu"),
+    cuda=opsmith.native("nms_gpu.cpp", "nms.cu", "order.cu", entry="hard_nms_gpu"),
     outputs="keep",
     batch=False,
 )
@@ -45,7 +45,7 @@ def hard_nms(
 
 @opsmith.op(
     cpu=opsmith.native("nms_cpu.cpp", entry="hard_nms_padded_cpu", flags=_FLAGS),
-    cuda=opsmith.native("nms_gpu.cpp", "nms.cu", entry="hard_nms_padded_gpu"),
+    cuda=opsmith.native("nms_gpu.cpp", "nms.cu", "order.cu", entry="hard_nms_padded_gpu"),
     outputs=("indices", "count"),
     batch=False,
 )

@@ -1,4 +1,4 @@
-// Non-maximum suppression on a GPU: PyTorch's stable sort and cumulative sum, and the kernels of nms.cu.
+// Non-maximum suppression on a GPU: PyTorch's stable sort and cumulative sum, and the kernels of order.cu and nms.cu.
 #include <opsmith/native.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What nms_gpu.cpp, which has tensors, asks of nms.cu, which has kernels.
+// What nms_gpu.cpp, which has tensors, asks of nms.cu and order.cu, which have kernels.
 #pragma once
 
 #include <opsmith/kernel.h>
