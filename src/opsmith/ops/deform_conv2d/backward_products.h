@@ -17,7 +17,11 @@ template <class Product, class Kernel, class... Arguments>
 void launch_product(Kernel* kernel, int64_t blocks, Stream stream, const Arguments&... arguments) {
   constexpr int bytes = Product::shared_bytes;
 #if !defined(__HIPCC__)
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) {
+    (void)cudaGetLastError();
+    fail("the gradient of deform_conv2d() takes ", bytes >> 10, " KB of shared memory for a block of a GPU's threads, ",
+         "which GPUs of compute capability 8.0 and later have");
+  }
 #endif
   kernel<<<grid_of(blocks), tile_threads, bytes, stream>>>(arguments...);
 }
