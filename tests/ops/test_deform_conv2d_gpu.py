@@ -25,6 +25,12 @@ GPU_FORMS: list[Any] = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def full_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep factors of float32 as they are, which PyTorch does not in convolutions unless it is told to."""
+    monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee")
+
+
 def on_gpu(form: Any, images: int, size: tuple[int, int], seed: int) -> dict[str, torch.Tensor]:
     return {name: one.cuda() for name, one in tensors(form, images, size, seed).items()}
 
@@ -72,7 +78,7 @@ def test_tf32_where_torch_allows_it(form: Any, size: tuple[int, int], monkeypatc
     expected = expected.detach()
     found = {}
     for precision in ("ieee", "tf32"):
-        monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", precision)
+        monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", precision)
         leaves = {name: one.clone().requires_grad_() for name, one in made.items()}
         out = deform_conv2d(**leaves, **numbers(form))
         found[precision] = (out.detach(), *torch.autograd.grad(out, list(leaves.values()), expected.cos().float()))
