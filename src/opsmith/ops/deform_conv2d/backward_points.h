@@ -71,7 +71,7 @@ struct PointTasks {
 };
 
 // A block has the points of 8 x 4 positions, of one image and offset group: they share most of their pixels. It finds
-// those of some taps, a thread each, and then a warp has one at a time: it takes the sample's gradient for those of
+// those of some taps, a thread each, and then a warp has two at a time: it takes the sample's gradient for those of
 // offset and mask, and leaves the sample in its place.
 constexpr int patch_width = 8, patch_height = 4, patch = patch_width * patch_height;
 constexpr int taps_at_once = 9;
