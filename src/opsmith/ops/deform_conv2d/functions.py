@@ -104,8 +104,9 @@ def deform_conv2d(
 # Dynamo cannot trace the question; it guards on what the answer depends on, and asks again where that has changed.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _allows_tf32() -> bool:
-    # torchvision's asks what products of matrices may do, since that is how it multiplies.
-    return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")
+    # torchvision's asks what products of matrices may do, since that is how it multiplies. mypy sees no attributes of the
+    # object that PyTorch puts in place of this module.
+    return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
 
 
 def pair(size: Size) -> tuple[int, int]:
