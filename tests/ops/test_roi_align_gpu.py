@@ -48,6 +48,18 @@ def test_agrees_with_the_definition(layout: str, dtype: torch.dtype) -> None:
         near(grad, torch.autograd.grad(expected, exact, outer.double())[0])
 
 
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "offset"])
+@pytest.mark.parametrize("size", [(33, 50), (60, 64)], ids=str)
+def test_planes_in_shared_memory_agree(size: tuple[int, int], layout: str, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    boxes = torch.cat([some_boxes(16, 2, extent, 1, "cuda") for extent in (10, 160)])
+    for bins in ((7, 7), (14, 3), (32, 32)):
+        features = laid_out(torch.randn(2, 131, *size, generator=generator).cuda().to(dtype), layout)
+        found = roi_align(features, boxes, bins, 0.37, 2, True)
+        near(found, roi_align_sized.reference(features.double(), boxes, 2, *size, *bins, 0.37, 2, True))
+
+
 def test_there_are_kernels_for_the_gpu() -> None:
     for operator in (roi_align_sized, roi_align_transposed):
         assert operator.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
@@ -60,16 +72,21 @@ def test_what_is_no_box_and_what_is_empty() -> None:
     assert_empty_tensors_are_empty(roi_align, "cuda")
 
 
+@pytest.mark.parametrize("ratio", [1, 2])
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-def test_only_pixels_with_a_weight_take_part(layout: str) -> None:
-    features = torch.zeros(1, 8, 6, 6)
+def test_only_pixels_with_a_weight_take_part(layout: str, ratio: int) -> None:
+    features = torch.zeros(1, 136, 6, 6)
     features[0, :, 2] = NAN
     features[0, :, 5, 5] = torch.inf
     features = laid_out(features, layout).cuda()
-    boxes = torch.tensor([[0.0, 0, 0, 2, 2], [0.0, 0, 1, 6, 4], [0.0, 4, 4, 6, 6], [0.0, 0.5, 0.5, 1.5, 1.5]]).cuda()
-    found = roi_align(features, boxes, 2, 1.0, 1)
-    torch.testing.assert_close(found, roi_align_sized.reference(features, boxes, 1, 6, 6, 2, 2, 1.0, 1), equal_nan=True)
+    boxes = torch.tensor(
+        [[0.0, 0, 0, 2, 2], [0, 0, 1, 6, 4], [0, 4, 4, 6, 6], [0, 0.5, 0.5, 1.5, 1.5], [0, 0, 0, 8, 8]]
+    ).cuda()
+    found = roi_align(features, boxes, 2, 1.0, ratio)
+    expected = roi_align_sized.reference(features, boxes, 1, 6, 6, 2, 2, 1.0, ratio)
+    torch.testing.assert_close(found, expected, equal_nan=True)
     assert found.isnan().any()
+    assert ratio == 1 or found[4, :, 0].isfinite().all()  # whose points are on the rows 1 and 3
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
@@ -88,12 +105,13 @@ def test_runs_are_equal_bit_for_bit_and_need_no_memory(layout: str) -> None:
     assert torch.equal(pooled, roi_align(features, boxes, 7, 0.25, 2))
 
 
-def test_capture_and_replay_on_another_stream() -> None:
-    features = torch.randn(2, 16, 40, 40, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+@pytest.mark.parametrize("ratio", [-1, 2])
+def test_capture_and_replay_on_another_stream(ratio: int) -> None:
+    features = torch.randn(2, 136, 40, 40, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     boxes = some_boxes(33, 2, 40, 2, "cuda")
 
     def step() -> tuple[Tensor, Tensor]:
-        pooled = roi_align(features, boxes, 7)
+        pooled = roi_align(features, boxes, 7, 1.0, ratio)
         return pooled, torch.autograd.grad(pooled, features, torch.ones_like(pooled))[0]
 
     graph, captured = capture(step)

@@ -1,5 +1,6 @@
 // roi_align and its gradient on a GPU: which kernel serves a call.
 #include "pool.h"
+#include "pool_planes.h"
 #include "spread.h"
 
 using namespace opsmith;
@@ -15,7 +16,7 @@ void roi_align_sized(View<const T, 4> features, View<const float, 2> boxes, int6
   const bool inner = are_inner(features) && are_inner(out);
   if (inner && are_vectors<wide>(features) && are_vectors<wide>(out)) {
     launch_pool<wide, true>(OneMap<T>{features, pooling}, boxes, inner, out, stream);
-  } else {
+  } else if (inner || !launch_pool_planes(features, pooling, boxes, out, stream)) {
     launch_pool<4, false>(OneMap<T>{features, pooling}, boxes, inner, out, stream);
   }
   check_launch("roi_align_sized");

@@ -40,6 +40,19 @@ struct Side {
   int samples;       // sampling points in a bin; none where the length is not above 0 and decides about them
   int size;          // of the image; of one that is larger than any box can be, any size of this kind
 
+  // Finds a sampling point of the bin that begins at `begin`: the pixel before it, and what the next pixel weighs,
+  // which is 0 where there is none. False where the point is not next to the image.
+  OPSMITH_HOST_DEVICE bool find(float begin, int sample, int& pixel, float& above) const {
+    const float within = product(static_cast<float>(sample) + 0.5f, bin) / static_cast<float>(samples);
+    float point = begin + within;
+    if (!(point >= -1.0f && point <= static_cast<float>(size)) || size == 0) return false;
+    if (point < 0) point = 0;
+    pixel = static_cast<int>(point);
+    above = point - static_cast<float>(pixel);
+    if (pixel >= size - 1) pixel = size - 1, above = 0;
+    return true;
+  }
+
   // Calls f(pixel, weight) for the one or two pixels next to each sampling point of a bin, for all points that are next
   // to the pixels from `low` to `high`, and perhaps for some others.
   template <class F>
@@ -57,16 +70,9 @@ struct Side {
       last = static_cast<int>(fmaxf(fminf(fmaxf(here, there) + 2.0f, most), 0.0f));
     }
     for (int sample = first; sample < last; ++sample) {
-      const float within = product(static_cast<float>(sample) + 0.5f, bin) / static_cast<float>(samples);
-      float point = begin + within;
-      if (!(point >= -1.0f && point <= static_cast<float>(size)) || size == 0) continue;
-      if (point < 0) point = 0;
-      const int pixel = static_cast<int>(point);
-      if (pixel >= size - 1) {
-        f(size - 1, 1.0f);
-        continue;
-      }
-      const float above = point - static_cast<float>(pixel);
+      int pixel;
+      float above;
+      if (!find(begin, sample, pixel, above)) continue;
       f(pixel, 1.0f - above);
       if (above > 0) f(pixel + 1, above);
     }
