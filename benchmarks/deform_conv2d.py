@@ -10,7 +10,8 @@ others do, from PyTorch.
 
 Competitors take turns within a round, ratios are formed within a round, and all that compete have been called before. On a
 GPU a sample is the median of ten calls, between events, all queued before the first has ended. `difference` is the largest
-between their results and ours; torchvision has no bfloat16, so there its float32 competes.
+between their results and ours; torchvision has no bfloat16, so there its float32 competes. TF32 "in convolutions" is
+PyTorch's setting: opsmith goes by it, torchvision by that of matrix products, which takes part "everywhere".
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ from turns import clock_of, compare_samples, load_textbook, record, take_turns, 
 TEXTBOOK = Path(__file__).resolve().parent / "deform_conv2d" / "textbook.cpp"
 KERNEL, PAD = 3, 1
 ROUNDS = 21
-# Images, channels (and outputs), height, width; the element type; whether torch allows TF32.
-CPU_CASES = [((1, 64, 32, 32), torch.float32, False)]
+# Images, channels (and outputs), height, width; the element type; where TF32 is allowed, which matters on a GPU in float32.
+CPU_CASES = [((1, 64, 32, 32), torch.float32, "")]
 GPU_CASES = [
-    ((8, 256, 64, 64), torch.float32, False),
-    ((8, 256, 64, 64), torch.float32, True),
-    ((8, 256, 64, 64), torch.float16, False),
-    ((8, 256, 64, 64), torch.bfloat16, False),
-    ((32, 256, 64, 64), torch.bfloat16, False),
-    ((37, 256, 64, 64), torch.bfloat16, False),
+    ((8, 256, 64, 64), torch.float32, "in convolutions"),
+    ((8, 256, 64, 64), torch.float32, "everywhere"),
+    ((8, 256, 64, 64), torch.float32, "nowhere"),
+    ((8, 256, 64, 64), torch.float16, ""),
+    ((8, 256, 64, 64), torch.bfloat16, ""),
+    ((32, 256, 64, 64), torch.bfloat16, ""),
+    ((37, 256, 64, 64), torch.bfloat16, ""),
 ]
 
 Call = Callable[[], Tensor]
@@ -121,7 +123,8 @@ def contenders(phase: str, case: Any, device: str, folder: Path) -> dict[str, Ca
 def measure(phase: str, case: Any, device: str) -> dict[str, Any]:
     """Return the times of a phase, how many times faster ours is, and how far results differ."""
     shape, dtype, tf32 = case
-    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32 != "nowhere"
+    torch.backends.cuda.matmul.allow_tf32 = tf32 == "everywhere"
     with tempfile.TemporaryDirectory() as folder:
         calls = contenders(phase, case, device, Path(folder))
         results = {name: call().float() for name, call in calls.items()}
@@ -149,7 +152,7 @@ def summary(row: dict[str, Any]) -> str:
     """Return a line that says how a case went."""
     times = (f"{name} {1e3 * values['median']:.3f} ms" for name, values in row["seconds"].items())
     faster = (f"{values['median']:.1f}x {name}" for name, values in row.get("times_faster", {}).items())
-    said = f"{row['shape']} {row['dtype']}{' tf32' if row['tf32'] else ''}, {row['phase']}"
+    said = f"{row['shape']} {row['dtype']}{', TF32 ' + row['tf32'] if row['tf32'] else ''}, {row['phase']}"
     return f"{said}: {', '.join((*times, *faster))}; difference {row.get('difference', {})}"
 
 

@@ -16,4 +16,8 @@ def deform_conv2d_figures() -> str:
 
 
 def _case(row: dict[str, Any]) -> list[str]:
-    return [" x ".join(map(str, row["shape"])), row["dtype"] + (" (TF32)" if row["tf32"] else ""), PHASES[row["phase"]]]
+    return [
+        " x ".join(map(str, row["shape"])),
+        row["dtype"] + (f" (TF32 {row['tf32']})" if row["tf32"] else ""),
+        PHASES[row["phase"]],
+    ]

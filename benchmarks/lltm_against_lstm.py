@@ -150,11 +150,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("lltm_against_lstm.py needs a GPU that PyTorch can use")
-    clock, rows = GpuClock(), []
-    for case in CASES:
-        for phase in ("forward", "both"):
-            rows.append(time_case(case, phase, arguments.rounds, clock))
-            show(rows[-1])
+    clock = GpuClock()
+    rows: list[dict[str, object]] = []
     result = {
         "machine": {
             "gpu": torch.cuda.get_device_name(),
@@ -165,8 +162,13 @@ def main() -> None:
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "rows": rows,
     }
-    if arguments.output:
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for case in CASES:
+        for phase in ("forward", "both"):
+            rows.append(time_case(case, phase, arguments.rounds, clock))
+            show(rows[-1])
+            # At once: a run may be cut off.
+            if arguments.output:
+                arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

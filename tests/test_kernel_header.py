@@ -20,10 +20,12 @@ CPP_TESTS = ROOT / "tests/cpp"
 # The headers without a framework; others in the folder belong to bindings.
 GPU_HEADERS = [
     *("host_device.h", "error.h", "types.h", "view.h", "gpu.h", "kernel.h", "math.h", "elementwise.h", "reduce.h"),
+    "two_results.h",
     "workspace.h",
     "early_launch.h",
+    "lanes.h",
 ]
-_GPU_ONLY = ("gpu.h", "workspace.h", "early_launch.h")
+_GPU_ONLY = ("gpu.h", "workspace.h", "early_launch.h", "lanes.h")
 CPU_HEADERS = [*(name for name in GPU_HEADERS if name not in _GPU_ONLY), "cpu.h", "block.h", "product.h"]
 
 HOST_FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread", f"-I{INCLUDE}", f"-I{OPS}"]

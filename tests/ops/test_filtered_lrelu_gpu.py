@@ -87,6 +87,17 @@ def test_agrees_with_the_definition_where_there_are_many_images(layout: str, dty
             agrees(shape, dtype, layout, fu, fd, arguments)
 
 
+@pytest.mark.parametrize("form", FORMS[:3], ids=str)
+def test_many_images_go_to_the_kernels_of_their_own_filters(
+    form: tuple[int, tuple[int, ...], int, tuple[int, ...]],
+) -> None:
+    """One of two filters may be as those kernels have it, and the other not."""
+    up, up_taps, down, down_taps = form
+    torch.manual_seed(0)
+    arguments = {"up": up, "down": down, "padding": [13, 12, 11, 12], "gain": 1.5, "slope": 0.25, "clamp": 2.0}
+    agrees((4, 96, 72, 68), torch.float32, "contiguous", coarse(up_taps), coarse(down_taps), arguments)
+
+
 def agrees(
     shape: tuple[int, ...], dtype: torch.dtype, layout: str, fu: Tensor, fd: Tensor, arguments: dict[str, Any]
 ) -> None:

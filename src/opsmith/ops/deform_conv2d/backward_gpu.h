@@ -7,31 +7,40 @@
 
 namespace {
 
-constexpr int bias_threads = 1024;  // many, because each waits for what it loads
+constexpr int bias_parts = 64;
 
-// One block for each output: threads sum up what they pass, and then two by two.
+// sums[part][output]: a part of the rows [row][output]. A block has 32 outputs, of which eight threads share the rows.
 template <class T>
-__global__ void __launch_bounds__(bias_threads) sum_outputs(View<const T, 4> grad_out, View<T, 1> grad_bias) {
+__global__ void __launch_bounds__(tile_threads)
+    sum_rows(const T* from, int64_t rows, int64_t outputs, compute_t<T>* sums) {
   using C = compute_t<T>;
-  __shared__ C sums[bias_threads];
-  const int64_t width = grad_out.size[3], positions = grad_out.size[2] * width;
-  // Rows that follow one another need no division.
-  const bool is_flat = grad_out.stride[2] == width * grad_out.stride[3];
+  constexpr int sharing = tile_threads / lanes;
+  __shared__ C shares[sharing][lanes];
+  const int lane = threadIdx.x % lanes, share = threadIdx.x / lanes;
+  const int64_t o = blockIdx.x * int64_t{lanes} + lane, end = rows * (blockIdx.y + 1) / bias_parts;
   C sum = 0;
-  for (int64_t n = 0; n < grad_out.size[0]; ++n) {
-    const T* const from = &grad_out(n, blockIdx.x, 0, 0);
+  if (o < outputs) {
 #pragma unroll 4
-    for (int64_t p = threadIdx.x; p < positions; p += bias_threads) {
-      sum += C(is_flat ? from[p * grad_out.stride[3]] : grad_out(n, blockIdx.x, p / width, p % width));
+    for (int64_t row = rows * blockIdx.y / bias_parts + share; row < end; row += sharing) {
+      sum += C(from[row * outputs + o]);
     }
   }
-  sums[threadIdx.x] = sum;
+  shares[share][lane] = sum;
   __syncthreads();
-  for (int half = bias_threads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) grad_bias(blockIdx.x) = T(sums[0]);
+  if (share > 0 || o >= outputs) return;
+  for (int k = 1; k < sharing; ++k) sum += shares[k][lane];
+  sums[blockIdx.y * outputs + o] = sum;
+}
+
+// Adds up the parts in their order.
+template <class T>
+__global__ void __launch_bounds__(tile_threads) sum_bias(const compute_t<T>* sums, View<T, 1> grad_bias) {
+  const int64_t o = blockIdx.x * int64_t{tile_threads} + threadIdx.x, outputs = grad_bias.size[0];
+  if (o >= outputs) return;
+  compute_t<T> sum = 0;
+#pragma unroll 8
+  for (int part = 0; part < bias_parts; ++part) sum += sums[part * outputs + o];
+  grad_bias(o) = T(sum);
 }
 
 // Gradients [image][position][output], side by side.
@@ -201,6 +210,11 @@ void differentiate(const Convolution& call, const View<const T, 4>& grad_out, co
     fail("deform_conv2d()'s gradient on a GPU takes fewer than 2^31 channels times taps, and outputs; found ",
          call.channels, " x ", call.taps(), ", and ", call.outputs);
   }
+  const int64_t outer_copied = outer_size(grad_out);
+  const Workspace<T> outer_room(outer_copied > 0 ? outer_copied : 1);
+  const Pixels<T> gradients = pixels_of(grad_out, call.group_outputs() % vector_width == 0,
+                                        outer_copied > 0 ? outer_room.data : nullptr, stream);
+  const Outer<T> outer{gradients.data, gradients.has_vectors};
   const int64_t sizes[] = {call.images, call.positions(), call.taps(), call.channels, call.outputs};
   bool is_empty = false;
   for (const int64_t size : sizes) is_empty = is_empty || size == 0;
@@ -210,16 +224,19 @@ void differentiate(const Convolution& call, const View<const T, 4>& grad_out, co
       if (view.numel() > 0) clear<T><<<blocks_for(view.numel(), tile_threads), tile_threads, 0, stream>>>(view);
     }
   } else if (to.input.numel() + to.offset.numel() + to.mask.numel() + to.weight.numel() > 0) {
-    const int64_t copied = copy_size(input), outer_copied = outer_size(grad_out);
-    const Workspace<T> room(copied > 0 ? copied : 1), outer_room(outer_copied > 0 ? outer_copied : 1);
+    const int64_t copied = copy_size(input);
+    const Workspace<T> room(copied > 0 ? copied : 1);
     const bool eights = call.group_channels() % vector_width == 0 && call.offset_group_channels() % vector_width == 0;
     const Sampler<T> sampler{call, pixels_of(input, eights, copied > 0 ? room.data : nullptr, stream), offset, mask};
-    const Pixels<T> gradients = pixels_of(grad_out, call.group_outputs() % vector_width == 0,
-                                          outer_copied > 0 ? outer_room.data : nullptr, stream);
-    const Outer<T> outer{gradients.data, gradients.has_vectors};
     with_tf32<T>(tf32, [&](auto rounded) { SampleBackward<T, rounded.value>(sampler, outer, to, stream).run(weight); });
   }
-  if (to.bias.numel() > 0) sum_outputs<T><<<grid_of(to.bias.size[0]), bias_threads, 0, stream>>>(grad_out, to.bias);
+  if (to.bias.numel() > 0) {
+    const Workspace<compute_t<T>> sums(bias_parts * call.outputs);
+    const dim3 blocks(grid_of(divide_up(call.outputs, lanes)), bias_parts);
+    sum_rows<T>
+        <<<blocks, tile_threads, 0, stream>>>(outer.data, call.images * call.positions(), call.outputs, sums.data);
+    sum_bias<T><<<grid_of(divide_up(call.outputs, tile_threads)), tile_threads, 0, stream>>>(sums.data, to.bias);
+  }
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
   }
 #pragma unroll
   for (int apart = 1; apart < strip_cells; apart *= 2) {
-    const int before = from_lane(behind_cell, (lane - apart) % lanes);
+    const int before = shuffle(behind_cell, (lane - apart) % lanes);
     if (lane >= apart) behind_cell += before;
   }
   const int first_source =
@@ -81,16 +81,16 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
     }
     ++column;
   };
-  const int all = from_lane(behind_cell, strip_cells - 1);
-  int column_end = from_lane(behind_cell, 1);
+  const int all = shuffle(behind_cell, strip_cells - 1);
+  int column_end = shuffle(behind_cell, 1);
   for (int start = 0; start < all; start += lanes) {
     // Each lane finds one of the next 32 points.
     const int some = all - start < lanes ? all - start : lanes;
     const int point = lane < some ? start + lane : start;
     int cell = 0;
-    for (int k = 0; k < strip_cells - 1; ++k) cell += from_lane(behind_cell, k) <= point;
-    const int before = from_lane(behind_cell, (cell + lanes - 1) % lanes);
-    const Entry<C> entry = lists.entries[from_lane(begin, cell) + point - (cell > 0 ? before : 0)];
+    for (int k = 0; k < strip_cells - 1; ++k) cell += shuffle(behind_cell, k) <= point;
+    const int before = shuffle(behind_cell, (cell + lanes - 1) % lanes);
+    const Entry<C> entry = lists.entries[shuffle(begin, cell) + point - (cell > 0 ? before : 0)];
     const C share_y = entry.mask * (cell % 2 == 1 ? C(1) - entry.below : entry.below);
     const C at_left = share_y * (C(1) - entry.right), at_right = share_y * entry.right;
     const int source = entry.source - first_source;
@@ -98,16 +98,16 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 4)
       Chunk gradient[batch] = {};
 #pragma unroll
       for (int u = 0; u < batch; ++u) {
-        const int64_t from = from_lane(source, k + u < some ? k + u : k);
+        const int64_t from = shuffle(source, k + u < some ? k + u : k);
         gradient[u] = load_channels<has_vectors>(gradients + from * call.channels, own);
       }
 #pragma unroll
       for (int u = 0; u < batch; ++u) {
-        const C weight = from_lane(at_left, k + u), other = from_lane(at_right, k + u);
+        const C weight = shuffle(at_left, k + u), other = shuffle(at_right, k + u);
         if (k + u >= some) continue;
         while (start + k + u >= column_end) {
           finish_column();
-          column_end = from_lane(behind_cell, 2 * column + 1);
+          column_end = shuffle(behind_cell, 2 * column + 1);
         }
         C wide[width];
         widen<T>(gradient[u], wide);

@@ -1,29 +1,11 @@
 // From the gradients of the samples to those of offsets and masks, on a GPU, and to the samples.
 #pragma once
 
+#include <opsmith/lanes.h>
+
 #include "backward_products.h"
 
 namespace {
-
-constexpr int lanes = 32;
-
-template <class T>
-__device__ T from_lane(T value, int lane) {
-#if defined(__HIPCC__)
-  return __shfl(value, lane, lanes);
-#else
-  return __shfl_sync(0xffffffffu, value, lane);
-#endif
-}
-
-template <class T>
-__device__ T from_opposite(T value, int mask) {
-#if defined(__HIPCC__)
-  return __shfl_xor(value, mask, lanes);
-#else
-  return __shfl_xor_sync(0xffffffffu, value, mask);
-#endif
-}
 
 // Sums four numbers over the lanes: each lane keeps half of what it has and gives the other away, until it has one.
 // Lane l gets the sum of value[l / 8].
@@ -31,11 +13,11 @@ template <class C>
 __device__ C sum_over_lanes(const C (&value)[4]) {
   const int lane = threadIdx.x % lanes;
   const bool second = lane & 16, odd = lane & 8;
-  const C low = (second ? value[2] : value[0]) + from_opposite(second ? value[0] : value[2], 16);
-  const C high = (second ? value[3] : value[1]) + from_opposite(second ? value[1] : value[3], 16);
-  C sum = (odd ? high : low) + from_opposite(odd ? low : high, 8);
+  const C low = (second ? value[2] : value[0]) + shuffle_xor(second ? value[0] : value[2], 16);
+  const C high = (second ? value[3] : value[1]) + shuffle_xor(second ? value[1] : value[3], 16);
+  C sum = (odd ? high : low) + shuffle_xor(odd ? low : high, 8);
 #pragma unroll
-  for (int mask = 4; mask > 0; mask /= 2) sum += from_opposite(sum, mask);
+  for (int mask = 4; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
   return sum;
 }
 

@@ -35,7 +35,8 @@ def deform_conv2d(
     input
         Images [N, C, H, W]; float16, bfloat16, float32 or float64, all tensors of one type, in any layout. The result has
         the type and the memory format of the input. Places and sums are computed in float32, for float64 in float64; on a
-        GPU products of float32 go by TF32 where `torch.backends.cuda.matmul` allows it.
+        GPU factors of products in float32 are rounded to TF32 where PyTorch allows that in convolutions, as it does
+        unless `torch.backends.cudnn.conv.fp32_precision` says "ieee" (or `torch.backends.cudnn.allow_tf32` is False).
     offset
         [N, 2 * offset groups * KH * KW, OH, OW], the channels counted as [offset group, ky, kx, (y, x)]. The channels of
         an image are divided into as many groups, each with offsets of its own. A NaN makes the sample NaN.
@@ -103,7 +104,9 @@ def deform_conv2d(
 # Dynamo cannot trace the question; it guards on what the answer depends on, and asks again where that has changed.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _allows_tf32() -> bool:
-    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+    # torchvision's asks what products of matrices may do, since that is how it multiplies. mypy sees no attributes of the
+    # object that PyTorch puts in place of this module.
+    return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
 
 
 def pair(size: Size) -> tuple[int, int]:

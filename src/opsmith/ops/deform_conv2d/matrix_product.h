@@ -38,9 +38,13 @@ template <class T, int lines, bool steps_first>
 class Panel {
  public:
   static constexpr int width = copy_bytes / sizeof(T), steps = step_bytes / sizeof(T);
-  // A tile lies as its matrix does. Rows are longer by 16 bytes or eight elements, so that lanes read different banks.
-  static constexpr int stride = !steps_first ? steps + width : lines + 8;
+  // A tile lies as its matrix does. Of steps below each other rows are longer by eight elements, and within lines
+  // chunks of 16 bytes are exchanged, so that lanes read and write different banks.
+  static constexpr int stride = steps_first ? lines + 8 : steps;
   static constexpr int size = (steps_first ? steps : lines) * stride;
+
+  // Where a chunk of a line is.
+  static __device__ int place_of(int line, int chunk) { return line * stride + (chunk ^ line / 2 % 4) * width; }
 
   __device__ Panel(const Matrix<T>& matrix, int first, int begin) : matrix_(matrix), first_(first), step_(begin) {
     if constexpr (steps_first) {
@@ -54,7 +58,8 @@ class Panel {
 
   // Brings the next step.
   __device__ void bring(T* to) {
-    T* const place = to + own_row() * stride + own_column();
+    // Rows are a multiple of eight apart where chunks are exchanged.
+    T* const place = to + (steps_first ? own_row() * stride + own_column() : place_of(own_row(), own_column() / width));
     if (matrix_.has_vectors) {
       const int left = (steps_first ? matrix_.rows : matrix_.columns) - step_;
       const T* from = from_;
@@ -224,15 +229,16 @@ class BlockProduct {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = 16 * i + 8 * second, at = step + Left::width * third;
-        load_matrices<steps_first>(to.left[i], shared_address(a + (steps_first ? (at + inner) * Left::stride + row
-                                                                               : (row + inner) * Left::stride + at)));
+        load_matrices<steps_first>(to.left[i],
+                                   shared_address(a + (steps_first ? (at + inner) * Left::stride + row
+                                                                   : Left::place_of(row + inner, 2 * half + third))));
       }
 #pragma unroll
       for (int j = 0; j < across / 2; ++j) {
         const int column = 16 * j + 8 * third, at = step + Left::width * second;
-        load_matrices<steps_first>(to.right[j],
-                                   shared_address(b + (steps_first ? (at + inner) * Right::stride + column
-                                                                   : (column + inner) * Right::stride + at)));
+        load_matrices<steps_first>(
+            to.right[j], shared_address(b + (steps_first ? (at + inner) * Right::stride + column
+                                                         : Right::place_of(column + inner, 2 * half + second))));
       }
     }
   }
@@ -280,10 +286,11 @@ class BlockProduct {
       for (int step = 0; step < steps; step += at_once) {
         Few few[high];
 #pragma unroll
-        for (int n = 0; n < high; ++n) few[n] = *reinterpret_cast<const Few*>(a + (y + 16 * n) * Left::stride + step);
+        for (int n = 0; n < high; ++n)
+          few[n] = *reinterpret_cast<const Few*>(a + Left::place_of(y + 16 * n, step / at_once));
 #pragma unroll
         for (int j = 0; j < wide; ++j) {
-          const Few other = *reinterpret_cast<const Few*>(b + (x + 16 * j) * Right::stride + step);
+          const Few other = *reinterpret_cast<const Few*>(b + Right::place_of(x + 16 * j, step / at_once));
 #pragma unroll
           for (int k = 0; k < at_once; ++k) {
 #pragma unroll

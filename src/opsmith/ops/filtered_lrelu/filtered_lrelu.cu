@@ -44,10 +44,11 @@ class Launch {
     if (!is_small()) return run_directly();
     // float64 would need half the tile; it goes the general way.
     if constexpr (sizeof(T) <= 4) {
-      if (is(up, 2, 1, 12) && is(down, 1, 2, 12) && try_bands()) return;
+      // `grad` is the second filter's transposed; forward it is `up`.
+      const Filtering& grad = call_.grad.filtering;
+      if (is(up, 2, 1, 12) && is(grad, 2, 1, 12) && is(down, 1, 2, 12) && try_bands()) return;
       if constexpr (is_backward) {
-        // `down` is the first filter's transposed, `grad` the second one's.
-        const Filtering& grad = call_.grad.filtering;
+        // `down` is the first filter's transposed.
         if (is(up, 2, 1, 12) && is(grad, 2, 1, 12)) return run_fixed<2, 12, 2, 12, 2, 12, 32, 32>();
         if (is(up, 4, 1, 24) && is(grad, 2, 1, 12)) return run_fixed<4, 24, 2, 12, 4, 24, 12, 16>();
         if (is(up, 2, 1, 12) && is(grad, 4, 1, 24)) return run_fixed<2, 12, 4, 24, 2, 12, 32, 32>();

@@ -9,14 +9,13 @@
 #include <algorithm>
 
 #include "cell_gpu.h"
+#include "cell_vectors.h"
 #include "device.h"
 #include "pointwise.h"
 
 using namespace opsmith;
 
 namespace {
-
-constexpr int threads = 256;
 
 // Adjacent units of a thread: 16 bytes of float and double, 8 of a 16-bit type, as in lltm_gates.
 template <class T>
@@ -64,19 +63,6 @@ __global__ void __launch_bounds__(threads) finish(lltm::Forward<T> step) {
 }
 
 // --------------------------------------------------------------------------------------------------------- backward
-
-// Calls f(row, column) for every `width`th column below `columns`. Rows go along y, so that nothing divides.
-template <int width, class F>
-__device__ void for_each_vector(int64_t rows, int64_t columns, unsigned block_x, unsigned block_y, unsigned blocks_y,
-                                const F& f) {
-  const int64_t column = (block_x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * width;
-  if (column >= columns) return;
-#pragma unroll 1
-  for (int64_t row = block_y * static_cast<int64_t>(blockDim.y) + threadIdx.y; row < rows;
-       row += static_cast<int64_t>(blocks_y) * blockDim.y) {
-    f(row, column);
-  }
-}
 
 template <class T>
 __device__ int64_t longer_half(const lltm::Backward<T>& step) {
@@ -206,28 +192,6 @@ __global__ void __launch_bounds__(threads) add_parts(View<compute_t<T>, 2> parti
   for (int64_t part = 0; part < partial.size[0]; ++part) sum += partial(part, gate);
   grad_bias(gate) = static_cast<T>(sum);
 }
-
-// Whether each of the groups of `width` columns that a thread takes starts at a multiple of its size.
-template <int width, class T, class... Matrix>
-bool allow_vectors(const Matrix&... matrix) {
-  return ((matrix.size[1] % width == 0 && matrix.stride[1] == 1 && matrix.stride[0] % width == 0 &&
-           is_aligned(matrix.data, width * sizeof(T))) &&
-          ...);
-}
-
-// As many threads along a row as it has vectors, up to a whole block; the rest of the block takes further rows.
-struct Grid {
-  Grid(int64_t rows, int64_t vectors) {
-    int x = lanes;
-    while (x < threads && x < vectors) x *= 2;
-    const unsigned y = blocks_for(rows, threads / x);
-    blocks = dim3(static_cast<unsigned>(lltm::divide_up(vectors, x)), y < 65535 ? y : 65535);
-    of_block = dim3(x, threads / x);
-  }
-
-  dim3 blocks;
-  dim3 of_block;
-};
 
 template <int width, class T>
 void launch_finish(const lltm::Forward<T>& step, Stream stream) {

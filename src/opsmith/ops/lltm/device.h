@@ -2,22 +2,14 @@
 #pragma once
 
 #include <opsmith/kernel.h>
+#include <opsmith/lanes.h>
 
 #include <type_traits>
 
 namespace {
 
-// Lanes that work together. A wavefront of AMD's MI GPUs has 64, which are two such groups.
-constexpr int lanes = 32;
-
-template <class C>
-__device__ C shuffle_xor(C value, int mask) {
-#if defined(__HIPCC__)
-  return __shfl_xor(value, mask, lanes);
-#else
-  return __shfl_xor_sync(0xffffffffu, value, mask);
-#endif
-}
+using opsmith::lanes;
+using opsmith::shuffle_xor;
 
 // The sums of `count` values over the lanes, `count` a power of two up to 32: a lane returns that of value
 // lane / (32 / count). In each step a lane gives half of what it has to another and keeps the rest, so 16 sums take 16

@@ -1,5 +1,6 @@
 // A small perceptron on a GPU, in one kernel. All sums are taken in a fixed order.
 #include <opsmith/early_launch.h>
+#include <opsmith/lanes.h>
 
 #include <type_traits>
 
@@ -16,11 +17,7 @@ constexpr int most_threads = 1024;  // of a block
 template <class C>
 __device__ C sum_over_lanes(C value, int lanes) {
   for (int distance = lanes / 2; distance > 0; distance /= 2) {
-#if defined(__HIPCC__)
-    value += __shfl_xor(value, distance);
-#else
-    value += __shfl_xor_sync(0xffffffffu, value, distance);
-#endif
+    value += shuffle_xor(value, distance);
   }
   return value;
 }

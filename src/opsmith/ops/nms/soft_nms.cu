@@ -5,6 +5,8 @@
 // barrier of its own, longer than the step of a block for thousands of boxes. A thread has every 1,024th box. It
 // keeps those that are left together, in memory that stays in the first-level cache, and so a step's time goes with
 // the boxes that are left.
+#include <opsmith/lanes.h>
+
 #include <cstdint>
 
 #include "soft_gpu.h"
@@ -17,7 +19,6 @@ namespace {
 using soft::Method;
 using soft::Rules;
 
-constexpr int lanes = 32;
 constexpr int threads = lanes * lanes;  // so that one warp's lanes can hold what all warps have found
 
 // A box that may be next: that of the lowest key, of several that of the lowest number.
@@ -33,19 +34,10 @@ struct Candidate {
   }
 };
 
-template <class Value>
-__device__ Value from_lane(Value value, int distance) {
-#if defined(__HIPCC__)
-  return __shfl_xor(value, distance, lanes);
-#else
-  return __shfl_xor_sync(0xffffffffu, value, distance);
-#endif
-}
-
 template <class Key>
 __device__ Candidate<Key> first_of_warp(Candidate<Key> own) {
   for (int distance = lanes / 2; distance > 0; distance /= 2) {
-    const Candidate<Key> other{from_lane(own.key, distance), from_lane(own.index, distance)};
+    const Candidate<Key> other{shuffle_xor(own.key, distance), shuffle_xor(own.index, distance)};
     if (other.is_before(own)) own = other;
   }
   return own;

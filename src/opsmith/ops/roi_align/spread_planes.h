@@ -14,6 +14,8 @@ constexpr int plane_threads = 256;
 constexpr int plane_columns = 16;
 template <class C>
 constexpr int plane_width = sizeof(C) == 8 ? 1 : 4;  // channels of a thread, 32 apart
+template <class C>
+constexpr int loads_at_once = sizeof(C) == 8 ? 8 : 16;
 
 template <class C>
 using PlaneWeights = TileWeights<C, plane_columns, plane_threads>;
@@ -24,6 +26,8 @@ struct Stage {
   static constexpr int size = piece_bins * piece_bins, channels = 32 * plane_width<C>;
   C bin[size][channels + 1];  // one more, so that neither bins nor channels share a bank
   int64_t offset[size];       // where a bin is, from the first of the tensor
+  // Of the pieces: bin (i, j) is the one at first + i * columns + j.
+  int first[PlaneWeights<C>::batch], columns[PlaneWeights<C>::batch];
 };
 
 // The bins of a piece from the first to the last row, and the first to the last column, with weights in a tile.
@@ -56,27 +60,47 @@ __device__ int stage_pieces(const View<const T, 4>& grad_out, const T* from, int
       stage.offset[used + thread] =
           weights.offset[end] + (needed.row + i) * grad_out.stride[2] + (needed.column + j) * grad_out.stride[3];
     }
+    if (thread == 0) {
+      stage.first[end] = used - needed.row * needed.columns - needed.column;
+      stage.columns[end] = needed.columns;
+    }
     used += needed.size();
   }
   __syncthreads();
-  const int bin = thread % stage.size;
+  const int bin = thread % stage.size, first = thread / stage.size;
   if (bin < used) {
-    const T* const own = from + stage.offset[bin];
-#pragma unroll 8
-    for (int channel = thread / stage.size; channel < channels; channel += plane_threads / stage.size) {
-      stage.bin[bin][channel] = static_cast<C>(own[channel * grad_out.stride[1]]);
+    constexpr int step = plane_threads / Stage<C>::size, loads = loads_at_once<C>;
+    const T* own = from + stage.offset[bin] + first * grad_out.stride[1];
+    if (channels == stage.channels) {
+      static_assert(Stage<C>::channels / step % loads == 0);
+#pragma unroll
+      for (int channel = 0; channel < stage.channels; channel += step * loads) {
+        T value[loads];
+#pragma unroll
+        for (int q = 0; q < loads; ++q, own += step * grad_out.stride[1]) value[q] = *own;
+#pragma unroll
+        for (int q = 0; q < loads; ++q) {
+          stage.bin[bin][channel + first + q * step] = static_cast<C>(value[q]);
+        }
+      }
+    } else {
+#pragma unroll 1
+      for (int channel = first; channel < channels; channel += step, own += step * grad_out.stride[1]) {
+        stage.bin[bin][channel] = static_cast<C>(*own);
+      }
     }
   }
   __syncthreads();
   return end;
 }
 
-// As add_piece of spread.h; `stage` is where the first needed bin has a thread's first channel.
+// As add_piece of spread.h; a thread has the channels from `lane` on, 32 apart.
 template <class C, int width>
-__device__ void add_staged(const PlaneWeights<C>& weights, int slot, int row, const Needed& needed, const C* stage,
+__device__ void add_staged(const PlaneWeights<C>& weights, int slot, int row, int lane, const Stage<C>& stage,
                            C (&sums)[plane_columns][width]) {
   const unsigned above = weights.bins_of_row[slot][row];
   if (above == 0) return;
+  const int first = stage.first[slot], columns = stage.columns[slot];
 #pragma unroll 1
   for (unsigned left = weights.bins_x[slot]; left != 0; left &= left - 1) {
     const int j = __ffs(left) - 1;
@@ -85,8 +109,7 @@ __device__ void add_staged(const PlaneWeights<C>& weights, int slot, int row, co
     for (unsigned rows = above; rows != 0; rows &= rows - 1) {
       const int i = __ffs(rows) - 1;
       const C weight = weights.y[slot][i][row];
-      const int bin = (i - needed.row) * needed.columns + j - needed.column;
-      const C* const value = stage + bin * (Stage<C>::channels + 1);
+      const C* const value = &stage.bin[first + i * columns + j][lane];
 #pragma unroll
       for (int c = 0; c < width; ++c) down[c] += weight * value[c * 32];
     }
@@ -145,13 +168,8 @@ __global__ void __launch_bounds__(plane_threads, 2)
 #pragma unroll 1
             for (int begin = 0, end; begin < count; begin = end) {
               end = stage_pieces(grad_out, from, channels, weights, begin, count, stage);
-              int used = 0;
 #pragma unroll 1
-              for (int slot = begin; slot < end; ++slot) {
-                const Needed needed(weights, slot);
-                add_staged(weights, slot, row, needed, &stage.bin[used][lane], sums);
-                used += needed.size();
-              }
+              for (int slot = begin; slot < end; ++slot) add_staged(weights, slot, row, lane, stage, sums);
               __syncthreads();
             }
           });

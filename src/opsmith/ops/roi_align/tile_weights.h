@@ -87,16 +87,16 @@ __device__ void add_across(const TileWeights<C, columns, threads>& weights, int 
                            C (&sums)[columns][width]) {
   const unsigned touched = weights.columns_of_bin[slot][bin];
   constexpr int at_once = 16 / sizeof(C);
-  Vector<C, at_once> across[columns / at_once];
 #pragma unroll
   for (int v = 0; v < columns / at_once; ++v) {
-    across[v] = reinterpret_cast<const Vector<C, at_once>*>(weights.x[slot][bin])[v];
-  }
+    if ((touched >> (v * at_once) & ((1u << at_once) - 1)) == 0) continue;  // most of them, of a narrow bin
+    const auto across = reinterpret_cast<const Vector<C, at_once>*>(weights.x[slot][bin])[v];
 #pragma unroll
-  for (int x = 0; x < columns; ++x) {
-    if (touched >> x & 1) {
+    for (int q = 0; q < at_once; ++q) {
+      if (touched >> (v * at_once + q) & 1) {
 #pragma unroll
-      for (int c = 0; c < width; ++c) sums[x][c] += across[x / at_once].item[x % at_once] * down[c];
+        for (int c = 0; c < width; ++c) sums[v * at_once + q][c] += across.item[q] * down[c];
+      }
     }
   }
 }

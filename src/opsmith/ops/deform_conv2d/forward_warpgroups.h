@@ -1,0 +1,255 @@
+// The forward's blocks on GPUs of compute capability 9.0, for types that go through the tensor cores: 128 positions of
+// 256 outputs. A warp has 16 of the positions, which it samples into its registers, where the tensor cores take them,
+// while they multiply the samples of the step before. So warps wait for nobody but the weights, which are copied to
+// shared memory some steps ahead, and for pixels no longer than these take beyond a step.
+#pragma once
+
+#include "forward_tiles.h"
+#include "warpgroups.h"
+
+namespace {
+
+constexpr int wide_threads = 256, wide_columns = 256;
+
+// The weights of a block's next steps.
+template <class T>
+struct WeightRing {
+  static constexpr int size = 5;
+
+  StepTile<T, wide_columns> tile[size];
+  Barrier filled[size], freed[size];
+
+  // By one thread, before all others see the ring: the first steps are brought.
+  __device__ void init(const T* weights, int steps) {
+    for (int k = 0; k < size; ++k) {
+      filled[k].init(1);
+      freed[k].init(wide_threads / 32);
+    }
+    show_barriers();
+    for (int step = 0; step < size && step < steps; ++step) bring(weights, step);
+  }
+
+  // By the same thread, when a warp has been done with `step` for one step: the one that takes its place is brought.
+  __device__ void replace(const T* weights, int step, int steps) {
+    if (step < 0 || step + size >= steps) return;
+    freed[step % size].wait(step / size);
+    bring(weights, step + size);
+  }
+
+ private:
+  __device__ void bring(const T* weights, int step) {
+    const T* const from = weights + int64_t{step} * wide_columns * step_width<T>;
+    copy_bulk(tile[step % size].data, from, sizeof(tile[0]), filled[step % size]);
+  }
+};
+
+// The sums of a thread, for each half of the outputs, and how its warp adds to them.
+template <class T>
+struct WarpgroupProduct {
+  float sum[2][64] = {};
+
+  // A step's samples of two positions, eight apart, by halves of their channels.
+  using Factors = uint32_t[2][4];
+
+  __device__ void start(const Factors& samples, const StepTile<T, wide_columns>& weights) {
+    begin_products();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int outputs = 0; outputs < 2; ++outputs) {
+        // A tile's chunks of 16 bytes are counted before they are exchanged.
+        const uint64_t at = tile_at(weights.data + outputs * 128 * step_width<T>) + 2 * half;
+        start_product<T>(sum[outputs], samples[half], at);
+      }
+    }
+    end_products();
+  }
+};
+
+// Samples a run at two positions, eight apart, of which a thread has 16 bytes of channels.
+template <bool has_vectors, bool tf32, class T>
+struct PairSampler {
+  const Pixels<T>& pixels;
+  const Run& run;
+  const PointTable<T, product_rows>& table;
+
+  // Where it is: the first position's point of a tap, and the thread's first channel there.
+  struct Place {
+    int tap, point, channel;
+    const T* pixel;
+  };
+
+  __device__ Place start(int64_t n) const {
+    const int lane = threadIdx.x % 32, channel = lane % 4 * chunk_width<T>;
+    return {0, static_cast<int>(threadIdx.x / 32 * 16 + lane / 4), channel, pixels.at(n, 0, 0) + run.channel + channel};
+  }
+
+  __device__ void go_on(Place& place) const {
+    place.point += product_rows;
+    if (++place.tap < run.taps) return;
+    place.tap = 0;
+    place.point -= run.taps * product_rows;
+    place.channel += step_width<T>;
+    place.pixel += step_width<T>;
+  }
+
+  __device__ void load(const Place& place, Corners<T>& corners, int of_two) const {
+    auto point = table.places[place.point + 8 * of_two];
+    if (place.channel >= run.channels) point.corners = 0;
+    corners.template load<has_vectors>(pixels, place.pixel, run.channels - place.channel, point);
+  }
+
+  __device__ void blend(const Place& place, const Corners<T>& corners, int of_two,
+                        typename WarpgroupProduct<T>::Factors& factors) const {
+    const int point = place.point + 8 * of_two;
+    Chunk samples = corners.template blend<tf32>(table.weights[point], table.places[point].mask);
+    if (place.channel >= run.channels) samples = {};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      factors[half][of_two] = samples.item[2 * half];
+      factors[half][of_two + 2] = samples.item[2 * half + 1];
+    }
+  }
+};
+
+// Adds the products of a run, whose first step is the `step`th of all `steps`.
+template <bool has_vectors, bool tf32, class T>
+__device__ void add_run(WarpgroupProduct<T>& product, const PairSampler<has_vectors, tf32, T>& sampler, int64_t n,
+                        const T* weights, WeightRing<T>& ring, int step, int steps) {
+  using Place = typename PairSampler<has_vectors, tf32, T>::Place;
+  using Factors = typename WarpgroupProduct<T>::Factors;
+  const int end = step + sampler.run.slices(step_width<T>) * sampler.run.taps;
+  Place next = sampler.start(n);
+  Corners<T> corners[2][2];
+  Factors factors[2];
+  const auto load = [&](Corners<T>(&to)[2]) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) sampler.load(next, to[k], k);
+  };
+  const auto blend = [&](const Place& place, const Corners<T>(&from)[2], Factors& to) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) sampler.blend(place, from[k], k, to);
+  };
+  load(corners[0]);
+  blend(next, corners[0], factors[0]);
+  sampler.go_on(next);
+  if (step + 1 < end) load(corners[0]);
+
+  // Multiplies a step, samples the next one and loads the one after that, `coming` being the pixels of the next one.
+  const auto pass = [&](const Factors& now, Factors& then, const Corners<T>(&coming)[2], Corners<T>(&after)[2]) {
+    const int place = step % ring.size;
+    ring.filled[place].wait(step / ring.size);
+    product.start(now, ring.tile[place]);
+    const Place blended = next;
+    sampler.go_on(next);
+    if (step + 2 < end) load(after);
+    if (step + 1 < end) blend(blended, coming, then);
+    if (threadIdx.x == 0) ring.replace(weights, step - 1, steps);
+    wait_for_products();
+    if (threadIdx.x % 32 == 0) ring.freed[place].arrive();
+    ++step;
+  };
+  while (step + 1 < end) {
+    pass(factors[0], factors[1], corners[0], corners[1]);
+    pass(factors[1], factors[0], corners[1], corners[0]);
+  }
+  if (step < end) pass(factors[0], factors[1], corners[0], corners[1]);
+}
+
+// Stores the sums, with the bias, from the output `channel` and the position `first` on. They go through shared memory,
+// half of the outputs at a time, so that lanes next to each other write what lies next to each other.
+template <class T>
+__device__ void store_wide(const WarpgroupProduct<T>& product, const Convolution& call, int64_t n, int first,
+                           int64_t channel, int outputs, const View<const T, 1>& bias, const View<T, 4>& out,
+                           WeightRing<T>& ring) {
+  constexpr int half_columns = wide_columns / 2, warps = wide_threads / 32;
+  // As long as makes the lanes of a warp write to different banks.
+  constexpr int row = product_rows + 4;
+  struct Room {
+    float sums[half_columns * row], biases[wide_columns];
+  };
+  static_assert(sizeof(ring.tile) >= sizeof(Room), "half of the sums take the place of the weights");
+  Room& room = *reinterpret_cast<Room*>(ring.tile);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const unsigned width = static_cast<unsigned>(call.out_width);
+  const auto store = [&](int position, int output, T* to) {
+    if (output < outputs)
+      to[output * out.stride[1]] = T(room.sums[output % half_columns * row + position] + room.biases[output]);
+  };
+  const auto at = [&](int position) {
+    const unsigned p = first + position;
+    return p < call.positions() ? &out(n, channel, p / width, p % width) : nullptr;
+  };
+  __syncthreads();
+  for (int k = threadIdx.x; k < wide_columns; k += wide_threads) {
+    room.biases[k] = bias && k < outputs ? compute_t<T>(bias(channel + k)) : 0.0f;
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 64; ++k) {
+      const int column = k / 4 * 8 + lane % 4 * 2 + k % 2, line = warp * 16 + lane / 4 + k / 2 % 2 * 8;
+      room.sums[column * row + line] = product.sum[half][k];
+    }
+    __syncthreads();
+    if (out.stride[1] == 1) {
+      for (int position = warp; position < product_rows; position += warps) {
+        T* const to = at(position);
+        if (to == nullptr) continue;
+#pragma unroll
+        for (int k = 0; k < half_columns; k += 32) store(position, half * half_columns + k + lane, to);
+      }
+    } else {
+      for (int position = lane; position < product_rows; position += 32) {
+        T* const to = at(position);
+        if (to == nullptr) continue;
+#pragma unroll 8
+        for (int k = warp; k < half_columns; k += warps) store(position, half * half_columns + k, to);
+      }
+    }
+  }
+}
+
+// Shared memory of a block.
+template <class T>
+struct WideBlock {
+  WeightRing<T> ring;
+  PointTable<T, product_rows> table;
+};
+
+// Other GPUs' code has it for so few threads that nobody launches it: see has_wide_blocks().
+template <class T, bool tf32>
+__global__ void __launch_bounds__(has_warpgroups ? wide_threads : 32)
+    convolve_wide(Sampler<T> sampler, const T* weights, ForwardGrid grid, View<const T, 1> bias, View<T, 4> out) {
+  if constexpr (has_warpgroups) {
+    extern __shared__ __align__(512) unsigned char wide_shared[];
+    auto& [ring, table] = *reinterpret_cast<WideBlock<T>*>(wide_shared);
+    const Convolution& call = sampler.call;
+    const unsigned tile = blockIdx.x % grid.across, group = blockIdx.x / grid.across % grid.groups;
+    const unsigned place = blockIdx.x / grid.across / grid.groups, n = place / grid.tiles;
+    const int first = static_cast<int>(place % grid.tiles) * product_rows;
+    const Runs<T> runs(call);
+    const int count = runs.count(group), steps = runs.steps(group);
+    const T* const own =
+        weights + (int64_t{group} * grid.across + tile) * grid.most_steps * wide_columns * step_width<T>;
+    if (threadIdx.x == 0) ring.init(own, steps);
+    WarpgroupProduct<T> product;
+    for (int index = 0; index < count; ++index) {
+      const Run run = runs(group, index);
+      if (index > 0) __syncthreads();
+      table.find(sampler, n, first, run);
+      __syncthreads();
+      if (sampler.pixels.has_vectors) {
+        add_run(product, PairSampler<true, tf32, T>{sampler.pixels, run, table}, n, own, ring, run.first_step, steps);
+      } else {
+        add_run(product, PairSampler<false, tf32, T>{sampler.pixels, run, table}, n, own, ring, run.first_step, steps);
+      }
+    }
+    const int64_t outputs = call.group_outputs(), left = outputs - int64_t{tile} * wide_columns;
+    store_wide(product, call, n, first, group * outputs + int64_t{tile} * wide_columns,
+               static_cast<int>(left < wide_columns ? left : wide_columns), bias, out, ring);
+  }
+}
+
+}  // namespace
