@@ -20,6 +20,7 @@ CPP_TESTS = ROOT / "tests/cpp"
 # The headers without a framework; others in the folder belong to bindings.
 GPU_HEADERS = [
     *("host_device.h", "error.h", "types.h", "view.h", "gpu.h", "kernel.h", "math.h", "elementwise.h", "reduce.h"),
+    "two_results.h",
     "workspace.h",
     "early_launch.h",
     "lanes.h",

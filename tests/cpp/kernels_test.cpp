@@ -1,5 +1,6 @@
 // Tests of the CPU kernels of add2, sigmoid and lltm against the same formulas in double.
 #include <opsmith/reduce.h>
+#include <opsmith/two_results.h>
 #include <add2/add2.cpp>
 #include <lltm/gates.cpp>
 #include <sigmoid/sigmoid.cpp>
@@ -100,6 +101,13 @@ struct Same {
   }
 };
 
+struct SumAndDifference {
+  template <class C>
+  OPSMITH_HOST_DEVICE Two<C> operator()(C a, C b) const {
+    return {a + b, a - b};
+  }
+};
+
 template <class T>
 void test_elementwise(int64_t n, int64_t stride, int64_t offset) {
   Matrix<T> a(1, n, 0, stride, offset), b(1, n, 0, 1, 0), out(1, n, 0, stride, offset + 1);
@@ -118,6 +126,15 @@ void test_elementwise(int64_t n, int64_t stride, int64_t offset) {
       check_close("sigmoid_backward", out(0, k), grad * (1 - y) * y, 2.0);
     }
     out.check_surroundings("sigmoid_backward");
+    Matrix<T> second(1, n, 0, 1, 1);
+    elementwise(SumAndDifference{}, out.flat(), second.flat(), a.read_flat(), b.read_flat());
+    for (int64_t k = 0; k < n; ++k) {
+      const double left = to_double(a(0, k)), right = to_double(b(0, k));
+      check_close("the first of two results", out(0, k), left + right, 0.5);
+      check_close("the second of two results", second(0, k), left - right, 0.5);
+    }
+    out.check_surroundings("the first of two results");
+    second.check_surroundings("the second of two results");
   }
 }
 

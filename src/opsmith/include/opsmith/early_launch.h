@@ -24,6 +24,14 @@ __device__ inline void wait_for_earlier_kernels() {
 #endif
 }
 
+// For a kernel that is launched as any other: lets the one behind it come up while this one still runs. That one is
+// launched early and waits for the end of this one, as above.
+__device__ inline void let_next_kernel_come_up() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 namespace detail {
 
 #if !defined(__HIPCC__)

@@ -6,6 +6,7 @@
 
 #include "elementwise.h"
 #if defined(__CUDACC__) || defined(__HIPCC__)
+#include "early_launch.h"
 #include "workspace.h"
 #endif
 
@@ -88,8 +89,10 @@ constexpr int sum_threads = elementwise_threads;
 
 template <class Out>
 __global__ void __launch_bounds__(sum_threads)
-    sum_partials(const double* __restrict__ partials, int count, double divisor, Out* __restrict__ out) {
+    sum_partials(const double* partials, int count, double divisor, Out* out) {
+  wait_for_earlier_kernels();
   double sum = 0;
+#pragma unroll 16
   for (int p = threadIdx.x; p < count; p += sum_threads) sum += partials[p];
   sum = sum_over_block(sum);
   if (threadIdx.x == 0) *out = static_cast<Out>(static_cast<compute_t<Out>>(sum / divisor));
@@ -110,6 +113,7 @@ __device__ auto sum_vector(const F& f, const Vector<First, width> first, const V
 template <int width, class F, class... In>
 __global__ void __launch_bounds__(sum_threads)
     sum_dense(F f, int64_t n, double* __restrict__ partials, const In* __restrict__... in) {
+  let_next_kernel_come_up();
   const int64_t first = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   const int64_t step = gridDim.x * static_cast<int64_t>(blockDim.x);
   const int64_t vectors = n / width;
@@ -127,6 +131,7 @@ __global__ void __launch_bounds__(sum_threads)
 template <class F, class... In>
 __global__ void __launch_bounds__(sum_threads)
     sum_strided(F f, int64_t n, double* __restrict__ partials, View<const In, 1>... in) {
+  let_next_kernel_come_up();
   const int64_t first = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   const int64_t step = gridDim.x * static_cast<int64_t>(blockDim.x);
   double sum = 0;
@@ -154,8 +159,8 @@ class GridSum {
   template <class Out>
   void finish(const char* op, Stream stream, double divisor, View<Out, 0> out) const {
     check_launch(op);
-    detail::sum_partials<<<1, threads, 0, stream>>>(partials(), static_cast<int>(blocks), divisor, out.data);
-    check_launch(op);
+    launch_early<detail::sum_partials<Out>>(op, 1, threads, 0, stream, static_cast<const double*>(partials()),
+                                            static_cast<int>(blocks), divisor, out.data);
   }
 
   const unsigned blocks;

@@ -116,96 +116,106 @@ struct PairSampler {
 template <bool has_vectors, bool tf32, class T>
 __device__ void add_run(WarpgroupProduct<T>& product, const PairSampler<has_vectors, tf32, T>& sampler, int64_t n,
                         const T* weights, WeightRing<T>& ring, int step, int steps) {
-  using Place = typename PairSampler<has_vectors, tf32, T>::Place;
   using Factors = typename WarpgroupProduct<T>::Factors;
   const int end = step + sampler.run.slices(step_width<T>) * sampler.run.taps;
-  Place next = sampler.start(n);
-  Corners<T> corners[2][2];
+  auto loaded = sampler.start(n);
+  Corners<T> corners[2];
   Factors factors[2];
-  const auto load = [&](Corners<T>(&to)[2]) {
+  // Samples the step that has been loaded, and loads the next one in its place, if it is before `end`: position by
+  // position, so that pixels are on their way as long as they have registers.
+  const auto sample = [&](Factors& to, bool has_next) {
+    const auto sampled = loaded;
+    sampler.go_on(loaded);
 #pragma unroll
-    for (int k = 0; k < 2; ++k) sampler.load(next, to[k], k);
+    for (int k = 0; k < 2; ++k) {
+      sampler.blend(sampled, corners[k], k, to);
+      if (has_next) sampler.load(loaded, corners[k], k);
+    }
   };
-  const auto blend = [&](const Place& place, const Corners<T>(&from)[2], Factors& to) {
 #pragma unroll
-    for (int k = 0; k < 2; ++k) sampler.blend(place, from[k], k, to);
-  };
-  load(corners[0]);
-  blend(next, corners[0], factors[0]);
-  sampler.go_on(next);
-  if (step + 1 < end) load(corners[0]);
+  for (int k = 0; k < 2; ++k) sampler.load(loaded, corners[k], k);
+  sample(factors[0], step + 1 < end);
 
-  // Multiplies a step, samples the next one and loads the one after that, `coming` being the pixels of the next one.
-  const auto pass = [&](const Factors& now, Factors& then, const Corners<T>(&coming)[2], Corners<T>(&after)[2]) {
+  // Multiplies a step while the next one is sampled.
+  const auto pass = [&](const Factors& now, Factors& next) {
     const int place = step % ring.size;
     ring.filled[place].wait(step / ring.size);
     product.start(now, ring.tile[place]);
-    const Place blended = next;
-    sampler.go_on(next);
-    if (step + 2 < end) load(after);
-    if (step + 1 < end) blend(blended, coming, then);
+    if (step + 1 < end) sample(next, step + 2 < end);
     if (threadIdx.x == 0) ring.replace(weights, step - 1, steps);
     wait_for_products();
     if (threadIdx.x % 32 == 0) ring.freed[place].arrive();
     ++step;
   };
   while (step + 1 < end) {
-    pass(factors[0], factors[1], corners[0], corners[1]);
-    pass(factors[1], factors[0], corners[1], corners[0]);
+    pass(factors[0], factors[1]);
+    pass(factors[1], factors[0]);
   }
-  if (step < end) pass(factors[0], factors[1], corners[0], corners[1]);
+  if (step < end) pass(factors[0], factors[1]);
 }
 
-// Stores the sums, with the bias, from the output `channel` and the position `first` on. They go through shared memory,
-// half of the outputs at a time, so that lanes next to each other write what lies next to each other.
-template <class T>
+// Stores the sums, with the bias, from the output `channel` and the position `first` on. Half of the outputs at a time
+// goes through shared memory, so that what lies side by side in the result is written by 16 bytes: outputs, if
+// `outputs_inside`, else positions.
+template <bool outputs_inside, class T>
 __device__ void store_wide(const WarpgroupProduct<T>& product, const Convolution& call, int64_t n, int first,
                            int64_t channel, int outputs, const View<const T, 1>& bias, const View<T, 4>& out,
                            WeightRing<T>& ring) {
-  constexpr int half_columns = wide_columns / 2, warps = wide_threads / 32;
+  constexpr int side = wide_columns / 2, width = chunk_width<T>, chunks = side / width;
+  static_assert(side == product_rows, "as many positions as outputs");
   // As long as makes the lanes of a warp write to different banks.
-  constexpr int row = product_rows + 4;
+  constexpr int row = side + (outputs_inside ? 8 : 4);
   struct Room {
-    float sums[half_columns * row], biases[wide_columns];
+    alignas(16) float sums[side * row];
+    float biases[wide_columns];
   };
   static_assert(sizeof(ring.tile) >= sizeof(Room), "half of the sums take the place of the weights");
   Room& room = *reinterpret_cast<Room*>(ring.tile);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const unsigned width = static_cast<unsigned>(call.out_width);
-  const auto store = [&](int position, int output, T* to) {
-    if (output < outputs)
-      to[output * out.stride[1]] = T(room.sums[output % half_columns * row + position] + room.biases[output]);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, positions = static_cast<int>(call.positions());
+  const auto at = [&](int position, int output) {
+    const unsigned p = position, out_width = static_cast<unsigned>(call.out_width);
+    return &out(n, channel + output, p / out_width, p % out_width);
   };
-  const auto at = [&](int position) {
-    const unsigned p = first + position;
-    return p < call.positions() ? &out(n, channel, p / width, p % width) : nullptr;
-  };
+  const bool is_plane = out.stride[3] == 1 && (out.stride[2] == call.out_width || call.out_height == 1);
+  const bool has_chunks =
+      reinterpret_cast<uintptr_t>(at(0, 0)) % sizeof(Chunk) == 0 &&
+      (outputs_inside ? out.stride[1] == 1 && out.stride[2] % width == 0 && out.stride[3] % width == 0
+                      : is_plane && out.stride[1] % width == 0);
   __syncthreads();
   for (int k = threadIdx.x; k < wide_columns; k += wide_threads) {
     room.biases[k] = bias && k < outputs ? compute_t<T>(bias(channel + k)) : 0.0f;
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    if (half * side >= outputs) break;
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < 64; ++k) {
       const int column = k / 4 * 8 + lane % 4 * 2 + k % 2, line = warp * 16 + lane / 4 + k / 2 % 2 * 8;
-      room.sums[column * row + line] = product.sum[half][k];
+      room.sums[outputs_inside ? line * row + column : column * row + line] = product.sum[half][k];
     }
     __syncthreads();
-    if (out.stride[1] == 1) {
-      for (int position = warp; position < product_rows; position += warps) {
-        T* const to = at(position);
-        if (to == nullptr) continue;
+    for (int k = threadIdx.x; k < side * chunks; k += wide_threads) {
+      const int outside = k / chunks, inside = k % chunks * width;
+      const int output = half * side + (outputs_inside ? inside : outside);
+      const int position = first + (outputs_inside ? outside : inside);
+      if (output >= outputs || position >= positions) continue;
+      float sums[width];
 #pragma unroll
-        for (int k = 0; k < half_columns; k += 32) store(position, half * half_columns + k + lane, to);
+      for (int item = 0; item < width; ++item) {
+        sums[item] = room.sums[outside * row + inside + item] + room.biases[output + (outputs_inside ? item : 0)];
       }
-    } else {
-      for (int position = lane; position < product_rows; position += 32) {
-        T* const to = at(position);
-        if (to == nullptr) continue;
-#pragma unroll 8
-        for (int k = warp; k < half_columns; k += warps) store(position, half * half_columns + k, to);
+      const Chunk chunk = narrow<T, false>(sums);
+      const int left = outputs_inside ? outputs - output : positions - position;
+      if (has_chunks && left >= width) {
+        store_16_bytes(at(position, output), chunk);
+        continue;
+      }
+      const auto values = bit_cast<Vector<T, width>>(chunk);
+#pragma unroll
+      for (int item = 0; item < width; ++item) {
+        if (item >= left) break;
+        *(outputs_inside ? at(position, output + item) : at(position + item, output)) = values.item[item];
       }
     }
   }
@@ -218,7 +228,7 @@ struct WideBlock {
   PointTable<T, product_rows> table;
 };
 
-// Other GPUs' code has it for so few threads that nobody launches it: see has_wide_blocks().
+// Other GPUs' code has it for so few threads that nobody launches it: see convolve_by_warpgroups().
 template <class T, bool tf32>
 __global__ void __launch_bounds__(has_warpgroups ? wide_threads : 32)
     convolve_wide(Sampler<T> sampler, const T* weights, ForwardGrid grid, View<const T, 1> bias, View<T, 4> out) {
@@ -247,8 +257,13 @@ __global__ void __launch_bounds__(has_warpgroups ? wide_threads : 32)
       }
     }
     const int64_t outputs = call.group_outputs(), left = outputs - int64_t{tile} * wide_columns;
-    store_wide(product, call, n, first, group * outputs + int64_t{tile} * wide_columns,
-               static_cast<int>(left < wide_columns ? left : wide_columns), bias, out, ring);
+    const int64_t channel = group * outputs + int64_t{tile} * wide_columns;
+    const int count_of_outputs = static_cast<int>(left < wide_columns ? left : wide_columns);
+    if (out.stride[1] == 1) {
+      store_wide<true>(product, call, n, first, channel, count_of_outputs, bias, out, ring);
+    } else {
+      store_wide<false>(product, call, n, first, channel, count_of_outputs, bias, out, ring);
+    }
   }
 }
 

@@ -5,16 +5,11 @@
 
 namespace {
 
-// 4, 8 or 16 bytes, aligned to their number.
-template <int bytes>
-__device__ void copy_async(void* to, const void* from) {
+// 16 bytes, which are aligned to as many, past the first-level cache, which has no use for them.
+__device__ inline void copy_async(void* to, const void* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  if constexpr (bytes == 16) {  // past the first-level cache, which has no use for them
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(bytes) : "memory");
-  }
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
 #endif
 }
 

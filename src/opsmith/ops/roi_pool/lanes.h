@@ -26,15 +26,33 @@ __device__ inline unsigned value_below(unsigned value, int distance) {
 #endif
 }
 
-__device__ inline int largest_of_lanes(int value) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(0xffffffffu, value);
+// In which lanes this holds: a bit each.
+__device__ inline unsigned lanes_where(bool holds) {
+#if defined(__HIPCC__)
+  return static_cast<unsigned>(__ballot(holds) >> (__lane_id() & 32));
 #else
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const int other = value_of(value, (threadIdx.x % 32) ^ distance);
-    if (other > value) value = other;
-  }
-  return value;
+  return __ballot_sync(0xffffffffu, holds);
+#endif
+}
+
+// Whether this holds in a lane of the warp.
+__device__ inline bool any_lane(bool holds) {
+#if defined(__HIPCC__)
+  return __any(holds);
+#else
+  return __any_sync(0xffffffffu, holds);
+#endif
+}
+
+// The same pointer, which all lanes have, as something that is kept: else nvcc 13.0 works it out again wherever it is
+// used, in a loop from the strides.
+template <class T>
+__device__ const T* keep(const T* pointer) {
+#if defined(__HIPCC__) || !defined(__CUDA_ARCH__)
+  return pointer;
+#else
+  const auto address = static_cast<unsigned long long>(__cvta_generic_to_global(pointer));
+  return static_cast<const T*>(__cvta_global_to_generic(value_of(address, 0)));
 #endif
 }
 

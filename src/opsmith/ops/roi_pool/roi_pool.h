@@ -47,6 +47,12 @@ struct Pooling {
     return {start, length / static_cast<float>(bins), static_cast<int32_t>(size)};
   }
 
+  // One side of what is known to be a box.
+  OPSMITH_HOST_DEVICE Side read_side(const opsmith::View<const float, 2>& boxes, int64_t k, bool is_y) const {
+    const float from = boxes(k, is_y ? 2 : 1) * scale, to = boxes(k, is_y ? 4 : 3) * scale;
+    return side(from, to, is_y ? height : width, is_y ? out_height : out_width);
+  }
+
   OPSMITH_HOST_DEVICE Roi read_roi(const opsmith::View<const float, 2>& boxes, int64_t k) const {
     const float index = truncf(boxes(k, 0));
     float edge[4];

@@ -38,24 +38,27 @@ const compute_t<T>* read_block(const View<const T, 2>& from, int64_t begin, int6
   return copy;
 }
 
-// out[k] = f(grads[k]..., x[k], sign of k) for a block of at most block_size elements; 0 in rows that are ignored.
+// out[k] = f(grads[k]..., x[k], sign of k) for a block of at most block_size elements; 0 in rows that are ignored, NaN
+// in those of a class that there is not.
 template <class T, class F, class... Grads>
 void map_classes(const F& f, const View<const T, 2>& x, const View<const int64_t, 1>& targets, int64_t begin, int64_t n,
                  compute_t<T>* out, const Grads*... grads) {
   using C = compute_t<T>;
   const int64_t columns = x.size[1];
   C signs[block_size], copy[block_size];
-  bool ignores = false;
+  bool is_plain = true;
   for_each_piece(begin, n, columns, [&](int64_t row, int64_t column, int64_t offset, int64_t count) {
     const int64_t target = targets(row);
-    std::fill_n(signs + offset, count, target > columns ? std::numeric_limits<C>::quiet_NaN() : C(-1));
+    std::fill_n(signs + offset, count, C(-1));
     if (target >= column && target < column + count) signs[offset + target - column] = C(1);
-    ignores = ignores || target < 0;
+    is_plain = is_plain && target >= 0 && target <= columns;
   });
   elementwise_block(f, n, out, grads..., read_block(x, begin, n, copy), static_cast<const C*>(signs));
-  if (!ignores) return;
+  if (is_plain) return;
   for_each_piece(begin, n, columns, [&](int64_t row, int64_t, int64_t offset, int64_t count) {
-    if (targets(row) < 0) std::fill_n(out + offset, count, C(0));
+    const int64_t target = targets(row);
+    if (target < 0) std::fill_n(out + offset, count, C(0));
+    if (target > columns) std::fill_n(out + offset, count, std::numeric_limits<C>::quiet_NaN());
   });
 }
 

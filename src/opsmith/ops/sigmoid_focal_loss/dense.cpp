@@ -17,10 +17,12 @@ void focal_loss_backward(View<const T, 1> grad_loss, View<const T, 1> inputs, Vi
                          double gamma, bool needs_grad_targets, View<T, 1> grad_inputs, View<T, 1> grad_targets) {
   with_power<compute_t<T>>(gamma, [&](auto power) {
     using Slope = DenseSlope<compute_t<T>, decltype(power)>;
-    using TargetSlope = DenseTargetSlope<compute_t<T>, decltype(power)>;
-    elementwise(TimesEach<Slope>{{alpha, power}}, grad_inputs, grad_loss, inputs, targets);
-    if (!needs_grad_targets) return;
-    elementwise(TimesEach<TargetSlope>{{alpha, power}}, grad_targets, grad_loss, inputs, targets);
+    using Slopes = DenseSlopes<compute_t<T>, decltype(power)>;
+    if (needs_grad_targets) {
+      elementwise(TimesEach<Slopes>{{alpha, power}}, grad_inputs, grad_targets, grad_loss, inputs, targets);
+    } else {
+      elementwise(TimesEach<Slope>{{alpha, power}}, grad_inputs, grad_loss, inputs, targets);
+    }
   });
 }
 
@@ -40,8 +42,12 @@ void focal_loss_sum_backward(View<const T, 0> grad_loss, View<const T, 1> inputs
   using C = compute_t<T>;
   const C grad = static_cast<C>(*grad_loss.data) / (mean ? static_cast<C>(inputs.size[0]) : C(1));
   with_power<C>(gamma, [&](auto power) {
-    elementwise(Times<C, DenseSlope<C, decltype(power)>>{{alpha, power}, grad}, grad_inputs, inputs, targets);
-    if (!needs_grad_targets) return;
-    elementwise(Times<C, DenseTargetSlope<C, decltype(power)>>{{alpha, power}, grad}, grad_targets, inputs, targets);
+    using Slope = DenseSlope<C, decltype(power)>;
+    using Slopes = DenseSlopes<C, decltype(power)>;
+    if (needs_grad_targets) {
+      elementwise(Times<C, Slopes>{{alpha, power}, grad}, grad_inputs, grad_targets, inputs, targets);
+    } else {
+      elementwise(Times<C, Slope>{{alpha, power}, grad}, grad_inputs, inputs, targets);
+    }
   });
 }

@@ -9,7 +9,7 @@ template <class T>
 void focal_loss(View<const T, 1> inputs, View<const T, 1> targets, double alpha, double gamma, View<T, 1> loss,
                 Stream stream) {
   with_power<compute_t<T>>(gamma, [&](auto power) {
-    using Loss = DenseLoss<compute_t<T>, decltype(power)>;
+    using Loss = DenseLoss<T, decltype(power)>;
     elementwise("focal_loss", stream, Loss(alpha, power), loss, inputs, targets);
   });
 }
@@ -20,11 +20,13 @@ void focal_loss_backward(View<const T, 1> grad_loss, View<const T, 1> inputs, Vi
                          Stream stream) {
   constexpr const char* op = "focal_loss_backward";
   with_power<compute_t<T>>(gamma, [&](auto power) {
-    using Slope = DenseSlope<compute_t<T>, decltype(power)>;
-    using TargetSlope = DenseTargetSlope<compute_t<T>, decltype(power)>;
-    elementwise(op, stream, TimesEach<Slope>{{alpha, power}}, grad_inputs, grad_loss, inputs, targets);
-    if (!needs_grad_targets) return;
-    elementwise(op, stream, TimesEach<TargetSlope>{{alpha, power}}, grad_targets, grad_loss, inputs, targets);
+    using Slope = DenseSlope<T, decltype(power)>;
+    using Slopes = DenseSlopes<T, decltype(power)>;
+    if (needs_grad_targets) {
+      elementwise(op, stream, TimesEach<Slopes>{{alpha, power}}, grad_inputs, grad_targets, grad_loss, inputs, targets);
+    } else {
+      elementwise(op, stream, TimesEach<Slope>{{alpha, power}}, grad_inputs, grad_loss, inputs, targets);
+    }
   });
 }
 
@@ -33,7 +35,7 @@ void focal_loss_sum(View<const T, 1> inputs, View<const T, 1> targets, double al
                     View<T, 0> loss, Stream stream) {
   const double divisor = mean ? static_cast<double>(inputs.size[0]) : 1.0;
   with_power<compute_t<T>>(gamma, [&](auto power) {
-    using Loss = DenseLoss<compute_t<T>, decltype(power)>;
+    using Loss = DenseLoss<T, decltype(power)>;
     sum_elementwise("focal_loss_sum", stream, Loss(alpha, power), divisor, loss, inputs, targets);
   });
 }
@@ -46,11 +48,14 @@ void focal_loss_sum_backward(View<const T, 0> grad_loss, View<const T, 1> inputs
   using C = compute_t<T>;
   const C scale = mean ? C(1) / static_cast<C>(inputs.size[0]) : C(1);
   with_power<C>(gamma, [&](auto power) {
-    using Slope = DenseSlope<C, decltype(power)>;
-    using TargetSlope = DenseTargetSlope<C, decltype(power)>;
-    elementwise(op, stream, TimesTotal<T, Slope>{{alpha, power}, grad_loss.data, scale}, grad_inputs, inputs, targets);
-    if (!needs_grad_targets) return;
-    elementwise(op, stream, TimesTotal<T, TargetSlope>{{alpha, power}, grad_loss.data, scale}, grad_targets, inputs,
-                targets);
+    using Slope = DenseSlope<T, decltype(power)>;
+    using Slopes = DenseSlopes<T, decltype(power)>;
+    if (needs_grad_targets) {
+      elementwise(op, stream, TimesTotal<T, Slopes>{{alpha, power}, grad_loss.data, scale}, grad_inputs, grad_targets,
+                  inputs, targets);
+    } else {
+      elementwise(op, stream, TimesTotal<T, Slope>{{alpha, power}, grad_loss.data, scale}, grad_inputs, inputs,
+                  targets);
+    }
   });
 }

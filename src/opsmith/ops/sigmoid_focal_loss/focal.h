@@ -1,16 +1,21 @@
-// What focal loss does to one element, for all of its kernels. C is float or double.
+// What focal loss does to one element, for all of its kernels.
 //
 // With p = sigmoid(x) and q = 1 - p = sigmoid(-x), and a target t, the loss is  alpha_t m^gamma c,  where
 //     m = 1 - p_t = p (1 - t) + q t                    how far the prediction is off
 //     c = softplus(x) (1 - t) + softplus(-x) t         the cross-entropy
 //     alpha_t = alpha t + (1 - alpha) (1 - t)          or 1, for alpha < 0
-// p, q and the two softplus all come from exp(-|x|), which cannot overflow, and no difference of nearly equal numbers
-// is taken for t from 0 to 1: every result keeps its digits however sure the prediction is. Its parts never are inf and
-// 0, whose product would be NaN, for finite x.
+// All of it comes from e = exp(-|x|), which cannot overflow, and from u, how far the target is from the label that x
+// speaks for: 1 - t for x > 0, t otherwise. With those
+//     m = (u + e (1 - u)) / (1 + e)                    c = |x| u + log(1 + e)
+// and no difference of nearly equal numbers is taken for t from 0 to 1: every result keeps its digits however sure the
+// prediction is. Its parts never are inf and 0, whose product would be NaN, for finite x.
+//
+// T is the type of the elements and C the one to compute in, as in logistic.h.
 #pragma once
 
-#include <opsmith/kernel.h>
-#include <opsmith/math.h>
+#include <opsmith/two_results.h>
+
+#include "logistic.h"
 
 namespace {
 
@@ -24,10 +29,10 @@ struct Square {
   OPSMITH_HOST_DEVICE C gamma() const {
     return C(2);
   }
-  // gamma m^(gamma - 1), times a product that is 0 where m is.
+  // The derivative of m^gamma c, of those of m and c.
   template <class C>
-  OPSMITH_HOST_DEVICE C slope(C m, C /*power*/, C factor) const {
-    return C(2) * m * factor;
+  OPSMITH_HOST_DEVICE C slope(C m, C m_slope, C c, C c_slope) const {
+    return m * (m * c_slope + C(2) * m_slope * c);
   }
 };
 
@@ -51,9 +56,11 @@ struct Power {
   OPSMITH_HOST_DEVICE C gamma() const {
     return exponent;
   }
-  // m^gamma / m instead of another power. Where m is 0 the whole term is: the limit for gamma > 0 even below 1.
-  OPSMITH_HOST_DEVICE C slope(C m, C power, C factor) const {
-    return m == C(0) ? C(0) : exponent * power * (factor / m);
+  // m^gamma / m instead of another power. Where m is 0 the whole term is: the limit for gamma > 0 even below 1. c is
+  // divided because it becomes small as m does.
+  OPSMITH_HOST_DEVICE C slope(C m, C m_slope, C c, C c_slope) const {
+    const C rise = m == C(0) ? C(0) : exponent * m_slope * (c / m);
+    return power(m) * (c_slope + rise);
   }
 };
 
@@ -62,54 +69,37 @@ OPSMITH_HOST_DEVICE C positive_part(C x) {
   return x > C(0) ? x : C(0);
 }
 
-// 1 / x for x from 1 to 3. On a GPU it is one instruction, a unit in the last place off; a division takes ten.
-OPSMITH_HOST_DEVICE float reciprocal(float x) {
-#if defined(__CUDA_ARCH__)
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#elif defined(__HIP_DEVICE_COMPILE__)
-  return __builtin_amdgcn_rcpf(x);
-#else
-  return 1.0f / x;
-#endif
-}
-OPSMITH_HOST_DEVICE double reciprocal(double x) { return 1.0 / x; }
+// A logit and its target, a number between 0 and 1.
+template <class T>
+struct Pair {
+  using C = opsmith::compute_t<T>;
 
-// log(1 + e) for e from 0 to 1: 2 artanh(s) with s = e / (2 + e), in which 2 s is e - s e. Without the general
-// function's reduction to such a range, which takes longer than this.
-OPSMITH_HOST_DEVICE float log1p_of_fraction(float e) {
-  const float s = e * reciprocal(2.0f + e);
-  const float z = s * s;
-  // (2 artanh(s) / s - 2) / z for z <= 1/9: a minimax fit of degree 4, to 1.1e-10 of 2 artanh(s).
-  float p = 0x1.f1733cp-3f;
-  p = p * z + 0x1.b6e6cep-3f;
-  p = p * z + 0x1.2508b0p-2f;
-  p = p * z + 0x1.9996b0p-2f;
-  p = p * z + 0x1.555558p-1f;
-  return e - s * (e - z * p);
-}
-OPSMITH_HOST_DEVICE double log1p_of_fraction(double e) { return opsmith::math::log1p(e); }
+  C x;
+  C t;
+  Logistic<T> at;
+  C off;     // u above
+  C others;  // e (1 - u)
+  C m;
+  C cross_entropy;
 
-// What all of it is made of.
-template <class C>
-struct Logistic {
-  C p;     // sigmoid(x)
-  C q;     // sigmoid(-x)
-  C tail;  // log(1 + exp(-|x|)): softplus(x) without max(x, 0), and softplus(-x) without max(-x, 0)
+  OPSMITH_HOST_DEVICE Pair(C x, C t)
+      : x(x),
+        t(t),
+        at(x),
+        off(x > C(0) ? C(1) - t : t),
+        others(at.e * (C(1) - off)),
+        m(at.larger * (off + others)),
+        cross_entropy(opsmith::math::abs(x) * off + at.tail) {}
 
-  OPSMITH_HOST_DEVICE explicit Logistic(C x) {
-    const C e = opsmith::math::exp(-opsmith::math::abs(x));
-    const C larger = reciprocal(C(1) + e), smaller = e * larger;
-    p = x > C(0) ? larger : smaller;
-    q = x > C(0) ? smaller : larger;
-    tail = log1p_of_fraction(e);
-  }
+  // A derivative by x, of the one by |x|.
+  OPSMITH_HOST_DEVICE C by_x(C by_size) const { return x > C(0) ? by_size : -by_size; }
 };
 
 // The loss for a target between 0 and 1, and its derivatives.
-template <class C, class Power>
+template <class T, class Power>
 struct Dense {
+  using C = opsmith::compute_t<T>;
+
   C alpha_negative;  // alpha_t for t = 0
   C alpha_step;      // ... for t = 1, less that
   Power power;
@@ -119,61 +109,60 @@ struct Dense {
         alpha_step(static_cast<C>(alpha < 0 ? 0 : 2 * alpha - 1)),
         power(power) {}
 
+  OPSMITH_HOST_DEVICE C loss(const Pair<T>& pair) const {
+    return alpha(pair.t) * power.power(pair.m) * pair.cross_entropy;
+  }
+
+  // d loss / dx, by dm/d|x| = e (2 u - 1) / (1 + e)^2 and dc/d|x| = (u - e (1 - u)) / (1 + e).
+  OPSMITH_HOST_DEVICE C slope(const Pair<T>& pair) const {
+    const Logistic<T>& at = pair.at;
+    const C of_m = at.e * at.larger * at.larger * (C(2) * pair.off - C(1));
+    const C of_c = at.larger * (pair.off - pair.others);
+    return pair.by_x(alpha(pair.t) * power.slope(pair.m, of_m, pair.cross_entropy, of_c));
+  }
+
+  // d loss / dt, by dm/du = (1 - e) / (1 + e) and dc/du = |x|; u falls with t where x > 0.
+  OPSMITH_HOST_DEVICE C target_slope(const Pair<T>& pair) const {
+    const C of_m = pair.at.larger * (C(1) - pair.at.e);
+    const C by_off = power.slope(pair.m, of_m, pair.cross_entropy, opsmith::math::abs(pair.x));
+    return alpha_step * power.power(pair.m) * pair.cross_entropy - pair.by_x(alpha(pair.t) * by_off);
+  }
+
+ private:
   OPSMITH_HOST_DEVICE C alpha(C t) const { return alpha_negative + alpha_step * t; }
 };
 
-// p, q and so on of one pair.
-template <class C>
-struct Pair {
-  Logistic<C> at;
-  C m;
-  C cross_entropy;
+template <class T, class Power>
+struct DenseLoss : Dense<T, Power> {
+  using Dense<T, Power>::Dense;
+  using typename Dense<T, Power>::C;
+  OPSMITH_HOST_DEVICE C operator()(C x, C t) const { return this->loss({x, t}); }
+};
 
-  OPSMITH_HOST_DEVICE Pair(C x, C t) : at(x) {
-    const C other = C(1) - t;
-    m = at.p * other + at.q * t;
-    cross_entropy = positive_part(x) * other + positive_part(-x) * t + at.tail;
+template <class T, class Power>
+struct DenseSlope : Dense<T, Power> {
+  using Dense<T, Power>::Dense;
+  using typename Dense<T, Power>::C;
+  OPSMITH_HOST_DEVICE C operator()(C x, C t) const { return this->slope({x, t}); }
+};
+
+// Both at once: most of what they take is the same.
+template <class T, class Power>
+struct DenseSlopes : Dense<T, Power> {
+  using Dense<T, Power>::Dense;
+  using typename Dense<T, Power>::C;
+  OPSMITH_HOST_DEVICE opsmith::Two<C> operator()(C x, C t) const {
+    const Pair<T> pair(x, t);
+    return {this->slope(pair), this->target_slope(pair)};
   }
 };
 
-template <class C, class Power>
-struct DenseLoss : Dense<C, Power> {
-  using Dense<C, Power>::Dense;
-  OPSMITH_HOST_DEVICE C operator()(C x, C t) const {
-    const Pair<C> pair(x, t);
-    return this->alpha(t) * this->power.power(pair.m) * pair.cross_entropy;
-  }
-};
-
-// d loss / dx, by dm/dx = (1 - 2 t) p q and dc/dx = p (1 - t) - q t.
-template <class C, class Power>
-struct DenseSlope : Dense<C, Power> {
-  using Dense<C, Power>::Dense;
-  OPSMITH_HOST_DEVICE C operator()(C x, C t) const {
-    const Pair<C> pair(x, t);
-    const C power = this->power.power(pair.m), other = C(1) - t;
-    const C of_cross_entropy = pair.at.p * other - pair.at.q * t;
-    const C of_m = this->power.slope(pair.m, power, pair.at.p * pair.at.q) * (other - t);
-    return this->alpha(t) * (power * of_cross_entropy + of_m * pair.cross_entropy);
-  }
-};
-
-// d loss / dt, by dm/dt = q - p and dc/dt = -x.
-template <class C, class Power>
-struct DenseTargetSlope : Dense<C, Power> {
-  using Dense<C, Power>::Dense;
-  OPSMITH_HOST_DEVICE C operator()(C x, C t) const {
-    const Pair<C> pair(x, t);
-    const C power = this->power.power(pair.m);
-    const C of_m = this->power.slope(pair.m, power, pair.cross_entropy) * (pair.at.q - pair.at.p);
-    return this->alpha(t) * (of_m - power * x) + this->alpha_step * power * pair.cross_entropy;
-  }
-};
-
-// For a class that is the row's (sign = 1) or is not (-1): with y = sign x the loss is alpha_t q^gamma softplus(-y), of
-// q = sigmoid(-y). A sign that is NaN makes everything NaN.
-template <class C, class Power>
+// For a class that is the row's (sign = 1) or is not (-1): with y = -sign x, how far x is on the wrong side, the loss
+// is alpha_t sigmoid(y)^gamma softplus(y).
+template <class T, class Power>
 struct Class {
+  using C = opsmith::compute_t<T>;
+
   C alpha_positive;
   C alpha_negative;
   Power power;
@@ -182,38 +171,48 @@ struct Class {
       : alpha_positive(static_cast<C>(alpha < 0 ? 1 : alpha)),
         alpha_negative(static_cast<C>(alpha < 0 ? 1 : 1 - alpha)),
         power(power) {}
-
-  OPSMITH_HOST_DEVICE C alpha(C sign) const { return sign > C(0) ? alpha_positive : alpha_negative; }
 };
 
-template <class C, class Power>
-struct ClassLoss : Class<C, Power> {
-  using Class<C, Power>::Class;
+template <class T, class Power>
+struct ClassLoss : Class<T, Power> {
+  using Class<T, Power>::Class;
+  using typename Class<T, Power>::C;
   OPSMITH_HOST_DEVICE C operator()(C x, C sign) const {
-    const C y = sign * x;
-    const Logistic<C> at(y);
-    return this->alpha(sign) * this->power.power(at.q) * (positive_part(-y) + at.tail);
+    const C y = sign > C(0) ? -x : x;
+    const Logistic<T> at(x);
+    const C m = y > C(0) ? at.larger : at.e * at.larger;
+    const C alpha = sign > C(0) ? this->alpha_positive : this->alpha_negative;
+    return alpha * this->power.power(m) * (positive_part(y) + at.tail);
   }
 };
 
-// d loss / dx = -sign alpha_t q^gamma (gamma p softplus(-y) + q): without a division, and without another power of q.
-template <class C, class Power>
-struct ClassSlope : Class<C, Power> {
-  using Class<C, Power>::Class;
+// d loss / dx = -sign alpha_t m^gamma (gamma (1 - m) c + m): without a division, and without another power of m.
+template <class T, class Power>
+struct ClassSlope : Class<T, Power> {
+  using Class<T, Power>::Class;
+  using typename Class<T, Power>::C;
   OPSMITH_HOST_DEVICE C operator()(C x, C sign) const {
-    const C y = sign * x;
-    const Logistic<C> at(y);
-    const C slope = this->power.template gamma<C>() * at.p * (positive_part(-y) + at.tail) + at.q;
-    return -sign * this->alpha(sign) * this->power.power(at.q) * slope;
+    const C y = sign > C(0) ? -x : x;
+    const Logistic<T> at(x);
+    const C smaller = at.e * at.larger;
+    const C m = y > C(0) ? at.larger : smaller, rest = y > C(0) ? smaller : at.larger;
+    const C slope = this->power.template gamma<C>() * rest * (positive_part(y) + at.tail) + m;
+    const C alpha = sign > C(0) ? -this->alpha_positive : this->alpha_negative;
+    return alpha * this->power.power(m) * slope;
   }
 };
 
-// A slope times the gradient of the loss that it is a slope of: of each element ...
+template <class C>
+OPSMITH_HOST_DEVICE opsmith::Two<C> operator*(C factor, const opsmith::Two<C>& slopes) {
+  return {factor * slopes.first, factor * slopes.second};
+}
+
+// A slope, or both, times the gradient of the loss that they are slopes of: of each element ...
 template <class Slope>
 struct TimesEach {
   Slope slope;
   template <class C>
-  OPSMITH_HOST_DEVICE C operator()(C grad, C x, C target) const {
+  OPSMITH_HOST_DEVICE auto operator()(C grad, C x, C target) const {
     return grad * slope(x, target);
   }
 };
@@ -224,7 +223,7 @@ struct Times {
   Slope slope;
   C grad;
 
-  OPSMITH_HOST_DEVICE C operator()(C x, C target) const { return grad * slope(x, target); }
+  OPSMITH_HOST_DEVICE auto operator()(C x, C target) const { return grad * slope(x, target); }
 };
 
 template <class T, class Slope>
@@ -233,7 +232,7 @@ struct TimesTotal {
   const T* grad;
   opsmith::compute_t<T> scale;
 
-  OPSMITH_HOST_DEVICE opsmith::compute_t<T> operator()(opsmith::compute_t<T> x, opsmith::compute_t<T> target) const {
+  OPSMITH_HOST_DEVICE auto operator()(opsmith::compute_t<T> x, opsmith::compute_t<T> target) const {
     return static_cast<opsmith::compute_t<T>>(*grad) * scale * slope(x, target);
   }
 };
