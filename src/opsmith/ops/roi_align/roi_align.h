@@ -70,9 +70,17 @@ struct Side {
       last = static_cast<int>(fmaxf(fminf(fmaxf(here, there) + 2.0f, most), 0.0f));
     }
     for (int sample = first; sample < last; ++sample) {
-      int pixel;
-      float above;
-      if (!find(begin, sample, pixel, above)) continue;
+      // As in find(), which it does not call: with that, channels_last float32 took a GPU 102 us in place of 87.
+      const float within = product(static_cast<float>(sample) + 0.5f, bin) / static_cast<float>(samples);
+      float point = begin + within;
+      if (!(point >= -1.0f && point <= static_cast<float>(size)) || size == 0) continue;
+      if (point < 0) point = 0;
+      const int pixel = static_cast<int>(point);
+      if (pixel >= size - 1) {
+        f(size - 1, 1.0f);
+        continue;
+      }
+      const float above = point - static_cast<float>(pixel);
       f(pixel, 1.0f - above);
       if (above > 0) f(pixel + 1, above);
     }
