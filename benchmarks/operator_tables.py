@@ -57,7 +57,7 @@ class Headline:
 
 HEADLINES = (
     Headline("add2", "add2_gpu.json", "add2", "shape 268435456", "float32", "forward"),
-    Headline("sigmoid", "sigmoid_gpu.json", "sigmoid", "shape 268435456", "float32", "both"),
+    Headline("sigmoid", "sigmoid_gpu.json", "sigmoid", "shape 268435456", "float32", "backward"),
     Headline("sigmoid", "sigmoid_cpu.json", "sigmoid", "shape 2097152", "float32", "both"),
     Headline("mlp", "mlp_gpu.json", "mlp", "B 1024, F 5, H 15, O 1", "float32", "both"),
     Headline("mlp", "mlp_gpu.json", "mlp", "B 8192, F 1024, H 4096, O 1024", "bfloat16", "both"),
