@@ -61,7 +61,7 @@ __device__ void add_bin(const PooledBin<C>& bin, const Tile& tile, const TileSiz
   unsigned others = lanes & -own << 1;
 #pragma unroll 1
   while (any_lane(others != 0)) {
-    const C value = value_of(bin.value, __ffs(others) - 1);
+    const C value = shuffle(bin.value, __ffs(others) - 1);
     if (others != 0) result += value;
     others &= others - 1;
   }
@@ -113,8 +113,8 @@ __device__ void add_inner(const Tile& tile, const TileSize& size, const T* gradi
   const unsigned channel = threadIdx.x % gather_channels, slot = threadIdx.x / gather_channels;
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // From the lane itself: what comes by way of lanes is kept, and not made again for each bin (see keep()).
-  const int64_t gradient_offset = value_of(channel * gradient_stride, lane);
-  const int64_t pixel_offset = value_of(channel * pixel_stride, lane);
+  const int64_t gradient_offset = shuffle(channel * gradient_stride, lane);
+  const int64_t pixel_offset = shuffle(channel * pixel_stride, lane);
   PooledBin<compute_t<T>> next[at_once];
   const auto read = [&](unsigned begin) {
 #pragma unroll

@@ -74,7 +74,7 @@ struct BinList {
     unsigned up_to = own;
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
-      const unsigned other = value_below(up_to, distance);
+      const unsigned other = shuffle_up(up_to, distance);
       if (lane >= distance) up_to += other;
     }
 #pragma unroll

@@ -1,30 +1,12 @@
-// What the 32 lanes of a warp tell each other, in CUDA's words and in HIP's, where a wave may have two such halves.
+// What the 32 lanes of a warp tell each other besides opsmith/lanes.h, in CUDA's words and in HIP's.
 #pragma once
 
 #include <opsmith/kernel.h>
+#include <opsmith/lanes.h>
 
 namespace {
 
 using namespace opsmith;
-
-// What a lane has.
-template <class C>
-__device__ C value_of(C value, int lane) {
-#if defined(__HIPCC__)
-  return __shfl(value, lane, 32);
-#else
-  return __shfl_sync(0xffffffffu, value, lane);
-#endif
-}
-
-// What the lane `distance` below has.
-__device__ inline unsigned value_below(unsigned value, int distance) {
-#if defined(__HIPCC__)
-  return __shfl_up(value, distance, 32);
-#else
-  return __shfl_up_sync(0xffffffffu, value, distance);
-#endif
-}
 
 // In which lanes this holds: a bit each.
 __device__ inline unsigned lanes_where(bool holds) {
@@ -52,7 +34,7 @@ __device__ const T* keep(const T* pointer) {
   return pointer;
 #else
   const auto address = static_cast<unsigned long long>(__cvta_generic_to_global(pointer));
-  return static_cast<const T*>(__cvta_global_to_generic(value_of(address, 0)));
+  return static_cast<const T*>(__cvta_global_to_generic(shuffle(address, 0)));
 #endif
 }
 

@@ -111,7 +111,7 @@ struct LaneRanges {
     own = Side{is_row ? roi.y.start : roi.x.start, is_row ? roi.y.bin : roi.x.bin, is_row ? roi.y.size : roi.x.size}
               .range(index);
   }
-  __device__ Range row(int i) const { return {value_of(own.low, i), value_of(own.high, i)}; }
+  __device__ Range row(int i) const { return {shuffle(own.low, i), shuffle(own.high, i)}; }
   __device__ Range column(int j) const { return row(piece_bins + j); }
 };
 
@@ -142,7 +142,7 @@ __device__ void make_bins(const View<const float, 2>& boxes, const Pooling& pool
   const int64_t channel = window.channel + quad * width;
 #pragma unroll 1
   for (;;) {
-    const int taken = value_of(lane == 0 ? atomicAdd(&memory.taken, 1) : 0, 0);
+    const int taken = shuffle(lane == 0 ? atomicAdd(&memory.taken, 1) : 0, 0);
     if (taken >= memory.listed()) break;
     const RangeBins bins(tiling, memory.entry(taken));
     const LaneRanges ranges(pooling.read_roi(boxes, bins.piece.roi), bins, lane);
