@@ -274,6 +274,8 @@ def test_a_gpu_that_is_held_back_is_told():
     assert warned == ("the GPU was held back after timing: 1200 of 1980 MHz, 88 C, 700 W",)
     assert found["gpu_before"]["celsius"] == 40
     assert found["gpu_after"]["is_throttled"]
+    nearly = iter([GpuState(1965, 2600, 1980, 45, 470, 0x4)] * 2)
+    assert Conditions("cuda", read_gpu=lambda: next(nearly), read_cpu=lambda: None).finish()[1] == ()
     idle = iter([GpuState(345, 2600, 1980, 40, 70, 0x1), GpuState(1980, 2000, 1980, 41, 300, 0x2)])
     (text,) = Conditions("cuda", read_gpu=lambda: next(idle), read_cpu=lambda: None).finish()[1]
     assert text == "the GPU's memory clock changed from 2600 to 2000 MHz"
