@@ -50,14 +50,44 @@ def test_agrees_with_the_definition(layout: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "offset"])
-@pytest.mark.parametrize("size", [(33, 50), (60, 64)], ids=str)
+@pytest.mark.parametrize("size", [(33, 50), (60, 64), (1, 9), (9, 1)], ids=str)
 def test_planes_in_shared_memory_agree(size: tuple[int, int], layout: str, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
-    boxes = torch.cat([some_boxes(16, 2, extent, 1, "cuda") for extent in (10, 160)])
-    for bins in ((7, 7), (14, 3), (32, 32)):
-        features = laid_out(torch.randn(2, 131, *size, generator=generator).cuda().to(dtype), layout)
-        found = roi_align(features, boxes, bins, 0.37, 2, True)
-        near(found, roi_align_sized.reference(features.double(), boxes, 2, *size, *bins, 0.37, 2, True))
+    boxes = torch.cat([some_boxes(24, 2, extent, 1, "cuda") for extent in (10, 160)])
+    boxes = torch.cat([boxes, torch.tensor([[1.0, 8, 8, 8 + 14 / 0.25, 8 + 14 / 0.25]], device="cuda")])
+    features = laid_out(torch.randn(2, 131, *size, generator=generator).cuda().to(dtype), layout)
+    # Up to 8 columns of bins have four lanes each and more have two; from 17 rows or columns on a box has several pieces.
+    for bins in ((7, 7), (8, 3), (14, 3), (14, 14), (16, 16), (17, 17), (1, 40), (40, 1), (32, 32)):
+        found = roi_align(features, boxes, bins, 0.25, 2, True)
+        near(found, roi_align_sized.reference(features.double(), boxes, 2, *size, *bins, 0.25, 2, True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("width", [32, 33])
+def test_planes_keep_pixels_without_a_weight_out(width: int, dtype: torch.dtype) -> None:
+    # Points lie on whole pixels, and every other row or column is NaN.
+    boxes = (
+        torch.tensor([[0.0, 0.5, 0.5, 0.5 + 28, 0.5 + 28], [0.0, 3.5, 1.5, 3.5 + 28, 1.5 + 28]]).cuda().repeat(40, 1)
+    )
+    for rows, columns in ((slice(1, None, 2), slice(None)), (slice(None), slice(1, None, 2))):
+        features = torch.randn(1, 272, 32, width)
+        features[:, :, rows, columns] = NAN
+        features = features.cuda().to(dtype)
+        found = roi_align(features, boxes, 7, 1.0, 2, True)
+        expected = roi_align_sized.reference(features.double(), boxes, 1, 32, width, 7, 7, 1.0, 2, True)
+        torch.testing.assert_close(found.double(), expected, rtol=0.01, atol=0.01, equal_nan=True)
+        assert found.isfinite().any()
+        assert found.isnan().any()
+
+
+def test_planes_of_many_images_whose_boxes_are_in_any_order() -> None:
+    features = torch.randn(7, 40, 24, 32, device="cuda")
+    for images in (7, 3):  # the others have no boxes
+        boxes = some_boxes(400, images, 24, 5, "cuda")
+        near(
+            roi_align(features, boxes, 7, 1.0, 2),
+            roi_align_sized.reference(features.double(), boxes, 7, 24, 32, 7, 7, 1.0, 2),
+        )
 
 
 def test_there_are_kernels_for_the_gpu() -> None:

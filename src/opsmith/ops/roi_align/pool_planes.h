@@ -3,62 +3,27 @@
 //
 // A tap of a contiguous feature is a few bytes of a line that has nothing else of its bin. In shared memory it costs no
 // more than these. Words of 32 bits have a pixel's channel, in 16-bit types two, so that a tap is read once for both.
-// Where the sampling points lie is worked out beforehand, once for all channels.
+//
+// A warp makes a box, and all its lanes read pixels of one row at a time: in boxes of up to 32 pixels across no two of
+// these are in one bank. Four lanes have a column of bins, one for each pixel along x that weighs in it, or with more
+// than eight columns two lanes. When they have added up some rows of bins they exchange sums, so that each of them
+// makes and writes a bin.
 #pragma once
 
 #include <opsmith/workspace.h>
 
+#include "../roi_pool/lanes.h"
 #include "../roi_pool/shared_memory.h"
+#include "plane_points.h"
 #include "pool.h"
 
 namespace {
 
-constexpr int plane_samples = 2;          // the sampling_ratio that there is a kernel for, which most detectors have
 constexpr int pool_plane_threads = 1024;  // one block has all the shared memory
+constexpr int pool_plane_warps = pool_plane_threads / lanes;
 
 template <class T>
 constexpr int plane_channels = sizeof(T) == 2 ? 2 : 1;  // of a word
-
-// The sampling points of a bin along an axis: the two places that each lies between, in 16 bits each, and what the
-// second of them weighs. Along y places are rows, along x they are bytes.
-struct alignas(16) Points {
-  unsigned places[plane_samples];
-  float weight[plane_samples];
-};
-
-// How an image lies in shared memory. Behind its last row and its last column are zeros, for points that are not next
-// to the image.
-struct Plane {
-  int height, width;
-  int pitch;  // of rows, in words: an odd multiple of four, so that rows begin in different banks
-
-  __host__ __device__ int bytes() const { return (height + 1) * pitch * 4; }
-};
-
-// Finds the points of all boxes, for each box those along y first; and the images of the boxes. What is no box has none
-// in the first image.
-__global__ void find_points(View<const float, 2> boxes, Pooling pooling, Plane plane, int* images, Points* points) {
-  const int rows = static_cast<int>(pooling.out_height), all = rows + static_cast<int>(pooling.out_width);
-#pragma unroll 1
-  for (int64_t k = blockIdx.x; k < boxes.size[0]; k += gridDim.x) {
-    const Roi roi = read_roi(boxes, k, pooling);
-    if (threadIdx.x == 0) images[k] = roi.image < 0 ? 0 : static_cast<int>(roi.image);
-#pragma unroll 1
-    for (int index = threadIdx.x; index < all * plane_samples; index += blockDim.x) {
-      const int bin = index / plane_samples, sample = index % plane_samples;
-      const bool is_row = bin < rows;
-      const Side side = is_row ? roi.y : roi.x;
-      const float begin = side.start + product(static_cast<float>(is_row ? bin : bin - rows), side.bin);
-      int pixel = is_row ? plane.height : plane.width;
-      float above = 0;
-      if (roi.image >= 0) side.find(begin, sample, pixel, above);
-      // A pixel that has all the weight is there twice, as what weighs 0 must not take part.
-      const unsigned step = is_row ? 1 : 4, first = pixel * step, second = above > 0 ? first + step : first;
-      points[k * all + bin].places[sample] = first | second << 16;
-      points[k * all + bin].weight[sample] = above > 0 ? above : 0.5f;
-    }
-  }
-}
 
 // Lays some channels of an image in shared memory; with `vectors` four pixels at a time.
 template <class T>
@@ -109,88 +74,209 @@ __device__ void load_plane(const View<const T, 4>& features, int64_t image, int6
   }
 }
 
-// The sums of a bin, of `down` points along y and `beside` points along x.
-template <class T, int channels>
-__device__ void sum_points(const Vector<T, channels>* words, const Plane& plane, const Points& down,
-                           const Points& beside, float (&sum)[channels]) {
+// Sums over n lanes next to each other, of n values that each of them has: lane q of them gets the sum of value q.
+template <int n>
+__device__ float exchange_sums(float (&value)[n], int lane) {
 #pragma unroll
-  for (int s = 0; s < plane_samples; ++s) {
+  for (int half = n / 2; half > 0; half /= 2) {
+    const bool is_upper = (lane & half) != 0;
 #pragma unroll
-    for (int v = 0; v < 2; ++v) {
-      const int place = down.places[s] >> 16 * v & 0xffff;
-      const char* const row = reinterpret_cast<const char*>(words) + place * (plane.pitch * 4);
-      float across[channels] = {};
+    for (int k = 0; k < half; ++k) {
+      const float kept = is_upper ? value[k + half] : value[k], given = is_upper ? value[k] : value[k + half];
+      value[k] = kept + shuffle_xor(given, half);
+    }
+  }
+  return value[0];
+}
+
+// What a lane reads of each row of a plane: pixels that begin so many bytes behind the row.
+template <int column_lanes>
+struct LaneColumn {
+  static constexpr int taps = PieceColumns<column_lanes>::taps;
+  const char* pixel[taps];
+  float weight[taps];
+};
+
+// A lane's part of a row of bins, whose points are those of a PieceRow. In low bins both points are next to some of the
+// same rows of pixels: those are read once. What weighs 0 must not take part.
+template <class T, int column_lanes, int channels>
+__device__ void sum_column(const LaneColumn<column_lanes>& own, int row_bytes, uint4 points, float (&sum)[channels]) {
+  constexpr int taps = LaneColumn<column_lanes>::taps;
+  const unsigned place[plane_samples] = {points.x, points.y};
+  const float above[plane_samples] = {__uint_as_float(points.z), __uint_as_float(points.w)};
+  const bool is_same = place[1] == place[0], is_next = place[1] == place[0] + row_bytes;
+  const float first = 1.0f - above[0] + (is_same ? 1.0f - above[1] : 0.0f);
+  const float second = above[0] + (is_same ? above[1] : is_next ? 1.0f - above[1] : 0.0f);
+  float down[taps][channels] = {};
 #pragma unroll
-      for (int t = 0; t < plane_samples; ++t) {
-        const auto first = *reinterpret_cast<const Vector<T, channels>*>(row + (beside.places[t] & 0xffff));
-        const auto second = *reinterpret_cast<const Vector<T, channels>*>(row + (beside.places[t] >> 16));
+  for (int t = 0; t < taps; ++t) {
+    const auto add = [&](const char* pixel, float weight) {
+      const auto word = *reinterpret_cast<const Vector<T, channels>*>(pixel);
 #pragma unroll
-        for (int c = 0; c < channels; ++c) {
-          across[c] += (1.0f - beside.weight[t]) * static_cast<float>(first.item[c]);
-          across[c] += beside.weight[t] * static_cast<float>(second.item[c]);
-        }
-      }
-      const float weight = v == 0 ? 1.0f - down.weight[s] : down.weight[s];
+      for (int c = 0; c < channels; ++c) down[t][c] += weight * static_cast<float>(word.item[c]);
+    };
+    const char *const at = own.pixel[t] + place[0], *const later = own.pixel[t] + place[1];
+    add(at, first);
+    if (second > 0) add(at + row_bytes, second);
+    if (!is_same && !is_next) add(later, 1.0f - above[1]);
+    if (!is_same && above[1] > 0) add(later + row_bytes, above[1]);
+  }
 #pragma unroll
-      for (int c = 0; c < channels; ++c) sum[c] += weight * across[c];
+  for (int c = 0; c < channels; ++c) {
+    sum[c] = own.weight[0] * down[0][c];
+    if constexpr (taps == 2) sum[c] += own.weight[1] * down[1][c];
+  }
+}
+
+// Calls f with `count`, which is at most `most`, as a constant; with 0 it does nothing.
+template <int most, class F>
+__device__ void with_constant(int count, const F& f) {
+  if constexpr (most > 0) {
+    if (count == most) {
+      f(std::integral_constant<int, most>{});
+    } else {
+      with_constant<most - 1>(count, f);
     }
   }
 }
 
-// Finds the first box of an image, and the one behind its last: most callers have their boxes in the order of images.
-// To be called by all threads; it ends with a barrier.
-__device__ void find_boxes(const int* images, int64_t boxes, int image, int64_t& first, int64_t& end) {
-  __shared__ unsigned long long low, high;
-  if (threadIdx.x == 0) low = boxes, high = 0;
-  __syncthreads();
-  for (int64_t k = threadIdx.x; k < boxes; k += pool_plane_threads) {
-    if (images[k] != image) continue;
-    atomicMin(&low, static_cast<unsigned long long>(k));
-    atomicMax(&high, static_cast<unsigned long long>(k + 1));
+// What a lane reads of a piece's record, which is on its way while another box is made.
+template <int column_lanes>
+struct PieceReader {
+  using Columns = PieceColumns<column_lanes>;
+
+  const char *of_rows, *of_columns;  // of box 0
+  unsigned step;                     // from box to box
+  uint2 rows;                        // half a PieceRow; lanes behind the last have the last one
+  unsigned place[Columns::taps];
+  float weight[Columns::taps];
+
+  __device__ PieceReader(const char* records, const Pieces& pieces, int piece, int lane) {
+    const unsigned bytes = record_bytes<column_lanes>(pieces);
+    of_columns = records + static_cast<int64_t>(piece) * bytes;
+    of_rows = of_columns + sizeof(Columns) + min(lane, 2 * pieces.rows - 1) * sizeof(rows);
+    of_columns += lane * sizeof(place[0]);
+    step = pieces.count * bytes;
   }
-  __syncthreads();
-  first = low, end = high;
+  __device__ void read(int box) {
+    const uint64_t at = static_cast<uint64_t>(static_cast<unsigned>(box)) * step;
+    rows = *reinterpret_cast<const uint2*>(of_rows + at);
+#pragma unroll
+    for (int t = 0; t < Columns::taps; ++t) {
+      place[t] = *reinterpret_cast<const unsigned*>(of_columns + at + offsetof(Columns, place) +
+                                                    t * sizeof(Columns::place[0]));
+      weight[t] =
+          *reinterpret_cast<const float*>(of_columns + at + offsetof(Columns, weight) + t * sizeof(Columns::weight[0]));
+    }
+  }
+};
+
+// Makes a piece of each box in a list, of which this warp has every pool_plane_warps-th. `own_rows` has room for a
+// piece's rows.
+template <class T, int column_lanes>
+__device__ void make_pieces(const int* list, int boxes, const char* records, const Pieces& pieces, int piece,
+                            const char* room, int row_bytes, PieceRow* own_rows, int64_t channel,
+                            const View<T, 4>& out) {
+  constexpr int channels = plane_channels<T>, rows_at_once = column_lanes / channels;
+  const int warp = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+  const int top = piece / pieces.across * pieces.rows, left = piece % pieces.across * pieces.columns;
+  const int bin_rows = min(pieces.rows, static_cast<int>(out.size[2]) - top);
+  const int bin_columns = min(pieces.columns, static_cast<int>(out.size[3]) - left);
+  // Of the bins of its column that are made at once, in some rows or some channels, a lane writes one.
+  const int column = lane / column_lanes, row = lane % column_lanes / channels, second = lane % channels;
+  const bool writes = column < bin_columns && channel + second < out.size[1];
+  T* const corner =
+      out.data + (channel + second) * out.stride[1] + (top + row) * out.stride[2] + (left + column) * out.stride[3];
+  PieceReader<column_lanes> reader(records, pieces, piece, lane);
+  // A box's number is read two boxes early, and what is known of it one box early.
+  const int *next = list + warp, *const end = list + boxes;
+  int box = next[0], next_box = next[pool_plane_warps];
+  reader.read(box);
+#pragma unroll 1
+  for (; next < end; next += pool_plane_warps) {
+    meet_lanes();  // before the rows of the last box are written over
+    if (lane < 2 * pieces.rows) reinterpret_cast<uint2*>(own_rows)[lane] = reader.rows;
+    LaneColumn<column_lanes> own;
+#pragma unroll
+    for (int t = 0; t < own.taps; ++t) own.pixel[t] = room + reader.place[t], own.weight[t] = reader.weight[t];
+    T* to = corner + box * out.stride[0];
+    box = next_box;
+    reader.read(box);
+    next_box = next[2 * pool_plane_warps];
+    meet_lanes();
+    const uint4* points = reinterpret_cast<const uint4*>(own_rows);
+    const auto make = [&](auto constant) {
+      constexpr int count = decltype(constant)::value;
+      float value[column_lanes] = {};
+#pragma unroll
+      for (int r = 0; r < count; ++r) {
+        float sum[channels];
+        sum_column<T>(own, row_bytes, points[r], sum);
+#pragma unroll
+        for (int c = 0; c < channels; ++c) value[r * channels + c] = sum[c];
+      }
+      const float sum = exchange_sums(value, lane);
+      if (writes && row < count) *to = static_cast<T>(sum);
+      points += count, to += count * out.stride[2];
+    };
+    int rest = bin_rows;
+#pragma unroll 1
+    for (; rest >= rows_at_once; rest -= rows_at_once) make(std::integral_constant<int, rows_at_once>{});
+    with_constant<rows_at_once - 1>(rest, make);
+  }
 }
 
-template <class T>
+template <class T, int column_lanes>
 __global__ void __launch_bounds__(pool_plane_threads)
-    pool_planes(View<const T, 4> features, const int* images, const Points* points, Plane plane, bool vectors,
-                View<T, 4> out) {
+    pool_planes(View<const T, 4> features, BoxLists lists, const char* records, Plane plane, bool vectors,
+                Pieces pieces, View<T, 4> out) {
   constexpr int channels = plane_channels<T>;
-  extern __shared__ uint4 room[];
-  auto* const words = reinterpret_cast<Vector<T, channels>*>(room);
-  const int rows = static_cast<int>(out.size[2]), columns = static_cast<int>(out.size[3]), bins = rows * columns;
-  // A thread has one bin of a box, and the same one of others.
-  const int boxes_at_once = pool_plane_threads / bins, thread = static_cast<int>(threadIdx.x);
-  const int box = thread / bins, bin = thread - box * bins, i = bin / columns, j = bin - i * columns;
+  extern __shared__ uint4 shared[];
+  char* const room = reinterpret_cast<char*>(shared);
+  auto* const own_rows = reinterpret_cast<PieceRow*>(room + plane.bytes()) + threadIdx.x / lanes * pieces.rows;
   const int64_t groups = (features.size[1] + channels - 1) / channels;
+  bool is_first = true;
 #pragma unroll 1
   for (int64_t part = blockIdx.x; part < features.size[0] * groups; part += gridDim.x) {
-    const int image = static_cast<int>(part / groups);
-    const int64_t channel = part % groups * channels;
-    load_plane(features, image, channel, vectors, plane, words);
-    int64_t first, end;
-    find_boxes(images, out.size[0], image, first, end);
-    first = box < boxes_at_once ? first + box : end;
-    const Points* own = points + first * (rows + columns);
-    T* to = out.data + first * out.stride[0] + channel * out.stride[1] + i * out.stride[2] + j * out.stride[3];
+    const int64_t image = part / groups, channel = part % groups * channels;
+    load_plane(features, image, channel, vectors, plane, reinterpret_cast<Vector<T, channels>*>(room));
+    // What find_points writes is not read before this, and what it does not write was there before it.
+    if (is_first) wait_for_earlier_kernels();
+    is_first = false;
+    __syncthreads();
 #pragma unroll 1
-    for (int64_t k = first; k < end; k += boxes_at_once) {
-      if (images[k] == image) {
-        const Points down = own[i], beside = own[rows + j];
-        float sum[channels] = {};
-        sum_points(words, plane, down, beside, sum);
-#pragma unroll
-        for (int c = 0; c < channels; ++c) {
-          constexpr float share = 1.0f / (plane_samples * plane_samples);
-          if (channel + c < out.size[1]) to[c * out.stride[1]] = static_cast<T>(share * sum[c]);
-        }
-      }
-      own += boxes_at_once * (rows + columns);
-      to += boxes_at_once * out.stride[0];
+    for (int piece = 0; piece < pieces.count; ++piece) {
+      make_pieces<T, column_lanes>(lists.of(image), lists.count[image], records, pieces, piece, room, plane.pitch * 4,
+                                   own_rows, channel, out);
     }
     __syncthreads();  // before the next plane takes its place
   }
+}
+
+template <class T, int column_lanes>
+bool launch_pool_pieces(const View<const T, 4>& features, const Pooling& pooling, const View<const float, 2>& boxes,
+                        const View<T, 4>& out, Stream stream) {
+  const int64_t images = features.size[0], count = out.size[0];
+  const int64_t parts = images * ((features.size[1] + plane_channels<T> - 1) / plane_channels<T>);
+  const Plane plane{static_cast<int>(pooling.height), static_cast<int>(pooling.width),
+                    static_cast<int>(pooling.width) / 4 * 4 + 4};
+  const auto divide = [](int64_t n, int64_t by) { return static_cast<int>((n + by - 1) / by); };
+  const int down = divide(out.size[2], Pieces::most_rows);
+  const int across = divide(out.size[3], PieceColumns<column_lanes>::most);
+  const Pieces pieces{divide(out.size[2], down), divide(out.size[3], across), across, down * across};
+  const int bytes = plane.bytes() + pool_plane_warps * pieces.rows * static_cast<int>(sizeof(PieceRow));
+  if (bytes > most_shared_memory()) return false;
+  bool vectors = features.stride[3] == 1 && plane.width % 4 == 0 && is_aligned(features.data, 4 * sizeof(T));
+  for (int dim = 0; dim < 3; ++dim) vectors = vectors && features.stride[dim] % 4 == 0;
+  const Workspace<char> records(count * pieces.count * record_bytes<column_lanes>(pieces));
+  const Workspace<int> counts(images), numbers(images * (count + BoxLists::ahead));
+  const BoxLists lists{counts.data, numbers.data, count};
+  const unsigned blocks = static_cast<unsigned>(images) + blocks_for(count, point_threads / lanes);
+  find_points<column_lanes><<<blocks, point_threads, 0, stream>>>(boxes, pooling, plane, pieces, lists, records.data);
+  allow_shared_memory(pool_planes<T, column_lanes>, bytes);
+  launch_early<pool_planes<T, column_lanes>>("roi_align_sized", blocks_for(parts, 1), pool_plane_threads, bytes, stream,
+                                             features, lists, records.data, plane, vectors, pieces, out);
+  return true;
 }
 
 // Returns whether this is the way for a call; if not, nothing is done.
@@ -201,28 +287,17 @@ bool launch_pool_planes(const View<const T, 4>& features, const Pooling& pooling
     return false;
   } else {
     constexpr int64_t most_pixels = 1 << 16;  // of a plane; no GPU has the shared memory for more
-    const int64_t images = features.size[0], pixels = pooling.height * pooling.width, bins = out.size[2] * out.size[3];
+    constexpr int64_t most_listed = 1 << 24;  // of boxes, once for each image
+    const int64_t images = features.size[0], pixels = pooling.height * pooling.width, count = out.size[0];
     const int64_t parts = images * ((features.size[1] + plane_channels<T> - 1) / plane_channels<T>);
-    if (pooling.sampling_ratio != plane_samples || pixels == 0 || pooling.height >= most_pixels ||
-        pooling.width >= most_pixels / 4 - 8 || pixels > most_pixels || bins > pool_plane_threads) {
+    if (pooling.sampling_ratio != plane_samples || pixels == 0 || pooling.height > most_pixels ||
+        pooling.width > most_pixels || pixels > most_pixels || images * count > most_listed) {
       return false;
     }
     // All pixels are read once, and it takes blocks to fill a GPU.
-    if (out.size[0] * bins * 8 < images * pixels || parts < 128) return false;
-    Plane plane{static_cast<int>(pooling.height), static_cast<int>(pooling.width), 0};
-    plane.pitch = plane.width / 4 * 4 + 4;
-    if (plane.pitch % 8 == 0) plane.pitch += 4;
-    if (plane.bytes() + 16 > most_shared_memory()) return false;  // find_boxes has some, too
-    allow_shared_memory(pool_planes<T>, plane.bytes());
-    bool vectors = features.stride[3] == 1 && plane.width % 4 == 0 && is_aligned(features.data, 4 * sizeof(T));
-    for (int dim = 0; dim < 3; ++dim) vectors = vectors && features.stride[dim] % 4 == 0;
-    const int64_t count = out.size[0];
-    const Workspace<Points> points(count * (out.size[2] + out.size[3]));
-    const Workspace<int> of_image(count);
-    find_points<<<blocks_for(count, 1), 64, 0, stream>>>(boxes, pooling, plane, of_image.data, points.data);
-    pool_planes<<<blocks_for(parts, 1), pool_plane_threads, plane.bytes(), stream>>>(features, of_image.data,
-                                                                                     points.data, plane, vectors, out);
-    return true;
+    if (count * out.size[2] * out.size[3] * 8 < images * pixels || parts < 128) return false;
+    return out.size[3] <= PieceColumns<4>::most ? launch_pool_pieces<T, 4>(features, pooling, boxes, out, stream)
+                                                : launch_pool_pieces<T, 2>(features, pooling, boxes, out, stream);
   }
 }
 
