@@ -77,6 +77,18 @@ def test_convolutions_by_hand(form: Any, modulated: bool) -> None:
         torch.testing.assert_close(found[image], expected + made["bias"][:, None, None])
 
 
+def test_tf32_in_the_definition_is_a_rounding_of_the_factors_to_ten_bits() -> None:
+    def product(sample: float, weight: float) -> float:
+        one = torch.ones(1, 1, 1, 1)
+        return float(deform_conv2d_sized.reference(sample * one, torch.zeros(1, 2, 1, 1), weight * one, tf32=True))
+
+    kept = 1 + 2**-10
+    assert product(kept, kept) == kept * kept
+    assert product(kept + 2**-12, -kept + 2**-12) == -kept * kept
+    assert product(1 + 2**-11, 1) == kept  # a tie
+    assert math.isnan(product(math.nan, 1)) and product(-math.inf, 1) == -math.inf
+
+
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_without_offsets_it_is_a_convolution(form: Any) -> None:
     made = tensors(form, 2, (9, 8), 2, modulated=False)
