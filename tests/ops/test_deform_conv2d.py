@@ -327,3 +327,17 @@ def test_the_modules_are_the_functions() -> None:
         DeformConv2d(5, 4, 3, groups=2)
     with pytest.raises(ValueError, match="out_channels must be divisible by groups"):
         ModulatedDeformConv2d(4, 5, 3, groups=2)
+
+
+def test_torchscript_compiles_function_and_module() -> None:
+    form = FORMS[1]
+    made = tensors(form, 2, (6, 5), 7)
+    given = numbers(form)
+    expected = deform_conv2d(**made, **given)
+    script = torch.jit.script(deform_conv2d)
+    assert torch.equal(script(**made, **given), expected)
+    with pytest.raises(torch.jit.Error, match=r"mask output dims: \(3, 2\) - computed output dims: \(3, 3\)"):
+        script(**{**made, "mask": made["mask"][..., 1:]}, **given)
+    module = DeformConv2d(6, 4, (2, 3), stride=2, padding=1, bias=False).double()
+    arguments = (made["input"][:, :6], torch.zeros(2, 12, 4, 3, dtype=torch.float64))
+    assert torch.equal(torch.jit.script(module)(*arguments), module(*arguments))

@@ -167,7 +167,8 @@ def test_what_the_input_and_the_hidden_state_add_to_a_gate_is_rounded_as_a_sum(s
     weight[:, 0] = weight[:, state] = 300  # 76,800 is no number of float16, and bfloat16 has it to 256
     rest = hidden[:, 1:].double() @ weight[:, 1:state].double().t() + bias.double()
     gates = lltm_sequence.torch_op(*arguments)[2]
-    torch.testing.assert_close(gates[0].double(), rest, rtol=2 * torch.finfo(dtype).eps, atol=0.03)
+    # A float32 sum that comes by 76,800 is off by a few times 0.0078 there.
+    torch.testing.assert_close(gates[0].double(), rest, rtol=2 * torch.finfo(dtype).eps, atol=0.2)
 
 
 def test_products_in_float16_may_be_summed_in_float16(monkeypatch: pytest.MonkeyPatch) -> None:
