@@ -19,7 +19,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-without-bridge upstream-test lint bench gpu-test gpu-demo gpu-bench clean
+.PHONY: help venv demo test test-without-bridge upstream-test upstream-test-vision lint bench gpu-test gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -52,6 +52,11 @@ test-without-bridge: $(READY)
 upstream-test: $(READY)
 	$(BIN)/python -m pip install -q expecttest hypothesis
 	$(BIN)/python tests/upstream/run.py $(PYTORCH)
+
+# torchvision's own tests of its operators, with these in their place, on the machine's own PyTorch and torchvision, which
+# must be there: make upstream-test-vision VISION=path/to/vision
+upstream-test-vision:
+	PYTHONPATH=src $(PYTHON) tests/upstream/vision.py $(VISION)
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -21,6 +21,7 @@ CPP_TESTS = ROOT / "tests/cpp"
 GPU_HEADERS = [
     *("host_device.h", "error.h", "types.h", "view.h", "gpu.h", "kernel.h", "math.h", "elementwise.h", "reduce.h"),
     "two_results.h",
+    "divide.h",
     "workspace.h",
     "early_launch.h",
     "lanes.h",

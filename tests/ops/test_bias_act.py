@@ -276,6 +276,15 @@ def test_autocast_takes_the_wider_type() -> None:
     torch.testing.assert_close(found, x.float() + b[:, None])
 
 
+@devices
+@pytest.mark.parametrize("shape", [(600, 64), (2, 64, 32, 32)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_bias_lies_anywhere(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> None:
+    x, room = torch.randn(shape, device=device).to(dtype), torch.randn(130, device=device).to(dtype)
+    for b in (room[:64], room[1:65], room[2::2]):
+        assert_near(bias_act(x, b, act="lrelu"), expected_of(x.double(), b.double(), 1, "lrelu", None))
+
+
 @pytest.mark.gpu
 def test_runs_on_a_gpu_are_equal_bit_for_bit() -> None:
     for shape in ((16, 24, 64, 64), (40000, 96), (64, 512, 4, 4), (3, 3, 1001)):
@@ -295,6 +304,7 @@ def test_runs_on_a_gpu_are_equal_bit_for_bit() -> None:
         (4, 7, 601, 1000),  # rows in pieces, of which the last is shorter
         (3000, 3, 1048),  # a row of a little more than a block has threads
         (5000, 16, 520),  # several whole rows for a block
+        (70000, 2, 1024),  # more samples than a grid has blocks along one of its sides
         (60001, 1000),  # a matrix with a remainder of both
         (5, 100_003, 8, 8),  # small planes: channels that a vector does not cross
     ],

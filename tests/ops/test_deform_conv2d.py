@@ -77,6 +77,18 @@ def test_convolutions_by_hand(form: Any, modulated: bool) -> None:
         torch.testing.assert_close(found[image], expected + made["bias"][:, None, None])
 
 
+def test_tf32_in_the_definition_is_a_rounding_of_the_factors_to_ten_bits() -> None:
+    def product(sample: float, weight: float) -> float:
+        one = torch.ones(1, 1, 1, 1)
+        return float(deform_conv2d_sized.reference(sample * one, torch.zeros(1, 2, 1, 1), weight * one, tf32=True))
+
+    kept = 1 + 2**-10
+    assert product(kept, kept) == kept * kept
+    assert product(kept + 2**-12, -kept + 2**-12) == -kept * kept
+    assert product(1 + 2**-11, 1) == kept  # a tie
+    assert math.isnan(product(math.nan, 1)) and product(-math.inf, 1) == -math.inf
+
+
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_without_offsets_it_is_a_convolution(form: Any) -> None:
     made = tensors(form, 2, (9, 8), 2, modulated=False)
@@ -315,3 +327,17 @@ def test_the_modules_are_the_functions() -> None:
         DeformConv2d(5, 4, 3, groups=2)
     with pytest.raises(ValueError, match="out_channels must be divisible by groups"):
         ModulatedDeformConv2d(4, 5, 3, groups=2)
+
+
+def test_torchscript_compiles_function_and_module() -> None:
+    form = FORMS[1]
+    made = tensors(form, 2, (6, 5), 7)
+    given = numbers(form)
+    expected = deform_conv2d(**made, **given)
+    script = torch.jit.script(deform_conv2d)
+    assert torch.equal(script(**made, **given), expected)
+    with pytest.raises(torch.jit.Error, match=r"mask output dims: \(3, 2\) - computed output dims: \(3, 3\)"):
+        script(**{**made, "mask": made["mask"][..., 1:]}, **given)
+    module = DeformConv2d(6, 4, (2, 3), stride=2, padding=1, bias=False).double()
+    arguments = (made["input"][:, :6], torch.zeros(2, 12, 4, 3, dtype=torch.float64))
+    assert torch.equal(torch.jit.script(module)(*arguments), module(*arguments))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 from graphs import capture
@@ -38,15 +36,6 @@ SIZES = [
     *[(17, 16, 8, 512), (9, 700, 6, 96), (3, 1000, 4, 512), (3, 4, 5, 513), (5, 40, 3, 600)],
     *[(1, 1, 4, 528), (4, 17, 3, 640), (5, 33, 3, 1024), (3, 64, 5, 1008), (3, 65, 4, 640), (2, 3, 4, 1040)],
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def start_products_in_the_thread_of_backwards() -> None:
-    """PyTorch warns where the first product of a process is one of a backward, in a thread without a CUDA context."""
-    weight = torch.ones(1, 1, device="cuda", requires_grad=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        (weight @ weight).backward()
 
 
 def make(steps: int, batch: int, inputs: int, state: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -165,3 +154,24 @@ def test_capture_and_replay_with_gradients(state: int, dtype: torch.dtype) -> No
     torch.cuda.synchronize()
     for ours, theirs in zip(captured, run(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+# One launch of clusters, one of a grid, and step by step.
+@pytest.mark.parametrize("state", [100, 640, 600])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_what_the_input_and_the_hidden_state_add_to_a_gate_is_rounded_as_a_sum(state: int, dtype: torch.dtype) -> None:
+    arguments = make(1, 9, 1, state, dtype)
+    input, hidden, _, weight, bias = arguments  # noqa: A001
+    input.fill_(256)
+    hidden[:, 0] = -256
+    weight[:, 0] = weight[:, state] = 300  # 76,800 is no number of float16, and bfloat16 has it to 256
+    rest = hidden[:, 1:].double() @ weight[:, 1:state].double().t() + bias.double()
+    gates = lltm_sequence.torch_op(*arguments)[2]
+    # A float32 sum that comes by 76,800 is off by a few times 0.0078 there.
+    torch.testing.assert_close(gates[0].double(), rest, rtol=2 * torch.finfo(dtype).eps, atol=0.2)
+
+
+def test_products_in_float16_may_be_summed_in_float16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_fp16_accumulation", True)
+    for state in (100, 640, 600):
+        check(make(3, 9, 6, state, torch.float16))

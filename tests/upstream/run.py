@@ -16,8 +16,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ET
 from pathlib import Path
+
+from outcomes import find_opsmith, print_outcomes
 
 # Tests that fail against the drop-in on purpose.
 EXPECTED = {
@@ -86,27 +87,7 @@ def run_file(tests: Path, file: str, words: str | None, *, against_torch: bool) 
     if not report.is_file():
         print(f"{file}: the process ended before its tests did")
         return 1
-    return print_outcomes(file, report)
-
-
-def find_opsmith() -> list[str]:
-    """Return the folders that this process has opsmith from, for those that start elsewhere."""
-    import opsmith
-
-    return [str(Path(opsmith.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-
-
-def print_outcomes(file: str, report: Path) -> int:
-    """Print how many tests passed, were skipped and failed, and return the number of surprises."""
-    outcomes: dict[str, list[str]] = {"passed": [], "skipped": [], "failed": []}
-    for case in ET.parse(report).iter("testcase"):
-        kinds = {child.tag for child in case}
-        state = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
-        outcomes[state].append(case.get("name") or "")
-    print(f"{file}: " + ", ".join(f"{len(names)} {state}" for state, names in outcomes.items()))
-    for name in outcomes["failed"]:
-        print(f"  {name}: {EXPECTED.get(name, 'NOT EXPECTED')}")
-    return sum(name not in EXPECTED for name in outcomes["failed"])
+    return print_outcomes(file, report, EXPECTED)
 
 
 if __name__ == "__main__":

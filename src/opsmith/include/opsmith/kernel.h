@@ -19,10 +19,12 @@
 //   gpu.h          Stream, check_launch, blocks_for, Vector            (nvcc, hipcc)
 //   math.h         exp, tanh, sigmoid, ...                             (included by the kernels that need it)
 //   elementwise.h  the whole loop of an elementwise operator           (likewise)
-//   two_results.h  such a loop with two results                       (likewise)
+//   two_results.h  such a loop with two results                        (likewise)
+//   divide.h       divide_up                                          (likewise)
 //   reduce.h       the sum of an elementwise function                  (likewise)
 //   workspace.h    memory for the length of a call                     (likewise; nvcc, hipcc)
 //   early_launch.h launches that overlap with the kernel before them   (likewise; nvcc, hipcc)
+//   lanes.h        shuffles between the lanes of a warp or wavefront   (likewise; nvcc, hipcc)
 //   block.h        16-bit and strided data as dense arrays of floats   (likewise; host compilers)
 //   product.h      products of small matrices                          (likewise; host compilers)
 #pragma once

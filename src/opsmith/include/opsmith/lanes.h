@@ -38,4 +38,13 @@ __device__ C shuffle_up(C value, int distance) {
 #endif
 }
 
+// In which lanes this holds: a bit each.
+__device__ inline uint32_t lanes_where(bool holds) {
+#if defined(__HIPCC__)
+  return static_cast<uint32_t>(__ballot(holds) >> (__lane_id() & 32));
+#else
+  return __ballot_sync(0xffffffffu, holds);
+#endif
+}
+
 }  // namespace opsmith

@@ -60,24 +60,38 @@ struct Exactly {
 template <class T>
 Exactly(T) -> Exactly<T>;
 
-// An uninitialised tensor with the element type and device of another, contiguous. By torch's C function, because a
-// call by name looks the name up and boxes its arguments each time, and a backward makes a handful of these.
-inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes) {
+namespace detail {
+inline Tensor empty_on_device_of(const Tensor& other, const std::vector<int64_t>& sizes, int32_t dtype) {
   std::vector<int64_t> strides(sizes.size());
   int64_t next = 1;
   for (std::size_t dim = sizes.size(); dim-- > 0;) {
     strides[dim] = next;
     next *= sizes[dim] > 1 ? sizes[dim] : 1;
   }
-  int32_t dtype, device_type, device_index;
+  int32_t device_type, device_index;
   AtenTensorHandle result = nullptr;
-  if (aoti_torch_get_dtype(other.get(), &dtype) != 0 || aoti_torch_get_device_type(other.get(), &device_type) != 0 ||
+  if (aoti_torch_get_device_type(other.get(), &device_type) != 0 ||
       aoti_torch_get_device_index(other.get(), &device_index) != 0 ||
       aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), dtype, device_type,
                                device_index, &result) != 0) {
     fail("a result cannot be allocated; torch's message stands above");
   }
   return Tensor(result);
+}
+}  // namespace detail
+
+// An uninitialised tensor with the element type and device of another, contiguous. By torch's C function, because a
+// call by name looks the name up and boxes its arguments each time, and a backward makes a handful of these.
+inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes) {
+  int32_t dtype;
+  if (aoti_torch_get_dtype(other.get(), &dtype) != 0) fail("a tensor cannot be read; torch's message stands above");
+  return detail::empty_on_device_of(other, sizes, dtype);
+}
+
+// The same with an element type of its own.
+inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes, ScalarType type) {
+  return detail::empty_on_device_of(other, sizes,
+                                    torch::stable::detail::to<int32_t>(torch::stable::detail::from(type)));
 }
 
 // The same with the sizes of the other. (torch::stable::empty_like keeps its strides, and is a call by name.)

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "cpu.h"
+#include "divide.h"
 #include "host_device.h"
 
 namespace opsmith {
@@ -33,8 +34,6 @@ constexpr int64_t panel = 128 / sizeof(C);
 
 // Rows of a result that one task computes: a multiple of every tile's height below.
 constexpr int64_t row_group = 48;
-
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // What to pass to parallel_for: tasks for about 5 us of work at the 200 GFLOP/s that a core does. Half of what cpu.h
 // advises: PyTorch's threads are awake in the middle of a step, and two of them then gain 5 us in the forward of a

@@ -3,12 +3,13 @@
 // A tensor [N, C, L] is seen in one of two ways. As rows, each of one channel: a block works on one channel, whose bias
 // is one number. Or as a matrix whose rows go through all channels (channels_last, linear layers, small planes): a
 // thread keeps to a few columns, whose biases it loads once. Either way no vector needs a division by the number of
-// channels.
+// channels. Forward, contiguous tensors have kernels of their own, in which a thread has one vector.
 //
 // The gradient of the bias is made of sums that each block leaves in a workspace, which a second kernel adds up: double
 // precision beyond one thread, in an order that the sizes alone decide.
 #include "channel_sums.h"
 #include "columns.h"
+#include "dense.h"
 #include "rows.h"
 
 namespace {
@@ -62,6 +63,29 @@ struct Call {
     finish(partials.data, plan.parts * out.size[2]);
   }
 
+  // Whether the kernels of dense.h can do it, and have.
+  template <int width, class F>
+  bool run_dense(const F& f, bool is_matrix) const {
+    constexpr int64_t most_blocks = 65535;  // that a grid has along y and z
+    const int64_t vectors = out.numel() / width, length = out.size[2] / width, pieces = ceil_div(length, threads);
+    const auto* const from = reinterpret_cast<const Vector<T, width>*>(x.data);
+    auto* const to = reinterpret_cast<Vector<T, width>*>(out.data);
+    if (vectors > INT32_MAX) return false;
+    if (is_matrix) {
+      if (out.size[2] != 1 || (b && !has_vectors<width>(b))) return false;
+      const auto* const biases = reinterpret_cast<const Vector<T, width>*>(b.data);
+      map_dense_columns<width><<<grid_of(ceil_div(vectors, threads), 1), threads, 0, stream>>>(
+          f, static_cast<unsigned>(vectors), static_cast<unsigned>(out.size[1] / width), biases, from, to);
+    } else {
+      const bool is_full = pieces * threads <= length + length / 4;  // few threads have nothing to do
+      if (!is_full || out.size[1] > most_blocks || out.size[0] > most_blocks) return false;
+      map_dense_rows<width><<<grid_of(pieces, out.size[1], out.size[0]), threads, 0, stream>>>(
+          f, static_cast<unsigned>(length), b, from, to);
+    }
+    check_launch(op);
+    return true;
+  }
+
   void finish(const double* partials, int64_t terms) const {
     check_launch(op);
     if (!grad_b) return;
@@ -76,13 +100,14 @@ struct Call {
     const bool dense = out.is_contiguous() && x.is_contiguous() && (!grad || grad.is_contiguous());
     const bool is_matrix = out.size[2] == 1 || (dense && out.size[2] < long_row);
     if constexpr (sizeof(T) < sizeof(double)) {
-      if (is_matrix && has_vectors<width>(as_matrix(out)) && has_vectors<width>(as_matrix(x)) &&
-          (!grad || has_vectors<width>(as_matrix(grad)))) {
-        return run_columns<width>(vector);
+      const bool has_columns = is_matrix && has_vectors<width>(as_matrix(out)) && has_vectors<width>(as_matrix(x)) &&
+                               (!grad || has_vectors<width>(as_matrix(grad)));
+      const bool has_rows = has_vectors<width>(out) && has_vectors<width>(x) && (!grad || has_vectors<width>(grad));
+      if constexpr (!is_backward<T, Vectorised>) {
+        if (dense && (has_columns || (has_rows && !is_matrix)) && run_dense<width>(vector, is_matrix)) return;
       }
-      if (has_vectors<width>(out) && has_vectors<width>(x) && (!grad || has_vectors<width>(grad))) {
-        return run_rows<width>(vector);
-      }
+      if (has_columns) return run_columns<width>(vector);
+      if (has_rows) return run_rows<width>(vector);
     }
     is_matrix ? run_columns<1>(single) : run_rows<1>(single);
   }

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
+import opsmith
 from opsmith.ops.deform_conv2d.sized import deform_conv2d_sized
 
 __all__ = ["Size", "check_ranks", "deform_conv2d", "pair"]
 
-Size = int | Sequence[int]
+if TYPE_CHECKING:
+    Size: TypeAlias = int | Sequence[int]
+else:
+    Size = tuple[int, int]  # all that TorchScript knows, of torchvision's as well
 
 
+@opsmith.scriptable
 def deform_conv2d(
     input: Tensor,  # noqa: A002 -- as torchvision calls it
     offset: Tensor,
@@ -36,7 +42,8 @@ def deform_conv2d(
         Images [N, C, H, W]; float16, bfloat16, float32 or float64, all tensors of one type, in any layout. The result has
         the type and the memory format of the input. Places and sums are computed in float32, for float64 in float64; on a
         GPU factors of products in float32 are rounded to TF32 where PyTorch allows that in convolutions, as it does
-        unless `torch.backends.cudnn.conv.fp32_precision` says "ieee" (or `torch.backends.cudnn.allow_tf32` is False).
+        unless `torch.backends.cudnn.conv.fp32_precision` says "ieee" (or `torch.backends.cudnn.allow_tf32` is False). What
+        `torch.jit.script` has compiled cannot ask, and does not round.
     offset
         [N, 2 * offset groups * KH * KW, OH, OW], the channels counted as [offset group, ky, kx, (y, x)]. The channels of
         an image are divided into as many groups, each with offsets of its own. A NaN makes the sample NaN.
@@ -55,8 +62,13 @@ def deform_conv2d(
     tensors of several types or devices.
     """
     check_ranks(input, offset, weight, mask)
-    (stride_y, stride_x), (pad_y, pad_x), (dilation_y, dilation_x) = pair(stride), pair(padding), pair(dilation)
-    _check_numbers(weight, (stride_y, stride_x), (pad_y, pad_x), (dilation_y, dilation_x))
+    stride_y, stride_x = pair(stride)
+    pad_y, pad_x = pair(padding)
+    dilation_y, dilation_x = pair(dilation)
+    _check_numbers("weight", weight.shape[2], weight.shape[3], 1)
+    _check_numbers("stride", stride_y, stride_x, 1)
+    _check_numbers("pad", pad_y, pad_x, 0)
+    _check_numbers("dil", dilation_y, dilation_x, 1)
     taps = weight.shape[2] * weight.shape[3]
     offset_groups = offset.shape[1] // (2 * taps)
     if offset_groups == 0:
@@ -66,22 +78,16 @@ def deform_conv2d(
         )
     groups = input.shape[1] // weight.shape[1] if weight.shape[1] > 0 else 1
     _check_channels(input, weight, groups, offset_groups)
-    sizes = tuple(
-        (size + 2 * pad - (step * (extent - 1) + 1)) // jump + 1
-        for size, pad, step, extent, jump in zip(
-            input.shape[2:],
-            (pad_y, pad_x),
-            (dilation_y, dilation_x),
-            weight.shape[2:],
-            (stride_y, stride_x),
-            strict=True,
-        )
-    )
-    _check_beside("offset", offset, input, 2 * offset_groups * taps, sizes)
+    height = (input.shape[2] + 2 * pad_y - (dilation_y * (weight.shape[2] - 1) + 1)) // stride_y + 1
+    width = (input.shape[3] + 2 * pad_x - (dilation_x * (weight.shape[3] - 1) + 1)) // stride_x + 1
+    _check_beside("offset", offset, input, 2 * offset_groups * taps, height, width)
     if mask is not None:
-        _check_beside("mask", mask, input, offset_groups * taps, sizes)
-    if sizes[0] <= 0 or sizes[1] <= 0:
-        raise RuntimeError(f"Calculated output size too small - out_h: {sizes[0]} out_w: {sizes[1]}")
+        _check_beside("mask", mask, input, offset_groups * taps, height, width)
+    if height <= 0 or width <= 0:
+        raise RuntimeError(f"Calculated output size too small - out_h: {height} out_w: {width}")
+    tf32 = False
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        tf32 = input.is_cuda and _allows_tf32()
     result: Tensor = deform_conv2d_sized(
         input,
         offset,
@@ -96,7 +102,7 @@ def deform_conv2d(
         dilation_x,
         groups,
         offset_groups,
-        input.is_cuda and _allows_tf32(),
+        tf32,
     )
     return result
 
@@ -111,6 +117,8 @@ def _allows_tf32() -> bool:
 
 def pair(size: Size) -> tuple[int, int]:
     """Return a size as (y, x)."""
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
+        return size  # type: ignore[return-value]
     if isinstance(size, Sequence):
         y, x = size if len(size) == 2 else (size[0], size[0])
         return y, x
@@ -119,20 +127,21 @@ def pair(size: Size) -> tuple[int, int]:
 
 def check_ranks(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None) -> None:  # noqa: A002
     """Refuse tensors that have other than four dimensions."""
-    for name, tensor in (("input", input), ("offset", offset), ("weight", weight), ("mask", mask)):
-        if tensor is not None and tensor.dim() != 4:
-            raise RuntimeError(f"deform_conv2d(): {name} has {tensor.dim()} dimensions, expected 4")
+    _check_rank("input", input)
+    _check_rank("offset", offset)
+    _check_rank("weight", weight)
+    if mask is not None:
+        _check_rank("mask", mask)
 
 
-def _check_numbers(weight: Tensor, stride: tuple[int, int], pad: tuple[int, int], dilation: tuple[int, int]) -> None:
-    for name, (y, x), least in (
-        ("weight", (weight.shape[2], weight.shape[3]), 1),
-        ("stride", stride, 1),
-        ("pad", pad, 0),
-        ("dil", dilation, 1),
-    ):
-        if y < least or x < least:
-            raise RuntimeError(f"{name}_h: {y} {name}_w: {x}")
+def _check_rank(name: str, tensor: Tensor) -> None:
+    if tensor.dim() != 4:
+        raise RuntimeError(f"deform_conv2d(): {name} has {tensor.dim()} dimensions, expected 4")
+
+
+def _check_numbers(name: str, y: int, x: int, least: int) -> None:
+    if y < least or x < least:
+        raise RuntimeError(f"{name}_h: {y} {name}_w: {x}")
 
 
 def _check_channels(input: Tensor, weight: Tensor, groups: int, offset_groups: int) -> None:  # noqa: A002
@@ -148,12 +157,12 @@ def _check_channels(input: Tensor, weight: Tensor, groups: int, offset_groups: i
         )
 
 
-def _check_beside(name: str, tensor: Tensor, input: Tensor, channels: int, sizes: tuple[int, ...]) -> None:  # noqa: A002
+def _check_beside(name: str, tensor: Tensor, input: Tensor, channels: int, height: int, width: int) -> None:  # noqa: A002
     """Check the shape of what there is one of for each output position: offset or mask."""
     if tensor.shape[1] != channels:
         raise RuntimeError(f"{name}.shape[1] is not valid: got: {tensor.shape[1]} expected: {channels}")
     if tensor.shape[0] != input.shape[0]:
         raise RuntimeError(f"invalid batch size of {name}")
-    if tuple(tensor.shape[2:]) != sizes:
-        found = ", ".join(map(str, tensor.shape[2:]))
-        raise RuntimeError(f"{name} output dims: ({found}) - computed output dims: ({sizes[0]}, {sizes[1]})")
+    if tensor.shape[2] != height or tensor.shape[3] != width:
+        found = f"({tensor.shape[2]}, {tensor.shape[3]})"
+        raise RuntimeError(f"{name} output dims: {found} - computed output dims: ({height}, {width})")

@@ -1,6 +1,7 @@
 // What the GPU kernels read: pixels whose channels lie side by side, and where taps read them.
 #pragma once
 
+#include <opsmith/divide.h>
 #include <opsmith/workspace.h>
 
 #include <type_traits>
@@ -18,8 +19,6 @@ inline unsigned grid_of(int64_t blocks) {
   if (blocks >= int64_t{1} << 31) fail("deform_conv2d() on a GPU takes fewer than 2^31 tiles of outputs");
   return static_cast<unsigned>(blocks);
 }
-
-inline int64_t divide_up(int64_t value, int64_t step) { return (value + step - 1) / step; }
 
 // Calls f with std::true_type where floats may be rounded to TF32, so that f knows it when it is compiled.
 template <class T, class F>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,8 @@ __all__ = ["Convolution", "DeformConv2d"]
 class Convolution(nn.Module):
     """The parameters and numbers of a convolution; parameters are initialised by the subclass."""
 
-    bias: nn.Parameter | None
+    if TYPE_CHECKING:  # TorchScript would ask what it means, and knows without
+        bias: nn.Parameter | None
 
     def __init__(
         self,

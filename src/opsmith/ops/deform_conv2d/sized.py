@@ -49,7 +49,8 @@ def deform_conv2d_sized(
     "Deformable ConvNets v2", equation 1). The sample is interpolated bilinearly between the four pixels around (y, x), those
     outside of the image being zero; from one pixel outside on it is zero itself. Where a coordinate is NaN, the sample is.
 
-    `tf32` allows a GPU to round float32 factors to TF32; nothing else looks at it.
+    `tf32` allows to round the factors of float32 products, samples and weights, to TF32's 10 bits, which kernels for a GPU
+    do; nothing else looks at it.
     """
     _check(input, weight, groups, offset_groups, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x)
     wide = torch.float64 if input.dtype == torch.float64 else torch.float32
@@ -67,6 +68,8 @@ def deform_conv2d_sized(
         columns = columns * mask.to(wide).unflatten(1, (offset_groups, taps_y * taps_x)).flatten(2)[:, :, None]
     columns = columns.reshape(images, groups, channels // groups, taps_y * taps_x, out_height * out_width)
     factors = weight.to(wide).reshape(groups, outputs // groups, channels // groups, taps_y * taps_x)
+    if tf32 and input.dtype == torch.float32:
+        columns, factors = _to_tf32(columns), _to_tf32(factors)
     out = torch.einsum("ngckp,gock->ngop", columns, factors).reshape(images, outputs, out_height, out_width)
     if bias is not None:
         out = out + bias.to(wide)[:, None, None]
@@ -147,6 +150,13 @@ def _check(input: Tensor, weight: Tensor, groups: int, offset_groups: int, *numb
         raise ShapeError(f"weight has {weight.shape[0]} output channels, not a multiple of groups = {groups}")
     if any(not -_LARGEST <= number <= _LARGEST for number in numbers):
         raise ArgumentValueError(f"strides, paddings and dilations have at most 31 bits; they are {numbers}")
+
+
+def _to_tf32(factor: Tensor) -> Tensor:
+    """Round float32 to the nearest with 10 bits, ties away from zero; its gradient is that of what was not rounded."""
+    numbers = factor.detach()
+    rounded = ((numbers.view(torch.int32) + (1 << 12)) & -(1 << 13)).view(torch.float32)
+    return factor + torch.where(numbers.isfinite(), rounded - numbers, 0.0)
 
 
 def _grid(size: int, taps: int, stride: int, pad: int, dilation: int, like: Tensor) -> Tensor:

@@ -216,16 +216,20 @@ void fused_backward(View<const T, 2> grad_new_hidden, View<const T, 2> grad_new_
   } else {
     for (int64_t m = 0; m < batch; ++m) load_block(grad_gates.data + m * stride, 1, rows, widened.data + m * stride);
   }
-  // A task makes the same columns of both gradients: all tasks are alike, and one fork of the threads is enough.
+  // A task makes a panel of columns of one of the two gradients, which are the same work: one fork of the threads is
+  // enough, and an odd number of panels is no reason for one of two threads to wait.
   const auto run = [&](int64_t begin, int64_t end) {
     Scratch<C> slab(std::max(rows, batch) * panel<C>);
-    for (int64_t c = begin * panel<C>; c < std::min(columns, end * panel<C>); c += panel<C>) {
-      const int64_t width = std::min(panel<C>, columns - c);
-      multiply_grad_joined(from, c, width, to, slab.data);
-      multiply_grad_weight(from, c, width, to.weight, slab.data);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t c = task / 2 * panel<C>, width = std::min(panel<C>, columns - c);
+      if (task % 2 == 0) {
+        multiply_grad_joined(from, c, width, to, slab.data);
+      } else {
+        multiply_grad_weight(from, c, width, to.weight, slab.data);
+      }
     }
   };
-  parallel_for(0, divide_up(columns, panel<C>), tasks_per_chunk(2 * panel<C> * rows * batch), run);
+  parallel_for(0, 2 * divide_up(columns, panel<C>), tasks_per_chunk(panel<C> * rows * batch), run);
   sum_grad_bias(from, to.bias);
 }
 

@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(warps* lanes) forward(lltm::Forward<T> step) {
 template <int width, int rounds, class T>
 void launch(const lltm::Forward<T>& step, Stream stream) {
   const int64_t batch = step.hidden.size[0], state = step.hidden.size[1];
-  const dim3 blocks(static_cast<unsigned>(lltm::divide_up(batch, warps * rows)),
-                    static_cast<unsigned>(lltm::divide_up(state, units)));
+  const dim3 blocks(static_cast<unsigned>(divide_up(batch, warps * rows)),
+                    static_cast<unsigned>(divide_up(state, units)));
   launch_early<forward<width, rounds, T>>("lltm_cell", blocks, warps * lanes, 0, stream, step);
 }
 

@@ -195,14 +195,14 @@ __global__ void __launch_bounds__(threads) add_parts(View<compute_t<T>, 2> parti
 
 template <int width, class T>
 void launch_finish(const lltm::Forward<T>& step, Stream stream) {
-  const Grid grid(step.cell.size[0], lltm::divide_up(step.cell.size[1], width));
+  const Grid grid(step.cell.size[0], divide_up(step.cell.size[1], width));
   launch_early<finish<width, T>>("lltm_cell", grid.blocks, grid.of_block, 0, stream, step);
 }
 
 template <class T>
 Grid grid_of_halves(const lltm::Backward<T>& step, int width) {
   const int64_t longer = std::max(step.hidden.size[1], step.input.size[1]);
-  return {step.hidden.size[0], lltm::divide_up(longer, width)};
+  return {step.hidden.size[0], divide_up(longer, width)};
 }
 
 template <int width, class T>
@@ -215,7 +215,7 @@ template <int width, class T>
 void launch_finish_products(const lltm::Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
                             View<compute_t<T>, 2> partial, Stream stream) {
   const Grid grid = grid_of_halves(step, width);
-  const unsigned strips = static_cast<unsigned>(lltm::divide_up(grad_gates.size[1], across * width));
+  const unsigned strips = static_cast<unsigned>(divide_up(grad_gates.size[1], across * width));
   const unsigned parts = static_cast<unsigned>(std::max<int64_t>(partial.size[0], 1));
   launch_early<finish_products<width, T>>("lltm_cell_backward", strips * parts + grid.blocks.x * grid.blocks.y,
                                           grid.of_block, 0, stream, step, grad_gates, grad_joined, partial, strips,

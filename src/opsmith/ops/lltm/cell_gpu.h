@@ -4,6 +4,7 @@
 // `stream` is a cudaStream_t or a hipStream_t. What the kernels write is contiguous; what they read lies anyhow.
 #pragma once
 
+#include <opsmith/divide.h>
 #include <opsmith/kernel.h>
 
 namespace lltm {
@@ -68,7 +69,5 @@ int64_t bias_parts(int64_t batch, int64_t state);
 template <class T>
 void finish_backward(const Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
                      View<opsmith::compute_t<T>, 2> partial, void* stream);
-
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace lltm

@@ -16,7 +16,7 @@ struct Grid {
     int x = lanes;
     while (x < threads && x < vectors) x *= 2;
     const unsigned y = blocks_for(rows, threads / x);
-    blocks = dim3(static_cast<unsigned>(lltm::divide_up(vectors, x)), y < 65535 ? y : 65535);
+    blocks = dim3(static_cast<unsigned>(divide_up(vectors, x)), y < 65535 ? y : 65535);
     of_block = dim3(x, threads / x);
   }
 

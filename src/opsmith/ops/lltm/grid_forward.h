@@ -38,16 +38,21 @@ __global__ void __launch_bounds__(grid_threads, 1) grid_forward(Scan<T> to, uint
     reinterpret_cast<uint32_t*>(copy)[place_of_pair(row, unit, state)] = pair_of(hidden.item[0], hidden.item[1]);
   };
   float cell[2] = {};
-  Vector<T, 2> input[3] = {};
+  Vector<float, 2> input[3] = {};
+  Vector<T, 2> bias[3] = {};
   const auto load_input = [&](int64_t step) {
 #pragma unroll
     for (int g = 0; g < 3; ++g) {
-      if (is_there) input[g] = load_adjacent<2>(&to.gates(step, row, g * state + unit));
+      if (is_there) input[g] = load_adjacent<2>(&to.input(step, row, g * state + unit));
     }
   };
   if (is_there) {
 #pragma unroll
-    for (int k = 0; k < 2; ++k) cell[k] = static_cast<float>(to.cell(row, unit + k));
+    for (int k = 0; k < 2; ++k) {
+      cell[k] = static_cast<float>(to.cell(row, unit + k));
+#pragma unroll
+      for (int g = 0; g < 3; ++g) bias[g].item[k] = to.bias(g * state + unit + k);
+    }
     send(0, {{to.hidden(row, unit), to.hidden(row, unit + 1)}});
   }
   barrier.arrive();
@@ -63,7 +68,7 @@ __global__ void __launch_bounds__(grid_threads, 1) grid_forward(Scan<T> to, uint
 #pragma unroll
       for (int g = 0; g < 3; ++g) {
 #pragma unroll
-        for (int k = 0; k < 2; ++k) sum[g][k] = static_cast<float>(input[g].item[k]);
+        for (int k = 0; k < 2; ++k) sum[g][k] = input[g].item[k] + static_cast<float>(bias[g].item[k]);
         Product::add_sums(sum[g], sums, row, g, pair);
       }
 #pragma unroll

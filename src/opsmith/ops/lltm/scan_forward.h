@@ -16,14 +16,15 @@ namespace lltm {
 
 namespace {
 
-// Shared memory, in floats: sums, then the two copies of the hidden state.
+// Shared memory, in floats: sums, the bias of the block's gates, then the two copies of the hidden state.
 template <class T, int columns, int rows>
 struct ForwardMemory {
   using Shape = ScanShape<T>;
   using Product = ForwardProduct<T, columns>;
   static constexpr int sums = Shape::splits * 3 * rows * Shape::sum_stride;
+  static constexpr int biases = 3 * Shape::units;
   static constexpr int copy = rows * Product::stride;
-  static constexpr int bytes_in_use = sums * sizeof(float) + 2 * copy * sizeof(T);
+  static constexpr int bytes_in_use = (sums + biases) * sizeof(float) + 2 * copy * sizeof(T);
   static constexpr int weight_bytes = WeightRows<T, columns>::bytes;  // before the first step only
   static constexpr int bytes = bytes_in_use > weight_bytes ? bytes_in_use : weight_bytes;
 };
@@ -38,7 +39,8 @@ __global__ void __launch_bounds__(scan_threads, 1) scan_steps(Scan<T> to, int bl
   constexpr int rows_a_round = scan_threads / groups, rounds = (rows + rows_a_round - 1) / rows_a_round;
   extern __shared__ __align__(16) float memory[];
   float* const sums = memory;
-  T* const copies = reinterpret_cast<T*>(memory + Memory::sums);
+  float* const biases = memory + Memory::sums;
+  T* const copies = reinterpret_cast<T*>(biases + Memory::biases);
 
   const int block = blockIdx.x % blocks;
   const int64_t first_row = static_cast<int64_t>(blockIdx.x / blocks) * rows;
@@ -60,8 +62,11 @@ __global__ void __launch_bounds__(scan_threads, 1) scan_steps(Scan<T> to, int bl
     const int64_t row = first_row + n / Product::stride, column = n % Product::stride;
     copies[n] = n < Memory::copy && row < batch && column < state ? to.hidden(row, column) : T(0.0f);
   }
-  float cell[rounds][width];
-  T input[rounds][3][width];
+  for (int n = threadIdx.x; n < Memory::biases; n += scan_threads) {
+    const int64_t of_unit = static_cast<int64_t>(block) * Shape::units + n % Shape::units;
+    biases[n] = of_unit < state ? static_cast<float>(to.bias(n / Shape::units * state + of_unit)) : 0.0f;
+  }
+  float cell[rounds][width], input[rounds][3][width];
   const auto load_input = [&](int64_t step) {
 #pragma unroll
     for (int round = 0; round < rounds; ++round) {
@@ -70,7 +75,7 @@ __global__ void __launch_bounds__(scan_threads, 1) scan_steps(Scan<T> to, int bl
 #pragma unroll
         for (int gate = 0; gate < 3; ++gate) {
           input[round][gate][k] =
-              is_there(round, k) ? to.gates(step, first_row + row_of(round), gate * state + global_unit + k) : T(0.0f);
+              is_there(round, k) ? to.input(step, first_row + row_of(round), gate * state + global_unit + k) : 0.0f;
         }
       }
     }
@@ -102,7 +107,7 @@ __global__ void __launch_bounds__(scan_threads, 1) scan_steps(Scan<T> to, int bl
       for (int k = 0; k < width; ++k) {
 #pragma unroll
         for (int gate = 0; gate < 3; ++gate) {
-          float sum = static_cast<float>(input[round][gate][k]);
+          float sum = input[round][gate][k] + biases[gate * Shape::units + unit + k];
 #pragma unroll
           for (int split = 0; split < Shape::splits; ++split) {
             sum += from[(split * 3 + gate) * rows * Shape::sum_stride + k];

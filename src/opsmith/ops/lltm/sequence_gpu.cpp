@@ -12,14 +12,31 @@ namespace {
 
 using lltm::composed::columns;
 
-// A copy in the type that the arithmetic is done in: what a cell, or its gradient, is from step to step.
-template <class T>
+// The type that the arithmetic is done in.
+ScalarType wide_type(const Tensor& tensor) {
+  return tensor.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
+// A copy in that type: what a cell, or its gradient, is from step to step.
 Tensor widened(const Tensor& tensor) {
-  const auto type = sizeof(T) == 8 ? ScalarType::Double : ScalarType::Float;
-  Tensor result = torch::stable::new_empty(tensor, {tensor.size(0), tensor.size(1)}, type);
+  Tensor result = torch::stable::new_empty(tensor, {tensor.size(0), tensor.size(1)}, wide_type(tensor));
   torch::stable::copy_(result, tensor);
   return result;
 }
+
+// A matrix product in that type. Others are added to it before it is rounded to the tensors' type: what cancels in that
+// sum, or is too large for float16 before it, must be right.
+Tensor wide_product(const Tensor& a, const Tensor& b) {
+  if (wide_type(a) == a.scalar_type()) return aten::mm(a, b);
+  try {
+    return call<1>("aten::mm", "dtype", a, b, wide_type(a))[0];
+  } catch (const opsmith::Error&) {
+    // PyTorch refuses it where `allow_fp16_accumulation` lets it sum in float16.
+    return widened(aten::mm(a, b));
+  }
+}
+
+Tensor transposed(const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); }
 
 Tensor part(Tensor tensor, int64_t dim, int64_t first, int64_t count) {
   return torch::stable::narrow(tensor, dim, first, count);
@@ -49,19 +66,21 @@ bool run_in_grid(const Tensor& like, int64_t bytes, const Launch& launch) {
 }
 
 template <class T>
-void run_steps(const Tensor& gates, const Tensor& hidden, const Tensor& cell, const Tensor& weight,
-               const Tensor& hiddens, const Tensor& cells, Tensor& last_cell, void* stream) {
-  const Tensor state = widened<T>(cell), transposed = torch::stable::transpose(weight, 0, 1);
-  const auto all_gates = view<T, 3>(gates), all_hiddens = view<T, 3>(hiddens), all_cells = view<T, 3>(cells);
-  for (int64_t t = 0; t < gates.size(0); ++t) {
-    const Tensor from_hidden = aten::mm(t == 0 ? hidden : at(hiddens, t - 1), transposed);
+void run_steps(const lltm::Scan<T>& all, const Tensor& hidden, const Tensor& cell, const Tensor& weight,
+               const Tensor& hiddens, Tensor& last_cell, void* stream) {
+  using C = compute_t<T>;
+  const Tensor state = widened(cell), weight_transposed = transposed(weight);
+  for (int64_t t = 0; t < hiddens.size(0); ++t) {
+    const Tensor from_hidden = wide_product(t == 0 ? hidden : at(hiddens, t - 1), weight_transposed);
     lltm::step<T>(
         {
-            .product = view<const T, 2>(from_hidden),
-            .gates = at(all_gates, t),
-            .cell = view<compute_t<T>, 2>(state),
-            .hidden = at(all_hiddens, t),
-            .cells = at(all_cells, t),
+            .product = view<const C, 2>(from_hidden),
+            .input = at(all.input, t),
+            .bias = all.bias,
+            .gates = at(all.gates, t),
+            .cell = view<C, 2>(state),
+            .hidden = at(all.hiddens, t),
+            .cells = at(all.cells, t),
         },
         stream);
   }
@@ -72,23 +91,25 @@ template <class T>
 void run_steps_backward(const Tensor& grad_hiddens, const Tensor& grad_last_cell, const Tensor& weight,
                         const Tensor& gates, const Tensor& cells, const Tensor& grad_gates, Tensor& grad_hidden,
                         Tensor& grad_cell, void* stream) {
-  const Tensor state = widened<T>(grad_last_cell);
+  using C = compute_t<T>;
+  const Tensor state = widened(grad_last_cell);
   const auto all_grad_hiddens = view<const T, 3>(grad_hiddens), all_gates = view<const T, 3>(gates),
              all_cells = view<const T, 3>(cells);
   const auto all_grad_gates = view<T, 3>(grad_gates);
-  Tensor from_next = torch::stable::new_zeros(grad_hidden, {grad_hidden.size(0), grad_hidden.size(1)});
+  Tensor from_next =
+      torch::stable::new_zeros(grad_hidden, {grad_hidden.size(0), grad_hidden.size(1)}, wide_type(grad_hidden));
   for (int64_t t = gates.size(0) - 1; t >= 0; --t) {
     lltm::step_backward<T>(
         {
             .grad_hidden = at(all_grad_hiddens, t),
-            .product = view<const T, 2>(from_next),
-            .grad_cell = view<compute_t<T>, 2>(state),
+            .product = view<const C, 2>(from_next),
+            .grad_cell = view<C, 2>(state),
             .gates = at(all_gates, t),
             .cells = at(all_cells, t),
             .grad_gates = at(all_grad_gates, t),
         },
         stream);
-    from_next = aten::mm(at(grad_gates, t), weight);
+    from_next = wide_product(at(grad_gates, t), weight);
   }
   torch::stable::copy_(grad_hidden, from_next);
   torch::stable::copy_(grad_cell, state);
@@ -101,8 +122,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
   const int64_t steps = input.size(0), batch = input.size(1), state = hidden.size(1);
   const Tensor weight_hidden = columns(weight, 0, state);
   const Tensor weight_input = columns(weight, state, input.size(2));
-  const Tensor flat = aten::linear(rows(input), weight_input, bias);
-  const Tensor gates = torch::stable::reshape(flat, {steps, batch, 3 * state});
+  const Tensor flat = wide_product(rows(input), transposed(weight_input));
+  const Tensor from_input = torch::stable::reshape(flat, {steps, batch, 3 * state});
+  // Where both have one type the gates take the place of the input's part.
+  const Tensor gates =
+      flat.scalar_type() == input.scalar_type() ? from_input : empty_like(input, {steps, batch, 3 * state});
   const Tensor hiddens = empty_like(input, {steps, batch, state}), cells = empty_like(input, {steps, batch, state});
   Tensor last_cell = empty_like(cell, {batch, state});
   if (hiddens.numel() == 0) {
@@ -113,6 +137,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
   with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
     const lltm::Scan<T> all{
+        .input = view<const compute_t<T>, 3>(from_input),
+        .bias = view<const T, 1>(bias),
         .gates = view<T, 3>(gates),
         .hidden = view<const T, 2>(hidden),
         .cell = view<const T, 2>(cell),
@@ -123,7 +149,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
     };
     const auto in_grid = [&](void* room, void* arrivals) { lltm::grid_scan(all, room, arrivals, stream); };
     if (!lltm::scan(all, stream) && !run_in_grid(input, lltm::grid_room<T>(batch, state, false), in_grid)) {
-      run_steps<T>(gates, hidden, cell, weight_hidden, hiddens, cells, last_cell, stream);
+      run_steps<T>(all, hidden, cell, weight_hidden, hiddens, last_cell, stream);
     }
   });
   return {hiddens, last_cell, gates, cells};
@@ -185,6 +211,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
   });
   const Tensor flat = rows(grad_gates);
   const Tensor grad_input = torch::stable::reshape(aten::mm(flat, weight_input), {steps, batch, inputs});
-  const Tensor grad_weight = aten::mm(torch::stable::transpose(flat, 0, 1), joined(input, hidden, hiddens));
+  const Tensor grad_weight = aten::mm(transposed(flat), joined(input, hidden, hiddens));
   return {grad_input, grad_hidden, grad_cell, grad_weight, aten::sum_rows(flat)};
 }

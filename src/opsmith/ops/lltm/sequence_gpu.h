@@ -14,7 +14,9 @@ using opsmith::View;
 
 template <class T>
 struct Scan {
-  View<T, 3> gates;  // on entry the input's part with the bias, afterwards the pre-activations
+  View<const opsmith::compute_t<T>, 3> input;  // its part of the gates, without the bias; it may lie where `gates` does
+  View<const T, 1> bias;
+  View<T, 3> gates;  // the pre-activations
   View<const T, 2> hidden;
   View<const T, 2> cell;
   View<const T, 2> weight;  // of the hidden state: 3*S rows, S columns
@@ -57,8 +59,10 @@ void grid_scan_backward(const ScanBackward<T>& to, void* room, void* arrivals, v
 // cell in the type of the arithmetic, which each step brings to its new value.
 template <class T>
 struct Step {
-  View<const T, 2> product;
-  View<T, 2> gates;  // as Scan's
+  View<const opsmith::compute_t<T>, 2> product;
+  View<const opsmith::compute_t<T>, 2> input;  // as Scan's
+  View<const T, 1> bias;
+  View<T, 2> gates;
   View<opsmith::compute_t<T>, 2> cell;
   View<T, 2> hidden;
   View<T, 2> cells;
@@ -68,7 +72,7 @@ struct Step {
 template <class T>
 struct StepBackward {
   View<const T, 2> grad_hidden;
-  View<const T, 2> product;
+  View<const opsmith::compute_t<T>, 2> product;
   View<opsmith::compute_t<T>, 2> grad_cell;
   View<const T, 2> gates;
   View<const T, 2> cells;

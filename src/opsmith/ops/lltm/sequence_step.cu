@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(threads) forward_step(Step<T> to) {
 #pragma unroll
     for (int g = 0; g < 3; ++g) {
       const int64_t column = g * units + unit;
-      gate[g] = static_cast<C>(to.gates(row, column)) + static_cast<C>(to.product(row, column));
+      gate[g] = to.input(row, column) + static_cast<C>(to.bias(column)) + to.product(row, column);
       to.gates(row, column) = static_cast<T>(gate[g]);
     }
     const LltmState<C> state = lltm_step<C>(gate[0], gate[1], gate[2], to.cell(row, unit));
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(threads) backward_step(StepBackward<T> to) {
   for (int64_t n = blockIdx.x * int64_t{threads} + threadIdx.x; n < count; n += gridDim.x * int64_t{threads}) {
     const int64_t row = n / units, unit = n % units;
     const auto gate = [&](int g) { return static_cast<C>(to.gates(row, g * units + unit)); };
-    const C grad_hidden = static_cast<C>(to.grad_hidden(row, unit)) + static_cast<C>(to.product(row, unit));
+    const C grad_hidden = static_cast<C>(to.grad_hidden(row, unit)) + to.product(row, unit);
     const LltmGradient<C> gradient = lltm_step_backward<C>(grad_hidden, to.grad_cell(row, unit), gate(0), gate(1),
                                                            gate(2), static_cast<C>(to.cells(row, unit)));
     to.grad_cell(row, unit) = gradient.cell;

@@ -5,6 +5,8 @@
 // the instructions around them. So there is one thread for every few products, and little code.
 #pragma once
 
+#include <opsmith/divide.h>
+
 #include "mlp_gpu.h"
 
 namespace perceptron {
@@ -29,8 +31,6 @@ struct Divisor {
 
   __device__ unsigned quotient(unsigned n) const { return value > 1 ? __umulhi(n, magic) : n; }
 };
-
-inline int divide_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 inline int64_t at_least_1(int64_t value) { return value < 1 ? 1 : value; }
 

@@ -185,9 +185,10 @@ KindPlan plan_kind(int64_t outer, int64_t items, int64_t length, int count) {
   int64_t splits = count / (across * along);
   const int64_t useful = divide_up(long_enough, fewest_terms);
   if (splits > useful) splits = useful;
-  const int item_tiles = divide_up(items, across);
-  return {
-      {Divisor(along), Divisor(across), static_cast<int>(splits)}, item_tiles, divide_up(outer, along) * item_tiles};
+  const int item_tiles = static_cast<int>(divide_up(items, across));
+  return {{Divisor(along), Divisor(across), static_cast<int>(splits)},
+          item_tiles,
+          static_cast<int>(divide_up(outer, along)) * item_tiles};
 }
 
 }  // namespace

@@ -140,8 +140,8 @@ void forward_small(const Sizes& sizes, const Layers<T>& layers, T* hidden, T* ou
   const size_t shared = rows * sizes.units * sizeof(compute_t<T>);
   const auto launch = [&](auto width) {
     launch_early<forward<decltype(width)::value, T>>(
-        "mlp", divide_up(sizes.batch, rows), count, shared, static_cast<Stream>(stream), sizes, layers, hidden, output,
-        static_cast<int>(rows), lanes, Divisor(sizes.units), Divisor(sizes.outputs));
+        "mlp", static_cast<unsigned>(divide_up(sizes.batch, rows)), count, shared, static_cast<Stream>(stream), sizes,
+        layers, hidden, output, static_cast<int>(rows), lanes, Divisor(sizes.units), Divisor(sizes.outputs));
   };
   is_vectorised ? launch(std::integral_constant<int, widest<T>>()) : launch(std::integral_constant<int, 1>());
 }

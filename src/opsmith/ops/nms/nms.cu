@@ -7,8 +7,13 @@
 //   settle   which of them are kept: one block, a thread for each box, which waits for the boxes that suppress it
 //   sweep    all later boxes against those kept in the tile, by the whole GPU; and compare for the next tile
 //
+// Each takes a few microseconds, so each comes up while the one before it ends.
+//
 // A box is only ever tested against kept ones, those of its own tile apart. With classes the order is by class first.
 // Then a sweep ends with the class that goes on behind the tile.
+#include <opsmith/early_launch.h>
+#include <opsmith/lanes.h>
+
 #include "nms_gpu.h"
 #include "overlap.h"
 
@@ -56,6 +61,7 @@ __device__ void compare(const Work<C>& work, int64_t begin, int word, int i, C t
 template <int boxes_in_block, class C>
 __global__ void __launch_bounds__(threads) sweep_kernel(Work<C> work, int64_t next, C threshold) {
   constexpr int slices = threads / boxes_in_block;  // parts of the kept boxes, each for some of the threads
+  wait_for_earlier_kernels();
   if (is_done(work)) return;
   if (blockIdx.x < compare_blocks) {
     const int place = blockIdx.x * threads + threadIdx.x;
@@ -88,27 +94,28 @@ __global__ void __launch_bounds__(threads) sweep_kernel(Work<C> work, int64_t ne
 // takes a few rounds, and the worst case, in which each box touches the next alone, as many as there are boxes.
 template <class C>
 __global__ void __launch_bounds__(tile) settle_kernel(Work<C> work, int64_t begin) {
+  static_assert(words == lanes, "a lane for each word of the tile");
+  wait_for_earlier_kernels();
   if (is_done(work)) return;
   __shared__ uint32_t kept[words], gone[words];
-  __shared__ int out_of_reach;
-  const int i = threadIdx.x, word = i / 32;
-  const uint32_t bit = 1u << (i % 32);
-  const int64_t k = begin + i;
-  if (i < words) kept[i] = gone[i] = 0;
-  if (i == 0) out_of_reach = 0;
+  const int i = threadIdx.x, word = i / lanes, lane = i % lanes;
+  const int64_t k = begin + i, last = begin + tile < work.n ? begin + tile - 1 : work.n - 1;
+  const bool inside = k < work.n, has_classes = work.classes != nullptr;
+  // What a kept box takes along is asked for now, and is there when that is decided.
+  const int64_t count_before = work.progress->count;
+  const Box<C> box = inside ? load(work.boxes, k) : Box<C>{};
+  const C area = inside ? work.areas[k] : C(0);
+  const int64_t number = !inside ? 0 : has_classes ? work.by_class[k] : work.order[k];
   uint32_t before[words];
 #pragma unroll
   for (int w = 0; w < words; ++w) before[w] = w <= word ? work.overlaps[w * tile + i] : 0;
 
-  bool is_kept = false, has_gone = k >= work.n || work.removed[k] != 0;
-  bool is_told = k >= work.n;
+  bool is_kept = false, has_gone = !inside || work.removed[k] != 0;
   do {
+    const uint32_t kept_here = lanes_where(is_kept), gone_here = lanes_where(has_gone);
+    if (lane == 0) kept[word] = kept_here, gone[word] = gone_here;
     __syncthreads();
-    if (has_gone && !is_told) atomicOr(&gone[word], bit);
-    if (is_kept && !is_told) atomicOr(&kept[word], bit);
-    is_told = has_gone || is_kept;
-    __syncthreads();
-    if (!is_told) {
+    if (!is_kept && !has_gone) {
       uint32_t by_kept = 0, open = 0;
 #pragma unroll
       for (int w = 0; w < words; ++w) {
@@ -119,30 +126,29 @@ __global__ void __launch_bounds__(tile) settle_kernel(Work<C> work, int64_t begi
       is_kept = open == 0;
       has_gone = by_kept != 0;
     }
-  } while (__syncthreads_or(!is_told));
+  } while (__syncthreads_or(!is_kept && !has_gone));
 
-  int total = 0, place = 0;
-  for (int w = 0; w < words; ++w) {
-    const uint32_t these = kept[w];
-    place += __popc(w < word ? these : w == word ? these & (bit - 1) : 0);
-    total += __popc(these);
-  }
+  const uint32_t kept_here = lanes_where(is_kept);
+  if (lane == 0) kept[word] = kept_here;
+  const int total = __syncthreads_count(is_kept);
+  int place = lane < word ? __popc(kept[lane]) : 0;  // of the words before, and then of the lanes before
+#pragma unroll
+  for (int mask = 1; mask < lanes; mask *= 2) place += shuffle_xor(place, mask);
+  place += __popc(kept_here & ((1u << lane) - 1));
   if (is_kept) {
-    const int64_t last = begin + tile < work.n ? begin + tile - 1 : work.n - 1;
-    if (work.classes != nullptr && work.classes[k] != work.classes[last]) atomicAdd(&out_of_reach, 1);
-    reinterpret_cast<Vector<C, 4>*>(work.kept_boxes)[place] = reinterpret_cast<Vector<C, 4>*>(work.boxes)[k];
-    work.kept_areas[place] = work.areas[k];
-    if (work.classes != nullptr) {
-      work.kept[work.by_class[k]] = 1;
-    } else if (work.progress->count + place < work.most) {
-      work.indices[work.progress->count + place] = work.order[k];
+    reinterpret_cast<Vector<C, 4>*>(work.kept_boxes)[place] = {{box.x1, box.y1, box.x2, box.y2}};
+    work.kept_areas[place] = area;
+    if (has_classes) {
+      work.kept[number] = 1;
+    } else if (count_before + place < work.most) {
+      work.indices[count_before + place] = number;
     }
   }
-  __syncthreads();
+  const int out_of_reach = has_classes ? __syncthreads_count(is_kept && work.classes[k] != work.classes[last]) : 0;
   if (i == 0) {
-    const int64_t count = work.progress->count + total;
+    const int64_t count = count_before + total;
     *work.progress = {count, total, out_of_reach};
-    if (work.classes == nullptr) *work.count = count < work.most ? count : work.most;
+    if (!has_classes) *work.count = count < work.most ? count : work.most;
   }
 }
 
@@ -163,8 +169,8 @@ void take_tile(const Work<C>& work, int64_t begin, C threshold, Stream stream) {
   // Nothing is kept before the first tile.
   const int64_t later = begin == 0 ? 0 : (work.n - begin + boxes_in_block - 1) / boxes_in_block;
   const unsigned blocks = static_cast<unsigned>(compare_blocks + later);
-  sweep_kernel<boxes_in_block><<<blocks, threads, 0, stream>>>(work, begin, threshold);
-  settle_kernel<<<1, tile, 0, stream>>>(work, begin);
+  launch_early<sweep_kernel<boxes_in_block, C>>("nms", blocks, threads, 0, stream, work, begin, threshold);
+  launch_early<settle_kernel<C>>("nms", 1, tile, 0, stream, work, begin);
 }
 
 template <class C>
@@ -177,7 +183,6 @@ void suppress(const Work<C>& work, double threshold, void* stream) {
       take_tile<32>(work, begin, static_cast<C>(threshold), on);
     }
   }
-  check_launch("nms");
 }
 
 template <class C>

@@ -105,7 +105,7 @@ Tensor hard_nms_cpu(const Tensor& boxes, const Tensor& scores, double iou_thresh
   const int64_t n = boxes.size(0);
   std::unique_ptr<int64_t[]> kept(new int64_t[n]);
   const int64_t count = find_kept(boxes, scores, iou_threshold, idxs, n, kept.get());
-  const Tensor keep = torch::stable::new_empty(boxes, {count}, ScalarType::Long);
+  const Tensor keep = empty_like(boxes, {count}, ScalarType::Long);
   std::copy_n(kept.get(), count, view<int64_t, 1>(keep).data);
   return keep;
 }
@@ -113,8 +113,8 @@ Tensor hard_nms_cpu(const Tensor& boxes, const Tensor& scores, double iou_thresh
 std::tuple<Tensor, Tensor> hard_nms_padded_cpu(const Tensor& boxes, const Tensor& scores, double iou_threshold,
                                                int64_t max_output, const std::optional<Tensor>& idxs) {
   if (max_output < 0) fail("nms_padded(): max_output is ", max_output, ", expected 0 or more");
-  const Tensor indices = torch::stable::new_empty(boxes, {max_output}, ScalarType::Long);
-  const Tensor count = torch::stable::new_empty(boxes, {}, ScalarType::Long);
+  const Tensor indices = empty_like(boxes, {max_output}, ScalarType::Long);
+  const Tensor count = empty_like(boxes, {}, ScalarType::Long);
   int64_t* const kept = view<int64_t, 1>(indices).data;
   const int64_t found = find_kept(boxes, scores, iou_threshold, idxs, max_output, kept);
   std::fill(kept + found, kept + max_output, int64_t{-1});

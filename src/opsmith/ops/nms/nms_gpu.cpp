@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "nms_gpu.h"
+#include "result.h"
 
 using namespace opsmith;
 
@@ -72,12 +73,12 @@ void find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
   void* const stream = current_stream(boxes.get_device_index());
   Pieces none(nullptr);
   plan<C>(none, n, idxs.has_value(), result.indices, result.count);
-  const Tensor memory = torch::stable::new_empty(boxes, {none.size()}, ScalarType::Byte);
+  const Tensor memory = empty_like(boxes, {none.size()}, ScalarType::Byte);
   Pieces pieces(data_of<uint8_t>(memory));
   nms_gpu::Work<C> work = plan<C>(pieces, n, idxs.has_value(), result.indices, result.count);
   Tensor kept;
   if (idxs) {
-    kept = torch::stable::new_empty(boxes, {n}, ScalarType::Byte);
+    kept = empty_like(boxes, {n}, ScalarType::Byte);
     work.kept = data_of<uint8_t>(kept);
   }
   std::array<Tensor, 2> order, by_class;  // these hold the memory of the sorts
@@ -85,7 +86,7 @@ void find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
     nms_gpu::order_and_gather<T>(view<const T, 2>(boxes), view<const T, 1>(scores), view<const int64_t, 1>(idxs), work,
                                  stream);
   } else {
-    const Tensor keys = torch::stable::new_empty(boxes, {n}, sizeof(C) == 8 ? ScalarType::Long : ScalarType::Int);
+    const Tensor keys = empty_like(boxes, {n}, sizeof(C) == 8 ? ScalarType::Long : ScalarType::Int);
     nms_gpu::write_keys<T>(view<const T, 1>(scores), keys.mutable_data_ptr(), stream);
     order = sort(keys);
     work.order = data_of<int64_t>(order[1]);
@@ -107,8 +108,7 @@ void find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
 Kept find_kept(const Tensor& boxes, const Tensor& scores, double threshold, const std::optional<Tensor>& idxs,
                int64_t most) {
   if (boxes.size(0) > INT32_MAX) fail("nms(): there are ", boxes.size(0), " boxes, expected at most 2^31 - 1");
-  const Kept result{torch::stable::new_empty(boxes, {most}, ScalarType::Long),
-                    torch::stable::new_empty(boxes, {}, ScalarType::Long)};
+  const Kept result{empty_like(boxes, {most}, ScalarType::Long), empty_like(boxes, {}, ScalarType::Long)};
   with_floating_type(boxes.scalar_type(),
                      [&](auto element) { find_kept<decltype(element)>(boxes, scores, threshold, idxs, result); });
   return result;
@@ -119,14 +119,7 @@ Kept find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
 Tensor hard_nms_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold,
                     const std::optional<Tensor>& idxs) {
   const Kept kept = find_kept(boxes, scores, iou_threshold, idxs, boxes.size(0));
-  // How long the result is has to be known here: this waits for the GPU.
-  const Tensor count =
-      call<1>("aten::_to_copy", "", kept.count, std::optional<ScalarType>(), std::optional<torch::headeronly::Layout>(),
-              std::optional(torch::stable::Device(torch::headeronly::DeviceType::CPU)), std::optional<bool>(), false,
-              std::optional<torch::headeronly::MemoryFormat>())[0];
-  Tensor all = kept.indices;  // narrow takes no const
-  // A copy, so that a few indices do not hold the memory of all.
-  return torch::stable::clone(torch::stable::narrow(all, 0, 0, *data_of<int64_t>(count)));
+  return first_rows(kept.indices, length_of(kept.count));
 }
 
 std::tuple<Tensor, Tensor> hard_nms_padded_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold,

@@ -1,5 +1,7 @@
 // How boxes are put in order by their scores on a GPU, and by class where there are classes: keys for PyTorch's stable
 // sort, and for a few thousand boxes one launch that counts.
+#include <opsmith/early_launch.h>
+
 #include "nms_gpu.h"
 #include "overlap.h"
 
@@ -48,6 +50,7 @@ __device__ void begin_result(const Work<C>& work) {
 
 template <class T>
 __global__ void __launch_bounds__(threads) gather_kernel(View<const T, 2> boxes, Work<compute_t<T>> work) {
+  let_next_kernel_come_up();
   begin_result(work);
   for (int64_t k = blockIdx.x * int64_t{threads} + threadIdx.x; k < work.n; k += gridDim.x * int64_t{threads}) {
     put(boxes, work, k, work.order[work.by_class != nullptr ? work.by_class[k] : k]);
@@ -60,6 +63,7 @@ template <class T>
 __global__ void __launch_bounds__(order_threads) order_kernel(View<const T, 2> boxes, View<const T, 1> scores,
                                                               View<const int64_t, 1> idxs, Work<compute_t<T>> work) {
   using C = compute_t<T>;
+  let_next_kernel_come_up();
   begin_result(work);
   __shared__ int ranks[boxes_in_order], places[boxes_in_order];
   __shared__ decltype(score_key(C())) keys[order_threads];

@@ -151,7 +151,7 @@ std::tuple<Tensor, Tensor> soft_nms_cpu(const Tensor& boxes, const Tensor& score
     const View<const T, 2> given = view<const T, 2>(boxes);
     const auto taken = take<T>(chosen, given, view<const T, 1>(scores),
                                rules_of<compute_t<T>>(iou_threshold, sigma, min_score, offset), given.size[0]);
-    result = {empty_like(boxes, {taken.count, 5}), torch::stable::new_empty(boxes, {taken.count}, ScalarType::Long)};
+    result = {empty_like(boxes, {taken.count, 5}), empty_like(boxes, {taken.count}, ScalarType::Long)};
     write<T>(taken, given, view<T, 2>(std::get<0>(result)), view<int64_t, 1>(std::get<1>(result)));
   });
   return result;
@@ -163,8 +163,8 @@ std::tuple<Tensor, Tensor, Tensor> soft_nms_padded_cpu(const Tensor& boxes, cons
   const Method chosen = method_of(method);
   if (max_output < 0) fail("soft_nms_padded(): max_output is ", max_output, ", expected 0 or more");
   const Tensor dets = empty_like(boxes, {max_output, 5});
-  const Tensor inds = torch::stable::new_empty(boxes, {max_output}, ScalarType::Long);
-  const Tensor count = torch::stable::new_empty(boxes, {}, ScalarType::Long);
+  const Tensor inds = empty_like(boxes, {max_output}, ScalarType::Long);
+  const Tensor count = empty_like(boxes, {}, ScalarType::Long);
   with_floating_type(boxes.scalar_type(), [&](auto element) {
     using T = decltype(element);
     using C = compute_t<T>;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "result.h"
 #include "soft_gpu.h"
 #include "soft_native.h"
 
@@ -25,9 +26,8 @@ void take(soft::Method method, const Tensor& boxes, const Tensor& scores, const 
           const Taken& taken) {
   using C = compute_t<T>;
   const int64_t n = boxes.size(0);
-  const Tensor numbers =
-      torch::stable::new_empty(boxes, {6, n}, sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float);
-  const Tensor indices = torch::stable::new_empty(boxes, {n}, ScalarType::Int);
+  const Tensor numbers = empty_like(boxes, {6, n}, sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float);
+  const Tensor indices = empty_like(boxes, {n}, ScalarType::Int);
   C* const first = data_of<C>(numbers);
   const soft_gpu::Left<C> left{
       first, first + n, first + 2 * n, first + 3 * n, first + 4 * n, first + 5 * n, data_of<int32_t>(indices)};
@@ -40,8 +40,8 @@ Taken take(const Tensor& boxes, const Tensor& scores, double iou_threshold, doub
            const std::string& name, int64_t offset, int64_t most) {
   const soft::Method method = method_of(name);
   if (boxes.size(0) > INT32_MAX) fail("soft_nms: ", boxes.size(0), " boxes are more than 2^31 - 1");
-  const Taken taken{empty_like(boxes, {most, 5}), torch::stable::new_empty(boxes, {most}, ScalarType::Long),
-                    torch::stable::new_empty(boxes, {}, ScalarType::Long)};
+  const Taken taken{empty_like(boxes, {most, 5}), empty_like(boxes, {most}, ScalarType::Long),
+                    empty_like(boxes, {}, ScalarType::Long)};
   with_floating_type(boxes.scalar_type(), [&](auto element) {
     using T = decltype(element);
     take<T>(method, boxes, scores, rules_of<compute_t<T>>(iou_threshold, sigma, min_score, offset), taken);
@@ -53,15 +53,9 @@ Taken take(const Tensor& boxes, const Tensor& scores, double iou_threshold, doub
 
 std::tuple<Tensor, Tensor> soft_nms_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma,
                                         double min_score, const std::string& method, int64_t offset) {
-  Taken taken = take(boxes, scores, iou_threshold, sigma, min_score, method, offset, boxes.size(0));
-  // How long the results are has to be known here: this waits for the GPU.
-  const Tensor count = call<1>("aten::_to_copy", "", taken.count, std::optional<ScalarType>(),
-                               std::optional<torch::headeronly::Layout>(),
-                               std::optional(torch::stable::Device(torch::headeronly::DeviceType::CPU)),
-                               std::optional<bool>(), false, std::optional<torch::headeronly::MemoryFormat>())[0];
-  const int64_t length = *data_of<int64_t>(count);
-  return {torch::stable::clone(torch::stable::narrow(taken.dets, 0, 0, length)),
-          torch::stable::clone(torch::stable::narrow(taken.inds, 0, 0, length))};
+  const Taken taken = take(boxes, scores, iou_threshold, sigma, min_score, method, offset, boxes.size(0));
+  const int64_t length = length_of(taken.count);
+  return {first_rows(taken.dets, length), first_rows(taken.inds, length)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> soft_nms_padded_gpu(const Tensor& boxes, const Tensor& scores, int64_t max_output,

@@ -15,12 +15,11 @@ constexpr int spread_columns = 8;
 constexpr int spread_width = 4;  // channels of a thread
 
 // Adds what one piece gives to a row. The bins above one another come first: the columns share their sum.
-template <int threads, bool vectors, class C, class T>
-__device__ void add_piece(const TileWeights<C, spread_columns, threads>& weights, int slot, int row,
+template <int batch, bool vectors, class C, class T>
+__device__ void add_piece(const TileWeights<C, spread_columns, batch>& weights, int slot, int row,
                           const Channels<spread_width, vectors>& channels, const T* bins, int64_t row_stride,
                           int64_t column_stride, C (&sums)[spread_columns][spread_width]) {
   const unsigned above = weights.bins_of_row[slot][row];
-  if (above == 0) return;
 #pragma unroll 1
   for (unsigned left = weights.bins_x[slot]; left != 0; left &= left - 1) {
     const int j = __ffs(left) - 1;
@@ -44,7 +43,8 @@ __global__ void __launch_bounds__(threads, sizeof(compute_t<T>) == 8 ? 1 : 1024 
                  View<T, 4> grad_features) {
   using C = compute_t<T>;
   constexpr int groups = threads / tile_rows;
-  __shared__ TileWeights<C, spread_columns, threads> weights;
+  constexpr int batch = batch_of<threads>;
+  __shared__ TileWeights<C, spread_columns, batch> weights;
   const int row = threadIdx.x / groups, group = threadIdx.x % groups;
 #pragma unroll 1
   for (unsigned image = blockIdx.y; image < pooling.images; image += gridDim.y) {
@@ -61,10 +61,12 @@ __global__ void __launch_bounds__(threads, sizeof(compute_t<T>) == 8 ? 1 : 1024 
       const auto touches = [&](unsigned index) {
         return may_touch<spread_columns>(boxes, pooling, Piece(tiling, index), tile);
       };
-      for_each_batch<threads, batch_of<threads>>(tiling.pieces, touches, [&](const unsigned* list, int count) {
-        weigh(boxes, pooling, tiling, tile, list, count, grad_out, weights);
+      for_each_batch<threads, batch>(tiling.pieces, touches, [&](const unsigned* list, int count) {
+        weigh<threads>(boxes, pooling, tiling, tile, list, count, grad_out, weights);
+        const unsigned pieces = weights.pieces_of_row(row, count);
 #pragma unroll 1
-        for (int slot = 0; slot < count && valid > 0; ++slot) {
+        for (unsigned left = valid > 0 ? pieces : 0; left != 0; left &= left - 1) {
+          const int slot = __ffs(left) - 1;
           add_piece(weights, slot, row, from, own + weights.offset[slot], grad_out.stride[2], grad_out.stride[3], sums);
         }
         __syncthreads();

@@ -1,6 +1,8 @@
 // What the bins of some boxes weigh in the pixels of a tile, worked out by a block of a GPU and shared by all channels.
 #pragma once
 
+#include <opsmith/lanes.h>
+
 #include "roi_align.h"
 #include "tiles.h"
 
@@ -8,14 +10,14 @@ namespace {
 
 constexpr int tile_rows = 8;
 
-// Pieces whose weights are worked out at a time: a thread has a bin along one axis.
+// Pieces whose weights a block works out at a time: a thread has a bin along one axis.
 template <int threads>
 constexpr int batch_of = threads / (2 * piece_bins);
 
-// In shared memory. Sets of bins, of rows and of columns are bits.
-template <class C, int columns, int threads>
+// Of up to `batch` pieces, in shared memory. Sets of bins, of rows and of columns are bits.
+template <class C, int columns, int batch>
 struct TileWeights {
-  static constexpr int batch = batch_of<threads>;
+  static_assert(batch <= lanes);
 
   alignas(16) C y[batch][piece_bins][tile_rows];
   alignas(16) C x[batch][piece_bins][columns];
@@ -24,11 +26,10 @@ struct TileWeights {
   unsigned bins_y[batch], bins_x[batch];       // with a weight in any row, and in any column
   int64_t offset[batch];                       // of a piece's first bin in grad_out
 
-  __device__ void clear() {
-    for (int k = threadIdx.x; k < batch * piece_bins * tile_rows; k += threads) (&y[0][0][0])[k] = 0;
-    for (int k = threadIdx.x; k < batch * piece_bins * columns; k += threads) (&x[0][0][0])[k] = 0;
-    for (int k = threadIdx.x; k < batch * tile_rows; k += threads) (&bins_of_row[0][0])[k] = 0;
-    if (threadIdx.x < batch) bins_y[threadIdx.x] = bins_x[threadIdx.x] = 0;
+  // Which of the first `count` pieces have a weight in a row. A warp has one row.
+  __device__ unsigned pieces_of_row(int row, int count) const {
+    const int lane = static_cast<int>(threadIdx.x % lanes);
+    return lanes_where(lane < count && bins_of_row[lane][row] != 0);
   }
 };
 
@@ -42,48 +43,63 @@ __device__ bool may_touch(const View<const float, 2>& boxes, const Pooling& pool
          roi.x.may_touch(piece.column, piece.column + piece_bins, tile.column, tile.column + columns - 1);
 }
 
-// Fills in the weights of up to `batch` pieces. To be called by all threads; it ends with a barrier.
-template <class C, int columns, int threads, class T>
+// Fills in the weights of `count` pieces. To be called by all threads; it ends with a barrier.
+template <int threads, class C, int columns, int batch, class T>
 __device__ void weigh(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling, const Tile& tile,
                       const unsigned* list, int count, const View<T, 4>& grad_out,
-                      TileWeights<C, columns, threads>& weights) {
-  weights.clear();
-  __syncthreads();
-  const int slot = threadIdx.x / (2 * piece_bins), bin = threadIdx.x % piece_bins;
-  const bool is_row = threadIdx.x / piece_bins % 2 == 0;
-  if (slot < count) {
-    const Piece piece(tiling, list[slot]);
-    if (threadIdx.x % (2 * piece_bins) == 0)
-      weights.offset[slot] = &grad_out(piece.roi, 0, piece.row, piece.column) - grad_out.data;
-    const Roi roi = read_roi(boxes, piece.roi, pooling);
-    const Side side = is_row ? roi.y : roi.x;
-    const int64_t index = bin + (is_row ? piece.row : piece.column);
-    const int first = static_cast<int>(is_row ? tile.row : tile.column);
-    const int size = is_row ? tile_rows : columns;
-    const C share = C{1} / static_cast<C>(side.samples);
-    C* const own = is_row ? weights.y[slot][bin] : weights.x[slot][bin];
+                      TileWeights<C, columns, batch>& weights) {
+  const int lane = static_cast<int>(threadIdx.x % lanes), bin = lane % piece_bins;
+  const bool is_row = lane / piece_bins % 2 == 0;
+#pragma unroll 1
+  for (int begin = 0; begin < count; begin += batch_of<threads>) {
+    const int slot = begin + static_cast<int>(threadIdx.x) / (2 * piece_bins);
     unsigned touched = 0;
-    if (index < (is_row ? pooling.out_height : pooling.out_width)) {
-      side.for_each(index, first, first + size - 1, [&](int pixel, float weight) {
-        const int place = pixel - first;
-        if (place < 0 || place >= size) return;
-        own[place] += static_cast<C>(weight) * share;
-        touched |= 1u << place;
-      });
+    if (slot < count) {
+      const Piece piece(tiling, list[slot]);
+      if (lane % (2 * piece_bins) == 0)
+        weights.offset[slot] = &grad_out(piece.roi, 0, piece.row, piece.column) - grad_out.data;
+      const Roi roi = read_roi(boxes, piece.roi, pooling);
+      const Side side = is_row ? roi.y : roi.x;
+      const int64_t index = bin + (is_row ? piece.row : piece.column);
+      const int first = static_cast<int>(is_row ? tile.row : tile.column);
+      const int size = is_row ? tile_rows : columns;
+      const C share = C{1} / static_cast<C>(side.samples);
+      C* const own = is_row ? weights.y[slot][bin] : weights.x[slot][bin];
+      constexpr int wide = 16 / sizeof(C);
+      for (int k = 0; k < size; k += wide) *reinterpret_cast<Vector<C, wide>*>(own + k) = {};
+      if (index < (is_row ? pooling.out_height : pooling.out_width)) {
+        side.for_each(index, first, first + size - 1, [&](int pixel, float weight) {
+          const int place = pixel - first;
+          if (place < 0 || place >= size) return;
+          own[place] += static_cast<C>(weight) * share;
+          touched |= 1u << place;
+        });
+      }
     }
-    if (touched != 0) atomicOr(is_row ? &weights.bins_y[slot] : &weights.bins_x[slot], 1u << bin);
-    if (is_row) {
-      for (; touched != 0; touched &= touched - 1) atomicOr(&weights.bins_of_row[slot][__ffs(touched) - 1], 1u << bin);
-    } else {
+    // Eight lanes have a piece's bins along an axis. A tile has as many rows: a lane each.
+    static_assert(tile_rows == piece_bins);
+    const int group = lane / piece_bins * piece_bins;
+    const unsigned bins = lanes_where(touched != 0) >> group & 0xff;
+    unsigned bins_of_row = 0;
+#pragma unroll
+    for (int row = 0; row < tile_rows; ++row) {
+      const unsigned found = lanes_where(touched >> row & 1) >> group & 0xff;
+      if (bin == row) bins_of_row = found;
+    }
+    if (slot < count && is_row) {
+      weights.bins_of_row[slot][bin] = bins_of_row;
+      weights.bins_y[slot] = bins;
+    } else if (slot < count) {
       weights.columns_of_bin[slot][bin] = touched;
+      weights.bins_x[slot] = bins;
     }
   }
   __syncthreads();
 }
 
 // Adds what `down` gives, which is the sum of the bins above one another, to the columns of a bin.
-template <class C, int columns, int threads, int width>
-__device__ void add_across(const TileWeights<C, columns, threads>& weights, int slot, int bin, const C (&down)[width],
+template <class C, int columns, int batch, int width>
+__device__ void add_across(const TileWeights<C, columns, batch>& weights, int slot, int bin, const C (&down)[width],
                            C (&sums)[columns][width]) {
   const unsigned touched = weights.columns_of_bin[slot][bin];
   constexpr int at_once = 16 / sizeof(C);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <opsmith/kernel.h>
+#include <opsmith/lanes.h>
 
 namespace {
 
@@ -65,26 +66,23 @@ inline dim3 grid_of(const Tiling& tiling, int64_t images) {
 }
 
 // Appends to `list` which of the next pieces, one for each thread, touch a tile, in their order; returns how many.
-// By bits in shared memory, which serves GPUs with warps of 32 and of 64 threads.
 template <int threads, class F>
 __device__ int append(unsigned next, unsigned pieces, const F& touches, unsigned* list) {
-  constexpr int words = threads / 32;
-  __shared__ unsigned hits[words];
-  const int thread = static_cast<int>(threadIdx.x), word = thread / 32;
-  if (thread < words) hits[thread] = 0;
-  __syncthreads();
+  constexpr int warps = threads / lanes;
+  __shared__ int hits[warps];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / lanes, lane = thread % lanes;
   const unsigned index = next + thread;
   const bool hit = index < pieces && touches(index);
-  if (hit) atomicOr(&hits[word], 1u << (thread % 32));
+  const unsigned own = lanes_where(hit);
+  if (lane == 0) hits[warp] = __popc(own);
   __syncthreads();
   int before = 0, all = 0;
 #pragma unroll
-  for (int w = 0; w < words; ++w) {
-    const int count = __popc(hits[w]);
-    if (w < word) before += count;
-    all += count;
+  for (int w = 0; w < warps; ++w) {
+    if (w < warp) before += hits[w];
+    all += hits[w];
   }
-  if (hit) list[before + __popc(hits[word] & ((1u << (thread % 32)) - 1))] = index;
+  if (hit) list[before + __popc(own & ((1u << lane) - 1))] = index;
   __syncthreads();
   return all;
 }

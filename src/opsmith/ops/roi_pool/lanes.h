@@ -8,15 +8,6 @@ namespace {
 
 using namespace opsmith;
 
-// In which lanes this holds: a bit each.
-__device__ inline unsigned lanes_where(bool holds) {
-#if defined(__HIPCC__)
-  return static_cast<unsigned>(__ballot(holds) >> (__lane_id() & 32));
-#else
-  return __ballot_sync(0xffffffffu, holds);
-#endif
-}
-
 // Whether this holds in a lane of the warp.
 __device__ inline bool any_lane(bool holds) {
 #if defined(__HIPCC__)
