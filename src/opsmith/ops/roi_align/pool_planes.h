@@ -14,65 +14,10 @@
 
 #include "../roi_pool/lanes.h"
 #include "../roi_pool/shared_memory.h"
-#include "plane_points.h"
+#include "plane_load.h"
 #include "pool.h"
 
 namespace {
-
-constexpr int pool_plane_threads = 1024;  // one block has all the shared memory
-constexpr int pool_plane_warps = pool_plane_threads / lanes;
-
-template <class T>
-constexpr int plane_channels = sizeof(T) == 2 ? 2 : 1;  // of a word
-
-// Lays some channels of an image in shared memory; with `vectors` four pixels at a time.
-template <class T>
-__device__ void load_plane(const View<const T, 4>& features, int64_t image, int64_t channel, bool vectors,
-                           const Plane& plane, Vector<T, plane_channels<T>>* to) {
-  constexpr int channels = plane_channels<T>;
-  const T* const from = &features(image, channel, 0, 0);
-  const bool has_second = channel + 1 < features.size[1];
-  if (vectors) {
-    const int across = plane.pitch / 4, down = pool_plane_threads / across, beside = pool_plane_threads % across;
-    int row = threadIdx.x / across, x = threadIdx.x % across;
-#pragma unroll 8
-    for (int index = threadIdx.x; index < (plane.height + 1) * across; index += pool_plane_threads) {
-      const T* const place = from + row * features.stride[2] + x * 4;
-      Vector<T, 4> value[channels] = {};
-      if (row < plane.height && x * 4 < plane.width) {
-        value[0] = *reinterpret_cast<const Vector<T, 4>*>(place);
-        if constexpr (channels == 2) {
-          if (has_second) value[1] = *reinterpret_cast<const Vector<T, 4>*>(place + features.stride[1]);
-        }
-      }
-      Vector<Vector<T, channels>, 4> words;
-#pragma unroll
-      for (int v = 0; v < 4; ++v) {
-#pragma unroll
-        for (int c = 0; c < channels; ++c) words.item[v].item[c] = value[c].item[v];
-      }
-      reinterpret_cast<uint4*>(to)[index] = bit_cast<uint4>(words);
-      row += down, x += beside;
-      if (x >= across) ++row, x -= across;
-    }
-    return;
-  }
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll 1
-  for (int row = warp; row <= plane.height; row += pool_plane_threads / 32) {
-#pragma unroll 4
-    for (int x = lane; x < plane.pitch; x += 32) {
-      const T* const place = from + row * features.stride[2] + x * features.stride[3];
-      const bool is_there = row < plane.height && x < plane.width;
-      Vector<T, channels> word{};
-      if (is_there) word.item[0] = *place;
-      if constexpr (channels == 2) {
-        if (is_there && has_second) word.item[1] = place[features.stride[1]];
-      }
-      to[row * plane.pitch + x] = word;
-    }
-  }
-}
 
 // Sums over n lanes next to each other, of n values that each of them has: lane q of them gets the sum of value q.
 template <int n>
@@ -97,29 +42,26 @@ struct LaneColumn {
   float weight[taps];
 };
 
-// A lane's part of a row of bins, whose points are those of a PieceRow. In low bins both points are next to some of the
-// same rows of pixels: those are read once. What weighs 0 must not take part.
+// A lane's part of a row of bins, whose points are those of a PieceRow.
 template <class T, int column_lanes, int channels>
 __device__ void sum_column(const LaneColumn<column_lanes>& own, int row_bytes, uint4 points, float (&sum)[channels]) {
   constexpr int taps = LaneColumn<column_lanes>::taps;
   const unsigned place[plane_samples] = {points.x, points.y};
   const float above[plane_samples] = {__uint_as_float(points.z), __uint_as_float(points.w)};
-  const bool is_same = place[1] == place[0], is_next = place[1] == place[0] + row_bytes;
-  const float first = 1.0f - above[0] + (is_same ? 1.0f - above[1] : 0.0f);
-  const float second = above[0] + (is_same ? above[1] : is_next ? 1.0f - above[1] : 0.0f);
   float down[taps][channels] = {};
 #pragma unroll
-  for (int t = 0; t < taps; ++t) {
-    const auto add = [&](const char* pixel, float weight) {
-      const auto word = *reinterpret_cast<const Vector<T, channels>*>(pixel);
+  for (int s = 0; s < plane_samples; ++s) {
 #pragma unroll
-      for (int c = 0; c < channels; ++c) down[t][c] += weight * static_cast<float>(word.item[c]);
-    };
-    const char *const at = own.pixel[t] + place[0], *const later = own.pixel[t] + place[1];
-    add(at, first);
-    if (second > 0) add(at + row_bytes, second);
-    if (!is_same && !is_next) add(later, 1.0f - above[1]);
-    if (!is_same && above[1] > 0) add(later + row_bytes, above[1]);
+    for (int t = 0; t < taps; ++t) {
+      const char* const at = own.pixel[t] + place[s];
+      const auto add = [&](const char* pixel, float weight) {
+        const auto word = *reinterpret_cast<const Vector<T, channels>*>(pixel);
+#pragma unroll
+        for (int c = 0; c < channels; ++c) down[t][c] += weight * static_cast<float>(word.item[c]);
+      };
+      add(at, 1.0f - above[s]);
+      if (above[s] > 0) add(at + row_bytes, above[s]);  // what weighs 0 must not take part
+    }
   }
 #pragma unroll
   for (int c = 0; c < channels; ++c) {
@@ -239,7 +181,7 @@ __global__ void __launch_bounds__(pool_plane_threads)
 #pragma unroll 1
   for (int64_t part = blockIdx.x; part < features.size[0] * groups; part += gridDim.x) {
     const int64_t image = part / groups, channel = part % groups * channels;
-    load_plane(features, image, channel, vectors, plane, reinterpret_cast<Vector<T, channels>*>(room));
+    load_plane(features, image, channel, vectors, plane, room);
     // What find_points writes is not read before this, and what it does not write was there before it.
     if (is_first) wait_for_earlier_kernels();
     is_first = false;
