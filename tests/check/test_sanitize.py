@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from kit import sanitized
 
 from opsmith.check.outcome import Outcome
-from opsmith.check.sanitize import run_sanitizer
+from opsmith.check.sanitize import Request, run_sanitizer
 from opsmith.check.sanitize_read import read_output
 from opsmith.check.sanitizers import environment_of, find_compute_sanitizer
 from opsmith.cli.check import command
 from opsmith.errors import ArgumentError, ToolchainError
 from opsmith.ops.add2 import add2
-from opsmith.ops.lltm import lltm_cell, lltm_gates
+from opsmith.ops.lltm import lltm_cell
 from opsmith.ops.sigmoid import sigmoid
 
 KINDS = ("address", "undefined", "thread")
@@ -167,14 +167,19 @@ def test_reports_of_compute_sanitizer_are_read() -> None:
     assert [sighting.what for sighting in read_output(GPU_OUTPUT, [])] == [first.what, second.what]
 
 
-@pytest.mark.gpu
-@pytest.mark.slow
 @pytest.mark.compile
-@pytest.mark.parametrize("kind", ["memcheck", "racecheck", "initcheck", "synccheck"])
-def test_the_library_passes_on_a_gpu(kind: str) -> None:
-    for op in (add2, sigmoid, lltm_gates):
-        outcome = sanitize(op, kind)
-        assert outcome.state == "passed", outcome
+@pytest.mark.slow
+def test_after_some_time_the_rest_is_left_out_and_counted() -> None:
+    everything = run_sanitizer(sigmoid, "undefined").results[0].outcome
+    report = run_sanitizer(sigmoid, "undefined", Request("", seconds=0))
+    outcome = report.results[0].outcome
+    assert outcome.state == "passed"
+    assert outcome.inputs == 4  # one of each type
+    assert outcome.inputs + outcome.left_out >= everything.inputs
+    assert report.notes == (
+        f"for want of time {outcome.left_out} of {4 + outcome.left_out} inputs were left out, the later ones of a fixed "
+        "order",
+    )
 
 
 def test_the_command_line_is_looked_at_first() -> None:
@@ -185,6 +190,7 @@ def test_the_command_line_is_looked_at_first() -> None:
 
     assert "there is no sanitizer 'leaks'" in ask("--sanitize", "leaks")
     assert "--large and --sanitize do not go together" in ask("--sanitize", "address", "--large")
+    assert "--seconds is for --sanitize alone" in ask("--seconds", "9")
     assert "--device and --sanitize do not go together" in ask("--sanitize", "address", "--device", "cpu")
 
 

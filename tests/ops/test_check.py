@@ -14,6 +14,8 @@ from operator_cases import CASES, MODULES, OWN_TESTS
 import opsmith
 from opsmith.check.api import forward_operators
 from opsmith.check.find import find_operators
+from opsmith.check.sanitize import Request, run_sanitizer
+from opsmith.check.sanitizers import GPU_TOOLS
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 
@@ -54,3 +56,12 @@ def test_on_a_gpu(module):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "!" not in done.stdout, done.stdout
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", GPU_TOOLS)
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
+def test_under_compute_sanitizer(op, kind):
+    report = run_sanitizer(op, kind, Request("", seconds=20))
+    (result,) = report.results
+    assert result.outcome.state == "passed", str(report)

@@ -33,7 +33,10 @@ _MOST_FINDINGS = 10
 
 @dataclass(frozen=True)
 class Request:
-    """What a sanitizer's process runs, in words that it can find again: as on the command line of `opsmith check`."""
+    """What a sanitizer's process runs, in words that it can find again: as on the command line of `opsmith check`.
+
+    After `seconds`, if given, the later inputs of a fixed order are left out, of each element type alike.
+    """
 
     path: str
     reference: str | None = None
@@ -41,6 +44,7 @@ class Request:
     imports: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     seed: int = 0
+    seconds: float | None = None
 
 
 def run_sanitizer(op: Any, kind: str, request: Request | None = None) -> Report:
@@ -79,7 +83,13 @@ def run_sanitizer(op: Any, kind: str, request: Request | None = None) -> Report:
 
 def _report(name: str, kind: str, device: str, request: Request | None, outcome: Outcome, seconds: float) -> Report:
     result = Result(kind, Column(device, ""), replace(outcome, seconds=seconds))
-    return Report(name, (result,), request.seed if request is not None else 0, seconds)
+    notes: tuple[str, ...] = ()
+    if outcome.left_out:
+        total = outcome.inputs + outcome.left_out
+        notes = (
+            f"for want of time {outcome.left_out} of {total} inputs were left out, the later ones of a fixed order",
+        )
+    return Report(name, (result,), request.seed if request is not None else 0, seconds, notes)
 
 
 def _start(kind: str, request: Request, environment: dict[str, str]) -> Completed | str:
@@ -91,6 +101,7 @@ def _start(kind: str, request: Request, environment: dict[str, str]) -> Complete
         "imports": request.imports,
         "dtypes": request.dtypes,
         "seed": request.seed,
+        "seconds": request.seconds,
         "kind": kind,
         "device": "cuda" if kind in GPU_TOOLS else "cpu",
         "search": [folder for folder in sys.path if folder],
@@ -116,7 +127,7 @@ def _outcome(op: Any, kind: str, done: Completed | str) -> Outcome:
         return not_run(done)
     files = _files(op)
     sightings = read_output(done.output, files)
-    made = _made(done.output)
+    made, left_out = _made(done.output)
     if sightings:
         shown = [_finding(sighting, kind) for sighting in sightings[:_MOST_FINDINGS]]
         more = len(sightings) - len(shown)
@@ -126,7 +137,7 @@ def _outcome(op: Any, kind: str, done: Completed | str) -> Outcome:
         return not_run(f"the process ended with status {done.status} before the last call:\n" + "\n".join(last))
     if made == 0:
         return not_run("the reference refuses every input")
-    return passed(made)
+    return passed(made, left_out=left_out)
 
 
 def _files(op: Any) -> list[Path]:
@@ -144,11 +155,13 @@ def _files(op: Any) -> list[Path]:
 _SUFFIXES = frozenset({".h", ".hpp", ".hh", ".cuh", ".inl", ".cpp", ".cc", ".cu"})
 
 
-def _made(output: str) -> int | None:
+def _made(output: str) -> tuple[int | None, int]:
+    """Return how many calls were made, if they came to their end, and how many there was no time for."""
     for line in reversed(output.splitlines()):
         if line.startswith('{"made": '):
-            return int(json.loads(line)["made"])
-    return None
+            counts = json.loads(line)
+            return counts["made"], counts["left_out"]
+    return None, 0
 
 
 def _finding(sighting: Sighting, kind: str) -> Finding:

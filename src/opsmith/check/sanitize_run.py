@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,21 +27,27 @@ def main(text: str) -> None:
     os.environ.pop("LD_PRELOAD", None)
     request = json.loads(text)
     sys.path[:0] = [folder for folder in request["search"] if folder not in sys.path]
+    from opsmith.check.pace import in_turns
     from opsmith.check.sanitize_read import MARK
 
     subject = _subject(request)
-    made = 0
-    for dtypes in subject.dtypes:
-        if request["dtypes"] and not set(request["dtypes"]) & set(dtypes.values()):
-            continue
-        for case in subject.suite.cases(dtypes):
+    asked = set(request["dtypes"])
+    columns = [dtypes for dtypes in subject.dtypes if not asked or asked & set(dtypes.values())]
+    made = left_out = 0
+    started, seconds = time.monotonic(), request["seconds"]
+    for number, dtypes in enumerate(columns, 1):
+        cases = in_turns(subject.suite.cases(dtypes))
+        for index, case in enumerate(cases):
+            if seconds is not None and index > 0 and time.monotonic() - started > seconds * number / len(columns):
+                left_out += len(cases) - index
+                break
             if any(recipe.values == _WRAPS for recipe in case.tensors().values()) and request["kind"] == "undefined":
                 continue
             words = ", ".join(dtypes.values())
             print(f"{MARK}{case.label}{f' ({words})' if words else ''}", file=sys.stderr, flush=True)
             made += _call(subject, case, request["device"])
     print(f"{MARK}the end", file=sys.stderr, flush=True)
-    print(json.dumps({"made": made}), flush=True)
+    print(json.dumps({"made": made, "left_out": left_out}), flush=True)
 
 
 def _subject(request: Mapping[str, Any]) -> Any:

@@ -38,6 +38,7 @@ __all__ = ["command"]
     metavar="KIND",
     help="Run under address, undefined or thread; on a GPU memcheck, racecheck, initcheck or synccheck.",
 )
+@click.option("--seconds", type=click.FloatRange(min=0), help="With --sanitize: leave inputs out after this time.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as a page.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each result, findings in every column, notes and times.")
@@ -86,8 +87,11 @@ def _read(
     examples: str | None,
     thorough: bool,
     large: bool,
+    seconds: float | None,
 ) -> tuple[list[Subject], Options]:
     """Return what is checked, and how. Nothing is built for a command line that is wrong."""
+    if seconds is not None:
+        raise ArgumentError("--seconds is for --sanitize alone")
     from opsmith.check.api import dtype_names
     from opsmith.check.find import find_operators
     from opsmith.check.properties import chosen
@@ -117,7 +121,8 @@ def _sanitize(
         option = {"devices": "device", "properties": "property"}.get(not_for_it[0], not_for_it[0])
         raise ArgumentError(f"--{option} and --sanitize do not go together: a sanitizer runs what it is for")
     import_modules(imports)
-    request = Request(path, said["reference"], said["examples"], imports, dtype_names(said["dtypes"]), said["seed"])
+    dtypes = dtype_names(said["dtypes"])
+    request = Request(path, said["reference"], said["examples"], imports, dtypes, said["seed"], said["seconds"])
     reports = []
     for op in find_operators(path):
         reports.append(run_sanitizer(op, kind, request))
