@@ -24,9 +24,10 @@ def pytest_configure() -> None:
     """Change every module of torchvision that has one of its operators under its name."""
     import torchvision.ops
 
-    theirs = {name: getattr(torchvision.ops, name) for name in ours()}
+    mine = ours()
+    theirs = {name: getattr(torchvision.ops, name) for name in mine}
     modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "torchvision"]
     for module in modules:
-        for name, one in ours().items():
+        for name, one in mine.items():
             if vars(module).get(name) is theirs[name]:
                 setattr(module, name, one)

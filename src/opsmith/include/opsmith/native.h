@@ -113,6 +113,8 @@ inline Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bi
   return call<1>("aten::linear", "", input, weight, std::optional<Tensor>(bias))[0];
 }
 
+inline Tensor transposed(const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); }
+
 // The sums of a matrix's columns.
 inline Tensor sum_rows(const Tensor& matrix) {
   const std::optional<std::vector<int64_t>> over_rows = std::vector<int64_t>{0};

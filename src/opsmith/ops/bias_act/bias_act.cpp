@@ -2,6 +2,7 @@
 //
 // Each loop runs over a block of elements with a block of biases beside it: where a block is of one channel they are
 // all the same. That is one form for every layout, so each activation is compiled once.
+#include <opsmith/divide.h>
 #include <opsmith/reduce.h>
 
 #include <algorithm>
@@ -16,10 +17,8 @@ namespace {
 // Elements that one thread had better do alone: some 10 us.
 constexpr int64_t grain = 32768;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // How many tasks to share between threads. Sums are made in as many parts, so the number of threads has no say in it.
-int64_t tasks_for(int64_t elements) { return std::min(int64_t{256}, ceil_div(elements, grain)); }
+int64_t tasks_for(int64_t elements) { return std::min(int64_t{256}, divide_up(elements, grain)); }
 
 template <class T>
 compute_t<T> bias_of(const View<const T, 1>& b, int64_t channel) {
@@ -63,10 +62,10 @@ void map_rows(const BlockMap<compute_t<T>, compute_t<In>...>& f, const View<cons
               const View<T, 3>& out, const View<const In, 3>&... in) {
   constexpr int64_t piece = 16 * block_size;
   const int64_t channels = out.size[1], length = out.size[2];
-  const int64_t pieces = ceil_div(length, piece), units = out.size[0] * pieces;
-  const int64_t parts = std::min(units, ceil_div(tasks_for(out.numel()), channels));
+  const int64_t pieces = divide_up(length, piece), units = out.size[0] * pieces;
+  const int64_t parts = std::min(units, divide_up(tasks_for(out.numel()), channels));
   std::vector<double> partial(sums == nullptr ? 0 : channels * parts);
-  const int64_t elements = ceil_div(units, parts) * std::min(length, piece);
+  const int64_t elements = divide_up(units, parts) * std::min(length, piece);
   parallel_for(0, channels * parts, std::max(int64_t{1}, grain / elements), [&](int64_t first, int64_t last) {
     for (int64_t task = first; task < last; ++task) {
       const int64_t channel = task / parts, part = task % parts;
@@ -103,9 +102,10 @@ void map_columns(const BlockMap<compute_t<T>, compute_t<In>...>& f, const View<c
                  double* sums, const View<T, 2>& out, const View<const In, 2>&... in) {
   const int64_t rows = out.size[0], width = out.size[1];
   if (rows == 0) return;
-  const int64_t blocks = ceil_div(width, block_size), parts = std::min(rows, ceil_div(tasks_for(out.numel()), blocks));
+  const int64_t blocks = divide_up(width, block_size),
+                parts = std::min(rows, divide_up(tasks_for(out.numel()), blocks));
   std::vector<double> partial(sums == nullptr ? 0 : width * parts);
-  const int64_t elements = ceil_div(rows, parts) * std::min(width, block_size);
+  const int64_t elements = divide_up(rows, parts) * std::min(width, block_size);
   parallel_for(0, blocks * parts, std::max(int64_t{1}, grain / elements), [&](int64_t first, int64_t last) {
     for (int64_t task = first; task < last; ++task) {
       const int64_t begin = task / parts * block_size, part = task % parts, count = std::min(block_size, width - begin);

@@ -67,14 +67,14 @@ struct Call {
   template <int width, class F>
   bool run_dense(const F& f, bool is_matrix) const {
     constexpr int64_t most_blocks = 65535;  // that a grid has along y and z
-    const int64_t vectors = out.numel() / width, length = out.size[2] / width, pieces = ceil_div(length, threads);
+    const int64_t vectors = out.numel() / width, length = out.size[2] / width, pieces = divide_up(length, threads);
     const auto* const from = reinterpret_cast<const Vector<T, width>*>(x.data);
     auto* const to = reinterpret_cast<Vector<T, width>*>(out.data);
     if (vectors > INT32_MAX) return false;
     if (is_matrix) {
       if (out.size[2] != 1 || (b && !has_vectors<width>(b))) return false;
       const auto* const biases = reinterpret_cast<const Vector<T, width>*>(b.data);
-      map_dense_columns<width><<<grid_of(ceil_div(vectors, threads), 1), threads, 0, stream>>>(
+      map_dense_columns<width><<<grid_of(divide_up(vectors, threads), 1), threads, 0, stream>>>(
           f, static_cast<unsigned>(vectors), static_cast<unsigned>(out.size[1] / width), biases, from, to);
     } else {
       const bool is_full = pieces * threads <= length + length / 4;  // few threads have nothing to do

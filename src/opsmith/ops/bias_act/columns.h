@@ -17,9 +17,9 @@ struct ColumnPlan {
   // A thread takes `most` vectors or fewer.
   ColumnPlan(int64_t rows, int64_t columns, int64_t per_channel, int64_t most)
       : rows(rows), columns(columns), per_channel(per_channel), lanes(columns, 5) {
-    blocks = ceil_div(columns, lanes.across());
+    blocks = divide_up(columns, lanes.across());
     span = lanes.lines() * vectors_each(blocks * lanes.across() * rows, blocks_wanted, most);
-    parts = ceil_div(rows, span);
+    parts = divide_up(rows, span);
   }
 };
 

@@ -21,11 +21,11 @@ struct RowPlan {
       : channels(channels), rows(rows), length(length), is_long(length > threads), lanes(length, thread_bits) {
     const int64_t summed = is_summed ? vectors_each(rows * length, sums_wanted, most_summed) : 1;
     const int64_t each = vectors_each(channels * rows * length, blocks_wanted, summed > most ? summed : most);
-    const int64_t tiles = ceil_div(length, threads);
-    pieces = ceil_div(tiles, each);
-    extent = ceil_div(tiles, pieces) * threads;
+    const int64_t tiles = divide_up(length, threads);
+    pieces = divide_up(tiles, each);
+    extent = divide_up(tiles, pieces) * threads;
     rows_each = is_long ? 1 : each * lanes.lines();
-    groups = ceil_div(rows, rows_each);
+    groups = divide_up(rows, rows_each);
   }
 
   OPSMITH_HOST_DEVICE int64_t parts() const { return groups * pieces; }

@@ -1,6 +1,7 @@
 // How the work of bias_act's kernels is shared out.
 #pragma once
 
+#include <opsmith/divide.h>
 #include <opsmith/reduce.h>
 
 namespace {
@@ -14,15 +15,13 @@ constexpr int64_t blocks_wanted = 4096;
 // Sums of blocks for one channel, before each block sums up more.
 constexpr int64_t sums_wanted = 2048;
 
-OPSMITH_HOST_DEVICE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <class A, class B>
 OPSMITH_HOST_DEVICE int64_t smaller(A a, B b) {
   return a < b ? a : b;
 }
 
 // How many of so many vectors next to each other are of one thread, from its first on.
-OPSMITH_HOST_DEVICE int tiles_in(int64_t vectors) { return static_cast<int>(ceil_div(vectors, threads)); }
+OPSMITH_HOST_DEVICE int tiles_in(int64_t vectors) { return static_cast<int>(divide_up(vectors, threads)); }
 
 // How many of n vectors a thread takes, of 1 to `most`, when there are to be so many blocks.
 inline int64_t vectors_each(int64_t n, int64_t blocks, int64_t most) {

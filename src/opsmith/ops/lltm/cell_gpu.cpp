@@ -50,7 +50,7 @@ std::tuple<Tensor, Tensor, Tensor> lltm_cell(const Tensor& input, const Tensor& 
   const bool fused = is_forward_fused(cell, weight);
   const Tensor new_hidden = contiguous_like(cell), new_cell = contiguous_like(cell);
   const Tensor gates = fused ? empty_like(cell, {cell.size(0), 3 * cell.size(1)})
-                             : aten::mm(composed::join(hidden, input), torch::stable::transpose(weight, 0, 1));
+                             : aten::mm(composed::join(hidden, input), aten::transposed(weight));
   with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
     const lltm::Forward<T> step{
@@ -109,7 +109,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
     const Tensor grad_joined = aten::mm(grad_gates, weight);
     lltm::finish_backward(step, view<const T, 2>(grad_gates), view<const T, 2>(grad_joined), view<C, 2>(partial),
                           stream);
-    grad_weight = aten::mm(torch::stable::transpose(grad_gates, 0, 1), joined);
+    grad_weight = aten::mm(aten::transposed(grad_gates), joined);
   });
   return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
 }

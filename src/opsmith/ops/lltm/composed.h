@@ -36,7 +36,7 @@ inline std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Tensor&
   const int64_t state = hidden.size(1);
   const Tensor grad_hidden = aten::mm(grad_gates, columns(weight, 0, state));
   const Tensor grad_input = aten::mm(grad_gates, columns(weight, state, input.size(1)));
-  const Tensor grad_weight = aten::mm(torch::stable::transpose(grad_gates, 0, 1), join(hidden, input));
+  const Tensor grad_weight = aten::mm(aten::transposed(grad_gates), join(hidden, input));
   return {grad_input, grad_hidden, grad_cell, grad_weight, aten::sum_rows(grad_gates)};
 }
 

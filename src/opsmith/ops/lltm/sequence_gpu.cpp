@@ -36,8 +36,6 @@ Tensor wide_product(const Tensor& a, const Tensor& b) {
   }
 }
 
-Tensor transposed(const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); }
-
 Tensor part(Tensor tensor, int64_t dim, int64_t first, int64_t count) {
   return torch::stable::narrow(tensor, dim, first, count);
 }
@@ -69,7 +67,7 @@ template <class T>
 void run_steps(const lltm::Scan<T>& all, const Tensor& hidden, const Tensor& cell, const Tensor& weight,
                const Tensor& hiddens, Tensor& last_cell, void* stream) {
   using C = compute_t<T>;
-  const Tensor state = widened(cell), weight_transposed = transposed(weight);
+  const Tensor state = widened(cell), weight_transposed = aten::transposed(weight);
   for (int64_t t = 0; t < hiddens.size(0); ++t) {
     const Tensor from_hidden = wide_product(t == 0 ? hidden : at(hiddens, t - 1), weight_transposed);
     lltm::step<T>(
@@ -122,7 +120,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
   const int64_t steps = input.size(0), batch = input.size(1), state = hidden.size(1);
   const Tensor weight_hidden = columns(weight, 0, state);
   const Tensor weight_input = columns(weight, state, input.size(2));
-  const Tensor flat = wide_product(rows(input), transposed(weight_input));
+  const Tensor flat = wide_product(rows(input), aten::transposed(weight_input));
   const Tensor from_input = torch::stable::reshape(flat, {steps, batch, 3 * state});
   // Where both have one type the gates take the place of the input's part.
   const Tensor gates =
@@ -211,6 +209,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
   });
   const Tensor flat = rows(grad_gates);
   const Tensor grad_input = torch::stable::reshape(aten::mm(flat, weight_input), {steps, batch, inputs});
-  const Tensor grad_weight = aten::mm(transposed(flat), joined(input, hidden, hiddens));
+  const Tensor grad_weight = aten::mm(aten::transposed(flat), joined(input, hidden, hiddens));
   return {grad_input, grad_hidden, grad_cell, grad_weight, aten::sum_rows(flat)};
 }

@@ -121,11 +121,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward_cpu(const Tensor
       using T = decltype(element);
       mask_all<T>(view<T, 2>(grad_hidden), view<const T, 2>(activation));
     });
-    const auto transposed = [](const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); };
     return {needs_grad_input ? aten::mm(grad_hidden, weight1) : gradient_like(input, false),
-            needs_grad_weight1 ? aten::mm(transposed(grad_hidden), input) : gradient_like(weight1, false),
+            needs_grad_weight1 ? aten::mm(aten::transposed(grad_hidden), input) : gradient_like(weight1, false),
             aten::sum_rows(grad_hidden),
-            needs_grad_weight2 ? aten::mm(transposed(grad_output), hidden) : gradient_like(weight2, false),
+            needs_grad_weight2 ? aten::mm(aten::transposed(grad_output), hidden) : gradient_like(weight2, false),
             aten::sum_rows(grad_output)};
   }
   const Tensor grad_input = gradient_like(input, needs_grad_input),

@@ -21,8 +21,6 @@ bool is_small(const Tensor& input, const Tensor& weight1, const Tensor& weight2)
 
 void* stream_of(const Tensor& tensor) { return current_stream(tensor.get_device_index()); }
 
-Tensor transposed(const Tensor& matrix) { return torch::stable::transpose(matrix, 0, 1); }
-
 // relu(input weight^T + bias). cuBLASLt adds the bias and takes the ReLU before it stores, through an operator whose
 // Scalars call() cannot say, but torch's C shim can.
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
@@ -32,7 +30,7 @@ Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
   constexpr double beta = 1, alpha = 1;
   constexpr int32_t use_gelu = 0;
   AtenTensorHandle result = nullptr;
-  if (addmm_activation(bias.get(), input.get(), transposed(weight).get(), beta, alpha, use_gelu, &result) !=
+  if (addmm_activation(bias.get(), input.get(), aten::transposed(weight).get(), beta, alpha, use_gelu, &result) !=
       AOTI_TORCH_SUCCESS) {
     fail("mlp(): the call of aten::_addmm_activation failed; its own message stands above");
   }
@@ -111,7 +109,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward(const Tensor& gr
     perceptron::sum_slabs<T>(view<const C, 2>(partial), view<T, 1>(grad_bias1), view<T, 1>(grad_bias2),
                              stream_of(input));
   });
-  return {needs_grad_input ? aten::mm(grad_hidden, weight1) : gradient_like(input, false),
-          needs_grad_weight1 ? aten::mm(transposed(grad_hidden), input) : gradient_like(weight1, false), grad_bias1,
-          needs_grad_weight2 ? aten::mm(transposed(grad_output), hidden) : gradient_like(weight2, false), grad_bias2};
+  return {
+      needs_grad_input ? aten::mm(grad_hidden, weight1) : gradient_like(input, false),
+      needs_grad_weight1 ? aten::mm(aten::transposed(grad_hidden), input) : gradient_like(weight1, false), grad_bias1,
+      needs_grad_weight2 ? aten::mm(aten::transposed(grad_output), hidden) : gradient_like(weight2, false), grad_bias2};
 }

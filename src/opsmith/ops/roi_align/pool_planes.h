@@ -10,6 +10,7 @@
 // makes and writes a bin.
 #pragma once
 
+#include <opsmith/divide.h>
 #include <opsmith/workspace.h>
 
 #include "../roi_pool/lanes.h"
@@ -197,12 +198,11 @@ __global__ void __launch_bounds__(pool_plane_threads)
 
 template <class T, int column_lanes>
 bool launch_pool_pieces(const View<const T, 4>& features, const Pooling& pooling, const View<const float, 2>& boxes,
-                        const View<T, 4>& out, Stream stream) {
+                        const View<T, 4>& out, int64_t parts, Stream stream) {
   const int64_t images = features.size[0], count = out.size[0];
-  const int64_t parts = images * ((features.size[1] + plane_channels<T> - 1) / plane_channels<T>);
   const Plane plane{static_cast<int>(pooling.height), static_cast<int>(pooling.width),
                     static_cast<int>(pooling.width) / 4 * 4 + 4};
-  const auto divide = [](int64_t n, int64_t by) { return static_cast<int>((n + by - 1) / by); };
+  const auto divide = [](int64_t n, int64_t by) { return static_cast<int>(divide_up(n, by)); };
   const int down = divide(out.size[2], Pieces::most_rows);
   const int across = divide(out.size[3], PieceColumns<column_lanes>::most);
   const Pieces pieces{divide(out.size[2], down), divide(out.size[3], across), across, down * across};
@@ -231,15 +231,16 @@ bool launch_pool_planes(const View<const T, 4>& features, const Pooling& pooling
     constexpr int64_t most_pixels = 1 << 16;  // of a plane; no GPU has the shared memory for more
     constexpr int64_t most_listed = 1 << 24;  // of boxes, once for each image
     const int64_t images = features.size[0], pixels = pooling.height * pooling.width, count = out.size[0];
-    const int64_t parts = images * ((features.size[1] + plane_channels<T> - 1) / plane_channels<T>);
+    const int64_t parts = images * divide_up(features.size[1], plane_channels<T>);  // planes
     if (pooling.sampling_ratio != plane_samples || pixels == 0 || pooling.height > most_pixels ||
         pooling.width > most_pixels || pixels > most_pixels || images * count > most_listed) {
       return false;
     }
     // All pixels are read once, and it takes blocks to fill a GPU.
     if (count * out.size[2] * out.size[3] * 8 < images * pixels || parts < 128) return false;
-    return out.size[3] <= PieceColumns<4>::most ? launch_pool_pieces<T, 4>(features, pooling, boxes, out, stream)
-                                                : launch_pool_pieces<T, 2>(features, pooling, boxes, out, stream);
+    return out.size[3] <= PieceColumns<4>::most
+               ? launch_pool_pieces<T, 4>(features, pooling, boxes, out, parts, stream)
+               : launch_pool_pieces<T, 2>(features, pooling, boxes, out, parts, stream);
   }
 }
 
