@@ -36,7 +36,7 @@ struct Device {
 };
 
 template <class T, int columns>
-constexpr int64_t least_shared_bytes = sizeof(PointTable<T, product_rows>) + 2 * sizeof(Stage<T, columns>);
+constexpr int64_t least_shared_bytes = sizeof(BlockRoom<T>) + 2 * sizeof(Stage<T, columns>);
 
 // Blocks of `columns` outputs.
 template <class T>
@@ -81,12 +81,12 @@ void convolve_by_tiles(const Device& device, const Sampler<T>& sampler, const Vi
   const ForwardGrid grid = grid_for<T>(sampler.call, columns);
   const Workspace<T> weights(weights_size<T>(grid, columns));
   lay_out<T, columns, tf32, false>(sampler.call, grid, weight, weights.data, stream);
-  constexpr int64_t of_stage = sizeof(Stage<T, columns>), of_table = sizeof(PointTable<T, product_rows>);
+  constexpr int64_t of_stage = sizeof(Stage<T, columns>), of_room = sizeof(BlockRoom<T>);
   // A block has a kilobyte more for itself.
-  int64_t stages = ((device.shared_bytes + 1024) / blocks_together<T, columns> - 1024 - of_table) / of_stage;
+  int64_t stages = ((device.shared_bytes + 1024) / blocks_together<T, columns> - 1024 - of_room) / of_stage;
   stages = stages > most_stages ? most_stages : stages < 2 ? 2 : stages;
   const auto kernel = convolve_tiles<T, columns, tf32>;
-  const int64_t bytes = stages * of_stage + of_table;
+  const int64_t bytes = stages * of_stage + of_room;
 #if !defined(__HIPCC__)
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 #endif

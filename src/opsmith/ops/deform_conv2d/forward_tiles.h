@@ -20,49 +20,88 @@ struct Stage {
   StepTile<T, columns> weights;
 };
 
-// How stages pass from those who sample to those who multiply and back. Without named barriers all threads wait for one
-// another at each step.
-struct Handover {
-  __device__ static void wait_until_free(int stage) { wait_at<block_threads>(1 + most_stages + stage); }
-  __device__ static void give_back(int stage) { pass<block_threads>(1 + most_stages + stage); }
-  __device__ static void hand_over(int stage) {
-    if constexpr (has_tensor_cores) {
-      pass<block_threads>(1 + stage);
-    } else {
-      __syncthreads();
-    }
-  }
-  __device__ static void wait_until_filled(int stage) {
-    if constexpr (has_tensor_cores) {
-      wait_at<block_threads>(1 + stage);
-    } else {
-      __syncthreads();
-    }
-  }
-  __device__ static void wait_for_products() {
-    if constexpr (has_tensor_cores) {
-      wait_at<product_threads>(1 + 2 * most_stages);
-    } else {
-      __syncthreads();
-    }
+// Which stage is next: stages come round after round.
+struct Turn {
+  int stage = 0, round = 0;
+
+  __device__ void go_on(int stages) {
+    if (++stage < stages) return;
+    stage = 0;
+    ++round;
   }
 };
 
-// Fills the stages of a run, `filled` being the next one and `step` the number of those before. `weights` is where the
-// run's begin.
+// How stages, and the table of a run's points, pass from those who fill them to those who use them and back. Without
+// such barriers all threads wait for one another at each step.
+struct Handover {
+  Barrier found, read, filled[most_stages], freed[most_stages];
+
+  __device__ void init() {
+    found.init(block_threads / 32);
+    read.init(sampling_threads / 32);
+    for (int stage = 0; stage < most_stages; ++stage) {
+      filled[stage].init(sampling_threads / 32);
+      freed[stage].init(product_threads / 32);
+    }
+  }
+
+  // All threads find the points of a run, the `index`th, when those of the one before have been read. Only who
+  // `samples` waits for all of them.
+  template <class F>
+  __device__ void find_points(int index, bool samples, const F& find) {
+    if constexpr (has_tensor_cores) {
+      if (index > 0) read.wait(index - 1);
+      find();
+      found.warp_arrives();
+      if (samples) found.wait(index);
+    } else {
+      __syncthreads();
+      find();
+      __syncthreads();
+    }
+  }
+  __device__ void points_are_read() { read.warp_arrives(); }
+
+  __device__ void wait_until_free(const Turn& turn) {
+    if (turn.round > 0) freed[turn.stage].wait(turn.round - 1);
+  }
+  __device__ void hand_over(const Turn& turn) {
+    if constexpr (has_tensor_cores) {
+      filled[turn.stage].warp_arrives();
+    } else {
+      __syncthreads();
+    }
+  }
+  __device__ void wait_until_filled(const Turn& turn) {
+    if constexpr (has_tensor_cores) {
+      filled[turn.stage].wait(turn.round);
+    } else {
+      __syncthreads();
+    }
+  }
+  __device__ void give_back(const Turn& turn) { freed[turn.stage].warp_arrives(); }
+};
+
+// What a block has in shared memory behind its stages.
+template <class T>
+struct BlockRoom {
+  PointTable<T, product_rows> table;
+  Handover handover;
+};
+
+// Fills the stages of a run. `weights` is where the run's begin.
 template <bool has_vectors, bool tf32, class T, int columns>
-__device__ void fill_stages(const Pixels<T>& pixels, int64_t n, const Run& run, const T* weights,
-                            const PointTable<T, product_rows>& table, Stage<T, columns>* stage, int stages, int& filled,
-                            int& step) {
+__device__ void fill_stages(const Pixels<T>& pixels, int64_t n, const Run& run, const T* weights, BlockRoom<T>& room,
+                            Stage<T, columns>* stage, int stages, Turn& turn) {
   // Four threads sample a position, and each has as many positions as its loads can be under way together.
   constexpr int apart = sampling_threads / 4, rows = has_vectors ? product_rows / apart : 1;
   const int thread = threadIdx.x - product_threads, chunk = thread % 4, row = thread / 4;
   for (int channel = chunk * chunk_width<T>; channel < run.slices(step_width<T>) * step_width<T>;
        channel += step_width<T>) {
     const T* const pixel = pixels.at(n, 0, 0) + run.channel + channel;
-    for (int tap = 0; tap < run.taps; ++tap, ++step) {
-      if (step >= stages) Handover::wait_until_free(filled);
-      Stage<T, columns>& to = stage[filled];
+    for (int tap = 0; tap < run.taps; ++tap) {
+      room.handover.wait_until_free(turn);
+      Stage<T, columns>& to = stage[turn.stage];
 #pragma unroll
       for (int k = 0; k < columns * 4 / sampling_threads; ++k) {
         const int place = (k * sampling_threads + thread) * chunk_width<T>;
@@ -82,17 +121,18 @@ __device__ void fill_stages(const Pixels<T>& pixels, int64_t n, const Run& run, 
         Corners<T> corners[rows];
 #pragma unroll
         for (int k = 0; k < rows; ++k) {
-          corners[k].template load<has_vectors>(pixels, pixel, run.channels - channel, table.places[point + k * apart]);
+          corners[k].template load<has_vectors>(pixels, pixel, run.channels - channel,
+                                                room.table.places[point + k * apart]);
         }
 #pragma unroll
         for (int k = 0; k < rows; ++k) {
           const int of_row = point + k * apart;
-          store(k, corners[k].template blend<tf32>(table.weights[of_row], table.places[of_row].mask));
+          store(k, corners[k].template blend<tf32>(room.table.weights[of_row], room.table.places[of_row].mask));
         }
       }
       wait_for_copies<0>();
-      Handover::hand_over(filled);
-      filled = filled + 1 < stages ? filled + 1 : 0;
+      room.handover.hand_over(turn);
+      turn.go_on(stages);
     }
   }
 }
@@ -114,6 +154,7 @@ __device__ void store_sums(const StepProduct<T, columns, tf32>& product, const C
   Room& room = static_cast<Room*>(shared)[threadIdx.x / 32];
   const int lane = threadIdx.x % 32, left = outputs - product.first_column();
   channel += product.first_column();
+  meet_threads<product_threads>();  // all have multiplied what is in the stages
   for (int column = lane; column < Product::warp_columns; column += 32) {
     room.biases[column] = bias && column < left ? C(bias(channel + column)) : C(0);
   }
@@ -128,9 +169,9 @@ __device__ void store_sums(const StepProduct<T, columns, tf32>& product, const C
   }
 #pragma unroll
   for (int eight = 0; eight < Product::warp_columns; eight += 8) {
-    Handover::wait_for_products();
+    meet_threads<product_threads>();
     product.for_eight_columns(eight / 8, [&](int line, int column, C sum) { room.sums[column * row + line] = sum; });
-    Handover::wait_for_products();
+    meet_threads<product_threads>();
 #pragma unroll
     for (int column = 0; column < 8; ++column) {
       const C added = room.biases[eight + column];
@@ -156,44 +197,43 @@ __global__ void __launch_bounds__(block_threads, (blocks_together<T, columns>))
                    View<T, 4> out) {
   extern __shared__ __align__(128) unsigned char shared[];
   auto* const stage = reinterpret_cast<Stage<T, columns>*>(shared);
-  auto& table = *reinterpret_cast<PointTable<T, product_rows>*>(stage + stages);
+  auto& room = *reinterpret_cast<BlockRoom<T>*>(stage + stages);
+  Handover& handover = room.handover;
+  if (threadIdx.x == 0) handover.init();
+  __syncthreads();
   const Convolution& call = sampler.call;
   const unsigned tile = blockIdx.x % grid.across, group = blockIdx.x / grid.across % grid.groups;
   const unsigned place = blockIdx.x / grid.across / grid.groups, n = place / grid.tiles;
   const int first = static_cast<int>(place % grid.tiles) * product_rows;
   const Runs<T> runs(call);
   const int count = runs.count(group);
-  int filled = 0, step = 0;  // the stage that is next, and the steps before
+  Turn turn;
 
   if (threadIdx.x >= product_threads) {
     const T* const own = weights + (int64_t{group} * grid.across + tile) * grid.most_steps * columns * step_width<T>;
     for (int index = 0; index < count; ++index) {
       const Run run = runs(group, index);
       const T* const from = own + int64_t{run.first_step} * columns * step_width<T>;
-      table.find(sampler, n, first, run);
-      __syncthreads();
+      handover.find_points(index, true, [&] { room.table.find(sampler, n, first, run); });
       if (sampler.pixels.has_vectors) {
-        fill_stages<true, tf32>(sampler.pixels, n, run, from, table, stage, stages, filled, step);
+        fill_stages<true, tf32>(sampler.pixels, n, run, from, room, stage, stages, turn);
       } else {
-        fill_stages<false, tf32>(sampler.pixels, n, run, from, table, stage, stages, filled, step);
+        fill_stages<false, tf32>(sampler.pixels, n, run, from, room, stage, stages, turn);
       }
-      __syncthreads();
+      handover.points_are_read();
     }
     return;
   }
   StepProduct<T, columns, tf32> product(threadIdx.x);
-  const int last_freed = runs.steps(group) - stages;  // stages are filled again after the steps before this one
   for (int index = 0; index < count; ++index) {
     const Run run = runs(group, index);
-    table.find(sampler, n, first, run);
-    __syncthreads();
-    for (const int end = step + run.slices(step_width<T>) * run.taps; step < end; ++step) {
-      Handover::wait_until_filled(filled);
-      product.add(stage[filled].samples, stage[filled].weights);
-      if (step < last_freed) Handover::give_back(filled);
-      filled = filled + 1 < stages ? filled + 1 : 0;
+    handover.find_points(index, false, [&] { room.table.find(sampler, n, first, run); });
+    for (int steps = run.slices(step_width<T>) * run.taps; steps > 0; --steps) {
+      handover.wait_until_filled(turn);
+      product.add(stage[turn.stage].samples, stage[turn.stage].weights);
+      handover.give_back(turn);
+      turn.go_on(stages);
     }
-    __syncthreads();
   }
   const int64_t outputs = call.group_outputs(), left = outputs - int64_t{tile} * columns;
   store_sums(product, call, n, first, group * outputs + int64_t{tile} * columns,

@@ -1,6 +1,6 @@
-// Instructions of NVIDIA's tensor cores, copies to shared memory that nobody waits for, and barriers for some of a
-// block's threads: what the GPU kernels' products are made of. Elsewhere has_tensor_cores is false, and what stands in
-// their place is not called.
+// Instructions of NVIDIA's tensor cores, copies to shared memory that nobody waits for, and barriers that count who has
+// arrived: what the GPU kernels' products are made of. Elsewhere has_tensor_cores is false, and what stands in their
+// place is not called.
 #pragma once
 
 #include <opsmith/kernel.h>
@@ -105,14 +105,56 @@ __device__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
 
-// Barriers 1 to 15, for `threads` threads, whole warps, some of which may pass without waiting.
+// A barrier in shared memory, at which some threads arrive, and for which others wait. A phase of it ends when
+// `arrivals` of them have arrived; phases are waited for by their number, from 0 on, and none while the one after the
+// next is on.
+struct Barrier {
+  uint64_t state;
+
+  // By one thread, and seen by the others after __syncthreads().
+  __device__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
+  }
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+  }
+  // One arrival for a warp, of which all lanes are here.
+  __device__ void warp_arrives() {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive();
+  }
+  __device__ void wait(int phase) {
+    while (!has_ended(phase % 2)) {
+#if __CUDA_ARCH__ < 900
+      __nanosleep(20);  // in place of asking again, which takes turns from those who are waited for
+#endif
+    }
+  }
+
+ private:
+  __device__ bool has_ended(int parity) {
+    uint32_t ended;
+    asm volatile(
+        "{\n"
+        ".reg .pred ended;\n"
+#if __CUDA_ARCH__ >= 900
+        "mbarrier.try_wait.parity.shared.b64 ended, [%1], %2;\n"  // the thread sleeps for a while
+#else
+        "mbarrier.test_wait.parity.shared.b64 ended, [%1], %2;\n"
+#endif
+        "selp.u32 %0, 1, 0, ended;\n"
+        "}"
+        : "=r"(ended)
+        : "r"(shared_address(this)), "r"(parity)
+        : "memory");
+    return ended != 0;
+  }
+};
+
+// Waits for `threads` of a block, whole warps, where the others have ended or do not come.
 template <int threads>
-__device__ inline void wait_at(int barrier) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(threads) : "memory");
-}
-template <int threads>
-__device__ inline void pass(int barrier) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(threads) : "memory");
+__device__ inline void meet_threads() {
+  asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
 }
 #else
 constexpr bool has_tensor_cores = false;
@@ -137,10 +179,18 @@ __device__ inline void copy_async(void* to, const void* from, bool is_there) {
 __device__ inline void commit_copies() {}
 template <int>
 __device__ void wait_for_copies() {}
+struct Barrier {
+  uint64_t state;
+
+  __device__ void init(int) {}
+  __device__ void arrive() {}
+  __device__ void warp_arrives() {}
+  __device__ void wait(int) {}
+};
 template <int threads>
-__device__ inline void wait_at(int) {}
-template <int threads>
-__device__ inline void pass(int) {}
+__device__ inline void meet_threads() {
+  __syncthreads();
+}
 #endif
 
 }  // namespace

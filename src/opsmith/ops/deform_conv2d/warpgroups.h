@@ -1,7 +1,6 @@
 // Instructions of compute capability 9.0 for warpgroups, which are four warps next to each other: products that run
-// beside them (wgmma), copies of whole tiles to shared memory, and barriers that count what has arrived. They are there
-// only in code compiled for exactly this capability (sm_90a). Elsewhere has_warpgroups is false, and what stands in
-// their place is not called.
+// beside them (wgmma), and copies of whole tiles to shared memory. They are there only in code compiled for exactly
+// this capability (sm_90a). Elsewhere has_warpgroups is false, and what stands in their place is not called.
 #pragma once
 
 #include "tensor_cores.h"
@@ -11,35 +10,11 @@ namespace {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr bool has_warpgroups = true;
 
-// A barrier in shared memory. A phase of it ends when `arrivals` threads have arrived and all bytes that it was told to
-// expect; phases are waited for by their number, from 0 on, and none while the one after the next is on.
-struct Barrier {
-  uint64_t state;
-
-  __device__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
-  }
-  __device__ void arrive() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
-  }
-  __device__ void wait(int phase) {
-    asm volatile(
-        "{\n"
-        ".reg .pred ended;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
-        "@!ended bra again;\n"
-        "}" ::"r"(shared_address(this)),
-        "r"(phase % 2)
-        : "memory");
-  }
-};
-
 // Makes barriers known to the copies that arrive at them.
 __device__ inline void show_barriers() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Copies a multiple of 16 bytes to shared memory while the thread goes on. The thread arrives at the barrier, and so do
-// the bytes.
+// Copies a multiple of 16 bytes to shared memory while the thread goes on. The thread arrives at the barrier, whose
+// phase does not end before the bytes are there.
 __device__ inline void copy_bulk(void* to, const void* from, int bytes, Barrier& barrier) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
                : "memory");
@@ -102,13 +77,6 @@ __device__ inline void wait_for_products() {
 #else
 constexpr bool has_warpgroups = false;
 
-struct Barrier {
-  uint64_t state;
-
-  __device__ void init(int) {}
-  __device__ void arrive() {}
-  __device__ void wait(int) {}
-};
 __device__ inline void show_barriers() {}
 __device__ inline void copy_bulk(void*, const void*, int, Barrier&) {}
 __device__ inline uint64_t tile_at(const void*) { return 0; }

@@ -11,7 +11,7 @@ namespace {
 inline int64_t length_of(const opsmith::Tensor& count) {
   int64_t length = 0;
   if (aoti_torch_item_int64(count.get(), &length) != 0) {
-    opsmith::fail("nms(): the number of boxes cannot be read; torch's message stands above");
+    opsmith::fail("the number of boxes that are kept cannot be read; torch's message stands above");
   }
   return length;
 }

@@ -65,6 +65,7 @@ __device__ void add_bin(const PooledBin<C>& bin, const Tile& tile, const TileSiz
     if (others != 0) result += value;
     others &= others - 1;
   }
+  meet_lanes();  // all have seen the bits
   if (is_first) sum = result;
   meet_lanes();
 }
