@@ -57,7 +57,7 @@ def test_planes_in_shared_memory_agree(size: tuple[int, int], layout: str, dtype
     boxes = torch.cat([boxes, torch.tensor([[1.0, 8, 8, 8 + 14 / 0.25, 8 + 14 / 0.25]], device="cuda")])
     features = laid_out(torch.randn(2, 131, *size, generator=generator).cuda().to(dtype), layout)
     # Up to 8 columns of bins have four lanes each and more have two; from 17 rows or columns on a box has several pieces.
-    for bins in ((7, 7), (8, 3), (14, 3), (14, 14), (16, 16), (17, 17), (1, 40), (40, 1), (32, 32)):
+    for bins in ((7, 7), (8, 3), (14, 3), (14, 14), (16, 16), (17, 17), (1, 40), (40, 1), (32, 32), (33, 17)):
         found = roi_align(features, boxes, bins, 0.25, 2, True)
         near(found, roi_align_sized.reference(features.double(), boxes, 2, *size, *bins, 0.25, 2, True))
 
@@ -80,13 +80,15 @@ def test_planes_keep_pixels_without_a_weight_out(width: int, dtype: torch.dtype)
         assert found.isnan().any()
 
 
-def test_planes_of_many_images_whose_boxes_are_in_any_order() -> None:
-    features = torch.randn(7, 40, 24, 32, device="cuda")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("bins", [(7, 7), (33, 17), (17, 7)], ids=str)  # one piece of a box, six, and two
+def test_planes_of_many_images_whose_boxes_are_in_any_order(bins: tuple[int, int], dtype: torch.dtype) -> None:
+    features = torch.randn(7, 40, 24, 32, device="cuda").to(dtype)
     for images in (7, 3):  # the others have no boxes
         boxes = some_boxes(400, images, 24, 5, "cuda")
         near(
-            roi_align(features, boxes, 7, 1.0, 2),
-            roi_align_sized.reference(features.double(), boxes, 7, 24, 32, 7, 7, 1.0, 2),
+            roi_align(features, boxes, bins, 1.0, 2),
+            roi_align_sized.reference(features.double(), boxes, 7, 24, 32, *bins, 1.0, 2),
         )
 
 
