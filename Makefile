@@ -19,14 +19,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-without-bridge upstream-test upstream-test-vision lint bench gpu-test gpu-demo gpu-bench clean
+.PHONY: help venv demo test test-without-bridge upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
 	@echo "make test      the tests"
 	@echo "make lint      ruff, mypy, clang-format, generated tables"
 	@echo "make bench     the README's figures, by benchmarks/ and opsmith bench"
-	@echo "make gpu-test, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
+	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
 	@echo "make venv, make clean"
 
 venv: $(READY)
@@ -103,7 +103,11 @@ bench: $(READY)
 
 # A GPU machine may be offline and have its own torch: nothing is installed there.
 gpu-test:
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu $(PYTEST_FLAGS)
+	PYTHONPATH=src $(PYTHON) -m pytest -m "gpu and not sanitizer" $(PYTEST_FLAGS)
+
+# Every operator under each tool of compute-sanitizer.
+gpu-sanitize:
+	PYTHONPATH=src $(PYTHON) -m pytest -m sanitizer $(PYTEST_FLAGS)
 
 gpu-demo:
 	PYTHONPATH=src $(PYTHON) -m opsmith demo

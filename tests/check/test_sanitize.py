@@ -127,6 +127,7 @@ def test_lines_are_asked_of_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = environment_of("memcheck", tmp_path)
     assert found["NVCC_APPEND_FLAGS"] == "-Xptxas=-v -lineinfo"
     assert found["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1"
+    assert environment_of("racecheck", tmp_path)["NVCC_APPEND_FLAGS"] == "-Xptxas=-v -lineinfo -DOPSMITH_RACECHECK"
 
 
 GPU_OUTPUT = """

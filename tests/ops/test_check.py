@@ -59,6 +59,7 @@ def test_on_a_gpu(module):
 
 
 @pytest.mark.gpu
+@pytest.mark.sanitizer
 @pytest.mark.parametrize("kind", GPU_TOOLS)
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
 def test_under_compute_sanitizer(op, kind):

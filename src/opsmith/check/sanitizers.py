@@ -92,9 +92,10 @@ def environment_of(kind: str, folder: Path) -> dict[str, str]:
     Raises ToolchainError where the compiler has no such runtime.
     """
     if kind in GPU_TOOLS:
-        appended = _env.read("NVCC_APPEND_FLAGS")
+        # racecheck does not follow a lane that arrives at a barrier for its warp: kernels may be told of it.
+        flags = (_env.read("NVCC_APPEND_FLAGS"), "-lineinfo", "-DOPSMITH_RACECHECK" if kind == "racecheck" else "")
         return {
-            "NVCC_APPEND_FLAGS": f"{appended} -lineinfo" if appended else "-lineinfo",
+            "NVCC_APPEND_FLAGS": " ".join(filter(None, flags)),
             # Each tensor in an allocation of its own, so that its end is where the tool can see it.
             "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
             "OPSMITH_BRIDGE": "off",

@@ -37,11 +37,12 @@ struct Handover {
   Barrier found, read, filled[most_stages], freed[most_stages];
 
   __device__ void init() {
-    found.init(block_threads / 32);
-    read.init(sampling_threads / 32);
+    constexpr int all = block_threads / 32 * arriving_lanes, samplers = sampling_threads / 32 * arriving_lanes;
+    found.init(all);
+    read.init(samplers);
     for (int stage = 0; stage < most_stages; ++stage) {
-      filled[stage].init(sampling_threads / 32);
-      freed[stage].init(product_threads / 32);
+      filled[stage].init(samplers);
+      freed[stage].init(all - samplers);
     }
   }
 
