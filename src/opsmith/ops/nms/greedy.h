@@ -181,9 +181,14 @@ class KeptGrid {
 
   // Some boxes of one bucket; further ones are in the group `next`.
   struct Group {
-    C x1[lanes], y1[lanes], x2[lanes], y2[lanes], area[lanes];
+    C x1[lanes] = {}, y1[lanes] = {}, x2[lanes] = {}, y2[lanes] = {}, area[lanes];
     int32_t next;
-    int32_t count;
+    int32_t count = 0;
+
+    // Where there is no box yet, an area of NaN: it suppresses nothing.
+    explicit Group(int32_t next) : next(next) {
+      for (C& one : area) one = C(NAN);
+    }
 
     Boxes<C> view() const {
       return {const_cast<C*>(x1), const_cast<C*>(y1), const_cast<C*>(x2), const_cast<C*>(y2), const_cast<C*>(area)};
@@ -220,10 +225,7 @@ class KeptGrid {
   // Not a part of the hot loop, which is compiled three times.
   __attribute__((noinline)) int32_t new_group(int32_t next) {
     if (groups_.size() == INT32_MAX) opsmith::fail("nms(): the boxes fill more than 2^31 - 1 places of a grid");
-    Group group = {};
-    for (C& area : group.area) area = C(NAN);
-    group.next = next;
-    groups_.push_back(group);
+    groups_.emplace_back(next);
     return static_cast<int32_t>(groups_.size() - 1);
   }
 
