@@ -159,8 +159,10 @@ class KeptGrid {
     const double far_x = place.width * reach_ + slack, far_y = place.height * reach_ + slack;
     const double x[2] = {cell(place.x - far_x, scale), cell(place.x + far_x, scale)};
     const double y[2] = {cell(place.y - far_y, scale), cell(place.y + far_y, scale)};
-    for (int j = 0; j < 1 + (y[1] != y[0]); ++j) {
-      for (int i = 0; i < 1 + (x[1] != x[0]); ++i) put(bucket(level, x[i], y[j]), box, area);
+    // One loop over one, two or four cells: a processor guesses one end wrong, not three.
+    const int two_across = x[1] != x[0], two_down = y[1] != y[0];
+    for (int k = 0; k < (1 + two_across) << two_down; ++k) {
+      put(bucket(level, x[k & two_across], y[k >> two_across]), box, area);
     }
   }
 
