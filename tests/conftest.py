@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import site
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import filelock
 import pytest
 
 import opsmith
@@ -17,25 +20,52 @@ from opsmith.runtime.bridge import find_bridge
 
 
 @pytest.fixture(scope="session", autouse=True)
-def session_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Send every build of the session to one temporary store; under pytest-xdist all workers share it."""
-    base = tmp_path_factory.getbasetemp()
-    # A worker's base is a folder of its own inside the session's.
-    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "opsmith-store"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPSMITH_CACHE_DIR", str(root))
+def session_store() -> Iterator[Path]:
+    """Send every build to one store that outlives the run; it finds by content, so nothing in it is ever stale.
+
+    It lies in build/test-cache, or where OPSMITH_TEST_CACHE says. A test that needs an empty store sets
+    OPSMITH_CACHE_DIR to a folder of its own.
+    """
+    root = Path(os.environ.get("OPSMITH_TEST_CACHE") or Path(__file__).parents[1] / "build" / "test-cache").resolve()
+    root.mkdir(parents=True, exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch, _kept_inductor_cache(root) as inductor:
+        # No variable of opsmith's: `opsmith doctor` would call it misspelt.
+        patch.delenv("OPSMITH_TEST_CACHE", raising=False)
+        patch.setenv("OPSMITH_CACHE_DIR", str(root / "store"))
         patch.setenv("OPSMITH_QUIET", "1")
-        # TorchInductor's own cache may hold a library that a killed process has left half written.
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(root.with_name("inductor")))
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(inductor))
         # Nothing shall run in the background of a test; those of precompiled headers say so themselves.
         patch.setenv("OPSMITH_PCH", "off")
         if os.environ.get("OPSMITH_BRIDGE") != "off":
-            # All tests run with the bridge, which is built here where the session has none yet. With OPSMITH_BRIDGE=off
+            # All tests run with the bridge, which is built here where the store has none yet. With OPSMITH_BRIDGE=off
             # they run on the path in Python. Tests with stores of their own set `off`: nobody would use what they build.
             patch.setenv("OPSMITH_BRIDGE", "wait")
             assert find_bridge() is not None
             patch.setenv("OPSMITH_BRIDGE", "auto")
-        yield root
+        yield root / "store"
+
+
+@contextmanager
+def _kept_inductor_cache(root: Path) -> Iterator[Path]:
+    """Keep TorchInductor's cache between runs, unless a run was killed: Inductor writes libraries in place.
+
+    Each process leaves its number in `users` while it runs. Numbers that are there without their processes are those
+    of a killed run, which may have left half a library behind.
+    """
+    cache, users = root / "inductor", root / "users"
+    users.mkdir(exist_ok=True)
+    own = users / str(os.getpid())
+    with filelock.FileLock(root / "users.lock"):
+        others = list(users.iterdir())
+        if others and not any(Path("/proc", other.name).exists() for other in others):
+            shutil.rmtree(cache, ignore_errors=True)
+            for other in others:
+                other.unlink()
+        own.touch()
+    try:
+        yield cache
+    finally:
+        own.unlink(missing_ok=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
