@@ -11,19 +11,19 @@ TORCH ?= torch==2.13.0
 PYTEST_FLAGS ?=
 
 # Each worker goes through files of its own from beginning to end, so that what a file's first test builds, loads and
-# traces is there for the others; who is done first takes over from who is not.
-WORKERS := -n auto --dist worksteal
+# traces is there for the others; a worker that is done takes tests over from one that is not.
+PYTEST := -m pytest -n auto --dist worksteal --durations 25 --durations-min 5
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-without-bridge upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo test test-all test-slow test-without-bridge mutants upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
-	@echo "make test      the tests"
+	@echo "make test      the tests, in minutes; make test-all adds the slow ones"
 	@echo "make lint      ruff, mypy, clang-format, generated tables"
 	@echo "make bench     the README's figures, by benchmarks/ and opsmith bench"
 	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
@@ -41,12 +41,24 @@ $(READY): pyproject.toml
 demo: $(READY)
 	$(BIN)/opsmith demo
 
+# Minutes: everything but what is marked `slow`. Times by test go to build/test.xml; tests/durations.py adds them up.
 test: $(READY)
-	$(BIN)/python -m pytest $(WORKERS) --durations 40 --durations-min 5 $(PYTEST_FLAGS)
+	$(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test.xml $(PYTEST_FLAGS)
+
+# Everything that runs without a GPU, with the path in Python, which serves until the bridge is built.
+test-all: test test-slow test-without-bridge
+
+test-slow: $(READY)
+	$(BIN)/python $(PYTEST) -m slow --junitxml build/test-slow.xml $(PYTEST_FLAGS)
 
 test-without-bridge: $(READY)
-	OPSMITH_BRIDGE=off $(BIN)/python -m pytest $(WORKERS) -m "not slow" tests/compose tests/runtime/test_gradients.py \
-	  tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py tests/runtime/test_opcheck.py
+	OPSMITH_BRIDGE=off $(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test-without-bridge.xml $(PYTEST_FLAGS) \
+	  tests/compose tests/runtime/test_gradients.py tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py \
+	  tests/runtime/test_opcheck.py
+
+# What the tests are worth: how many of forty planted faults they find. An hour.
+mutants: $(READY)
+	$(BIN)/python tests/mutants/run.py
 
 # PyTorch's own tests of torch.utils.cpp_extension, against the drop-in: make upstream-test PYTORCH=path/to/pytorch
 upstream-test: $(READY)

@@ -1,4 +1,4 @@
-"""What all tests share: a store of their own, so that none touches the user's and equal definitions are built once."""
+"""What all tests share: a store that is kept between runs and is not the user's, a core for each worker, a user's Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,32 @@ import filelock
 import pytest
 
 import opsmith
-from opsmith.runtime.bridge import find_bridge
+
+
+def pytest_configure() -> None:
+    """Give each of pytest-xdist's workers a core of its own, before torch counts them.
+
+    What a test starts stays there too: compilers, the processes of a check, OpenMP's threads. Workers then take nothing
+    from one another, and no time goes into switching between threads that share a core. `all_cores` lifts it.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+
+@pytest.fixture
+def all_cores() -> Iterator[None]:
+    """Let a test use all cores, whichever one its worker has."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,6 +64,8 @@ def session_store() -> Iterator[Path]:
         if os.environ.get("OPSMITH_BRIDGE") != "off":
             # All tests run with the bridge, which is built here where the store has none yet. With OPSMITH_BRIDGE=off
             # they run on the path in Python. Tests with stores of their own set `off`: nobody would use what they build.
+            from opsmith.runtime.bridge import find_bridge
+
             patch.setenv("OPSMITH_BRIDGE", "wait")
             assert find_bridge() is not None
             patch.setenv("OPSMITH_BRIDGE", "auto")

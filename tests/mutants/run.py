@@ -1,0 +1,123 @@
+"""Runs the tests over each mutant of the table and prints which of them the tests find.
+
+    python tests/mutants/run.py [NAME ...] [--jobs 2] [--json FILE]
+
+A mutant is a copy of src/ with one fault in it. The tests of `make test` run first, those next to the fault before the
+others, and end at the first that fails; the slow tests of `make test-all` run where those have passed. A run that
+exceeds its time limit counts as found: the fault made something hang.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from table import MUTANTS, ROOT, Mutant, mutated
+
+FAST, SLOW = "not slow and not gpu", "slow and not gpu"
+LIMIT_S = 2400
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant: the first test that failed, in which set (`test`, `test-all` or ``), and after how long."""
+
+    name: str
+    kind: str
+    file: str
+    found_in: str
+    found_by: str
+    seconds: float
+
+
+def main() -> int:
+    """Run the mutants that the command line names, all by default; return 1 where one is not found at all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="mutants to run; default: all")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--json", type=Path, help="file for the results; those of other mutants in it stay")
+    asked = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if not asked.names or mutant.name in asked.names]
+    if unknown := set(asked.names) - {mutant.name for mutant in MUTANTS}:
+        parser.error(f"there is no mutant {', '.join(sorted(unknown))}")
+    results = []
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        for result in pool.map(run_mutant, chosen):
+            results.append(result)
+            print(f"[{len(results)}/{len(chosen)}] {line_of(result)}", flush=True)
+            if asked.json is not None:
+                merge_into(asked.json, [result])
+    print_summary(results)
+    return 0 if all(result.found_in for result in results) else 1
+
+
+def run_mutant(mutant: Mutant) -> Result:
+    """Run the tests over one mutant until one fails."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="opsmith-mutant-") as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        file = source / "opsmith" / mutant.file
+        file.write_text(mutated(mutant))
+        for found_in, marks, paths in (
+            ("test", FAST, mutant.tests),
+            ("test", FAST, ("tests",)),
+            ("test-all", SLOW, ("tests",)),
+        ):
+            if failed := first_failure(source, marks, paths):
+                return Result(mutant.name, mutant.kind, mutant.file, found_in, failed, time.monotonic() - started)
+    return Result(mutant.name, mutant.kind, mutant.file, "", "", time.monotonic() - started)
+
+
+def first_failure(source: Path, marks: str, paths: Iterable[str]) -> str:
+    """Return the first test that fails over some source, or an empty text where all pass."""
+    argv = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider", "-m", marks]
+    # Their own table says of a mutant's source that it is not the original's.
+    argv += ["--ignore", "tests/mutants", *paths]
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        return "no test came to an end"
+    if done.returncode in (0, 5):
+        return ""
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return failed[0] if failed else f"pytest ended with {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}"
+
+
+def line_of(result: Result) -> str:
+    """Return a mutant's row of the table."""
+    return f"{result.found_in or 'SURVIVED':9} {result.name:32} {result.kind:20} {result.seconds:5.0f} s  {result.found_by}"
+
+
+def print_summary(results: list[Result]) -> None:
+    """Print how many of the mutants each set finds."""
+    fast = sum(result.found_in == "test" for result in results)
+    found = sum(bool(result.found_in) for result in results)
+    print(f"\n{len(results)} mutants: make test finds {fast}, make test-all {found}")
+
+
+def merge_into(file: Path, results: list[Result]) -> None:
+    """Replace the rows of these mutants in a JSON file and keep the others."""
+    rows = {row["name"]: row for row in json.loads(file.read_text())} if file.exists() else {}
+    rows |= {result.name: asdict(result) for result in results}
+    file.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
