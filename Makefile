@@ -25,7 +25,7 @@ help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
 	@echo "make test      the tests, in minutes; make test-all adds the slow ones"
 	@echo "make lint      ruff, mypy, clang-format, generated tables"
-	@echo "make bench     the README's figures, by benchmarks/ and opsmith bench"
+	@echo "make bench     the figures of README and docs, by benchmarks/suite.toml"
 	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
 	@echo "make venv, make clean"
 
@@ -78,40 +78,12 @@ lint: $(READY)
 	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/python docs/generate.py --check
 
-# The README's figures for the CPU: half an hour in which the machine should do nothing else.
+# The figures of README and docs for the CPU, as benchmarks/suite.toml lists them: half an hour on an otherwise idle machine.
+# BENCH="mlp nms" runs those alone. The tables are made in any case, from the results that are there.
+BENCH ?=
+
 bench: $(READY)
-	$(BIN)/python benchmarks/build_time.py --output benchmarks/results/build_time.json
-	$(BIN)/python benchmarks/existing_build.py --output benchmarks/results/existing_build.json
-	$(BIN)/python benchmarks/call_time.py --output benchmarks/results/call_time.json
-	$(BIN)/opsmith bench opsmith.ops.mlp --device cpu --phase forward --phase both --size B=16,F=32,H=128,O=1 \
-	  --size B=1024,F=5,H=15,O=1 --size B=256,F=256,H=1024,O=10 --seconds 75 --json benchmarks/results/mlp_cpu.json
-	$(BIN)/python benchmarks/gradient_floor.py --output benchmarks/results/gradient_floor_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_cell --device cpu --phase forward --phase both --size B=16,I=32,S=128 \
-	  --size B=64,I=512,S=512 --size B=256,I=1024,S=1024 --seconds 75 --json benchmarks/results/lltm_cell_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.lltm::lltm_gates --device cpu --seconds 30 --phase forward --phase both \
-	  --json benchmarks/results/lltm_gates_cpu.json
-	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.lltm::lltm_sequence --examples lltm_cases:small \
-	  --device cpu --phase forward --phase both --against eager --seconds 60 \
-	  --json benchmarks/results/lltm_sequence_cpu.json
-	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.bias_act::bias_activation --examples bias_act_cases:small \
-	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/bias_act_cpu.json
-	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --examples upfirdn2d_cases:small \
-	  --device cpu --phase forward --phase both --seconds 60 --json benchmarks/results/upfirdn2d_cpu.json
-	PYTHONPATH=benchmarks $(BIN)/opsmith bench opsmith.ops.filtered_lrelu::filtered_lrelu_sized \
-	  --examples filtered_lrelu_cases:small --device cpu --phase forward --phase both --seconds 90 \
-	  --json benchmarks/results/filtered_lrelu_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.add2 --device cpu --json benchmarks/results/add2_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.sigmoid --device cpu --json benchmarks/results/sigmoid_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_sum --device cpu --phase forward --phase both \
-	  --size shape=4194304 --seconds 60 --json benchmarks/results/focal_loss_sum_cpu.json
-	$(BIN)/opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_classes_sum --device cpu --phase forward \
-	  --phase both --size n=52429,K=80 --seconds 60 --json benchmarks/results/focal_loss_classes_sum_cpu.json
-	$(BIN)/python benchmarks/nms.py --output benchmarks/results/nms_cpu.json
-	$(BIN)/python benchmarks/roi_align.py --output benchmarks/results/roi_align_cpu.json
-	$(BIN)/python benchmarks/deform_conv2d.py --output benchmarks/results/deform_conv2d_cpu.json
-	$(BIN)/python benchmarks/check_screen.py --output benchmarks/results/check_screen.json
-	$(BIN)/python benchmarks/compare_trust.py --output benchmarks/results/compare_trust.json
-	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/run.py $(BENCH); failed=$$?; $(BIN)/python benchmarks/tables.py && exit $$failed
 
 # A GPU machine may be offline and have its own torch: nothing is installed there.
 gpu-test:
@@ -124,54 +96,8 @@ gpu-sanitize:
 gpu-demo:
 	PYTHONPATH=src $(PYTHON) -m opsmith demo
 
-# A perceptron that a launch bounds, and one that products do.
-GPU_MLP := --size B=16,F=32,H=128,O=1 --size B=1024,F=5,H=15,O=1 --size B=8192,F=1024,H=4096,O=1024
-
-# From what a launch bounds to what memory does: 2^28 elements are far more than the caches hold.
-GPU_ELEMENTWISE := --size shape=1048576 --size shape=268435456 --dtype float32 --dtype bfloat16 \
-  --phase forward --phase backward --against eager --against compiled --seconds 60
-
-# The operator's own products, where they end, and PyTorch's. bfloat16 first: compiling may end before all is compiled.
-GPU_LLTM_CELL := --size B=16,I=32,S=128 --size B=256,I=256,S=256 --size B=256,I=1024,S=1024 --dtype bfloat16 \
-  --dtype float32 --phase forward --phase both --against eager --against compiled --seconds 80
-
-# 200,000 anchors and 80 classes.
-GPU_FOCAL := --phase forward --phase both --dtype float32 --dtype bfloat16 --against eager --against torchvision \
-  --against compiled --seconds 60
-
 gpu-bench:
-	PYTHONPATH=src $(PYTHON) benchmarks/build_time.py --cuda --output benchmarks/results/build_time_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.mlp --device cuda --phase forward --phase both $(GPU_MLP) \
-	  --against eager --against compiled --seconds 90 --json benchmarks/results/mlp_gpu.json
-	PYTHONPATH=src $(PYTHON) benchmarks/gradient_floor.py --device cuda --output benchmarks/results/gradient_floor_gpu.json
-	PYTHONPATH=src $(PYTHON) benchmarks/existing_build.py --cuda --output benchmarks/results/existing_build_gpu.json
-	PYTHONPATH=src $(PYTHON) benchmarks/call_time.py --device cuda --output benchmarks/results/call_time_gpu.json
-	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --device cuda --output benchmarks/results/nms_gpu.json
-	PYTHONPATH=src $(PYTHON) benchmarks/deform_conv2d.py --device cuda --output benchmarks/results/deform_conv2d_gpu.json
-	PYTHONPATH=src $(PYTHON) benchmarks/nms.py --output benchmarks/results/nms_gpu_machine_cpu.json
-	PYTHONPATH=src $(PYTHON) benchmarks/roi_align.py --device cuda --output benchmarks/results/roi_align_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_gates --device cuda --phase forward --phase both \
-	  --against eager --against compiled --json benchmarks/results/lltm_gates_gpu.json
-	PYTHONPATH=src $(PYTHON) benchmarks/lltm_against_lstm.py --output benchmarks/results/lltm_lstm_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.lltm::lltm_cell --device cuda $(GPU_LLTM_CELL) \
-	  --json benchmarks/results/lltm_cell_gpu.json
-	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.bias_act::bias_activation --device cuda \
-	  --examples bias_act_cases:large --dtype float32 --dtype float16 --phase forward --phase backward \
-	  --against eager --against compiled --seconds 90 --json benchmarks/results/bias_act_gpu.json
-	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.upfirdn2d::upfirdn2d_sized --device cuda \
-	  --examples upfirdn2d_cases:large --dtype float32 --dtype float16 --phase forward --phase backward \
-	  --against eager --against compiled --seconds 90 --json benchmarks/results/upfirdn2d_gpu.json
-	PYTHONPATH=src:benchmarks $(PYTHON) -m opsmith bench opsmith.ops.filtered_lrelu::filtered_lrelu_sized --device cuda \
-	  --examples filtered_lrelu_cases:large --dtype float16 --dtype float32 --phase forward --phase backward \
-	  --against eager --against compiled --seconds 90 --json benchmarks/results/filtered_lrelu_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.add2 --device cuda $(GPU_ELEMENTWISE) \
-	  --json benchmarks/results/add2_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid --device cuda $(GPU_ELEMENTWISE) \
-	  --json benchmarks/results/sigmoid_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_sum --device cuda \
-	  $(GPU_FOCAL) --size shape=16000000 --json benchmarks/results/focal_loss_sum_gpu.json
-	PYTHONPATH=src $(PYTHON) -m opsmith bench opsmith.ops.sigmoid_focal_loss::focal_loss_classes_sum --device cuda \
-	  $(GPU_FOCAL) --size n=200000,K=80 --json benchmarks/results/focal_loss_classes_sum_gpu.json
+	PYTHONPATH=src $(PYTHON) benchmarks/run.py --device cuda $(BENCH)
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
 clean:
