@@ -36,8 +36,8 @@ from opsmith.bench.machine import this_machine
 from opsmith.bench.result import BenchReport
 from opsmith.bench.run import BenchOptions, run_bench
 from opsmith.bench.statistics import Verdict
-from opsmith.check.subject import subject_of
 from opsmith.ops.sigmoid import sigmoid
+from opsmith.subject.subject import subject_of
 
 # Of all runs, so many must read "no difference" at each size and phase.
 EQUAL = 19 / 20

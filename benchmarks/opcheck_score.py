@@ -24,10 +24,10 @@ sys.path.append(str(_HERE.parent / "tests" / "check" / "planted"))
 
 from table import TABLE, Planted  # noqa: E402
 
-from opsmith.check.isolate import Ended, Send, in_child  # noqa: E402
-from opsmith.check.properties import PROPERTIES  # noqa: E402
-from opsmith.check.run import Options, run_check  # noqa: E402
-from opsmith.check.subject import Subject  # noqa: E402
+from opsmith.checker.process.child import Ended, Send, in_child  # noqa: E402
+from opsmith.checker.properties.table import PROPERTIES  # noqa: E402
+from opsmith.checker.run import Options, run_check  # noqa: E402
+from opsmith.subject.subject import Subject  # noqa: E402
 
 # The part of the suite that a property's cases are from; the plain ones for all others.
 _GROUPS = {

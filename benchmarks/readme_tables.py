@@ -116,7 +116,7 @@ def check_score(results: dict[str, Any]) -> Iterator[str]:
     """How many of the planted defects two tools notice, and how many of the same operators without them they blame."""
     machine, count = results["machine"], results["defects"]
     yield (
-        f"**Planted defects noticed** among {count} small operators with one defect each (tests/check/planted; torch "
+        f"**Planted defects noticed** among {count} small operators with one defect each (tests/checker/planted; torch "
         f"{machine['torch']}, {machine['date']})"
     )
     yield ""

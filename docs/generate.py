@@ -61,7 +61,7 @@ def errors_page() -> str:
 
 def check_page() -> str:
     """Return docs/check.md with the table of properties made anew; the rest of it is written by hand."""
-    from opsmith.check.properties import PROPERTIES
+    from opsmith.checker.properties.table import PROPERTIES
 
     page = (FOLDER / "check.md").read_text(encoding="utf-8")
     head, _, rest = page.partition("<!-- properties: begin")

@@ -55,7 +55,7 @@ def test_the_first_operator(tmp_path: Path):
 
 
 def test_the_report_of_the_check_has_every_property():
-    from opsmith.check.properties import PROPERTIES
+    from opsmith.checker.properties.table import PROPERTIES
 
     (printed,) = [block for block in blocks("console") if block.startswith("$ opsmith check smooth\n")]
     head, _, rest = printed.partition("bf16\n")

@@ -9,9 +9,9 @@ from opsmith._lazy import lazy_names
 from opsmith._version import __version__
 
 if TYPE_CHECKING:
-    # To a type checker they are functions; at run time the packages, which can be called (see opsmith.check).
+    # To a type checker bench and profile are functions; at run time packages that can be called (see opsmith.bench).
     from opsmith.bench.api import bench
-    from opsmith.check.api import check
+    from opsmith.checker.api import check
     from opsmith.cpp_extension.jit import load, load_inline
     from opsmith.profile.api import profile
     from opsmith.runtime.declare import op
@@ -38,6 +38,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "Operator": "runtime.operator",
+        "check": "checker.api",
         "load": "cpp_extension.jit",
         "load_inline": "cpp_extension.jit",
         "native": "runtime.kernel_file",
@@ -45,5 +46,5 @@ __getattr__ = lazy_names(
         "scriptable": "runtime.torchscript",
         "view": "runtime.kernel_file",
     },
-    modules=("bench", "check", "profile"),
+    modules=("bench", "checker", "profile"),
 )

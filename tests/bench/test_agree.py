@@ -8,8 +8,8 @@ from opsmith.bench.agree import Judge
 from opsmith.bench.calls import gradients
 from opsmith.bench.competitors import visible_outputs
 from opsmith.bench.workload import workloads
-from opsmith.check.subject import subject_of
 from opsmith.ops.lltm import lltm_cell
+from opsmith.subject.subject import subject_of
 
 
 @pytest.mark.parametrize("size", [8, 256])  # held to the bounds of each element, and to the reference's own error

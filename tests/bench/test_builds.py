@@ -22,9 +22,9 @@ from opsmith.bench.measure import Limits
 from opsmith.bench.render.builds import build_lines
 from opsmith.bench.statistics import Interval, Verdict
 from opsmith.build import builders
-from opsmith.check.subject import subject_of
 from opsmith.cli.bench import command
 from opsmith.errors import ArgumentError
+from opsmith.subject.subject import subject_of
 
 SIZES = ({"N": 64},)
 QUICK = BuildOptions(rounds=1, sizes=SIZES, limits=Limits(rounds=5, seconds=0.5))

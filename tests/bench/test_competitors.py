@@ -13,8 +13,8 @@ from torch import Tensor
 import opsmith
 from opsmith.bench.calls import gradients, has_gradient, prepare
 from opsmith.bench.competitors import Competitor, competitors, differentiable, visible_outputs
-from opsmith.check.subject import Subject, subject_of
 from opsmith.errors import ArgumentError
+from opsmith.subject.subject import Subject, subject_of
 
 
 def product(x: Float[Tensor, "N"], y: Float[Tensor, "N"]) -> Float[Tensor, "N"]:

@@ -9,8 +9,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from opsmith.bench.extremes import extreme_workloads
-from opsmith.check.subject import Subject, subject_of
 from opsmith.errors import ArgumentError
+from opsmith.subject.subject import Subject, subject_of
 
 
 def integers(x: Int[Tensor, "N"]) -> Int[Tensor, "N"]:

@@ -22,9 +22,9 @@ from opsmith.bench.measure import Measurement, Series
 from opsmith.bench.result import Timing
 from opsmith.bench.work import Work, work_of
 from opsmith.bench.workload import Workload, workloads
-from opsmith.check.recipe import Case, TensorRecipe
-from opsmith.check.subject import subject_of
 from opsmith.ops.add2 import add2
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.subject import subject_of
 
 # 10 GB/s of copies, 20 of reading; 100 and 1000 GFLOP/s; a launch takes 1 us.
 LIMITS = Ceilings(10e9, 20e9, {"float32": 100e9, "bfloat16": 1000e9}, 1e-6)

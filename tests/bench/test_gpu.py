@@ -10,7 +10,7 @@ from torch import Tensor
 import opsmith
 from opsmith.bench.competitors import Competitor
 from opsmith.bench.run import BenchOptions, run_bench
-from opsmith.check.subject import subject_of
+from opsmith.subject.subject import subject_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 

@@ -16,8 +16,8 @@ from opsmith.bench.measure import Limits
 from opsmith.bench.progress import Progress
 from opsmith.bench.result import BenchReport, Timing
 from opsmith.bench.run import BenchOptions, run_bench
-from opsmith.check.subject import subject_of
 from opsmith.errors import ArgumentError
+from opsmith.subject.subject import subject_of
 
 QUICK = Limits(rounds=5, most_rounds=5)
 

@@ -13,9 +13,9 @@ import opsmith
 from opsmith.bench import workload as module
 from opsmith.bench.api import bench_subject
 from opsmith.bench.workload import Workload, workloads
-from opsmith.check.recipe import Case, TensorRecipe
-from opsmith.check.subject import Subject, subject_of
 from opsmith.errors import ArgumentError
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.subject import Subject, subject_of
 
 
 def rows(x: Float[Tensor, "B 3*N"]) -> Float[Tensor, "B 3*N"]:

@@ -12,10 +12,10 @@ import pytest
 from operator_cases import CASES, MODULES, OWN_TESTS
 
 import opsmith
-from opsmith.check.api import forward_operators
-from opsmith.check.find import find_operators
-from opsmith.check.sanitize import Request, run_sanitizer
-from opsmith.check.sanitizers import GPU_TOOLS
+from opsmith.checker.sanitize.run import Request, run_sanitizer
+from opsmith.checker.sanitize.tools import GPU_TOOLS
+from opsmith.subject.find import find_operators
+from opsmith.subject.selection import forward_operators
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 

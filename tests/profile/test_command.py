@@ -11,12 +11,12 @@ from click.testing import CliRunner, Result
 from kit_profile import operators as kit
 
 import opsmith
-from opsmith.check.subject import subject_of
 from opsmith.cli.profile import command
 from opsmith.errors import ArgumentError
 from opsmith.profile.ladder import Pace
 from opsmith.profile.result import CallProfile, Part
 from opsmith.profile.run import ProfileOptions, run_profile
+from opsmith.subject.subject import subject_of
 
 pytestmark = pytest.mark.compile
 

@@ -10,12 +10,12 @@ import pytest
 import opsmith
 from opsmith.bench.builds import BuildOptions, bench_builds
 from opsmith.bench.measure import Limits
-from opsmith.check.subject import subject_of
 from opsmith.ops.add2 import add2
 from opsmith.ops.sigmoid import sigmoid
 from opsmith.profile.ncu import ask_ncu
 from opsmith.profile.resources import find_cuobjdump, of_kernel, resources_of
 from opsmith.profile.timed import PARTS, build_twin
+from opsmith.subject.subject import subject_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 

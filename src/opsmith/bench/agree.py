@@ -17,8 +17,8 @@ from torch import Tensor
 from opsmith.bench.calls import gradients
 from opsmith.bench.competitors import Phase, visible_outputs
 from opsmith.bench.workload import Workload
-from opsmith.check.oracle import Expected, compare, expect, upcast
-from opsmith.check.subject import Subject
+from opsmith.subject.oracle import Expected, compare, expect, upcast
+from opsmith.subject.subject import Subject
 
 __all__ = ["Judge"]
 

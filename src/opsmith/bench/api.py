@@ -13,9 +13,9 @@ from opsmith.bench.competitors import PHASES, Phase
 from opsmith.bench.conditions import nothing_in_background
 from opsmith.bench.result import BenchReport
 from opsmith.bench.run import BenchOptions, refuse_wrong, run_bench
-from opsmith.check.api import dtype_names, several_operators
-from opsmith.check.subject import Subject, subject_of
 from opsmith.errors import ArgumentError
+from opsmith.subject.selection import dtype_names, several_operators
+from opsmith.subject.subject import Subject, subject_of
 
 __all__ = ["BenchReports", "bench", "bench_options", "bench_subject"]
 

@@ -35,11 +35,11 @@ from opsmith.bench.workload import Workload
 from opsmith.build.builders import BUILDERS, Request, build_group, require_builder
 from opsmith.build.devices import wanted_devices
 from opsmith.build.prepare import prepare
-from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError, LoadError, ToolchainError
 from opsmith.runtime.load import load_library
 from opsmith.runtime.operator import Operator
 from opsmith.spec.definition import Definition, Group
+from opsmith.subject.subject import Subject
 
 __all__ = ["BuildOptions", "bench_builds", "differing_builds"]
 

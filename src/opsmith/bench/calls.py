@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opsmith.bench.clock import Call, Turns
 from opsmith.bench.competitors import Competitor, Phase, differentiable
-from opsmith.check.subject import Subject
+from opsmith.subject.subject import Subject
 
 __all__ = ["Contender", "Values", "gradients", "has_gradient", "prepare"]
 

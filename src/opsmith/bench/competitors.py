@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
+from opsmith.subject.subject import Subject
 
 __all__ = ["MODES", "PHASES", "Competitor", "Phase", "competitors", "differentiable", "visible_outputs"]
 

@@ -20,7 +20,7 @@ from opsmith.bench.calls import gradients
 from opsmith.bench.competitors import Competitor
 from opsmith.bench.deadline import Deadline, OutOfTime, time_limit
 from opsmith.bench.workload import Workload
-from opsmith.check.subject import Subject
+from opsmith.subject.subject import Subject
 
 __all__ = ["Compiled", "Compiler", "compiling", "short_text"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from opsmith.bench.workload import Workload, workloads
-from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
+from opsmith.subject.subject import Subject
 
 __all__ = ["extreme_workloads"]
 

@@ -24,7 +24,7 @@ from opsmith.bench.memory import peak_bytes
 from opsmith.bench.result import Timing
 from opsmith.bench.work import work_of
 from opsmith.bench.workload import Workload
-from opsmith.check.subject import Subject
+from opsmith.subject.subject import Subject
 
 __all__ = ["Job", "JobRun", "Place"]
 

@@ -26,7 +26,7 @@ from opsmith.bench.measure import Limits
 from opsmith.bench.progress import Progress, Watch
 from opsmith.bench.result import BenchReport, Timing
 from opsmith.bench.workload import workloads
-from opsmith.check.subject import Subject
+from opsmith.subject.subject import Subject
 
 __all__ = ["BenchOptions", "refuse_wrong", "run_bench"]
 

@@ -17,9 +17,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from opsmith.bench.competitors import Phase, differentiable
 from opsmith.bench.workload import tensors_in
-from opsmith.check.subject import Subject
 from opsmith.spec.definition import Definition
 from opsmith.spec.gradient import Argument
+from opsmith.subject.subject import Subject
 
 __all__ = ["Work", "work_of"]
 

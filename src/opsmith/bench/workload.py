@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from opsmith.bench.machine import cache_bytes
-from opsmith.check.recipe import Case, TensorRecipe
-from opsmith.check.space import Choice, Space
-from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.space import Choice, Space
+from opsmith.subject.subject import Subject
 
 __all__ = ["Workload", "tensors_in", "workloads"]
 

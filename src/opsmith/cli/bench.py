@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opsmith.bench.compare import Comparison
     from opsmith.bench.result import BenchReport
     from opsmith.bench.run import BenchOptions
-    from opsmith.check.subject import Subject
+    from opsmith.subject.subject import Subject
 
 __all__ = ["command"]
 
@@ -210,8 +210,8 @@ def _asked(
     from opsmith.bench.compare import refuse_other_machine
     from opsmith.bench.machine import this_machine
     from opsmith.bench.run import refuse_wrong
-    from opsmith.check.api import forward_operators
-    from opsmith.check.find import find_operators
+    from opsmith.subject.find import find_operators
+    from opsmith.subject.selection import forward_operators
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch sees no GPU here")

@@ -70,8 +70,8 @@ def _reports(
 
     from opsmith.bench.api import bench_subject
     from opsmith.bench.builds import BuildOptions, bench_builds
-    from opsmith.check.api import dtype_names, forward_operators
-    from opsmith.check.find import find_operators
+    from opsmith.subject.find import find_operators
+    from opsmith.subject.selection import dtype_names, forward_operators
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch sees no GPU here")

@@ -15,9 +15,9 @@ from opsmith.cli.selection import import_modules, named_functions, refuse_severa
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
-    from opsmith.check.report import Report
-    from opsmith.check.run import Options, Watcher
-    from opsmith.check.subject import Subject
+    from opsmith.checker.report import Report
+    from opsmith.checker.run import Options, Watcher
+    from opsmith.subject.subject import Subject
 
 __all__ = ["command"]
 
@@ -67,7 +67,7 @@ def command(
     except (ArgumentError, DefinitionError) as error:
         raise click.UsageError(str(error)) from error
     if page is not None:
-        from opsmith.check.render.html import reports_as_html
+        from opsmith.checker.render.html import reports_as_html
 
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(reports_as_html(reports), encoding="utf-8")
@@ -92,11 +92,11 @@ def _read(
     """Return what is checked, and how. Nothing is built for a command line that is wrong."""
     if seconds is not None:
         raise ArgumentError("--seconds is for --sanitize alone")
-    from opsmith.check.api import dtype_names
-    from opsmith.check.find import find_operators
-    from opsmith.check.properties import chosen
-    from opsmith.check.run import Options
-    from opsmith.check.subject import subject_of
+    from opsmith.checker.properties.table import chosen
+    from opsmith.checker.run import Options
+    from opsmith.subject.find import find_operators
+    from opsmith.subject.selection import dtype_names
+    from opsmith.subject.subject import subject_of
 
     options = Options(properties=chosen(properties), dtypes=dtype_names(dtypes), thorough=thorough, large=large)
     import_modules(imports)
@@ -113,9 +113,9 @@ def _sanitize(
     path: str, imports: tuple[str, ...], kind: str, as_json: bool, verbose: bool, **said: Any
 ) -> list[Report]:
     """Run the operators under a sanitizer; properties and devices are what the sanitizer is for."""
-    from opsmith.check.api import dtype_names
-    from opsmith.check.find import find_operators
-    from opsmith.check.sanitize import Request, run_sanitizer
+    from opsmith.checker.sanitize.run import Request, run_sanitizer
+    from opsmith.subject.find import find_operators
+    from opsmith.subject.selection import dtype_names
 
     if not_for_it := [name for name in ("devices", "properties", "thorough", "large") if said[name]]:
         option = {"devices": "device", "properties": "property"}.get(not_for_it[0], not_for_it[0])
@@ -136,8 +136,8 @@ def _sanitize(
 def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
     from rich.console import Console
 
-    from opsmith.check.render.live import TableScreen, line_watcher
-    from opsmith.check.run import run_check
+    from opsmith.checker.render.live import TableScreen, line_watcher
+    from opsmith.checker.run import run_check
 
     console = Console(highlight=False, markup=False, emoji=False)
     reports = []
@@ -158,8 +158,8 @@ def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list
 def _echo(report: Report, verbose: bool) -> None:
     from rich.console import Console
 
-    from opsmith.check.render.live import colour
-    from opsmith.check.render.text import report_lines
+    from opsmith.checker.render.live import colour
+    from opsmith.checker.render.text import report_lines
 
     console = Console(highlight=False, markup=False, emoji=False)
     width = min(console.width, 120) if console.is_terminal else 120
@@ -168,7 +168,7 @@ def _echo(report: Report, verbose: bool) -> None:
 
 
 def _show_json(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
-    from opsmith.check.run import run_check
+    from opsmith.checker.run import run_check
 
     reports = [run_check(subject, options) for subject in subjects]
     _echo_json(reports)
@@ -176,6 +176,6 @@ def _show_json(subjects: list[Subject], options: Options, verbose: bool) -> list
 
 
 def _echo_json(reports: list[Report]) -> None:
-    from opsmith.check.render.as_json import reports_as_json
+    from opsmith.checker.render.as_json import reports_as_json
 
     click.echo(json.dumps(reports_as_json(reports), indent=2, allow_nan=False))

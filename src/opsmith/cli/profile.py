@@ -85,9 +85,9 @@ def _profiled(
     import torch
 
     from opsmith.bench.api import bench_subject
-    from opsmith.check.find import find_operators
     from opsmith.profile.api import profile_options
     from opsmith.profile.run import run_profile
+    from opsmith.subject.find import find_operators
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch sees no GPU here")

@@ -22,7 +22,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 def named_functions(reference: str | None, examples: str | None) -> dict[str, Callable[..., Any]]:
     """Return what --reference and --examples name, where they are given; raises ArgumentError where there is no such."""
-    from opsmith.check.find import find_attribute
+    from opsmith.subject.find import find_attribute
 
     named = {"reference": reference, "examples": examples}
     return {name: find_attribute(text, f"--{name}") for name, text in named.items() if text is not None}

@@ -1,6 +1,6 @@
 """Where does one call's time go? `opsmith.profile(op)` finds out; the modules in here are how.
 
-The package can be called, as `opsmith.check` can: to Python's import system it is the package, to everybody else the
+The package can be called: to Python's import system it is the package, to everybody else the
 function. Importing it stays cheap: what measures, and torch with it, is imported by the call.
 """
 

@@ -10,11 +10,11 @@ from typing import Any, overload
 import torch
 
 from opsmith.bench.api import bench_subject
-from opsmith.check.api import dtype_names, several_operators
 from opsmith.errors import ArgumentError
 from opsmith.profile.calls import PHASES
 from opsmith.profile.result import ProfileReport
 from opsmith.profile.run import ProfileOptions, run_profile
+from opsmith.subject.selection import dtype_names, several_operators
 
 __all__ = ["ProfileReports", "profile", "profile_options"]
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.bench.competitors import differentiable
-from opsmith.check.subject import Subject
 from opsmith.profile.loops import Call
 from opsmith.runtime.operator import Operator
+from opsmith.subject.subject import Subject
 
 __all__ = ["PHASES", "backward_calls", "forward_call", "gradients", "recording_call"]
 

@@ -17,7 +17,6 @@ from opsmith.bench.machine import this_machine
 from opsmith.bench.statistics import Interval
 from opsmith.bench.work import work_of
 from opsmith.bench.workload import Workload
-from opsmith.check.subject import Subject
 from opsmith.errors import ArgumentError
 from opsmith.profile.calls import PHASES, backward_calls, forward_call, gradients, recording_call
 from opsmith.profile.gpu import profile_gpu
@@ -29,6 +28,7 @@ from opsmith.profile.result import CallProfile, Gpu, ProfileReport
 from opsmith.profile.timed import build_twin
 from opsmith.profile.trace import trace_calls
 from opsmith.spec.definition import Device
+from opsmith.subject.subject import Subject
 
 __all__ = ["ProfileOptions", "run_profile"]
 

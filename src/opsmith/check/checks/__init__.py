@@ -1,1 +1,0 @@
-"""The properties' code: one module for each question about an operator. `opsmith.check.properties` lists them."""

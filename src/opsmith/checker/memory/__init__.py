@@ -1,0 +1,1 @@
+"""Observes what a kernel does to memory: guarded allocations, margins around inputs, and the calls made inside them."""

@@ -1,0 +1,68 @@
+"""What a property's check came to: passed, failed with findings, or not run and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from opsmith.subject.case import Case
+
+__all__ = ["Finding", "Outcome", "State", "failed", "not_run", "not_run_for", "passed"]
+
+_ERROR = "the check failed with "
+State = Literal["passed", "failed", "not run"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: what was seen, on which input, and what the cause may be.
+
+    `case` is the input, as small as it could be made; `snippet` shows it as a program.
+    """
+
+    message: str
+    case: Case | None = None
+    hint: str = ""
+    snippet: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one property on one device in one element type.
+
+    `inputs` counts the calls that were compared, `refused` those that the reference itself would not take, and `left_out`
+    those for which there was no time. `note` says what a reader should know beside it; for `not run` it is the reason.
+    """
+
+    state: State
+    findings: tuple[Finding, ...] = ()
+    inputs: int = 0
+    refused: int = 0
+    note: str = ""
+    left_out: int = 0
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the check itself has failed, so that it says nothing of the operator: a defect of opsmith's."""
+        return self.state == "not run" and self.note.startswith(_ERROR)
+
+
+def passed(inputs: int = 1, *, refused: int = 0, left_out: int = 0, note: str = "") -> Outcome:
+    """Return the outcome of a property that holds for everything that was tried."""
+    return Outcome("passed", inputs=inputs, refused=refused, left_out=left_out, note=note)
+
+
+def failed(*findings: Finding, inputs: int = 1, note: str = "") -> Outcome:
+    """Return the outcome of a property that does not hold."""
+    return Outcome("failed", findings, inputs=inputs, note=note)
+
+
+def not_run(reason: str) -> Outcome:
+    """Return the outcome of a property that says nothing here, and why."""
+    return Outcome("not run", note=reason)
+
+
+def not_run_for(error: Exception) -> Outcome:
+    """Return the outcome of a property whose check raised what it should not have."""
+    return not_run(f"{_ERROR}{type(error).__name__}: {str(error)[:500]}")

@@ -1,0 +1,65 @@
+"""What does it mean that a property's process died, or hangs? The call that it died of is made alone, and smaller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsmith.checker.outcome import Finding, Outcome, failed, not_run
+from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.checker.properties.context import Context
+from opsmith.subject.case import Case
+
+__all__ = ["crashed", "see_earlier"]
+
+# How long a call of the kernel may take that is made by itself.
+_ALONE_S = 10.0
+
+
+def see_earlier(context: Context, doing: Any, earlier: list[str]) -> Outcome | None:
+    """Return that nothing can be said where the plain call dies too, and an earlier property has found that.
+
+    A kernel that crashes at a certain size does so under every property that comes to it, and is one defect.
+    """
+    if not (earlier and isinstance(doing, Case)):
+        return None
+    is_dead = _died(_call_alone(context, doing))
+    return not_run(f"the operator itself does not come back there: see {earlier[0]}") if is_dead else None
+
+
+def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
+    """Return the outcome of a property whose child died or hangs; the input is made smaller, each try in a child."""
+    case = doing if isinstance(doing, Case) else None
+    words = "it hangs: no answer" if ended.hung else f"it crashes: {ended.crash or 'the process ended'}"
+    on = f" on {case.label}" if case is not None and case.label else ""
+    if case is None and isinstance(doing, str):
+        on = f" in {doing}"
+    output = f"\n{ended.output}" if ended.output else ""
+    if case is not None and not ended.hung:
+        case = _smallest_crash(context, case)
+    return failed(Finding(f"{words}{on}{output}", case))
+
+
+def _smallest_crash(context: Context, case: Case) -> Case:
+    from opsmith.checker.shrink import smallest
+
+    def crashes(other: Case) -> bool:
+        ended = _call_alone(context, other)
+        return _died(ended) and not ended.hung
+
+    return smallest(context, case, crashes) if crashes(case) else case
+
+
+def _call_alone(context: Context, case: Case) -> Ended:
+    """Call the kernel with a case in a child of its own, and return how that ended."""
+
+    def call(send: Send) -> None:
+        context.subject.results(context.subject.kernel, case.build(context.device))
+
+    *_, ended = in_child(call, silence_s=_ALONE_S)
+    assert isinstance(ended, Ended)
+    return ended
+
+
+def _died(ended: Ended) -> bool:
+    """Whether a call did not come back; an exception is an exit status of 1, and no crash."""
+    return bool(ended.crash) and ended.crash != "exit status 1"

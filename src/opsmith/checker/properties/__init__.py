@@ -1,0 +1,1 @@
+"""Holds the properties that are checked, a module for each topic; `table` lists them."""

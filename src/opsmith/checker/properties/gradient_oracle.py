@@ -1,0 +1,133 @@
+"""What should the gradients of a call be, and how far off may they be? At kinks and near overflows several are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.values import RefusedError
+from opsmith.subject.case import Case
+from opsmith.subject.derivatives import Asked, NoGradientError, as_result, first_line
+from opsmith.subject.oracle import Expected, evened, expect, upcast
+
+__all__ = ["eased", "expected_gradients", "without_overflow"]
+
+# A kink of the reference at a zero: how far to both sides of it gradients may be taken from.
+_BESIDE_ZERO = 1e-6
+
+# How many roundings of what a gradient usually is one may be off whose terms cancel.
+_OF_USUAL = 16.0
+
+_LARGE_VALUES = frozenset({"mixed", "big", "steep", "loud"})
+
+# What is so near to the largest number of its type may overflow on the way: the order of the factors decides.
+_NEAR_LARGEST = 1e-3
+
+
+def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> list[Tensor]:
+    """Return gradients with what may overflow replaced by what is expected: the order of factors decides there.
+
+    That is what comes near the largest number of the type, and in float16 all of large inputs; where exp and its like
+    overflow for no good reason, float32 shows it as well.
+    """
+    is_large = _is_large(case)
+    replaced = []
+    for result, value in zip(found, expected.values, strict=True):
+        one = result
+        if one.shape == value.shape and one.dtype.is_floating_point:
+            near = value.abs() >= _NEAR_LARGEST * torch.finfo(one.dtype).max
+            may = torch.ones_like(near) if is_large and one.dtype is torch.float16 else near
+            one = torch.where(may & ~one.isfinite(), value.to(one), one)
+        replaced.append(one)
+    return replaced
+
+
+def expected_gradients(context: Context, case: Case, asked: Asked, values: dict[str, Any]) -> Expected:
+    """Return the gradients that a call should have; raises RefusedError where the reference cannot be differentiated."""
+    run = as_result(context.subject, context.subject.reference, asked)
+    terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
+    try:
+        expected = expect(context.subject, case, values, run, terms=max(terms, 1))
+        if any(recipe.values == "zeros" for recipe in case.tensors().values()):
+            expected = _with_kinks(expected, run, values)
+    except NoGradientError as error:
+        raise RefusedError(str(error)) from error
+    except Exception as error:
+        raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
+    is_half = asked.dtype in ("float16", "bfloat16")
+    even_out = _at_worst if is_half and _is_large(case) else evened
+    allowed = [even_out(one) for one in expected.allowed]
+    if asked.layout == "summed":
+        # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
+        usual = as_result(context.subject, context.subject.reference, replace(asked, layout="contiguous"))(
+            upcast(values)
+        )
+        eps = torch.finfo(getattr(torch, asked.dtype)).eps
+        allowed = [one + _OF_USUAL * eps * _largest(value) for one, value in zip(allowed, usual, strict=True)]
+    return replace(expected, allowed=tuple(allowed))
+
+
+def eased(context: Context, case: Case, asked: Asked, expected: Expected) -> Expected:
+    """Return expected gradients with one rounding more of what they are in the case without its particular size or layout.
+
+    Through a softmax that has settled on one column gradients are nothing, and are the difference of terms that are as
+    large as ever: of those a kernel has the roundings, and the reference, in one function of PyTorch's, may have none.
+    """
+    if case.base is None or set(asked.inputs) - case.base.tensors().keys():
+        return expected
+    run = as_result(context.subject, context.subject.reference, replace(asked, layout="contiguous"))
+    try:
+        usual = run(upcast(case.base.build(context.device)))
+    except Exception:
+        return expected
+    eps = torch.finfo(getattr(torch, asked.dtype)).eps
+    scale = min(1.0, max(map(_largest, usual), default=0.0))
+    return replace(expected, allowed=tuple(one + eps * scale for one in expected.allowed))
+
+
+def _is_large(case: Case) -> bool:
+    return any(recipe.values in _LARGE_VALUES for recipe in case.tensors().values())
+
+
+def _largest(value: Tensor) -> float:
+    return float(value.abs().nan_to_num(0.0, 0.0, 0.0).max()) if value.numel() > 0 else 0.0
+
+
+def _at_worst(allowed: Tensor) -> Tensor:
+    """Allow each element what the worst is allowed besides: half precision of large values flips a softmax from one column
+    to another, and which of the rows flip is another matter in each run.
+    """
+    finite = allowed[allowed.isfinite()]
+    return allowed if finite.numel() == 0 else allowed + float(finite.max())
+
+
+def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any]) -> Expected:
+    """Allow what lies between the gradients on both sides of zero: at a kink every one of them is right."""
+    wide = upcast(values)
+    allowed = list(expected.allowed)
+    for signs in (torch.ones_like, lambda x: -torch.ones_like(x), _alternating):
+        for index, beside in enumerate(run(_beside_zero(wide, signs))):
+            distance = (beside - expected.values[index]).abs().nan_to_num(nan=torch.inf)
+            # What a smooth function does over so small a distance is no kink, but may be steep.
+            allowed[index] = allowed[index] + distance.to(allowed[index].dtype)
+    return replace(expected, allowed=tuple(allowed))
+
+
+def _beside_zero(values: dict[str, Any], signs: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    def move(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.dtype.is_floating_point:
+            return torch.where(value == 0, _BESIDE_ZERO * signs(value), value)
+        return [move(item) for item in value] if isinstance(value, list) else value
+
+    return {name: move(value) for name, value in values.items()}
+
+
+def _alternating(tensor: Tensor) -> Tensor:
+    """Each element by itself: where several zeros are the largest, one of them is now."""
+    steps = torch.arange(tensor.numel(), dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape)
+    return torch.where(steps % 2 == 0, 1.0, -1.0) * (1 + steps / max(tensor.numel(), 1))

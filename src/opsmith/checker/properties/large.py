@@ -1,0 +1,173 @@
+"""Is every index computed in 64 bits? Few elements that lie far apart tell as much as many, and cost no memory.
+
+A view whose rows are 2^31 elements apart lies in memory of which all but a few pages are never touched. In front of it
+there is as much again: what is read at an index that wrapped around is found there, and it is not what was put in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.checker.memory.available import address_room_bytes, words_of
+from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.large_calls import check_large_calls
+from opsmith.checker.properties.values import agrees
+from opsmith.subject.case import Case
+from opsmith.subject.oracle import Disagreement, Expected, compare, expect
+
+__all__ = ["large"]
+
+_LIMIT = 1 << 31
+_NEAR = 64
+_HINT = (
+    "An index or a stride is kept in 32 bits on the way: int64_t for both, and for their products. A kernel that is made "
+    "for 32 bits has to refuse what does not fit."
+)
+
+
+def large(context: Context) -> Outcome:
+    """Elements whose index is past 2^31 are found; with `--large` also calls with as many elements."""
+    found = _narrowest(context)
+    if found is None:
+        return not_run("ordinary calls go wrong already, or the reference refuses them")
+    context, case = found
+    strides = _check_strides(context, case)
+    if strides.state == "failed" or not context.large:
+        more = "" if context.large else "calls with more than 2^31 elements are made with --large"
+        return replace(strides, note="; ".join(filter(None, (strides.note, more))))
+    calls = check_large_calls(context)
+    if calls.state != "failed" and strides.state == "passed":
+        return passed(strides.inputs + calls.inputs, note="; ".join(filter(None, (strides.note, calls.note))))
+    return calls
+
+
+def _narrowest(context: Context) -> tuple[Context, Case] | None:
+    """Return the context with the smallest element types, and a call in them that is right."""
+    for dtypes in sorted(context.subject.dtypes, key=_width):
+        narrow = replace(context, dtypes=dtypes)
+        for case in context.subject.suite.cases(dtypes, "plain"):
+            if agrees(narrow, case):
+                return narrow, case
+    return None
+
+
+def _width(dtypes: Mapping[str, str]) -> int:
+    return sum(getattr(torch, name).itemsize for name in dtypes.values())
+
+
+def _check_strides(context: Context, case: Case) -> Outcome:
+    """Check one tensor after the other with its elements far apart along one dimension."""
+    tried, unfit, refused = 0, 0, 0
+    excused = ""
+    expected = expect(context.subject, case, case.build(context.device))
+    for name, dim in _dimensions(case):
+        recipe = case.tensors()[name]
+        itemsize = getattr(torch, recipe.dtype).itemsize
+        needed = _span(recipe.shape, dim) * itemsize
+        room = address_room_bytes(context.device) * 9 // 10
+        if needed > room:
+            unfit = max(unfit, needed)
+            continue
+        # Where there is no room in front, a wrapped index is outside of the memory, and is a crash perhaps.
+        before = _LIMIT if needed + _LIMIT * itemsize <= room else _NEAR
+        # The same with rows that are near: a kernel that ignores strides, or refuses them, is another matter.
+        if not _is_right_nearby(context, case, name, dim, expected):
+            continue
+        context.tell(f"{name} with its elements past 2^31 along dimension {dim}")
+        stride = _far(recipe.shape[dim])
+        try:
+            values = _spread(case, context.device, name, dim, stride, before)
+        except (RuntimeError, MemoryError):
+            unfit = max(unfit, needed)
+            continue
+        try:
+            found = context.subject.results(context.subject.kernel, values)
+            wrong = compare(found, expected)
+        except (RuntimeError, ValueError):
+            refused += 1
+            continue
+        tried += 1
+        if wrong is not None and _is_reference_wrong(context, values, expected):
+            excused = f"with {name} so far apart PyTorch's own operators are wrong on this device, in the reference too"
+        elif wrong is not None:
+            return failed(Finding(_describe(name, dim, recipe.shape, stride, wrong), hint=_HINT), inputs=tried)
+    note = f"it refuses {refused} of {refused + tried} calls with strides past 2^31" if refused else ""
+    note = "; ".join(filter(None, (note, excused)))
+    if tried + refused > 0:
+        return passed(tried, refused=refused, note=note)
+    if unfit:
+        return not_run(f"{words_of(unfit)} of addresses are needed, and {words_of(room)} can be had")
+    return not_run("it takes no strided input, so that only calls of 2^31 elements would show it")
+
+
+def _dimensions(case: Case) -> Iterator[tuple[str, int]]:
+    """Yield the first and the last dimension of each tensor along which there are several elements."""
+    for name, recipe in case.tensors().items():
+        long = [dim for dim, size in enumerate(recipe.shape) if size > 1]
+        yield from ((name, dim) for dim in dict.fromkeys((*long[:1], *long[-1:])))
+
+
+def _far(size: int) -> int:
+    """Return the stride with which the last of some elements has an index past 2^31."""
+    return -(-_LIMIT // (size - 1)) + _NEAR
+
+
+def _span(shape: tuple[int, ...], dim: int) -> int:
+    return _far(shape[dim]) * (shape[dim] - 1) + 2 * math.prod(shape) + _NEAR
+
+
+def _spread(case: Case, device: str, name: str, dim: int, stride: int, before: int) -> dict[str, Any]:
+    """Return the arguments with one tensor's elements that far apart along a dimension, `before` elements into memory."""
+    values = case.build(device)
+    base, bracket, index = name.partition("[")
+    if not bracket:
+        values[base] = _spread_tensor(values[base], dim, stride, before)
+    else:
+        values[base][int(index[:-1])] = _spread_tensor(values[base][int(index[:-1])], dim, stride, before)
+    return values
+
+
+def _spread_tensor(tensor: Tensor, dim: int, stride: int, before: int) -> Tensor:
+    other = [size if index != dim else 1 for index, size in enumerate(tensor.shape)]
+    strides = list(torch.empty(other, device="meta").stride())
+    strides[dim] = stride
+    last = sum(step * (size - 1) for step, size in zip(strides, tensor.shape, strict=True))
+    # A storage, because `torch.empty` may be told to fill what it returns.
+    storage = torch.UntypedStorage((before + last + 1) * tensor.dtype.itemsize, device=tensor.device)
+    view = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    view.set_(storage, before, tuple(tensor.shape), tuple(strides))
+    return view.copy_(tensor)
+
+
+def _is_reference_wrong(context: Context, values: Mapping[str, Any], expected: Expected) -> bool:
+    """Whether the reference goes wrong with the same arguments: cuBLAS has indices of 32 bits for some products."""
+    if context.subject.mutated:
+        return False  # the arguments are others by now
+    try:
+        return compare(context.subject.results(context.subject.reference, values), expected) is not None
+    except (RuntimeError, ValueError):
+        return False
+
+
+def _is_right_nearby(context: Context, case: Case, name: str, dim: int, expected: Any) -> bool:
+    size = math.prod(case.tensors()[name].shape)
+    context.tell(f"{name} with its elements a little apart along dimension {dim}")
+    try:
+        values = _spread(case, context.device, name, dim, 2 * size + _NEAR, _NEAR)
+        return compare(context.subject.results(context.subject.kernel, values), expected) is None
+    except (RuntimeError, ValueError):
+        return False
+
+
+def _describe(name: str, dim: int, shape: tuple[int, ...], stride: int, wrong: Disagreement) -> str:
+    return (
+        f"{name}, of shape {shape} and with a stride of {stride:,} along dimension {dim}, has elements past index 2^31: "
+        f"{wrong}; with a small stride it is right"
+    )

@@ -1,0 +1,123 @@
+"""Does the kernel keep to its memory? It writes all of its outputs, nothing else, and reads nothing but its inputs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from opsmith.checker.memory.fence import at_the_end_of_memory
+from opsmith.checker.memory.guard import why_unguarded
+from opsmith.checker.memory.observations import Seen, depends_on, look, survey
+from opsmith.checker.memory.observed_call import accepted, accepts, attempt, kernel_outputs, quiet
+from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.values import agrees
+from opsmith.checker.shrink import smallest
+from opsmith.subject.case import Case
+
+__all__ = ["inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
+
+# Says what was seen in a case, or "" where nothing was wrong.
+_Judge = Callable[[Case], str]
+
+
+def outputs_written(context: Context) -> Outcome:
+    """Every element of every output is written: results do not depend on what was in newly allocated memory."""
+    if why := why_unguarded(context.device):
+        return not_run(why)
+
+    def judge(case: Case) -> str:
+        found = depends_on(context, case, "body")
+        if not found:
+            return ""
+        if found[0].is_untouched:
+            return f"{found[0]} is not written: it holds what was in its memory before the call"
+        return f"{found[0]} depends on what was in newly allocated memory before the call: something reads it unwritten"
+
+    return _first(
+        context,
+        [seen.case for seen in survey(context).seen if seen.differs],
+        judge,
+        "Allocated memory holds anything. Write each element on every path, the tail of vectors and the last block too.",
+    )
+
+
+def writes_outside(context: Context) -> Outcome:
+    """Nothing is written before or behind a block of memory, nor between the elements of an argument."""
+
+    def judge(case: Case) -> str:
+        seen = _look_again(context, case)
+        if seen is None:
+            return ""
+        # A kernel that ignores strides writes between elements as well; that has a name of its own.
+        return seen.outside or (seen.gaps if seen.gaps and agrees(context, case) else "")
+
+    cases = [seen.case for seen in survey(context).seen if seen.outside or seen.gaps]
+    hint = "Compare the last index with the size: vectors and blocks end behind it where they do not divide it."
+    return _first(context, cases, judge, hint, note=why_unguarded(context.device))
+
+
+def reads_outside(context: Context) -> Outcome:
+    """Results do not depend on what lies around the inputs, or around anything that was allocated."""
+
+    def judge(case: Case) -> str:
+        found = depends_on(context, case, "around")
+        # With strides ignored, memory between elements is read; that has a name of its own.
+        if not found or (case.group == "layouts" and not agrees(context, case)):
+            return ""
+        return (
+            f"{found[0]} depends on numbers beside the inputs or beside what was allocated: something reads past an end"
+        )
+
+    hint = "Compare indices with the size before the read; a neighbour of the first or last element may not exist."
+    cases = [seen.case for seen in survey(context).seen if seen.differs]
+    outcome = _first(context, cases, judge, hint, note=why_unguarded(context.device))
+    if outcome.state == "passed" and context.device == "cpu":
+        _call_at_the_end_of_memory(context)
+    return outcome
+
+
+def _call_at_the_end_of_memory(context: Context) -> None:
+    """Call the kernel on inputs behind which nothing may be read: what comes of a read is then no matter, it crashes."""
+    for case in accepted(context, "plain"):
+        context.tell(case)
+        with quiet(), contextlib.suppress(Exception):
+            kernel_outputs(context.subject, at_the_end_of_memory(case.build()))
+
+
+def inputs_unchanged(context: Context) -> Outcome:
+    """Arguments that the schema does not call mutated hold the same bytes afterwards."""
+
+    def judge(case: Case) -> str:
+        seen = _look_again(context, case)
+        return (
+            f"{seen.changed} was changed, and the schema does not say that it is written to"
+            if seen and seen.changed
+            else ""
+        )
+
+    cases = [seen.case for seen in survey(context).seen if seen.changed]
+    hint = "Work on a copy, or declare it: mutates=... in a definition, mutates_args, or Tensor(a!) in the schema."
+    return _first(context, cases, judge, hint)
+
+
+def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: str = "") -> Outcome:
+    """Return the outcome of the first case that is found wrong when it is run again for this question alone."""
+    seen = survey(context)
+    count = len(seen.seen)
+    if count == 0:
+        return not_run("there is no input that both the reference and the kernel take")
+    for case in cases:
+        if not judge(case):
+            continue
+        small = smallest(context, case, lambda other: accepts(context, other) and bool(judge(other)))
+        message = judge(small) or judge(case)
+        if message:
+            return failed(Finding(f"{small.label}: {message}", small, hint), inputs=count, note=note)
+    return passed(count, left_out=seen.left_out, note=note)
+
+
+def _look_again(context: Context, case: Case) -> Seen | None:
+    is_guarded = not why_unguarded(context.device)
+    trial = attempt(context, case, with_guard=is_guarded)
+    return look(context, case, [trial]) if trial.error is None else None

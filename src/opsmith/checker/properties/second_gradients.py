@@ -1,0 +1,98 @@
+"""Are gradients of gradients right, or refused? Compared with autograd's through the reference, in float64."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import torch
+
+from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.gradients import (
+    MOST_ELEMENTS,
+    NotRegisteredError,
+    Wrong,
+    asked_of,
+    first_wrong,
+    why_no_gradient,
+)
+from opsmith.checker.properties.values import RefusedError
+from opsmith.subject.case import Case
+from opsmith.subject.derivatives import Asked, first_line, is_refusal, no_gradient_registered, second_gradients
+
+__all__ = ["second_gradient"]
+
+
+def second_gradient(context: Context) -> Outcome:
+    """Gradients of gradients, in float64: right, or refused."""
+    if (reason := why_no_gradient(context)) is not None:
+        return not_run(reason)
+    wide = replace(context, dtypes=_in_float64(context))
+    compared = 0
+    plain = wide.subject.suite.cases(wide.dtypes, "plain")
+    small = (case for case in plain if case.elements <= MOST_ELEMENTS)
+    for case in itertools.islice(small, 2):
+        try:
+            asked = asked_of(wide, case)
+            if asked is None or not _has_second(wide, case, asked):
+                continue
+            if first_wrong(wide, case, asked) is not None:
+                return not_run("the first gradient is wrong already, or the results are")
+            wrong = _wrong_second(wide, case, asked)
+        except (RefusedError, NotRegisteredError) as error:
+            return not_run(str(error))
+        compared += 1
+        if wrong is not None:
+            return failed(Finding(f"{case.label}: {wrong.message}", case, wrong.hint), inputs=compared)
+    if compared == 0:
+        return not_run("the reference has no second gradient, or takes no float64")
+    return passed(compared)
+
+
+def _in_float64(context: Context) -> dict[str, str]:
+    return {
+        name: "float64" if getattr(torch, dtype).is_floating_point else dtype for name, dtype in context.dtypes.items()
+    }
+
+
+def _has_second(context: Context, case: Case, asked: Asked) -> bool:
+    try:
+        found = second_gradients(context.subject, context.subject.reference, case.build(context.device), asked)
+    except Exception:
+        return False
+    return found is not None and any(bool(one.any()) for one in found)
+
+
+def _wrong_second(context: Context, case: Case, asked: Asked) -> Wrong | None:
+    subject = context.subject
+    expected = second_gradients(subject, subject.reference, case.build(context.device), asked)
+    assert expected is not None
+    context.tell(case)
+    with no_gradient_registered() as is_unregistered:
+        try:
+            found = second_gradients(subject, subject.kernel, case.build(context.device), asked)
+        except Exception as error:
+            if is_refusal(error):
+                raise NotRegisteredError(f"the second gradient is refused: {first_line(error)}") from error
+            return Wrong(f"the second gradient raises {type(error).__name__}: {first_line(error)}")
+        if is_unregistered():
+            raise NotRegisteredError("no second gradient is registered: PyTorch warns of it in a backward")
+    if found is None:
+        return Wrong(
+            "with create_graph=True the gradients come without a graph: second gradients are zero without a word",
+            "Let the backward call operators that have gradients themselves, or refuse (once_differentiable).",
+        )
+    names = [*asked.inputs, *(f"the gradient of output {index}" for index in asked.outputs)]
+    if len(found) != len(expected):
+        return Wrong("some outputs have no gradient, and so no second one")
+    for name, one, other in zip(names, found, expected, strict=True):
+        tolerance = float(torch.finfo(other.dtype).eps ** 0.5)  # far from a wrong formula, and sums may have any order
+        near = torch.isclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+        if not near.all():
+            worst = int((one - other).abs().masked_fill(near, -1).nan_to_num(nan=torch.inf).reshape(-1).argmax())
+            return Wrong(
+                f"the second gradient with respect to {name} is {float(one.reshape(-1)[worst]):.9g} at element {worst}, "
+                f"the reference has {float(other.reshape(-1)[worst]):.9g}"
+            )
+    return None

@@ -1,0 +1,101 @@
+"""Lists the properties: a table whose rows name each one and say how often it runs and where its code is.
+
+A property is a function from a `Context` to an `Outcome`, in one of the modules of this package. Its name is what a
+failure is called, so each class of defect has a name of its own, and a property looks at nothing that another one is
+for: a kernel that ignores strides must not fail `value` too.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Literal
+
+from opsmith.checker.outcome import Outcome
+from opsmith.checker.properties.context import Context
+from opsmith.errors import ArgumentError
+
+__all__ = ["PROPERTIES", "Property", "chosen"]
+
+
+@dataclass(frozen=True)
+class Property:
+    """A row of the report. `per` says whether it runs for each element type, or once on each device.
+
+    On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
+    has, or because a defect spoils the GPU for the rest of the process. On the CPU one that is `fresh` has, where earlier
+    calls would hide what it looks for. `imports` are modules that it has PyTorch import, which takes seconds. `weight` is
+    its part, in each column, of the time that those have together which try as many inputs as there is time for.
+    """
+
+    name: str
+    title: str
+    where: str  # module of this package, and the function in it: "values:value"
+    per: Literal["dtype", "device"] = "dtype"
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    alone: bool = False
+    fresh: bool = False
+    imports: tuple[str, ...] = ()
+    weight: float = 0.0
+
+    def run(self, context: Context) -> Outcome:
+        """Check the property; whatever it raises is a defect of the check and not of the operator."""
+        module, _, function = self.where.partition(":")
+        found = getattr(importlib.import_module(f"opsmith.checker.properties.{module}"), function)
+        outcome = found(context)
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+
+_COMPILER = ("torch._dynamo", "torch._inductor")
+
+# Weights are about what the properties take where time is short. The calls of `outputs written` serve the three after it.
+PROPERTIES: tuple[Property, ...] = (
+    Property("value", "values equal the reference's", "values:value", weight=0.5),
+    Property("magnitude", "large, small and mixed magnitudes", "values:magnitude", weight=1.0),
+    Property("special values", "NaN, inf and the ends of integers", "values:special", weight=0.5),
+    Property("sizes", "every size, edges of vectors, warps and blocks", "values:sizes", weight=3.0),
+    Property("empty", "sizes of zero", "values:empty", weight=0.5),
+    Property("strides", "strides, offsets and memory formats", "values:strides", weight=1.0),
+    Property("arguments", "optional tensors and other arguments", "values:arguments", weight=1.0),
+    Property("gradient", "gradients equal the reference's", "gradients:gradient", weight=4.0),
+    Property("second gradient", "gradients of gradients", "second_gradients:second_gradient", per="device"),
+    Property("outputs written", "every element of every output is written", "memory:outputs_written", weight=3.0),
+    Property("writes outside", "nothing beside the outputs is written", "memory:writes_outside", weight=0.25),
+    Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside", weight=0.25),
+    Property("inputs unchanged", "inputs keep their values", "memory:inputs_unchanged", weight=0.25),
+    Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device"),
+    Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True),
+    Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
+    Property(
+        "memory growth", "a thousand calls leave no memory behind", "growth:memory_growth", per="device", fresh=True
+    ),
+    Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake", weight=1.0),
+    Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device", imports=_COMPILER),
+    Property(
+        "compile", "torch.compile: one graph for all sizes", "compiling:compiled", per="device", imports=_COMPILER
+    ),
+    Property("export", "torch.export with dynamic shapes", "compiling:exported", per="device", imports=_COMPILER),
+    Property("vmap", "torch.vmap", "transforms:vmap", per="device"),
+    Property("func.grad", "torch.func.grad and its like", "transforms:func_grad", per="device"),
+    Property("jvp", "forward-mode gradients are right or refused", "transforms:jvp", per="device"),
+    Property(
+        "bad arguments",
+        "what does not fit raises and never crashes",
+        "refusals:bad_arguments",
+        per="device",
+        alone=True,
+    ),
+    Property("large", "indices past 2^31", "large:large", per="device"),
+    Property("streams", "work is on the current stream", "gpu:streams", per="device", devices=("cuda",)),
+    Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",), alone=True),
+    Property("graph", "CUDA graph capture and replay", "gpu:graph", per="device", devices=("cuda",), alone=True),
+)
+
+
+def chosen(names: tuple[str, ...]) -> tuple[Property, ...]:
+    """Return the properties of these names, or all; raises ArgumentError for an unknown one."""
+    known = {item.name: item for item in PROPERTIES}
+    if unknown := [name for name in names if name not in known]:
+        raise ArgumentError(f"there is no property {unknown[0]!r}; there are {', '.join(known)}")
+    return tuple(known[name] for name in names) if names else PROPERTIES

@@ -1,0 +1,121 @@
+"""Does the fake kernel say what the real one returns, with numbers and with symbols for sizes?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from opsmith.checker.memory.observed_call import is_accepted
+from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.process.budget import Timed
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.fakes import MissingFakeError, call_fake, difference
+from opsmith.checker.properties.values import RefusedError, disagreement
+from opsmith.checker.shrink import smallest
+from opsmith.subject.case import Case
+from opsmith.subject.derivatives import differentiable_inputs, first_line, has_autograd_kernel, with_leaves
+from opsmith.subject.oracle import Disagreement
+
+__all__ = ["NO_OPERATOR", "fake", "is_fake_wrong"]
+
+_MOST_ELEMENTS = 5000
+NO_OPERATOR = "it is no operator of torch.ops: PyTorch traces through a Python function, which has no fake kernel"
+_REGISTER = (
+    "Register one: torch.library.register_fake({name!r}), a function of the same arguments that returns torch.empty of "
+    "the results' shapes and types."
+)
+
+
+def fake(context: Context) -> Outcome:
+    """Results of the fake kernel have the real ones' number, shape, type, strides, offset, device, requires_grad."""
+    subject = context.subject
+    if subject.overload is None:
+        return not_run(NO_OPERATOR)
+    compared = 0
+    cases = Timed(context, _cases(context))
+    for case in cases:
+        if not is_accepted(context, case):
+            continue
+        for symbolic in (False, True) if case.group in ("plain", "scalars") else (False,):
+            try:
+                message = _wrong_fake(context, case, symbolic)
+            except RefusedError:
+                break
+            except MissingFakeError:
+                name = str(subject.overload).removesuffix(".default").replace(".", "::", 1)
+                return failed(
+                    Finding(
+                        "there is no fake kernel: torch.compile and torch.export cannot trace the operator",
+                        hint=_REGISTER.format(name=name),
+                    )
+                )
+            compared += 1
+            if message is not None:
+                return _found(context, case, symbolic, message, compared)
+    if compared == 0:
+        return not_run("the reference or the kernel refuses every input that was tried")
+    return passed(compared, left_out=cases.left_out)
+
+
+def is_fake_wrong(context: Context) -> bool:
+    """Whether the fake kernel is missing or wrong: then nothing that is traced can be judged."""
+    return fake(context).state == "failed"
+
+
+def _cases(context: Context) -> Iterator[Case]:
+    groups = ("plain", "scalars", "sizes", "empty", "layouts")
+    for index, case in enumerate(context.subject.suite.cases(context.dtypes, *groups)):
+        if case.elements <= _MOST_ELEMENTS and (case.group != "sizes" or index % 3 == 0):
+            yield case
+
+
+def _wrong_fake(context: Context, case: Case, symbolic: bool) -> str | None:
+    """Return what the fake kernel says wrongly; raises RefusedError where the real one says nothing to compare with."""
+    subject = context.subject
+    wants_gradients = case.group == "plain" and not subject.mutated and has_autograd_kernel(subject, context.device)
+    names = differentiable_inputs(subject, case) if wants_gradients else ()
+    values, _ = with_leaves(case.build(context.device), names)
+    given, _ = with_leaves(case.build(context.device), names)
+    context.tell(case)
+    try:
+        real = subject.results(subject.kernel, values)
+    except Exception as error:
+        raise RefusedError(str(error)) from error
+    how = "with symbols for sizes, " if symbolic else ""
+    try:
+        found = call_fake(subject, given, symbolic=symbolic)
+    except MissingFakeError:
+        raise
+    except Exception as error:
+        message = f"{how}the fake kernel raises {type(error).__name__}: {first_line(error)}"
+    else:
+        inputs = [item for value in values.values() for item in (value if isinstance(value, list) else [value])]
+        wrong = difference(real, found, [item for item in inputs if isinstance(item, Tensor)])
+        if wrong is None:
+            return None
+        message = f"{how}{wrong}"
+    if _is_real_shape_wrong(context, case):
+        raise RefusedError("the kernel's results have the wrong shape")
+    return message
+
+
+def _is_real_shape_wrong(context: Context, case: Case) -> bool:
+    try:
+        wrong = disagreement(context, case)
+    except RefusedError:
+        return False
+    return isinstance(wrong, Exception) or (isinstance(wrong, Disagreement) and wrong.kind in ("shape", "count"))
+
+
+def _found(context: Context, case: Case, symbolic: bool, message: str, compared: int) -> Outcome:
+    def fails(other: Case) -> bool:
+        try:
+            return _wrong_fake(context, other, symbolic) is not None
+        except (RefusedError, MissingFakeError):
+            return False
+
+    small = smallest(context, case, fails)
+    again = _wrong_fake(context, small, symbolic) or message
+    hint = "torch.compile allocates and indexes by what the fake kernel says: a wrong one corrupts memory or results."
+    return failed(Finding(f"{small.label}: {again}", small, hint), inputs=compared)

@@ -1,0 +1,199 @@
+"""Was it right to answer, or to refuse, a call with something wrong in it? Run where a crash may follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from opsmith.checker.blame import ELSEWHERE
+from opsmith.checker.properties.probes import Probe
+from opsmith.subject.subject import Subject
+
+__all__ = ["SpoiledError", "alike", "judge"]
+
+# What a reference says that has run out of memory or of digits: a limit of PyTorch's, and no word about the call.
+_LIMITS = ("allocate", "out of memory", "enough memory", "overflow", "too large", "invalid size")
+_ASSERTION = "INTERNAL ASSERT"
+_TOLERANCE = 0.05
+
+
+class SpoiledError(Exception):
+    """The GPU takes no more calls in this process; `finding` says what the kernel did, or is empty for a refusal."""
+
+    def __init__(self, finding: str) -> None:
+        super().__init__(finding)
+        self.finding = finding
+
+
+def judge(
+    subject: Subject, probe: Probe, plain: list[Tensor] | None, device: str, tell: Callable[[str], None]
+) -> str | None:
+    """Make a probe's call; return what was wrong about the answer, "" where all was well, None where nothing was tried.
+
+    `plain` are the reference's results for the call that the probe comes from, or None where the kernel differs from
+    them already. `tell` hears "reference" and "kernel" before either is called.
+    """
+    try:
+        values = probe.make()
+    except Exception:
+        return None  # this build of PyTorch has no such tensors
+    tell("reference")
+    forbidden, expected, is_made = _rule(subject, probe, values, plain)
+    if forbidden is None and expected is None and not is_made:
+        return None
+    tell("kernel")
+    for call in dict.fromkeys((subject.kernel, subject.call)):
+        answer = _answer(subject, call, probe.make(), device)
+        if isinstance(answer, BaseException):
+            # PyTorch's own, for a view that it cannot resolve, is a refusal.
+            if _ASSERTION in str(answer) and _ASSERTION not in (forbidden or "") and probe.about != "view":
+                return f"an assertion inside failed: {_first_line(answer)}"
+        elif forbidden is not None:
+            if answer and all(result.numel() == 0 for result in answer):
+                continue  # nothing was computed
+            return f"it returned a result, though {forbidden}"
+        elif expected is not None and call is subject.kernel and not alike(answer, expected):
+            return f"{ELSEWHERE} than the reference does for it"
+    return ""
+
+
+def alike(found: list[Tensor], expected: list[Tensor]) -> bool:
+    """Whether results are the same but for digits: what is read as another type, or elsewhere, is far off."""
+    return len(found) == len(expected) and all(map(_is_alike, found, expected))
+
+
+def _is_alike(found: Tensor, expected: Tensor) -> bool:
+    if found.shape != expected.shape:
+        return False
+    if found.is_complex() or expected.is_complex():
+        found, expected = (torch.view_as_real(t.to("cpu", torch.complex128).resolve_conj()) for t in (found, expected))
+    # What goes to an integer result has been cut off on the way, perhaps more than once.
+    is_cut = not found.dtype.is_floating_point
+    absolute, relative = (1.0, 0.5) if is_cut else (_TOLERANCE, _TOLERANCE)
+    one, other = found.detach().to("cpu", torch.float64), expected.detach().to("cpu", torch.float64)
+    return bool(torch.isclose(one, other, relative, absolute, equal_nan=True).all())
+
+
+class _Rule(NamedTuple):
+    """Why a call must be refused, or what it must give, or that it is made for the sake of a crash alone."""
+
+    forbidden: str | None = None
+    expected: list[Tensor] | None = None
+    is_made: bool = False
+
+
+def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Tensor] | None) -> _Rule:
+    if subject.operator is not None and probe.about not in ("view", "number"):
+        return _Rule(_definition(subject, probe, values))
+    if probe.about == "leaf":
+        return _Rule()  # whether autograd hears of a foreign operator's writing is for others to say
+    if probe.about == "device":
+        is_mixed = any(isinstance(value, Tensor) and value.is_cuda for value in values.values())
+        refused = is_mixed and not probe.label.endswith("meta device")
+        return _Rule("the other tensors are on a GPU" if refused else None, is_made=True)
+    found = _reference(subject, values) if probe.about != "dtype" else _wide_reference(subject, probe.argument, values)
+    # A number that the reference takes may still make the kernel crash.
+    is_number = probe.about == "number"
+    if isinstance(found, Exception):
+        if probe.about == "view" or (is_number and _is_limit(found)):
+            return _Rule(is_made=is_number)
+        return _Rule(f"the reference refuses it ({type(found).__name__}: {_first_line(found)})")
+    is_compared = probe.about in ("dtype", "view") or (
+        # One row for all: the results are as large as before, or it is just another size.
+        probe.about == "broadcast" and plain is not None and [t.shape for t in found] == [t.shape for t in plain]
+    )
+    return _Rule(None, found if is_compared and plain is not None else None, is_made=is_number)
+
+
+def _definition(subject: Subject, probe: Probe, values: Mapping[str, Any]) -> str | None:
+    from opsmith.runtime.arguments import check_call
+
+    if probe.about == "leaf":
+        return "PyTorch writes to no leaf that requires a gradient"
+    if probe.about == "missing":
+        return "the definition has no None there"
+    assert subject.operator is not None
+    try:
+        check_call(subject.operator.definition.signature, subject.operator.sizes, values)
+    except Exception as error:
+        return f"the definition forbids it ({_first_line(error)})"
+    return None
+
+
+def _reference(subject: Subject, values: Mapping[str, Any]) -> list[Tensor] | Exception:
+    # On the CPU: an index outside of a tensor ends a process's use of a GPU.
+    def copy(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.detach().cpu() if value.is_cuda else value.detach()
+        return [copy(item) for item in value] if isinstance(value, list) else value
+
+    try:
+        return subject.results(subject.reference, {name: copy(value) for name, value in values.items()})
+    except Exception as error:
+        return error
+
+
+def _answer(
+    subject: Subject, call: Callable[..., Any], values: dict[str, Any], device: str
+) -> list[Tensor] | Exception:
+    try:
+        results = subject.results(call, values)
+        if device != "cpu":
+            torch.cuda.synchronize()
+    except Exception as error:
+        if "CUDA error" in str(error):
+            _tell_spoiled(error)
+        return error
+    return results
+
+
+def _tell_spoiled(error: Exception) -> None:
+    """Raise SpoiledError for an error after which every call in the process fails."""
+    line = _first_line(error)
+    try:
+        torch.cuda.synchronize()
+        torch.zeros(1, device="cuda").item()
+    except Exception:
+        # An assertion of the kernel's own is how PyTorch's operators refuse what only the GPU can see.
+        raise SpoiledError("" if "assert" in line else f"it crashes: {line}") from None
+
+
+def _wide_reference(subject: Subject, argument: str, values: Mapping[str, Any]) -> list[Tensor] | Exception:
+    """Return what the reference gives in types that PyTorch has every function for, and that go together.
+
+    An operator that takes a type which the reference has no function for is right where the numbers are.
+    """
+    is_complex = any(tensor.is_complex() for value in values.values() for tensor in _tensors_of(value))
+    real = torch.complex128 if is_complex else torch.float64
+    found: list[Tensor] | Exception = []
+    for integer in (torch.int64, real):
+        wide = {
+            name: _cast(value, real, integer if name == argument else torch.int64) for name, value in values.items()
+        }
+        found = _reference(subject, wide)
+        if not isinstance(found, Exception):
+            break
+    return found
+
+
+def _tensors_of(value: Any) -> list[Tensor]:
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Tensor)]
+
+
+def _cast(value: Any, real: torch.dtype, integer: torch.dtype) -> Any:
+    if isinstance(value, list):
+        return [_cast(item, real, integer) for item in value]
+    if not isinstance(value, Tensor) or value.dtype is torch.bool:
+        return value
+    return value.detach().to(real if value.is_floating_point() or value.is_complex() else integer)
+
+
+def _is_limit(error: Exception) -> bool:
+    return isinstance(error, OverflowError | MemoryError) or any(word in str(error).lower() for word in _LIMITS)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]

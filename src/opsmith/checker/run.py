@@ -1,0 +1,223 @@
+"""How are all properties of an operator checked? In child processes, so that a crash is a finding (see `lanes`)."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Any
+
+import torch
+
+from opsmith.checker.blame import Blame
+from opsmith.checker.outcome import Outcome, not_run_for
+from opsmith.checker.process.budget import paced
+from opsmith.checker.process.crash import crashed, see_earlier
+from opsmith.checker.process.workers import Done, Lane, Task, in_lanes
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.table import PROPERTIES, Property
+from opsmith.checker.report import Column, Report, Result
+from opsmith.checker.snippet import snippet_of
+from opsmith.errors import ArgumentError
+from opsmith.subject.subject import Subject
+
+__all__ = ["Options", "Watcher", "run_check"]
+
+
+# What those properties may take on the CPU, all together, that try as many inputs as there is time for. With what the
+# others take, a check is over in half a minute. Where the reference works on whole tensors half of it is enough for all.
+_SECONDS = 16.0
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who is told how a check goes: of each result, and of what is tried before there is one.
+
+    `on_doing` gets the property's name, the column, and the case that the operator is called with (or a text, or None
+    where the property has just begun).
+    """
+
+    on_result: Callable[[Result], None] | None = None
+    on_doing: Callable[[str, Column, Any], None] | None = None
+
+    def tell_result(self, result: Result) -> None:
+        """Tell of a result."""
+        if self.on_result is not None:
+            self.on_result(result)
+
+    def tell_doing(self, task: Task, doing: Any) -> None:
+        """Tell what is tried."""
+        if self.on_doing is not None:
+            self.on_doing(task.item.name, task.column, doing)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is checked and how thoroughly.
+
+    `properties` and `dtypes` are names, all by default. `thorough` tries all inputs, however long that takes. `large`
+    includes calls with more than 2^31 elements. `isolate` says whether a child process does the work; without one a crash
+    ends the check.
+    """
+
+    properties: tuple[Property, ...] = PROPERTIES
+    dtypes: tuple[str, ...] = ()
+    thorough: bool = False
+    large: bool = False
+    isolate: bool = True
+    silence_s: float = 60.0
+
+
+def run_check(subject: Subject, options: Options | None = None, watch: Watcher | None = None) -> Report:
+    """Check an operator and return what was found; `watch` is told of each result as it comes.
+
+    Raises ArgumentError where the operator has none of the element types that `options` names.
+    """
+    options = options or Options()
+    watch = watch or Watcher()
+    started = time.perf_counter()
+    results: list[Result] = []
+    if not options.thorough:
+        subject = paced(subject)
+    for bare in _results(subject, options, _tasks(subject, options), watch):
+        result = _with_snippets(subject, bare)
+        results.append(result)
+        watch.tell_result(result)
+    notes = (*subject.notes, *_left_out(results))
+    return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, notes)
+
+
+def _left_out(results: list[Result]) -> Iterable[str]:
+    """Yield what there was no time for, if anything, as a note for the report."""
+    cut = [result for result in results if result.outcome.left_out]
+    if not cut:
+        return
+    columns: dict[str, list[str]] = {}
+    for result in cut:
+        outcome = result.outcome
+        total = outcome.inputs + outcome.refused + outcome.left_out
+        where = result.column.dtype or result.column.device
+        columns.setdefault(result.name, []).append(f"{where} {outcome.left_out} of {total}")
+    # Four properties look at the same calls.
+    names: dict[str, list[str]] = {}
+    for name, texts in columns.items():
+        names.setdefault(", ".join(texts), []).append(name)
+    listed = "; ".join(f"{', '.join(those)} ({text})" for text, those in names.items())
+    yield f"for want of time inputs were left out, the later ones of a fixed order: {listed}; --thorough tries them"
+
+
+def _tasks(subject: Subject, options: Options) -> list[Task]:
+    tasks = []
+    for device in subject.devices:
+        columns = _columns(subject, device, options)
+        for item in options.properties:
+            if device in item.devices:
+                chosen = columns if item.per == "dtype" else columns[:1]
+                tasks += [
+                    Task(item, column if item.per == "dtype" else Column(device, ""), dtypes)
+                    for column, dtypes in chosen
+                ]
+    return tasks
+
+
+def _columns(subject: Subject, device: str, options: Options) -> list[tuple[Column, Mapping[str, str]]]:
+    """Return the columns of a device with their element types: one for each floating type, the others as they come.
+
+    Where integer tensors have a choice of their own, its types take turns.
+    """
+    by_name: dict[str, Mapping[str, str]] = {}
+    turn: dict[str, int] = {}
+    for dtypes in subject.dtypes:
+        name = dtypes.get("T") or next(iter(dtypes.values()), "")
+        if name in by_name:
+            turn[name] = turn.get(name, 0) + 1
+            if turn[name] % 2 == len(by_name) % 2:
+                by_name[name] = dtypes
+        else:
+            by_name[name] = dtypes
+    # float64 first: gradcheck and the plainest failures are there, and a reader begins at the left.
+    ordered = sorted(by_name.items(), key=lambda pair: _ORDER.get(pair[0], len(_ORDER)))
+    found = [
+        (Column(device, name), dtypes)
+        for name, dtypes in ordered
+        if not options.dtypes or name in ("", *options.dtypes)
+    ]
+    if by_name and not found:
+        raise ArgumentError(
+            f"{subject.name} is not checked in {', '.join(options.dtypes)}: there are {', '.join(by_name)}"
+        )
+    return found or [(Column(device, ""), {})]
+
+
+_ORDER = {name: index for index, name in enumerate(("float64", "float32", "float16", "bfloat16"))}
+
+
+def _results(subject: Subject, options: Options, tasks: list[Task], watch: Watcher) -> Iterable[Result]:
+    # What is forked from a process that uses a GPU cannot use one.
+    spoiled = torch.cuda.is_initialized()
+    here = [task for task in tasks if not options.isolate or (spoiled and task.column.device != "cpu")]
+    lane = Lane(
+        partial(_run, subject, options), watch.tell_doing, options.silence_s, inf if options.thorough else _SECONDS
+    )
+    yield from _judged(subject, options, in_lanes(lane, [task for task in tasks if task not in here]), tasks)
+    for task in here:
+        watch.tell_doing(task, None)
+        yield Result(task.item.name, task.column, _run(subject, options, task, partial(watch.tell_doing, task), inf))
+
+
+def _judged(subject: Subject, options: Options, done: Iterable[Done], tasks: list[Task]) -> Iterable[Result]:
+    """Yield what the report says of each task: its outcome, a crash, or what other defect it follows from."""
+    blame = Blame(
+        subject, options.silence_s, (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
+    )
+    died: list[Task] = []
+    for one in done:
+        task, outcome, has_crashed = one.task, one.outcome, False
+        if outcome is None:
+            assert one.ended is not None
+            device = task.column.device
+            earlier = [other.item.name for other in died if _is_elsewhere(other, task)]
+            context = Context(subject, device, task.dtypes)
+            outcome = see_earlier(context, one.doing, earlier) or crashed(context, one.ended, one.doing)
+            has_crashed = not one.ended.hung
+        charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=has_crashed)
+        if one.outcome is None and charged.state == "failed":
+            died.append(task)
+        yield Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))
+
+
+def _is_elsewhere(one: Task, other: Task) -> bool:
+    """Whether tasks are of different properties on one device."""
+    return one.column.device == other.column.device and one.item.name != other.item.name
+
+
+def _run(subject: Subject, options: Options, task: Task, tell: Callable[[Any], None], seconds: float) -> Outcome:
+    context = Context(subject, task.column.device, task.dtypes, tell, options.thorough, options.large, seconds)
+    started = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            # Where pytest makes errors of warnings, one of torch's own would end the check and not the operator.
+            warnings.simplefilter("ignore")
+            outcome = task.item.run(context)
+    except Exception as error:
+        # Not a finding: the check itself has failed, and says so instead of passing for a result.
+        outcome = not_run_for(error)
+    return replace(outcome, seconds=time.perf_counter() - started)
+
+
+def _with_snippets(subject: Subject, result: Result) -> Result:
+    """Return a result whose findings show their input as a program, where they have one and show none by themselves."""
+    findings = []
+    for finding in result.outcome.findings:
+        if finding.case is not None and not finding.snippet:
+            try:
+                text = snippet_of(subject, finding.case, result.column.device, result.name)
+            except Exception as error:
+                text = f"# It could not be written as a program ({type(error).__name__}: {error}): {finding.case.label}"
+            findings.append(replace(finding, snippet=text))
+        else:
+            findings.append(finding)
+    return replace(result, outcome=replace(result.outcome, findings=tuple(findings)))

@@ -1,0 +1,1 @@
+"""Runs operators under the sanitizers of the host compiler and of CUDA."""

@@ -1,0 +1,176 @@
+"""How is a failing input made smaller? By hypothesis, which looks for the simplest one that fails in the same way."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from opsmith.checker.process.clock import now_s
+from opsmith.subject.case import Case, TensorRecipe
+
+if TYPE_CHECKING:
+    from opsmith.checker.properties.context import Context
+
+__all__ = ["smallest"]
+
+_TRIES = 60
+# A try may take a second, where the reference is slow.
+_SECONDS = 10.0
+
+
+def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Case:
+    """Return the simplest case that fails too: fewer elements, simpler layouts and values, in that order.
+
+    The case itself comes back where nothing simpler fails, or where hypothesis is not installed.
+    """
+    space = context.subject.suite.space
+    if space is None:
+        return _plainer(case, fails)
+    try:
+        import hypothesis
+        from hypothesis import strategies as st
+    except ImportError:
+        return _plainer(case, fails)
+    tensors = case.tensors()
+    sizes = _sizes_of(case, context)
+    if sizes is None:
+        return _plainer(case, fails)
+    names = list(sizes)
+    layouts = {name: recipe.layout for name, recipe in tensors.items()}
+    values = {name: recipe.values for name, recipe in tensors.items()}
+
+    @st.composite
+    def smaller(draw: Any) -> Case | None:
+        chosen = {name: draw(_up_to(st, sizes[name])) for name in names}
+        shapes = _shapes(context, case, chosen)
+        if shapes is None:
+            return None
+        arguments = dict(case.arguments)
+        for name, recipe in tensors.items():
+            changed = replace(
+                recipe,
+                layout=draw(st.sampled_from(list(dict.fromkeys(("contiguous", layouts[name]))))),
+                values=draw(st.sampled_from(list(dict.fromkeys(("normal", values[name]))))),
+            )
+            _put(arguments, name, _resized(changed, shapes[name]))
+        for name in names:
+            if name in arguments:
+                arguments[name] = chosen[name]
+        return replace(case, arguments=arguments)
+
+    best: list[Case] = []
+    started = now_s(context.device)
+
+    def is_bad(other: Case | None) -> bool:
+        if other is None or now_s(context.device) - started > _SECONDS or not fails(other):
+            return False
+        best.append(other)
+        return True
+
+    settings = hypothesis.settings(
+        max_examples=_TRIES,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    with (
+        warnings.catch_warnings(),
+        contextlib.suppress(
+            # A kernel that is wrong at times only cannot be shrunk (FlakyFailure).
+            hypothesis.errors.HypothesisException,
+            hypothesis.errors.FlakyFailure,
+        ),
+    ):
+        warnings.simplefilter("ignore")
+        found = hypothesis.find(smaller(), is_bad, settings=settings)
+        if found is not None:
+            return found
+    # Where time was up, hypothesis has not seen its own result fail again; each that failed was simpler than the last.
+    is_up = now_s(context.device) - started > _SECONDS
+    return best[-1] if is_up and best else _plainer(case, fails)
+
+
+def _resized(recipe: TensorRecipe, shape: tuple[int, ...]) -> TensorRecipe:
+    """Return a recipe of another shape; of given numbers the first ones are left, where there are so many."""
+    given = recipe.given
+    if given is not None:
+        fits = len(shape) == given.dim() and all(new <= old for new, old in zip(shape, given.shape, strict=True))
+        given = given[tuple(map(slice, shape))] if fits else None
+    return replace(recipe, shape=shape, given=given)
+
+
+def _up_to(st: Any, size: int) -> Any:
+    """Return the sizes to try for one: small ones, the size itself, and those around powers of two below it."""
+    near = [s for power in (8, 16, 32, 64, 128, 256, 512, 1024) for s in (power - 1, power, power + 1) if s < size]
+    return st.sampled_from(sorted({*range(min(size, 8) + 1), *near, size}, key=lambda s: (s == 0, s)))
+
+
+def _plainer(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """Take layouts and values back to the plain ones, tensor by tensor, where it fails all the same."""
+    for name in case.tensors():
+        for change in ({"layout": "contiguous"}, {"values": "normal"}):
+            recipe = case.tensors()[name]
+            if recipe.given is not None and "values" in change:
+                continue
+            arguments = dict(case.arguments)
+            _put(arguments, name, replace(recipe, **change))  # type: ignore[arg-type]
+            other = replace(case, arguments=arguments)
+            if other != case and fails(other):
+                case = other
+    return case
+
+
+def _put(arguments: dict[str, Any], name: str, recipe: TensorRecipe) -> None:
+    base, bracket, index = name.partition("[")
+    if not bracket:
+        arguments[name] = recipe
+        return
+    items = list(arguments[base])
+    items[int(index[:-1])] = recipe
+    arguments[base] = tuple(items)
+
+
+def _sizes_of(case: Case, context: Context) -> dict[str, int] | None:
+    """Return what each name of the signature is in a case, and each size of a variadic group as `group.0`, `group.1`."""
+    from opsmith.runtime.arguments import check_call
+    from opsmith.spec.sizes import plan_sizes
+
+    signature = context.subject.signature
+    assert signature is not None
+    try:
+        bound = check_call(signature, plan_sizes(signature), case.build("cpu"))
+    except Exception:
+        return None
+    sizes = {name: int(value) for name, value in bound.sizes.items() if name in context.subject.suite.space.names}  # type: ignore[union-attr]
+    for group, shape in bound.groups.items():
+        sizes |= {f"{group}.{index}": int(size) for index, size in enumerate(shape)}
+    return sizes
+
+
+def _shapes(context: Context, case: Case, chosen: Mapping[str, int]) -> dict[str, tuple[int, ...]] | None:
+    """Return the shape of each tensor of a case for other sizes."""
+    from opsmith.subject.space import Choice
+
+    space = context.subject.suite.space
+    assert space is not None
+    groups: dict[str, tuple[int, ...]] = {}
+    for name, size in chosen.items():
+        group, dot, _ = name.partition(".")
+        if dot:
+            groups[group] = (*groups.get(group, ()), size)
+    for group in space.groups:
+        groups.setdefault(group, ())
+    plain = {name: size for name, size in chosen.items() if "." not in name}
+    if set(space.names) - plain.keys():
+        return None
+    absent = frozenset(name for name, value in case.arguments.items() if value is None)
+    made = space.case(Choice(plain, groups, {}, {}, absent), dict.fromkeys(("T", "I"), "int64"), 0)
+    if made is None:
+        return None
+    found = {name.partition("[")[0]: recipe.shape for name, recipe in made.tensors().items()}
+    return {name: found[name.partition("[")[0]] for name in case.tensors()}

@@ -1,0 +1,123 @@
+"""What is an input of a check, as plain data: enough to make the tensors again, here, in a child process or in a snippet.
+
+A recipe says shape, element type, layout, kind of values and a seed; `build` makes the tensor. The same recipe gives the
+same values on every device, and the same values in every element type as far as the type can hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.subject.layouts import lay_out
+from opsmith.subject.values import fill
+
+__all__ = ["Case", "TensorRecipe"]
+
+
+@dataclass(frozen=True)
+class TensorRecipe:
+    """One tensor. `shape` in elements, `dtype` by PyTorch's name; `layout` and `values` by the names of their tables.
+
+    `given` are explicit values, of an example or of a case that was made smaller by hand; `values` and `seed` then say
+    nothing.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str = "contiguous"
+    values: str = "normal"
+    seed: int = 0
+    given: Tensor | None = field(default=None, compare=False)
+
+    def numbers(self) -> Tensor:
+        """Return the values, contiguous and on the CPU."""
+        dtype = getattr(torch, self.dtype)
+        if self.given is not None:
+            # A copy: a kernel that writes to its inputs must not change the recipe.
+            return self.given.detach().to("cpu", dtype, copy=True).contiguous()
+        return fill(self.shape, dtype, self.values, self.seed)
+
+    def build(self, device: str) -> Tensor:
+        """Return the tensor on a device, in its layout."""
+        return lay_out(self.numbers().to(device), self.layout)
+
+
+@dataclass(frozen=True)
+class Case:
+    """The arguments of one call, by parameter: recipes, lists of recipes, None, numbers and texts.
+
+    `label` says in words what is particular about it; `group` is the part of the suite it belongs to. `base` is the same
+    call without what is particular: an operator that is wrong there too is not wrong because of it.
+    """
+
+    arguments: Mapping[str, Any]
+    label: str = ""
+    group: str = "plain"
+    base: Case | None = field(default=None, compare=False, repr=False)
+
+    def build(self, device: str = "cpu") -> dict[str, Any]:
+        """Return the arguments, tensors made anew."""
+        return {name: _build(value, device) for name, value in self.arguments.items()}
+
+    def tensors(self) -> dict[str, TensorRecipe]:
+        """Return the recipes by name; those of a list as `name[0]`, `name[1]`, ..."""
+        found: dict[str, TensorRecipe] = {}
+        for name, value in self.arguments.items():
+            if isinstance(value, TensorRecipe):
+                found[name] = value
+            elif _is_list_of_recipes(value):
+                found |= {f"{name}[{index}]": item for index, item in enumerate(value)}
+        return found
+
+    def changed(self, *, kept: frozenset[str] = frozenset(), **changes: Any) -> Case:
+        """Return the case with other fields for every tensor's recipe (`layout="contiguous"`, `dtype="float64"`).
+
+        The arguments that `kept` names stay as they are.
+        """
+
+        def change(value: Any) -> Any:
+            if isinstance(value, TensorRecipe):
+                return replace(value, **_fitting(value, changes))
+            if _is_list_of_recipes(value):
+                return tuple(replace(item, **_fitting(item, changes)) for item in value)
+            return value
+
+        return replace(
+            self,
+            arguments={name: value if name in kept else change(value) for name, value in self.arguments.items()},
+        )
+
+    @property
+    def elements(self) -> int:
+        """How many elements all tensors have."""
+        return sum(torch.Size(recipe.shape).numel() for recipe in self.tensors().values())
+
+
+def _fitting(recipe: TensorRecipe, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes that make sense for a tensor: another floating type is no type for indices."""
+    kept = dict(changes)
+    dtype = kept.get("dtype")
+    if dtype is not None and _is_floating(dtype) != _is_floating(recipe.dtype):
+        del kept["dtype"]
+    return kept
+
+
+def _is_floating(dtype: str) -> bool:
+    return bool(getattr(torch, dtype).is_floating_point)
+
+
+def _build(value: Any, device: str) -> Any:
+    if isinstance(value, TensorRecipe):
+        return value.build(device)
+    if _is_list_of_recipes(value):
+        return [item.build(device) for item in value]
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_list_of_recipes(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(item, TensorRecipe) for item in value)

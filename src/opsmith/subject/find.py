@@ -1,0 +1,75 @@
+"""Which operators does a text on the command line stand for? `smooth`, `smooth::lowpass`, `torch.ops.torchvision.nms`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import torch
+
+from opsmith.build.discover import module_names
+from opsmith.errors import ArgumentError
+from opsmith.runtime import registry
+from opsmith.subject.selection import forward_operators
+
+__all__ = ["find_attribute", "find_operators"]
+
+
+def find_operators(path: str) -> tuple[Any, ...]:
+    """Return the operators of a module's name, a `.py` file or a folder, or the one that is named behind `::`.
+
+    That one may also be any other callable of the module. `torch.ops.namespace.name` is an operator of PyTorch's. Raises
+    ArgumentError where there is none of that name, and DefinitionError where there is no such module.
+    """
+    if path.startswith("torch.ops."):
+        return (_find_torch_op(path),)
+    place, _, name = path.partition("::")
+    modules = module_names(place)
+    operators = [operator for module in modules for operator in registry.operators_of(module)]
+    if not name:
+        if not operators:
+            raise ArgumentError(
+                f"{place} declares no operator with @opsmith.op. What another tool has made is checked by its name, as "
+                f"{place}::name or torch.ops.namespace.name, with --reference"
+            )
+        return forward_operators(operators)
+    named = [operator for operator in operators if operator.definition.name == name]
+    if named:
+        return (named[0],)
+    for module in modules:
+        if callable(found := getattr(sys.modules[module], name, None)):
+            return (found,)
+    there = ", ".join(operator.definition.name for operator in operators) or "no operator"
+    raise ArgumentError(f"{place} has no {name!r}; it declares {there}")
+
+
+def find_attribute(text: str, option: str) -> Any:
+    """Return what `module:name` stands for; raises ArgumentError, which names the option, where there is none."""
+    module, colon, name = text.partition(":")
+    if not (module and colon and name):
+        raise ArgumentError(f"{option} {text}: write it as module:function")
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ArgumentError(f"{option} {text}: {error}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ArgumentError(f"{option} {text}: {module} has no {name}")
+        found = getattr(found, part)
+    return found
+
+
+def _find_torch_op(path: str) -> Any:
+    parts = path.removeprefix("torch.ops.").split(".")
+    if len(parts) not in (2, 3):
+        raise ArgumentError(f"{path}: write it as torch.ops.namespace.name, or with an overload behind that")
+    found: Any = torch.ops
+    for part in parts:
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ArgumentError(
+                f"PyTorch has no {path}: name the module that defines it with --import, and look at its spelling"
+            ) from None
+    return found

@@ -1,0 +1,48 @@
+"""Reads the arguments that select what is worked on: operators, modules of operators, and element types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from opsmith.errors import ArgumentError
+from opsmith.runtime import registry
+from opsmith.runtime.operator import Operator
+from opsmith.spec.dtypes import DTYPES
+
+__all__ = ["dtype_names", "forward_operators", "several_operators"]
+
+
+def forward_operators(operators: Iterable[Operator]) -> tuple[Operator, ...]:
+    """Return operators without those that are the gradients of others.
+
+    A backward is checked through its forward, by the property `gradient`. By itself it would be called with results and
+    inputs that do not belong together.
+    """
+    return tuple(operator for operator in operators if operator.definition.forward is None)
+
+
+def dtype_names(dtypes: Iterable[str | torch.dtype]) -> tuple[str, ...]:
+    """Return element types by name; raises ArgumentError for one that does not exist."""
+    names = tuple(str(dtype).removeprefix("torch.") for dtype in dtypes)
+    for name in names:
+        if not isinstance(getattr(torch, name, None), torch.dtype):
+            known = ", ".join(DTYPES)
+            raise ArgumentError(f"there is no element type {name!r}; operators have {known}")
+    return names
+
+
+def several_operators(op: Any) -> tuple[Any, ...] | None:
+    """Return the operators that a list or a module stands for, or None for one; raises ArgumentError for an empty module."""
+    if isinstance(op, list | tuple):
+        return tuple(op)
+    # torch.ops and its namespaces are modules too, by type, but hold no operators of a module.
+    if not isinstance(op, ModuleType) or callable(op):
+        return None
+    found = forward_operators(registry.operators_of(op.__name__))
+    if not found:
+        raise ArgumentError(f"{op.__name__} declares no operator; give operators, or the module that declares them")
+    return found

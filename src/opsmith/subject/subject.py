@@ -1,0 +1,289 @@
+"""What is checked: an operator with its reference, what it may be called with, and how it is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith._env import set_default
+from opsmith.errors import ArgumentError, DefinitionError
+from opsmith.runtime.operator import Operator
+from opsmith.spec.annotations import Choices, read_signature
+from opsmith.spec.signature import Signature
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.space import Space
+from opsmith.subject.suite import MOST_ELEMENTS, Suite
+
+__all__ = ["Subject", "as_case", "devices_here", "subject_of"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An operator under check.
+
+    `call` is what users call. `kernel` is the operator as the dispatcher has it, whose results include outputs for the
+    backward alone; it is `call` where PyTorch knows no operator of that kind. `reference` is plain PyTorch and returns
+    what `kernel` does. `keyword_only` are the parameters that go by name, `mutated` the arguments it may write to,
+    `differentiable` those with a gradient.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    kernel: Callable[..., Any]
+    reference: Callable[..., Any]
+    parameters: tuple[str, ...]
+    devices: tuple[str, ...]
+    dtypes: tuple[Mapping[str, str], ...]
+    signature: Signature | None = None
+    overload: Any = None
+    operator: Operator | None = None
+    keyword_only: tuple[str, ...] = ()
+    mutated: tuple[str, ...] = ()
+    differentiable: tuple[str, ...] = ()
+    differentiable_outputs: tuple[int, ...] | None = None
+    examples: tuple[Case, ...] = ()
+    module: str | None = None
+    seed: int = 0
+    notes: tuple[str, ...] = field(default=())
+    # Lines that define the operator where it is known by its name in `torch.ops` alone: "import torchvision".
+    imports: tuple[str, ...] = ()
+    # No generated input has more.
+    most_elements: int = MOST_ELEMENTS
+    # Sizes that are not tried, by their cases' labels: the reference is slow there.
+    left_out: frozenset[str] = frozenset()
+
+    @cached_property
+    def suite(self) -> Suite:
+        """The calls to make."""
+        space = Space(self.signature) if self.signature is not None else None
+        return Suite(space, self.examples, self.seed, self.most_elements, mutated=self.mutated, left_out=self.left_out)
+
+    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the arguments of a call by position; what is missing at the end is left to defaults."""
+        return [values[name] for name in self.parameters if name in values and name not in self.keyword_only]
+
+    def keyword_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call that go by name alone."""
+        return {name: values[name] for name in self.keyword_only if name in values}
+
+    def results(self, function: Callable[..., Any], values: Mapping[str, Any]) -> list[Tensor]:
+        """Call the kernel or the reference; return its tensors, and after them the arguments that it writes to."""
+        found = function(*self.arguments(values), **self.keyword_arguments(values))
+        listed = list(found) if isinstance(found, tuple | list) else [] if found is None else [found]
+        return [*(item for item in listed if isinstance(item, Tensor)), *(values[name] for name in self.mutated)]
+
+
+def subject_of(
+    op: Any,
+    *,
+    reference: Callable[..., Any] | None = None,
+    examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = None,
+    only_given: bool = False,
+    devices: Iterable[str] | None = None,
+    seed: int = 0,
+) -> Subject:
+    """Return what is checked for an operator of opsmith's, one of `torch.ops`, or any function with a reference.
+
+    `examples` are calls, each a tuple of positional arguments or a mapping by name, or a mapping from what each call is
+    named to the call; where the reference's annotations are jaxtyping's as in a definition, none are needed. They come
+    behind the definition's own, or, where there are some and `only_given` is set, in place of them. Raises ArgumentError
+    where there is nothing to compare with or to call with.
+    """
+    here = devices_here()  # before the operator is loaded
+    given = _labelled(examples() if callable(examples) else examples or ())
+    if isinstance(op, Operator):
+        subject = _of_operator(op, seed)
+        declared = op.definition.rules.examples
+        if declared is not None and not (given and only_given):
+            given = [*_labelled(declared()), *given]
+        if reference is not None:
+            subject = replace(subject, reference=reference)
+    else:
+        subject = _of_callable(op, reference, seed)
+    cases = tuple(replace(as_case(example, subject.parameters), label=label) for label, example in given)
+    if subject.signature is None and not cases:
+        raise ArgumentError(
+            f"{subject.name}: there is nothing to call it with. Give examples=, a function that returns tuples of "
+            "arguments, or annotate the reference as a definition is: Float[Tensor, 'B N']"
+        )
+    available = tuple(device for device in here if device in subject.devices)
+    wanted = available if devices is None else tuple(devices)
+    if missing := [device for device in wanted if device not in available]:
+        raise ArgumentError(
+            f"{subject.name} cannot be checked on {', '.join(missing)}: here are {', '.join(available)}"
+        )
+    dtypes = subject.dtypes or _dtypes_of(cases)
+    return replace(subject, examples=cases, devices=wanted, dtypes=dtypes)
+
+
+def _labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Return examples with their names, "" where they have none."""
+    if not isinstance(examples, Mapping):
+        return [("", example) for example in examples]
+    for label, example in examples.items():
+        if not isinstance(example, tuple | list | Mapping):
+            found = type(example).__name__
+            raise ArgumentError(
+                f"the example {label!r} is a {found}; name each call by its arguments: "
+                "{'small': {'x': torch.randn(3)}}, or give a list of calls"
+            )
+    return list(examples.items())
+
+
+def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
+    """Return an example as a case; raises ArgumentError for what is no call."""
+    if isinstance(example, Mapping):
+        values = dict(example)
+    elif isinstance(example, tuple | list):
+        values = dict(zip(parameters, example, strict=False))
+        if len(example) > len(parameters):
+            raise ArgumentError(f"an example has {len(example)} arguments; there are {', '.join(parameters)}")
+    else:
+        values = {parameters[0]: example}
+    if unknown := sorted(values.keys() - set(parameters)):
+        raise ArgumentError(f"an example names {', '.join(unknown)}; the arguments are {', '.join(parameters)}")
+    return Case({name: _as_recipe(value) for name, value in values.items()})
+
+
+def _as_recipe(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return TensorRecipe(
+            tuple(value.shape), str(value.dtype).removeprefix("torch."), values="given", given=value.detach()
+        )
+    if isinstance(value, list | tuple):
+        return tuple(map(_as_recipe, value))
+    return value
+
+
+def _of_operator(op: Operator, seed: int) -> Subject:
+    definition = op.definition
+    signature = definition.signature
+    letters = signature.letters
+    combinations = [
+        dict(zip(letters, (dtype.name for dtype in choice), strict=True)) for choice in signature.combinations()
+    ]
+    return Subject(
+        name=f"{definition.namespace}.{definition.name}",
+        call=op,
+        kernel=op.torch_op,
+        reference=op.reference,
+        parameters=tuple(parameter.name for parameter in signature.parameters),
+        devices=tuple(dict.fromkeys(("cpu", *definition.kernels))),
+        dtypes=tuple(combinations),
+        signature=signature,
+        overload=op.torch_op,
+        operator=op,
+        keyword_only=tuple(parameter.name for parameter in signature.parameters if parameter.keyword_only),
+        mutated=tuple(parameter.name for parameter in signature.mutated),
+        differentiable=() if signature.mutated else tuple(p.name for p in signature.parameters if p.differentiable),
+        differentiable_outputs=tuple(index for index, output in enumerate(signature.outputs) if output.differentiable),
+        module=definition.module,
+        seed=seed,
+    )
+
+
+def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Subject:
+    overload = _overload_of(op)
+    name = str(overload).removesuffix(".default") if overload is not None else getattr(op, "__qualname__", repr(op))
+    if reference is None:
+        raise ArgumentError(f"{name} has no reference to compare it with: give reference=, a function in plain PyTorch")
+    schema = overload._schema if overload is not None else None
+    if schema is not None:
+        parameters = tuple(argument.name for argument in schema.arguments)
+        mutated = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+    else:
+        parameters = _parameters_of(reference, op)
+        mutated = ()
+    signature = _signature_of(reference, mutated)
+    dtypes: tuple[Mapping[str, str], ...] = ()
+    if signature is not None:
+        letters = signature.letters
+        combinations = signature.combinations()
+        dtypes = tuple(dict(zip(letters, (d.name for d in choice), strict=True)) for choice in combinations)
+    return Subject(
+        name=name.replace("::", "."),
+        call=op,
+        kernel=overload if overload is not None else op,
+        reference=reference,
+        parameters=parameters,
+        devices=("cpu", "cuda"),
+        dtypes=dtypes,
+        signature=signature,
+        overload=overload,
+        keyword_only=_keyword_only(schema, reference),
+        mutated=mutated,
+        differentiable=tuple(p.name for p in signature.parameters if p.differentiable) if signature else parameters,
+        module=getattr(op, "__module__", None),
+        seed=seed,
+    )
+
+
+def _keyword_only(schema: Any, reference: Callable[..., Any]) -> tuple[str, ...]:
+    if schema is not None:
+        return tuple(argument.name for argument in schema.arguments if argument.kwarg_only)
+    try:
+        parameters = inspect.signature(reference).parameters.values()
+    except ValueError:  # a builtin tells no signature
+        return ()
+    return tuple(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+
+
+def _overload_of(op: Any) -> Any:
+    """Return the operator of `torch.ops` that a callable is, or None where it is none."""
+    if isinstance(op, torch._ops.OpOverload):
+        return op
+    if isinstance(op, torch._ops.OpOverloadPacket):
+        overloads = op.overloads()
+        if len(overloads) != 1:
+            raise ArgumentError(
+                f"{op} has several overloads ({', '.join(overloads)}); name one, such as {op}.{overloads[0]}"
+            )
+        return getattr(op, overloads[0])
+    if isinstance(found := getattr(op, "_opoverload", None), torch._ops.OpOverload):
+        return found  # torch.library.custom_op
+    return None
+
+
+def _signature_of(reference: Callable[..., Any], mutated: tuple[str, ...]) -> Signature | None:
+    """Return what a reference's annotations say, or None where they are not those of a definition."""
+    choices = Choices(mutates=frozenset(mutated))
+    try:
+        return read_signature(reference, choices)
+    except (DefinitionError, ValueError):
+        return None  # ValueError: a builtin, such as torch.sin, tells nothing of its parameters
+
+
+def _parameters_of(*functions: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the parameters of the first function that tells them."""
+    for function in functions:
+        try:
+            return tuple(inspect.signature(function).parameters)
+        except ValueError:
+            continue
+    raise ArgumentError(f"{functions[0]!r} does not tell what its parameters are: wrap it into a function of yours")
+
+
+def _dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:
+    """Return the element types of examples, as if their floating ones were a template parameter."""
+    found = {recipe.dtype for case in cases for recipe in case.tensors().values()}
+    floating = [
+        name for name in ("float64", "float32") if any(getattr(torch, dtype).is_floating_point for dtype in found)
+    ]
+    wanted = sorted(found & {"float16", "bfloat16"}, reverse=True)
+    return tuple({"T": name} for name in [*floating, *wanted]) or ({},)
+
+
+def devices_here() -> tuple[str, ...]:
+    """Return the devices of this machine, without using them.
+
+    Asking CUDA itself would spoil the GPU for the processes that are forked later; so would the load of an operator, which
+    asks as well. From here on both ask the driver's management library.
+    """
+    set_default("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

@@ -1,0 +1,117 @@
+"""How far off may a kernel be, given what one rounding does to the result? See `oracle` for how that is measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.spec.signature import Kind
+from opsmith.subject.case import Case
+from opsmith.subject.subject import Subject
+
+__all__ = ["EXTREME", "OF_RESULT", "allowed_errors", "reduction_length", "upcast", "usual_scale"]
+
+# How many roundings of the result, and how many times the effect of one rounding in the inputs, a kernel may be off.
+# Functions of libm and of a GPU differ by a few units; in half precision the one rounding at the end is most of it.
+OF_RESULT = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}
+
+_OF_INPUTS = {torch.float64: 16.0, torch.float32: 8.0, torch.float16: 4.0, torch.bfloat16: 4.0}
+
+_OF_SCALE = 16.0
+
+_OF_NOISE = 4.0
+
+EXTREME = frozenset({"mixed", "big", "steep", "huge", "loud"})
+
+
+def allowed_errors(
+    value: Tensor, spread: Tensor, noise: Tensor, dtype: torch.dtype | None, length: int, usual: float
+) -> Tensor:
+    """Return how far off each element may be: `spread` is what a rounding of the inputs does."""
+    if dtype is None or not value.dtype.is_floating_point:
+        # Discrete results are right or wrong, but where one rounding decides them.
+        return torch.where(spread + noise > 0, math.inf, 0.0).to(torch.float64)
+    info = torch.finfo(dtype)
+    of_length = length / 4 if dtype in (torch.float32, torch.float64) else 0
+    finite = value[value.isfinite()]
+    scale = float(finite.square().mean().sqrt()) if finite.numel() > 0 else 0.0
+    # Sums inside are as accurate as float32 at least, measured against what is usual in the result.
+    floor = (
+        _OF_SCALE * min(info.eps, torch.finfo(torch.float32).eps) * max(scale if math.isfinite(scale) else 0.0, usual)
+    )
+    # What is denormal may be flushed to zero.
+    total = (
+        (OF_RESULT[dtype] + of_length) * info.eps * value.abs()
+        + (_OF_INPUTS[dtype] + of_length) * spread
+        + _OF_NOISE * noise
+        + floor
+        + 4 * info.smallest_normal
+    )
+    # Of what is NaN no distance is measured.
+    return torch.where(total.isnan(), torch.where((spread + noise).isinf(), math.inf, 0.0).to(total.dtype), total)
+
+
+def usual_scale(
+    subject: Subject, case: Case, run: Callable[[Mapping[str, Any]], list[Tensor]], dtype: torch.dtype | None
+) -> float:
+    """Return how large results are for ordinary inputs, at most 1.
+
+    Where a result is far smaller, the reference may have lost all digits of it (1 - tanh(20)**2 is 0) and a better
+    kernel none. For inputs that are tiny themselves this is no measure.
+    """
+    recipes = case.tensors().values()
+    if dtype is None or not any(recipe.values in EXTREME for recipe in recipes):
+        return 0.0
+    try:
+        results = run(upcast(case.changed(values="normal").build()))
+    except Exception:
+        return 0.0
+    largest = [float(result.abs().nan_to_num(0.0).max()) for result in results if result.numel() > 0]
+    return min(1.0, max(largest, default=0.0))
+
+
+def reduction_length(subject: Subject, case: Case) -> int:
+    """Return how many terms a sum in the operator may have: the product of the sizes that no output has.
+
+    A size that an output has may be summed over as well (softmax, a running sum). Of such a sum the usual error is
+    counted, which grows with the root of the length.
+    """
+    tensors = case.tensors()
+    if subject.signature is None:
+        return max((math.prod(recipe.shape) for recipe in tensors.values()), default=1)
+    signature = subject.signature
+    kept = {name for output in signature.outputs for name in output.tensor.shape.names}
+    kept_groups = {output.tensor.shape.group for output in signature.outputs}
+    length = math.isqrt(max((size for recipe in tensors.values() for size in recipe.shape), default=1))
+    for parameter in signature.tensors:
+        if parameter.kind is not Kind.TENSOR or (recipe := tensors.get(parameter.name)) is None:
+            continue
+        shape = parameter.tensor_type.shape
+        own = 1
+        for index, dim in enumerate(shape.dims):
+            if dim.variadic and dim.group not in kept_groups:
+                own *= math.prod(recipe.shape[: len(recipe.shape) - len(shape.dims) + 1])
+            elif dim.expression is not None and not dim.expression.names <= kept:
+                axis = shape.axis(index)
+                own *= recipe.shape[axis]
+        length = max(length, own)
+    return max(1, length)
+
+
+def upcast(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with floating tensors in float64; all tensors are copies, contiguous."""
+
+    def up(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return (
+                value.detach()
+                .to(torch.float64 if value.dtype.is_floating_point else value.dtype, copy=True)
+                .contiguous()
+            )
+        return [up(item) for item in value] if isinstance(value, list) else value
+
+    return {name: up(value) for name, value in values.items()}

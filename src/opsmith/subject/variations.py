@@ -1,0 +1,53 @@
+"""Examples with one thing changed: the calls of a property whose generated ones the definition refuses altogether.
+
+Sizes and numbers may have to fit one another in a way that no shape tells: groups that divide the channels. Then only the
+examples say what fits, and whatever else an argument may be is tried on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import torch
+
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.values import FLOAT_VALUES, group_of_values
+
+__all__ = ["variations"]
+
+
+def variations(case: Case, optional: tuple[str, ...], flags: Mapping[str, bool], seed: int) -> Iterator[Case]:
+    """Yield a call with other values (groups values, equal and special), and with other arguments (scalars).
+
+    `optional` are tensors that may be left out, `flags` what those are that the call does not give.
+    """
+    floating = [name for name, value in case.arguments.items() if _is_floating(value)]
+    for kind in FLOAT_VALUES:
+        if kind == "normal" or not floating:
+            continue
+        group = group_of_values(kind)
+        yield replace(_filled(case, floating, kind, seed), label=f"{case.label}, {kind} values", group=group, base=case)
+        for name in floating if len(floating) > 1 else ():
+            label = f"{case.label}, {kind} values in {name}"
+            yield replace(_filled(case, [name], kind, seed), label=label, group=group, base=case)
+    for name in optional:
+        if case.arguments.get(name) is not None:
+            yield Case({**case.arguments, name: None}, f"{case.label}, without {name}", "scalars", base=case)
+    for name, value in {**flags, **case.arguments}.items():
+        if isinstance(value, bool):
+            other = not value
+            yield Case({**case.arguments, name: other}, f"{case.label}, {name} = {other}", "scalars", base=case)
+
+
+def _is_floating(value: object) -> bool:
+    recipe = value[0] if isinstance(value, tuple) and value else value
+    return isinstance(recipe, TensorRecipe) and getattr(torch, recipe.dtype).is_floating_point
+
+
+def _filled(case: Case, names: list[str], kind: str, seed: int) -> Case:
+    """Return a call with values of a kind in some tensors, each drawn for itself."""
+    for index, name in enumerate(names):
+        kept = frozenset(case.arguments) - {name}
+        case = case.changed(kept=kept, given=None, values=kind, seed=seed * 7919 + index)
+    return case

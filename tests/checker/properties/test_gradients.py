@@ -1,0 +1,102 @@
+"""Wrong gradients are named `gradient` or `second gradient` and nothing else; right ones raise no alarm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit_comp import kernels, python_ops
+from kit_comp.judged import judge
+
+from opsmith.checker.outcome import Outcome
+from opsmith.ops.add2 import add2
+from opsmith.ops.lltm import lltm_cell, lltm_gates
+from opsmith.ops.sigmoid import sigmoid
+
+pytestmark = pytest.mark.compile
+
+PROPERTIES = ("value", "sizes", "empty", "strides", "gradient", "second gradient")
+PYTHON: dict[str, Any] = {
+    "cubic": python_ops.cubic_reference,
+    "parts": python_ops.parts_reference,
+    "once": python_ops.square_reference,
+}
+WRONG_PYTHON = {
+    "wrong_sign": "the gradient of scale",
+    "forgets_scale": "no gradient arrives at scale",
+    "assumes_contiguous": "transposed",
+    "fails_on_empty": "the gradient raises RuntimeError",
+}
+
+
+def first(results: dict[tuple[str, str], Outcome], name: str) -> Outcome:
+    return next(outcome for (found, _), outcome in results.items() if found == name)
+
+
+@pytest.mark.parametrize("op", [add2, sigmoid, lltm_gates, lltm_cell, kernels.right, kernels.kinked], ids=repr)
+def test_right_kernels_raise_no_alarm(op: Any) -> None:
+    names, results = judge(op, "gradient", "second gradient")
+    assert names == ()
+    assert results["gradient", "float64"].state == "passed"
+    assert results["gradient", "float16"].state == "passed"
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_right_operators_of_others_raise_no_alarm(name: str) -> None:
+    names, results = judge(getattr(python_ops, name), "gradient", "second gradient", reference=PYTHON[name])
+    assert names == ()
+    assert results["gradient", "float64"].inputs > 10
+
+
+@pytest.mark.parametrize("name", ["short_sum", "packed", "leaky"])
+def test_a_wrong_backward_kernel_fails_its_gradient_alone(name: str) -> None:
+    names, results = judge(getattr(kernels, name), *PROPERTIES)
+    assert names == ("gradient",)
+    assert {dtype for (_, dtype), outcome in results.items() if outcome.state == "failed"} == {"float64", "float16"}
+
+
+@pytest.mark.parametrize("name", WRONG_PYTHON)
+def test_a_wrong_backward_in_python_fails_its_gradient_alone(name: str) -> None:
+    names, results = judge(getattr(python_ops, name), *PROPERTIES, reference=python_ops.cubic_reference)
+    assert names == ("gradient",)
+    assert WRONG_PYTHON[name] in results["gradient", "float16"].findings[0].message
+
+
+def test_a_gradient_that_is_wrong_for_one_output_of_two_is_found() -> None:
+    names, _ = judge(python_ops.mixes_parts, *PROPERTIES, reference=python_ops.parts_reference)
+    assert names == ("gradient",)
+
+
+def test_gradients_that_are_lost_without_a_word_are_found() -> None:
+    names, results = judge(python_ops.loses_gradients, *PROPERTIES, reference=python_ops.square_reference)
+    assert names == ("gradient",)
+    assert "lost without a word" in results["gradient", "float64"].findings[0].message
+
+
+def test_an_operator_without_a_gradient_is_told_from_one_with_a_wrong_one() -> None:
+    names, results = judge(python_ops.without_gradient, *PROPERTIES, reference=python_ops.cubic_reference)
+    assert names == ()
+    assert results["gradient", "float64"].state == "not run"
+    assert results["gradient", "float64"].note.startswith("no gradient is registered: Trying to backward through")
+
+
+def test_the_trap_of_finite_differences_is_told() -> None:
+    _, results = judge(python_ops.cubic, "gradient", reference=python_ops.cubic_reference)
+    assert "finite differences say nothing in float16" in results["gradient", "float16"].note
+    assert results["gradient", "float64"].note == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("cuts_the_graph", "without a graph"), ("halves_the_graph", "the second gradient")]
+)
+def test_a_wrong_second_gradient_is_named_so_and_no_other(name: str, words: str) -> None:
+    names, results = judge(getattr(python_ops, name), *PROPERTIES, reference=python_ops.cubic_reference)
+    assert names == ("second gradient",)
+    assert words in first(results, "second gradient").findings[0].message
+
+
+def test_a_second_gradient_that_is_refused_is_no_defect() -> None:
+    _, results = judge(python_ops.once, "second gradient", reference=python_ops.square_reference)
+    outcome = first(results, "second gradient")
+    assert outcome.state == "not run"
+    assert "once_differentiable" in outcome.note

@@ -1,0 +1,50 @@
+"""Every planted defect is called by its name, by no unrelated one, and the operator without it passes everything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from long_properties import LONG, TRACING
+
+from opsmith.checker.properties.table import PROPERTIES
+from opsmith.checker.run import Options, run_check
+
+sys.path.append(str(Path(__file__).with_name("planted")))
+
+from table import TABLE, Planted
+
+pytestmark = pytest.mark.compile
+
+# The slow tests below have the others.
+_QUICK = tuple(item for item in PROPERTIES if item.name not in TRACING)
+_ids = [row.name for row in TABLE]
+# What traces an operator looks at what is registered, which opsmith does for the others.
+_REGISTERED = [row for row in TABLE if row.file != "kernels"]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=_ids)
+def test_the_defect_is_called_by_its_name(row: Planted) -> None:
+    report = run_check(row.subject(planted=True), Options(_QUICK, row.dtypes))
+    found = {result.name: result.outcome.findings[0].message for result in report.failures}
+    assert row.named in found, found
+    assert found.keys() <= {row.named, *row.also}, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", _REGISTERED, ids=[row.name for row in _REGISTERED])
+def test_what_traces_calls_it_by_no_other_name(row: Planted) -> None:
+    items = tuple(item for item in PROPERTIES if item.name in {*TRACING, row.named})
+    failed = run_check(row.subject(planted=True), Options(items)).failed
+    assert row.named in failed
+    assert set(failed) <= {row.named, *row.also}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", TABLE, ids=_ids)
+def test_without_the_defect_nothing_is_found_in_any_type(row: Planted) -> None:
+    skipped = LONG - {row.named} - (TRACING if row in _REGISTERED else frozenset())
+    items = tuple(item for item in PROPERTIES if item.name not in skipped)
+    report = run_check(row.subject(planted=False, seed=1), Options(items))
+    assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]

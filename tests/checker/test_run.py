@@ -1,0 +1,176 @@
+"""The run of a check: a crash and a hang are findings, the rest goes on after them, and a seed makes it again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import torch
+from jaxtyping import Float
+from kit_screen import operators
+from torch import Tensor
+
+from opsmith.checker.process.budget import paced
+from opsmith.checker.properties import values
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.table import chosen
+from opsmith.checker.report import Column, Report, Result
+from opsmith.checker.run import Options, Watcher, run_check
+from opsmith.subject.case import Case
+from opsmith.subject.subject import Subject, subject_of
+
+
+def check(subject: Subject, *names: str, watch: Watcher | None = None, **options: Any) -> Report:
+    return run_check(subject, Options(properties=chosen(names), dtypes=("float32",), **options), watch)
+
+
+def states(report: Report) -> dict[str, str]:
+    return {result.name: result.outcome.state for result in report.results}
+
+
+@pytest.mark.compile
+def test_a_crash_is_a_finding_and_the_run_goes_on():
+    report = check(subject_of(operators.crashing), "value", "sizes", "empty", "strides")
+    assert states(report) == {"value": "passed", "sizes": "failed", "empty": "passed", "strides": "passed"}
+    (finding,) = report.findings
+    assert finding.message == "it crashes: a segmentation fault on N = 4099"
+    assert finding.case is not None
+    assert finding.case.tensors()["x"].shape == (64,)
+
+
+@pytest.mark.compile
+def test_a_crash_is_one_defect():
+    # The fake kernel is compared with calls of as many elements, and is not to blame.
+    report = check(subject_of(operators.crashing), "value", "sizes", "fake")
+    assert states(report) == {"value": "passed", "sizes": "failed", "fake": "not run"}
+    assert report.results[-1].outcome.note == "the operator itself does not come back there: see sizes"
+
+
+@pytest.mark.compile
+def test_a_hang_costs_its_silence_once():
+    options = Options(properties=chosen(("special values", "empty")), dtypes=("float32", "float16"), silence_s=1.5)
+    found = [(r.outcome.state, r.outcome.note) for r in run_check(subject_of(operators.hanging), options).results]
+    assert [state for state, _ in found] == ["failed", "not run", "passed", "passed"]
+    assert found[1][1] == "it hangs in float32 already"
+
+
+@pytest.mark.compile
+def test_a_crash_is_made_smaller():
+    only_large = [(torch.randn(999, dtype=torch.float32),)]
+    report = check(subject_of(operators.crashing, examples=only_large), "value")
+    (finding,) = report.findings
+    assert finding.message == "it crashes: a segmentation fault on example 1"
+    assert finding.case is not None
+    assert finding.case.tensors()["x"].shape == (64,)
+    assert torch.equal(finding.case.build()["x"], only_large[0][0][:64])
+
+
+@pytest.mark.compile
+def test_a_hang_is_found_after_the_silence_and_the_run_goes_on():
+    report = check(subject_of(operators.hanging), "value", "special values", "empty", silence_s=1.5)
+    assert states(report) == {"value": "passed", "special values": "failed", "empty": "passed"}
+    (finding,) = report.findings
+    assert finding.message == "it hangs: no answer on nan values"
+    assert finding.case is not None
+    assert finding.case.tensors()["x"].values == "nan"
+
+
+def triple(x: Tensor) -> Tensor:
+    return 3 * x
+
+
+def subject(function: Any = triple, *more: Any, **options: Any) -> Subject:
+    return subject_of(function, reference=triple, examples=[(torch.ones(4), *more)], **options)
+
+
+def test_nan_in_an_example_has_its_property():
+    report = check(subject(lambda x: torch.nan_to_num(triple(x))), "value", "special values", "strides")
+    assert report.failed == ("special values",)
+
+
+def without_times(report: Report) -> list[tuple[str, Column, str, str]]:
+    return [(r.name, r.column, r.outcome.state, str(r.outcome.findings)) for r in report.results]
+
+
+@pytest.mark.compile
+def test_a_seed_makes_it_again():
+    def run(seed: int) -> list[tuple[str, Column, str, str]]:
+        return without_times(check(subject_of(operators.wrong, seed=seed), "value", "special values"))
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
+
+
+def test_a_check_that_fails_itself_is_no_finding(monkeypatch: pytest.MonkeyPatch):
+    def broken(context: Context) -> None:
+        raise KeyError("T")
+
+    monkeypatch.setattr(values, "value", broken)
+    report = check(subject(), "value", "strides")
+    assert states(report) == {"value": "not run", "strides": "passed"}
+    outcome = report.results[0].outcome
+    assert outcome.is_error
+    assert outcome.note == "the check failed with KeyError: 'T'"
+
+
+def test_a_watcher_is_told_of_everything():
+    told: list[Any] = []
+    watch = Watcher(told.append, lambda name, column, doing: told.append((name, column.dtype, doing)))
+    report = check(subject(), "value", "strides", watch=watch)
+    results = [item for item in told if isinstance(item, Result)]
+    assert tuple(results) == report.results
+    assert told[0] == ("value", "float32", None)
+    assert isinstance(told[1][2], Case)
+    assert told[1][2].label == "example 1"
+    assert told[told.index(results[0]) + 1] == ("strides", "float32", None)
+
+
+def test_without_a_child_it_is_the_same():
+    both = [without_times(check(subject(), "value", "strides", isolate=isolate)) for isolate in (True, False)]
+    assert both[0] == both[1]
+
+
+def test_an_argument_that_cannot_be_sent_is_no_obstacle():
+    class Unsendable:
+        def __reduce__(self) -> str:
+            raise TypeError("it stays here")
+
+    def reference(x: Tensor, other: Unsendable) -> Tensor:
+        return 3 * x
+
+    def wrong(x: Tensor, other: Unsendable) -> Tensor:
+        return 2 * x
+
+    for function, state in ((reference, "passed"), (wrong, "failed")):
+        found = subject_of(function, reference=reference, examples=[(torch.ones(4), Unsendable())])
+        assert states(check(found, "value")) == {"value": state}
+
+
+def rowwise(x: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+    return x + 1
+
+
+def elementwise(x: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+    until_s = time.thread_time() + x.shape[1] * 1e-5
+    while time.thread_time() < until_s:
+        pass
+    return x + 1
+
+
+def test_a_slow_reference_is_spared_the_largest_inputs():
+    slow, quick = (paced(subject_of(function, reference=function)) for function in (elementwise, rowwise))
+    assert quick.notes == ()
+    labels, fewer = ([case.label for case in one.suite.cases({"T": "float32"})] for one in (quick, slow))
+    # Its time depends on N alone.
+    assert set(labels) - set(fewer) == {"N = 4099", "N = 70001"}
+    assert "B = 70001" in fewer
+    (note,) = slow.notes
+    assert note.endswith("s for N = 4099: inputs of that size and larger are left out (--thorough tries them)")
+
+
+@pytest.mark.compile
+def test_a_body_that_is_traced_anew_for_each_size_is_no_fault_of_the_operator():
+    report = check(subject_of(operators.running_sum), "value", "gradient", "compile")
+    assert report.ok, str(report)
+    assert report.results[-1].outcome.note.startswith("one graph for all sizes; the gradient comes from the body")

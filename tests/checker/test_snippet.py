@@ -1,0 +1,192 @@
+"""A finding as a program: what it makes is the case, bit for bit, and it runs and shows the defect."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import Float
+from kit_screen import operators
+from torch import Tensor
+
+import opsmith
+from opsmith.checker.literals import number_text, tensor_code
+from opsmith.checker.properties.table import chosen
+from opsmith.checker.run import Options, run_check
+from opsmith.checker.snippet import snippet_of
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.layouts import LAYOUTS, lay_out
+from opsmith.subject.subject import subject_of
+
+KNOWN = {"torch": torch, "inf": math.inf, "nan": math.nan, "lay_out": lay_out, "TensorRecipe": TensorRecipe}
+
+
+def is_same(one: Tensor, other: Tensor) -> bool:
+    equal = torch.equal(one.nan_to_num(nan=-5.5), other.nan_to_num(nan=-5.5)) and one.dtype == other.dtype
+    signs = one.dtype.is_floating_point
+    return equal and (not signs or torch.equal(one.signbit() & ~one.isnan(), other.signbit() & ~other.isnan()))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 3), (3, 0), (2, 3, 4), (1, 2, 2, 3), (1, 2, 2, 2, 2), (200, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_a_line_makes_the_tensor_again(shape: tuple[int, ...], layout: str, dtype: str):
+    recipe = TensorRecipe(shape, dtype, layout, "normal", 3)
+    made = eval(tensor_code(recipe, "cpu"), dict(KNOWN))
+    wanted = recipe.build("cpu")
+    assert is_same(made, wanted)
+    if wanted.numel() > 0:
+        assert made.stride() == wanted.stride()
+        assert made.storage_offset() == wanted.storage_offset()
+
+
+@pytest.mark.parametrize("values", ["mixed", "zeros", "tiny", "big", "huge", "nan", "special"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_numbers_are_exact(dtype: str, values: str):
+    recipe = TensorRecipe((7, 5), dtype, "contiguous", values, 11)
+    assert is_same(eval(tensor_code(recipe, "cpu"), dict(KNOWN)), recipe.numbers())
+
+
+def test_numbers_are_short():
+    assert number_text(float(torch.tensor(0.1, dtype=torch.float32)), torch.float32) == "0.1"
+    assert number_text(float(torch.tensor(0.1, dtype=torch.bfloat16)), torch.bfloat16) == "0.1"
+    assert number_text(0.1, torch.float64) == "0.1"
+    assert number_text(-0.0, torch.float32) == "-0.0"
+
+
+def test_small_tensors_are_plain_torch_and_large_ones_recipes():
+    assert tensor_code(TensorRecipe((2,), "float32", given=torch.tensor([1.0, 2.0])), "cuda") == (
+        "torch.tensor([1.0, 2.0], dtype=torch.float32, device='cuda')"
+    )
+    assert tensor_code(TensorRecipe((2, 3), "int8", given=torch.ones(2, 3)), "cpu") == (
+        "torch.full((2, 3), 1, dtype=torch.int8)"
+    )
+    large = tensor_code(TensorRecipe((100,), "float32", "offset", "big", 5), "cpu")
+    assert large == "TensorRecipe((100,), 'float32', 'offset', 'big', 5).build('cpu')"
+
+
+def run(text: str, code: int = 0) -> str:
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    env = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.compile
+def test_the_snippet_of_a_wrong_value_runs_and_shows_it():
+    report = opsmith.check(operators.wrong, properties=["value"], dtypes=["float32"])
+    (finding,) = report.findings
+    assert "TensorRecipe" not in finding.snippet
+    assert finding.snippet in str(report).replace("      ", "")
+    found, expected = run(finding.snippet).splitlines()
+    assert found.startswith("operator:  tensor([[")
+    number = float(found.partition("[[")[2].partition("]")[0])
+    reference = float(expected.partition("[[")[2].partition("]")[0])
+    assert number - reference == pytest.approx(0.25)
+
+
+@pytest.mark.compile
+def test_the_snippet_of_a_crash_crashes():
+    report = opsmith.check(operators.crashing, properties=["sizes"], dtypes=["float32"])
+    run(report.findings[0].snippet, code=-11)
+
+
+@pytest.mark.compile
+def test_a_large_case_is_compared_by_the_program():
+    subject = subject_of(operators.wrong)
+    case = Case({"x": TensorRecipe((50, 60), "float32", "transposed", "normal", 3)})
+    text = snippet_of(subject, case, "cpu")
+    assert "Mismatched elements: 3000 / 3000" in run(text, code=1)
+
+
+def scale(x: Float[Tensor, "N"], scale: float) -> Float[Tensor, "N"]:
+    return x * scale
+
+
+def run_here(text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    exec(text, {"__name__": "snippet"})
+    torch.set_printoptions(profile="default")
+    return capsys.readouterr().out.splitlines()
+
+
+CASE = Case({"x": TensorRecipe((2,), "float64", given=torch.tensor([1.0, 2.0])), "scale": math.inf})
+
+
+def test_an_argument_may_be_called_as_the_operator_is(capsys: pytest.CaptureFixture[str]):
+    text = snippet_of(subject_of(scale, reference=scale), CASE, "cpu")
+    assert f"from {__name__} import scale as operator" in text
+    assert "from math import inf" in text
+    assert run_here(text, capsys)[0] == "operator:  tensor([inf, inf], dtype=torch.float64)"
+
+
+def test_a_reference_that_cannot_be_imported_is_said_to_be_missing():
+    text = snippet_of(subject_of(scale, reference=lambda x, scale: x, examples=[(torch.ones(2), 1.0)]), CASE, "cpu")
+    assert "# reference: the function that was given as such" in text
+
+
+def test_an_operator_of_torch_ops_is_named_there(capsys: pytest.CaptureFixture[str]):
+    subject = subject_of(torch.ops.aten.sin.default, reference=torch.sin, examples=[(torch.ones(2),)])
+    text = snippet_of(subject, Case({"self": CASE.arguments["x"]}), "cpu")
+    assert "torch.ops.aten.sin(self)" in text
+
+
+def shifted(x: Float[Tensor, "N"], *, by: float = 1.0) -> Float[Tensor, "N"]:
+    return x + by
+
+
+@pytest.mark.parametrize("name", ["value", "gradient"])
+def test_arguments_that_go_by_name_do(name: str, capsys: pytest.CaptureFixture[str]):
+    case = Case({"x": CASE.arguments["x"], "by": 2.5})
+    text = snippet_of(subject_of(shifted, reference=shifted), case, "cpu", name)
+    assert "shifted(x, by=by)" in text or name == "gradient"
+    assert "tensor([3.5" in run_here(text, capsys)[0] or name == "gradient"
+
+
+def add_twice_(x: Tensor, other: Tensor) -> None:
+    x.add_(other, alpha=2)
+
+
+def add_once_(x: Tensor, other: Tensor) -> None:
+    x.add_(other)
+
+
+def test_a_written_argument_is_shown_after_the_calls(capsys: pytest.CaptureFixture[str]):
+    with torch.library._scoped_library("opsmith_check_snippet", "DEF") as library:
+        library.define("add_(Tensor(a!) x, Tensor other) -> ()")
+        library.impl("add_", add_once_, "CompositeExplicitAutograd")
+        op = torch.ops.opsmith_check_snippet.add_
+        recipe = CASE.arguments["x"]
+        subject = subject_of(op, reference=add_twice_, examples=[(torch.ones(2), torch.ones(2))])
+        after, expected = run_here(snippet_of(subject, Case({"x": recipe, "other": recipe}), "cpu"), capsys)
+    assert after == "x after the operator:  tensor([2., 4.], dtype=torch.float64)"
+    assert expected == "x after the reference: tensor([3., 6.], dtype=torch.float64)"
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("name", ["gradient", "determinism", "inputs unchanged", "fake", "compile", "writes outside"])
+def test_other_properties_have_programs_of_their_own(name: str):
+    case = Case({"x": TensorRecipe((2, 3), "float64", "offset", "normal", 3), "factor": 3.0})
+    text = snippet_of(subject_of(operators.right), case, "cpu", name)
+    printed = run(text)
+    if name == "gradient":
+        assert printed.count("3., 3., 3.") == 0  # weighted: a gradient of the wrong element shows
+        assert printed.count("18.") == 2
+    if name == "inputs unchanged":
+        assert printed == "x is what it was: True\n"
+
+
+def test_a_case_that_cannot_be_written_says_so():
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("it has no name")
+
+    subject = subject_of(scale, reference=lambda x, scale: x * 2, examples=[(torch.ones(2), Odd())])
+    options = Options(properties=chosen(("value",)), isolate=False)
+    (finding, *_) = run_check(subject, options).findings
+    assert finding.snippet.startswith("# It could not be written as a program (RuntimeError: it has no name)")

@@ -1,0 +1,48 @@
+"""Correct operators of many kinds pass every property: a false alarm is a defect of the check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from long_properties import LONG
+from sound import sound, sound_python
+
+from opsmith.checker.properties.table import PROPERTIES, Property
+from opsmith.checker.run import Options, run_check
+from opsmith.runtime.operator import Operator
+from opsmith.subject.subject import Subject, subject_of
+
+pytestmark = pytest.mark.compile
+
+_OPERATORS: dict[str, tuple[Any, Any]] = {
+    **{name: (made, None) for name, made in vars(sound).items() if isinstance(made, Operator)},
+    "attend": (sound_python.attend, sound_python.reference),
+    "function": (sound_python.function, sound_python.reference),
+}
+_VALUES = ("value", "magnitude", "special values", "empty", "strides", "arguments")
+
+_DEPEND_ON_VALUES = tuple(item for item in PROPERTIES if item.name not in LONG)
+
+
+def _subject(name: str, seed: int) -> Subject:
+    op, reference = _OPERATORS[name]
+    return subject_of(op, reference=reference, seed=seed)
+
+
+def _named(*names: str) -> tuple[Property, ...]:
+    return tuple(item for item in PROPERTIES if item.name in names)
+
+
+@pytest.mark.parametrize("name", _OPERATORS)
+def test_its_values_are_right(name: str) -> None:
+    report = run_check(_subject(name, 0), Options(_named(*_VALUES)))
+    assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", _OPERATORS)
+def test_no_property_complains(name: str, seed: int) -> None:
+    report = run_check(_subject(name, seed), Options(PROPERTIES if seed == 0 else _DEPEND_ON_VALUES))
+    assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
