@@ -135,7 +135,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "damage is published",
         "lost error",
-        "store/store.py",
+        "store/artifact_store.py",
         "if damage is not None:",
         "if damage is not None and manifest is None:",
         _STORE,
@@ -143,7 +143,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "no folder is taken",
         "lost error",
-        "store/store.py",
+        "store/artifact_store.py",
         "_TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})",
         "_TAKEN = frozenset({errno.ENOTDIR})",
         _STORE,

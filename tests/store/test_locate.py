@@ -47,7 +47,7 @@ def makeshift(monkeypatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(temp))
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path / "root"))
     monkeypatch.setattr("opsmith.store.locate._stand_ins", {})
-    monkeypatch.setattr("opsmith.store.store._warned", set())
+    monkeypatch.setattr("opsmith.store.artifact_store._warned", set())
     # Not by a mode: root, who may run the tests, can write to any folder.
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).is_relative_to(temp))
     return temp / f"opsmith-{os.geteuid()}"

@@ -83,7 +83,7 @@ def prune_command(max_size: str | None, older_than: str | None, everything: bool
 
     What was used within the last 15 minutes stays, for a process may be about to load it; only --all removes it too.
     """
-    from opsmith.store.bound import prune, size_limit
+    from opsmith.store.eviction import prune, size_limit
 
     store = Store(default_root())
     try:

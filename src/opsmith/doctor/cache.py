@@ -11,7 +11,7 @@ from pathlib import Path
 from opsmith.doctor.finding import Finding, ok, problem, warning
 from opsmith.errors import OpsmithError
 from opsmith.store import Store, default_root
-from opsmith.store.bound import list_entries, size_limit
+from opsmith.store.eviction import list_entries, size_limit
 from opsmith.store.locate import wanted_root
 from opsmith.store.safety import find_danger
 from opsmith.store.units import show_age, show_size

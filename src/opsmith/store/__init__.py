@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from opsmith._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from opsmith.store.artifact_store import Store
     from opsmith.store.depfile import parse_depfile, read_depfile
     from opsmith.store.explain import Change, Miss, compare_inputs, explain_miss
     from opsmith.store.headers import digest_headers, edited_since
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from opsmith.store.keys import artifact_key, digest, digest_file, source_key
     from opsmith.store.locate import Layout, default_root
     from opsmith.store.manifest import Kind, Manifest
-    from opsmith.store.store import Store
 
 __all__ = [
     "Artifact",
@@ -47,7 +47,7 @@ __getattr__ = lazy_names(
         "Layout": "locate",
         "Manifest": "manifest",
         "Miss": "explain",
-        "Store": "store",
+        "Store": "artifact_store",
         "artifact_key": "keys",
         "compare_inputs": "explain",
         "default_root": "locate",

@@ -25,6 +25,7 @@ from typing import Any
 
 from opsmith.errors import StoreError
 from opsmith.store import keys
+from opsmith.store.artifact_store import Store
 from opsmith.store.files import explain_os_errors
 from opsmith.store.headers import is_portable_name
 from opsmith.store.index import Record, read_record, record_bytes
@@ -32,7 +33,6 @@ from opsmith.store.intact import Artifact, find_damage
 from opsmith.store.machine import check_platform, platform_name
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
 from opsmith.store.safety import seal_tree
-from opsmith.store.store import Store
 
 __all__ = ["Imported", "check_identity", "export_archive", "find_record", "import_archive"]
 

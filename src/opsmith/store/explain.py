@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from opsmith.store import keys
+from opsmith.store.artifact_store import NO_ROOTS, Store
 from opsmith.store.headers import HeaderDigests
 from opsmith.store.index import changed_headers, read_records
 from opsmith.store.intact import Artifact, read_manifest
 from opsmith.store.lines import first_changed_line
-from opsmith.store.store import NO_ROOTS, Store
 
 __all__ = ["Change", "Miss", "compare_inputs", "explain_miss"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opsmith.store.artifact_store import Store
 from opsmith.store.intact import Artifact
-from opsmith.store.store import Store
 
 __all__ = ["is_meant", "select_artifacts"]
 

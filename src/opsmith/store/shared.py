@@ -21,6 +21,7 @@ from typing import TypeVar
 from opsmith import _env
 from opsmith.errors import OpsmithError, StoreError
 from opsmith.store.archive import find_record
+from opsmith.store.artifact_store import NO_ROOTS, Store
 from opsmith.store.bundle import Bundle, read_bundle, write_bundle
 from opsmith.store.files import explain_os_errors
 from opsmith.store.headers import HeaderDigests
@@ -30,7 +31,6 @@ from opsmith.store.keyring import fingerprint, has_signing_key, public_key, trus
 from opsmith.store.machine import platform_name
 from opsmith.store.manifest import MANIFEST_NAME
 from opsmith.store.safety import seal_tree
-from opsmith.store.store import NO_ROOTS, Store
 from opsmith.store.transport import Transport, open_transport
 
 __all__ = ["Pulled", "fetch_shared", "pull", "push", "share"]

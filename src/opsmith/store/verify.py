@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.store.bound import list_entries
+from opsmith.store.artifact_store import Store
+from opsmith.store.eviction import list_entries
 from opsmith.store.files import explain_os_errors
 from opsmith.store.intact import find_damage, read_manifest
-from opsmith.store.store import Store
 
 __all__ = ["Checked", "remove_damaged", "verify_store"]
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from opsmith import _env
 from opsmith.errors import OpsmithError
+from opsmith.store.artifact_store import Store
 from opsmith.store.files import explain_os_errors, list_files, write_atomic
 from opsmith.store.intact import Artifact
 from opsmith.store.staging import sweep
-from opsmith.store.store import Store
 from opsmith.store.units import parse_size
 from opsmith.store.usage import GRACE_S, is_in_use, last_used_s
 

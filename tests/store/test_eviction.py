@@ -9,7 +9,7 @@ import pytest
 
 from opsmith.errors import ArgumentError
 from opsmith.store import source_key
-from opsmith.store.bound import list_entries, prune, size_limit
+from opsmith.store.eviction import list_entries, prune, size_limit
 from opsmith.store.manifest import MANIFEST_NAME
 from opsmith.store.usage import GRACE_S, last_used_s
 
@@ -94,7 +94,7 @@ def test_the_new_artefact_stays_even_where_it_is_too_large(store, publish, monke
 
 def test_the_store_is_not_looked_through_at_each_publication(store, publish, monkeypatch):
     publish(inputs={"number": "first"})
-    monkeypatch.setattr("opsmith.store.bound.list_entries", lambda _: pytest.fail("looked through"))
+    monkeypatch.setattr("opsmith.store.eviction.list_entries", lambda _: pytest.fail("looked through"))
     for number in range(20):
         publish(inputs={"number": str(number)})
     assert len(store.layout.usage.read_text().split()) == 21
@@ -156,7 +156,7 @@ def test_processes_that_prune_and_publish_at_once_lose_nothing_in_use(store, pyt
     publish_old(*range(2, 12), size=1000)
     code = """
     import os
-    from opsmith.store.bound import prune
+    from opsmith.store.eviction import prune
     for round in range(10):
         prune(store, max_bytes=0)
         inputs = {"number": f"{os.getpid()} {round}"}

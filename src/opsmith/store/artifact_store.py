@@ -165,7 +165,7 @@ class Store:
         names = {portable_name(path, roots): digest for path, digest in kept.items()}
         key = keys.artifact_key(source_key, names)
         # Never on the way of a load.
-        from opsmith.store.bound import keep_bounded
+        from opsmith.store.eviction import keep_bounded
         from opsmith.store.lines import write_lines
 
         with explain_os_errors(self.root):
