@@ -13,8 +13,8 @@ from torch import Tensor
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.definition import Definition, Kernel
-from opsmith.spec.samples import Batch, Samples, check_batch, find_samples
+from opsmith.spec.definition import Batch, Definition, Kernel
+from opsmith.spec.samples import Samples, check_batch, find_samples
 
 Rows = Float[Tensor, "B N"]
 GROUP, BATCH = Samples("n", is_group=True), Samples("B", is_group=False)

@@ -36,24 +36,24 @@ def publish_old(publish):
 
 def test_the_least_recently_used_goes_first(store, publish_old):
     first, second, third = publish_old(2, 4, 3)
-    pruned = prune(store, max_bytes=250_000)
+    pruned = prune(store.layout, max_bytes=250_000)
     assert [entry.folder for entry in pruned.removed] == [second.folder]
     assert {artifact.key for artifact in store.artifacts()} == {first.key, third.key}
-    assert pruned.left_bytes == sum(entry.size_bytes for entry in list_entries(store))
+    assert pruned.left_bytes == sum(entry.size_bytes for entry in list_entries(store.layout))
 
 
 def test_what_was_not_used_for_long_goes_by_its_age(store, publish_old):
     first, second = publish_old(2, 40)
-    pruned = prune(store, older_than_s=24 * HOUR_S)
+    pruned = prune(store.layout, older_than_s=24 * HOUR_S)
     assert [entry.folder for entry in pruned.removed] == [second.folder]
     assert store.find(source_key({"number": "0"})) == first
 
 
 def test_what_is_in_use_stays_unless_it_is_forced_out(store, publish_old):
     publish_old(0, 0)
-    pruned = prune(store, max_bytes=0)
+    pruned = prune(store.layout, max_bytes=0)
     assert (len(pruned.removed), len(pruned.spared)) == (0, 2)
-    assert prune(store, max_bytes=0, force=True).left_bytes == 0
+    assert prune(store.layout, max_bytes=0, force=True).left_bytes == 0
 
 
 def test_a_use_is_noted_at_most_every_five_minutes(store, publish_old):
@@ -106,7 +106,7 @@ def test_a_lost_or_long_count_is_taken_anew(store, publish, damage):
     store.layout.usage.unlink() if damage == "gone" else store.layout.usage.write_text(damage)
     publish(inputs={"number": "second"})
     (total,) = map(int, store.layout.usage.read_text().split())
-    assert total == sum(entry.size_bytes for entry in list_entries(store))
+    assert total == sum(entry.size_bytes for entry in list_entries(store.layout))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_leads_nowhere_is_swept(store, publish_old):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         os.utime(path, (time.time() - days * 24 * HOUR_S,) * 2)
-    prune(store, older_than_s=24 * HOUR_S)
+    prune(store.layout, older_than_s=24 * HOUR_S)
     assert [path.stem for path in layout.records.glob("*/*/*.json")] == [kept.key]
     assert [path.stem for path in layout.locks.iterdir()] == ["b" * 64]
     assert [path.stem for path in shortcuts.iterdir()] == ["kept"]
@@ -158,7 +158,7 @@ def test_processes_that_prune_and_publish_at_once_lose_nothing_in_use(store, pyt
     import os
     from opsmith.store.eviction import prune
     for round in range(10):
-        prune(store, max_bytes=0)
+        prune(store.layout, max_bytes=0)
         inputs = {"number": f"{os.getpid()} {round}"}
         with store.staging() as staging:
             library = staging / "scale.so"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opsmith.store import Change, Miss, explain_miss
+from opsmith.store.staging import move_aside
 
 
 def test_a_hit_needs_no_explanation(store, publish, inputs):
@@ -38,7 +39,7 @@ def test_an_artefact_that_is_damaged_or_gone_is_lost(store, publish, inputs):
     published = publish()
     published.library.write_bytes(b"")
     assert explain_miss(store, "scale", inputs) == Miss("lost")
-    store.move_aside(published.folder)
+    move_aside(published.folder, store.layout.staging)
     assert explain_miss(store, "scale", inputs) == Miss("lost")
     store.remove(published)
     assert explain_miss(store, "scale", inputs) == Miss("new")

@@ -11,6 +11,7 @@ import pytest
 
 from opsmith.store import source_key
 from opsmith.store.manifest import MANIFEST_NAME
+from opsmith.store.staging import move_aside
 
 
 class Nfs:
@@ -56,7 +57,7 @@ def test_the_waiting_has_an_end(store, publish, inputs, monkeypatch):
 
 def test_an_old_record_of_an_artefact_that_is_gone_costs_no_time(store, publish, inputs):
     published = publish()
-    store.move_aside(published.folder)
+    move_aside(published.folder, store.layout.staging)
     (record,) = store.layout.index(source_key(inputs)).iterdir()
     os.utime(record, (1e9, 1e9))
     start_s = time.monotonic()

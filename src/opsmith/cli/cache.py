@@ -95,7 +95,7 @@ def prune_command(max_size: str | None, older_than: str | None, everything: bool
         max_bytes = 0
     elif max_size is None and older_than is None:
         max_bytes = size_limit()
-    pruned = prune(store, max_bytes=max_bytes, older_than_s=older_than_s, force=everything)
+    pruned = prune(store.layout, max_bytes=max_bytes, older_than_s=older_than_s, force=everything)
     freed = sum(entry.size_bytes for entry in pruned.removed)
     spared = f"; kept {len(pruned.spared)} that were used within the last 15 minutes" if pruned.spared else ""
     click.echo(f"removed {len(pruned.removed)} ({show_size(freed)}), {show_size(pruned.left_bytes)} left{spared}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from opsmith.doctor.finding import Finding, ok, problem, warning
 from opsmith.errors import OpsmithError
-from opsmith.store import Store, default_root
+from opsmith.store import Layout, default_root
 from opsmith.store.eviction import list_entries, size_limit
 from opsmith.store.locate import wanted_root
 from opsmith.store.safety import find_danger
@@ -43,7 +43,7 @@ class CacheState:
 def find_cache_state() -> CacheState:
     """Return the state of this user's store; nothing is created or changed."""
     root = default_root()
-    entries = list(list_entries(Store(root))) if root.is_dir() else []
+    entries = list(list_entries(Layout(root))) if root.is_dir() else []
     limit, error = None, None
     try:
         limit = size_limit()

@@ -18,7 +18,7 @@ from opsmith.runtime.derived import derived_body, is_empty
 from opsmith.runtime.kernel_file import KernelFile, read_kernel
 from opsmith.runtime.operator import Operator
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.definition import Definition, Device
+from opsmith.spec.definition import Batch, Definition, Device
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.gradient import default_gradient_names, mark_skippable, renamed, wire_backward
 from opsmith.spec.signature import Signature
@@ -26,7 +26,6 @@ from opsmith.spec.sizes import plan_sizes
 
 if TYPE_CHECKING:
     from opsmith.spec.casts import Autocast
-    from opsmith.spec.samples import Batch
 
 __all__ = ["declare_backward", "declare_gradient", "declare_rival", "declare_rule", "op"]
 

@@ -12,12 +12,15 @@ from opsmith.spec.signature import Signature
 
 if TYPE_CHECKING:
     from opsmith.spec.casts import Autocast
-    from opsmith.spec.samples import Batch
 
-__all__ = ["DEVICES", "Definition", "Device", "Group", "Kernel", "Rules"]
+__all__ = ["DEVICES", "Batch", "Definition", "Device", "Group", "Kernel", "Rules"]
 
 Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
+
+# The dimensions of independent samples: one name or several; False: not even along a variadic group; None: what the
+# shapes say.
+Batch = str | tuple[str, ...] | Literal[False] | None
 
 
 @dataclass(frozen=True)

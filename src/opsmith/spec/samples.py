@@ -1,4 +1,4 @@
-"""Along which dimensions does an operator work on independent samples? What vmap and sharding rules are derived from.
+"""Finds the dimensions along which an operator's samples are independent; vmap and sharding rules follow from them.
 
 Two things say so. A variadic group ("*n" or "*batch") of every output stands for any number of dimensions that the
 operator does not tell apart: a view kernel sees them as one. Whatever else computes the operator might, by an argument
@@ -9,21 +9,15 @@ names dimensions along each of which samples are computed by themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 from opsmith.errors import DefinitionError
+from opsmith.spec.definition import Batch, Definition
 from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Signature, TensorType
 
-if TYPE_CHECKING:
-    from opsmith.spec.definition import Definition
-
-__all__ = ["Batch", "Samples", "check_batch", "find_samples"]
+__all__ = ["Samples", "check_batch", "find_samples"]
 
 _INTEGERS = (Kind.INT, Kind.OPTIONAL_INT, Kind.INT_LIST)
-
-# The name of a dimension or several, False for "not even along a variadic group", or None for what the shapes say.
-Batch = str | tuple[str, ...] | Literal[False] | None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How is an artefact found, and how is a new one published?
+"""Finds artefacts in the store and publishes new ones.
 
 Publication is one rename of a folder that is complete and on the disk, so a reader sees an artefact whole or not at
 all, and a process may be killed at any point. Artefacts never change afterwards. No time stamp decides which is used.
@@ -10,7 +10,7 @@ import errno
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 
@@ -33,7 +33,7 @@ from opsmith.store.locate import Layout, stands_in_for
 from opsmith.store.lock import hold_lock
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
 from opsmith.store.safety import make_folder, refuse_unsafe, seal_tree
-from opsmith.store.staging import make_staging, remove, reserve_name
+from opsmith.store.staging import make_staging, move_aside, remove
 from opsmith.store.usage import note_use
 
 __all__ = ["NO_ROOTS", "Artifact", "Store"]
@@ -173,7 +173,7 @@ class Store:
             manifest = manifest._replace(files=digest_beside(staging, manifest.library))
             (staging / MANIFEST_NAME).write_text(manifest.to_json(), encoding="utf-8")
             artifact = self.admit(source_key, staging, Record(names, key))
-        keep_bounded(self, artifact)
+        keep_bounded(self.layout, artifact)
         return artifact
 
     def admit(self, source_key: str, folder: Path, record: Record) -> Artifact:
@@ -205,15 +205,7 @@ class Store:
         with explain_os_errors(self.root):
             # The record first: who finds it expects the artefact.
             record.unlink(missing_ok=True)
-            self.move_aside(artifact.folder)
-
-    def move_aside(self, folder: Path) -> None:
-        """Remove a folder of the store at one stroke: readers must not meet one that is half removed. Raises OSError."""
-        make_folder(self.layout.staging)
-        aside = reserve_name(self.layout.staging)
-        with suppress(FileNotFoundError):
-            folder.rename(aside)
-            remove(aside)
+            move_aside(artifact.folder, self.layout.staging)
 
     def _read(self, record: Record, index: Path, at_sight: bool) -> Artifact | None:
         folder = self.layout.artifact(record.artifact)
@@ -244,7 +236,7 @@ class Store:
             if artifact := read_artifact(target):
                 remove(staging)
                 return artifact
-            self.move_aside(target)
+            move_aside(target, self.layout.staging)
         raise StoreError(f"{target} is damaged again as soon as it is published; look at the disk")
 
     def _warn_of_makeshift(self) -> None:

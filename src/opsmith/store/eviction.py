@@ -1,4 +1,4 @@
-"""How does the store stay within its size, without looking through all of it after each build?
+"""Keeps the store within its size limit, without scanning all of it after each build.
 
 Each publication adds one line to a small file, and only where the lines add up to more than the limit, or have become
 many, is the store looked through; the file then begins anew with what was found. Lines that two machines lose to each
@@ -18,10 +18,10 @@ from pathlib import Path
 
 from opsmith import _env
 from opsmith.errors import OpsmithError
-from opsmith.store.artifact_store import Store
 from opsmith.store.files import explain_os_errors, list_files, write_atomic
 from opsmith.store.intact import Artifact
-from opsmith.store.staging import sweep
+from opsmith.store.locate import Layout
+from opsmith.store.staging import move_aside, sweep
 from opsmith.store.units import parse_size
 from opsmith.store.usage import GRACE_S, is_in_use, last_used_s
 
@@ -72,28 +72,28 @@ def size_limit() -> int | None:
     return parse_size(text, "OPSMITH_CACHE_SIZE") or None
 
 
-def list_entries(store: Store) -> Iterator[Entry]:
+def list_entries(layout: Layout) -> Iterator[Entry]:
     """Yield every artefact's folder, the damaged too."""
-    for folder in list_files(store.layout.artifacts, "", depth=1):
+    for folder in list_files(layout.artifacts, "", depth=1):
         yield Entry(folder, _size_bytes(folder), last_used_s(folder))
 
 
-def keep_bounded(store: Store, published: Artifact) -> None:
+def keep_bounded(layout: Layout, published: Artifact) -> None:
     """Note a publication, and remove what was used least recently where the store is too large.
 
     A build that has succeeded does not fail for this: what goes wrong is a warning.
     """
     try:
         limit = size_limit()
-        total = _note_publication(store, _size_bytes(published.folder))
+        total = _note_publication(layout, _size_bytes(published.folder))
         if limit is not None and (total is None or total > limit):
-            prune(store, max_bytes=limit, low_water=_LOW_WATER, spare=published.folder)
+            prune(layout, max_bytes=limit, low_water=_LOW_WATER, spare=published.folder)
     except (OSError, OpsmithError) as error:
-        warnings.warn(f"opsmith's store {store.root} could not be kept small: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"opsmith's store {layout.root} could not be kept small: {error}", RuntimeWarning, stacklevel=2)
 
 
 def prune(
-    store: Store,
+    layout: Layout,
     *,
     max_bytes: int | None = None,
     older_than_s: float | None = None,
@@ -107,11 +107,11 @@ def prune(
     the last minutes stays unless `force` is given, and `spare` always. Locks, records and notes that lead nowhere are
     swept. Raises StoreError where the store cannot be written.
     """
-    entries = sorted(list_entries(store), key=lambda entry: entry.last_used_s)
+    entries = sorted(list_entries(layout), key=lambda entry: entry.last_used_s)
     left = sum(entry.size_bytes for entry in entries)
     goal = None if max_bytes is None else (int(max_bytes * low_water) if left > max_bytes else max_bytes)
     removed, spared = [], []
-    with explain_os_errors(store.root):
+    with explain_os_errors(layout.root):
         for entry in entries:
             is_old = older_than_s is not None and time.time() - entry.last_used_s > older_than_s
             if not is_old and (goal is None or left <= goal):
@@ -120,17 +120,16 @@ def prune(
             if entry.folder == spare or (not force and is_in_use(entry.folder)):
                 spared.append(entry)
                 continue
-            store.move_aside(entry.folder)
+            move_aside(entry.folder, layout.staging)
             removed.append(entry)
             left -= entry.size_bytes
-        sweep_rest(store)
-        _write_usage(store, left)
+        sweep_rest(layout)
+        _write_usage(layout, left)
     return Pruned(tuple(removed), tuple(spared), left)
 
 
-def sweep_rest(store: Store) -> int:
+def sweep_rest(layout: Layout) -> int:
     """Remove records, notes and locks that lead nowhere, and what killed processes left; return how many."""
-    layout = store.layout
     if layout.staging.is_dir():
         sweep(layout.staging)
     records = list_files(layout.records, ".json", depth=2)
@@ -138,7 +137,7 @@ def sweep_rest(store: Store) -> int:
     _drop_empty(list_files(layout.records, "", depth=1))
     swept += _sweep(list_files(layout.locks, ".lock"), lambda path: True, _REST_STALE_S)
     shortcuts = list_files(layout.base / "shortcuts", ".json")
-    swept += _sweep(shortcuts, lambda path: _leads_nowhere(store, path), _REST_STALE_S)
+    swept += _sweep(shortcuts, lambda path: _leads_nowhere(layout, path), _REST_STALE_S)
     for name in _NOTES:
         folder = layout.base / name
         notes = [path for depth in (0, 1) for path in list_files(folder, "", depth=depth) if path.is_file()]
@@ -163,16 +162,16 @@ def _sweep(paths: list[Path], is_useless: Callable[[Path], bool], stale_s: float
     return swept
 
 
-def _leads_nowhere(store: Store, shortcut: Path) -> bool:
+def _leads_nowhere(layout: Layout, shortcut: Path) -> bool:
     try:
-        return not store.layout.index(str(json.loads(shortcut.read_bytes())["source_key"])).exists()
+        return not layout.index(str(json.loads(shortcut.read_bytes())["source_key"])).exists()
     except (OSError, ValueError, KeyError, TypeError):
         return True
 
 
-def _note_publication(store: Store, size_bytes: int) -> int | None:
+def _note_publication(layout: Layout, size_bytes: int) -> int | None:
     """Add a line and return the sum of all, or None where nobody knows it and the store must be looked through."""
-    usage = store.layout.usage
+    usage = layout.usage
     try:
         # Not created here, and every line at the end as it is then: others write too.
         with os.fdopen(os.open(usage, os.O_RDWR | os.O_APPEND), "r+b") as file:
@@ -181,16 +180,16 @@ def _note_publication(store: Store, size_bytes: int) -> int | None:
             lines = file.read().split()
         return sum(map(int, lines)) if len(lines) < _LINES_BEFORE_SCAN else None
     except FileNotFoundError:
-        if len(list_files(store.layout.artifacts, "", depth=1)) <= 1:  # the first of a new store
-            _write_usage(store, size_bytes)
+        if len(list_files(layout.artifacts, "", depth=1)) <= 1:  # the first of a new store
+            _write_usage(layout, size_bytes)
             return size_bytes
         return None
     except ValueError:
         return None
 
 
-def _write_usage(store: Store, total_bytes: int) -> None:
-    write_atomic(store.layout.usage, f"{total_bytes}\n".encode(), scratch=store.layout.staging, durable=False)
+def _write_usage(layout: Layout, total_bytes: int) -> None:
+    write_atomic(layout.usage, f"{total_bytes}\n".encode(), scratch=layout.staging, durable=False)
 
 
 def _size_bytes(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Where does a build work before it is published, and who cleans up after one that was killed?"""
+"""Gives a build a private folder to work in before it is published, and removes what killed builds left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from opsmith.store.keys import digest
 from opsmith.store.safety import make_folder
 
-__all__ = ["make_staging", "remove", "reserve_name", "sweep"]
+__all__ = ["make_staging", "move_aside", "remove", "reserve_name", "sweep"]
 
 # Longer than any build. On another host nobody can ask whether the owner lives, so only age tells.
 _STALE_AFTER_S = 24 * 60 * 60
@@ -41,6 +41,15 @@ def remove(path: Path) -> None:
         return
     with suppress(OSError):
         path.unlink()
+
+
+def move_aside(folder: Path, staging: Path) -> None:
+    """Remove a folder of the store in one step, so that no reader meets one that is half removed. Raises OSError."""
+    make_folder(staging)
+    aside = reserve_name(staging)
+    with suppress(FileNotFoundError):
+        folder.rename(aside)
+        remove(aside)
 
 
 def sweep(parent: Path) -> None:

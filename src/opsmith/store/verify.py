@@ -10,6 +10,7 @@ from opsmith.store.artifact_store import Store
 from opsmith.store.eviction import list_entries
 from opsmith.store.files import explain_os_errors
 from opsmith.store.intact import find_damage, read_manifest
+from opsmith.store.staging import move_aside
 
 __all__ = ["Checked", "remove_damaged", "verify_store"]
 
@@ -26,7 +27,7 @@ class Checked:
 
 def verify_store(store: Store) -> Iterator[Checked]:
     """Yield every artefact with what is wrong with it. Reads every byte of the store."""
-    for entry in list_entries(store):
+    for entry in list_entries(store.layout):
         manifest = read_manifest(entry.folder)
         if manifest is None:
             yield Checked(entry.folder.name, entry.folder, None, "its manifest is missing or damaged")
@@ -38,4 +39,4 @@ def verify_store(store: Store) -> Iterator[Checked]:
 def remove_damaged(store: Store, checked: Checked) -> None:
     """Remove a damaged artefact; the next build makes it anew. Raises StoreError where it cannot be removed."""
     with explain_os_errors(store.root):
-        store.move_aside(checked.folder)
+        move_aside(checked.folder, store.layout.staging)
