@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from opsmith.build.notes import find_noted, note_version, write_note
 from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
 from opsmith.cpp_extension.homes import assigned, assigned_homes, assigned_nvcc_flags, store_root
+from opsmith.cpp_extension.names import current
 from opsmith.errors import StoreError, ToolchainError
 from opsmith.runtime.existing import bring_in
 from opsmith.store import Artifact, Store, digest
@@ -172,7 +173,6 @@ def _build(call: Call, asked: Asked, store: Store, *, verbose: bool) -> tuple[Ar
 
 
 def _assemble(call: Call, sources: tuple[Source, ...]) -> ExistingSources:
-    from opsmith import cpp_extension
     from opsmith.build.existing import assemble_sources
     from opsmith.runtime.registrations import Registrations, find_registrations, source_texts
     from opsmith.toolchain import find_python_headers
@@ -190,14 +190,13 @@ def _assemble(call: Call, sources: tuple[Source, ...]) -> ExistingSources:
         sycl_flags=tuple(call.sycl_flags),
         link_flags=call.link_flags,
         kind=call.kind,
-        nvcc_flags=tuple(cpp_extension.COMMON_NVCC_FLAGS),
+        nvcc_flags=tuple(current("COMMON_NVCC_FLAGS")),
         with_sycl=call.with_sycl,
         reloadable=reloadable,
     )
 
 
 def _check_gpu(extension: ExistingSources) -> None:
-    from opsmith import cpp_extension
     from opsmith.toolchain import find_torch
 
     torch = find_torch()
@@ -208,9 +207,9 @@ def _check_gpu(extension: ExistingSources) -> None:
             "says"
         )
     if torch.cuda is not None:
-        compiler = cpp_extension.get_cxx_compiler()
-        _, version = cpp_extension.get_compiler_abi_compatibility_and_version(compiler)
-        cpp_extension._check_cuda_version(compiler, version)
+        compiler = current("get_cxx_compiler")()
+        _, version = current("get_compiler_abi_compatibility_and_version")(compiler)
+        current("_check_cuda_version")(compiler, version)
 
 
 def _place(library: Path, call: Call) -> Path:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from setuptools.errors import CompileError as SetuptoolsCompileError
 
-from opsmith import cpp_extension
 from opsmith.build.announce import step_lines
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.existing import check_name, prepare_existing
@@ -22,6 +21,7 @@ from opsmith.build.setuptools import BuildOperators, OperatorExtension
 from opsmith.build.target import Prepared
 from opsmith.cpp_extension.compilers import get_compiler_abi_compatibility_and_version, is_ninja_available
 from opsmith.cpp_extension.homes import assigned_homes, store_root
+from opsmith.cpp_extension.names import current
 from opsmith.cpp_extension.translate import is_ours, needs_gpu, translate
 from opsmith.errors import OpsmithError, StoreError
 from opsmith.store import Store
@@ -64,10 +64,10 @@ class BuildExtension(BuildOperators):
                     ext.extra_compile_args.setdefault(compiler, [])
         compiler_name, compiler_version = self._check_abi()
         own = [ext for ext in self.extensions if not isinstance(ext, OperatorExtension)]
-        if any(map(needs_gpu, own)) and not cpp_extension.IS_HIP_EXTENSION:
+        if any(map(needs_gpu, own)) and not current("IS_HIP_EXTENSION"):
             try:
                 with assigned_homes():
-                    cpp_extension._check_cuda_version(compiler_name, compiler_version)
+                    current("_check_cuda_version")(compiler_name, compiler_version)
             except OpsmithError as error:
                 raise SetuptoolsCompileError(str(error)) from error
         if self.parallel or len(own) < 2 or not self._may_build_at_once():
@@ -155,7 +155,7 @@ class BuildExtension(BuildOperators):
 
     def _check_abi(self) -> tuple[str, TorchVersion]:
         """Return the C++ compiler's command and version."""
-        compiler = cpp_extension.get_cxx_compiler()
+        compiler = current("get_cxx_compiler")()
         _, version = get_compiler_abi_compatibility_and_version(compiler)
         return compiler, version
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import setuptools
 
-from opsmith import cpp_extension
+from opsmith.cpp_extension.names import current
 from opsmith.cpp_extension.paths import include_paths, library_paths
 from opsmith.errors import ArgumentTypeError
 
@@ -131,4 +131,4 @@ def _with_dlink(arguments: Any, flags: list[str]) -> dict[str, list[str]]:
 
 
 def _is_hip() -> bool:
-    return bool(cpp_extension.IS_HIP_EXTENSION)
+    return bool(current("IS_HIP_EXTENSION"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from opsmith.cpp_extension.names import current
 from opsmith.errors import ToolchainError
 
 __all__ = ["UnknownArchError"]
@@ -65,9 +66,8 @@ def _get_pybind11_abi_build_flags() -> list[str]:
 
 
 def _is_cuda_file(path: str) -> bool:
-    from opsmith import cpp_extension
 
-    return Path(path).suffix in {".cu", ".cuh", *([".hip"] if cpp_extension.IS_HIP_EXTENSION else [])}
+    return Path(path).suffix in {".cu", ".cuh", *([".hip"] if current("IS_HIP_EXTENSION") else [])}
 
 
 def _is_sycl_file(path: str) -> bool:

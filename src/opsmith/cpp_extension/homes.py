@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from opsmith import _env
+from opsmith.cpp_extension.names import DROP_IN, assigned_value
 
 __all__ = ["assigned", "assigned_homes", "assigned_nvcc_flags", "store_root"]
 
@@ -18,18 +19,14 @@ _ASSIGNABLE = {"CUDA_HOME": "CUDA_HOME", "CUDNN_HOME": "CUDNN_HOME", "ROCM_HOME"
 
 def assigned() -> dict[str, str]:
     """Return what was assigned to the drop-in, such as `cpp_extension.CUDA_HOME = "/opt/cuda"`, by variable."""
-    from opsmith import cpp_extension
-
-    values = {variable: vars(cpp_extension).get(name) for name, variable in _ASSIGNABLE.items()}
+    values = {variable: assigned_value(name) for name, variable in _ASSIGNABLE.items()}
     return {variable: os.fspath(value) for variable, value in values.items() if value}
 
 
 def assigned_nvcc_flags() -> list[str] | None:
     """Return `cpp_extension.COMMON_NVCC_FLAGS`, or None where nobody has looked at it, let alone changed it."""
-    from opsmith import cpp_extension
-
-    constants = sys.modules.get("opsmith.cpp_extension.constants")
-    flags = vars(cpp_extension).get("COMMON_NVCC_FLAGS", getattr(constants, "COMMON_NVCC_FLAGS", None))
+    constants = sys.modules.get(f"{DROP_IN}.constants")
+    flags = assigned_value("COMMON_NVCC_FLAGS", getattr(constants, "COMMON_NVCC_FLAGS", None))
     return None if flags is None else list(flags)
 
 

@@ -1,4 +1,4 @@
-"""Where is PyTorch's own torch.utils.cpp_extension, for the names that opsmith does not provide?
+"""Loads PyTorch's own torch.utils.cpp_extension, for the names that opsmith does not provide.
 
 It is loaded under another name, because the drop-in may stand in its place in sys.modules.
 """

@@ -10,6 +10,7 @@ from typing import Any
 
 from opsmith import _env
 from opsmith.cpp_extension.homes import assigned_homes
+from opsmith.cpp_extension.names import current
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_torch
 
@@ -192,9 +193,7 @@ def _find_sycl_home() -> str | None:
 
 def _chosen(name: str) -> str | None:
     """Return a home as the drop-in has it: what was assigned to it, else what is found."""
-    from opsmith import cpp_extension
-
-    value = getattr(cpp_extension, name)
+    value = current(name)
     return None if value is None else os.fspath(value)
 
 

@@ -8,9 +8,10 @@ from os import fspath
 from pathlib import Path
 from typing import Any
 
-from opsmith import _env, cpp_extension
+from opsmith import _env
 from opsmith.build.existing import assemble_sources, file_sources
 from opsmith.cpp_extension.constants import min_supported_cpython
+from opsmith.cpp_extension.names import assigned_value, current
 from opsmith.errors import ArgumentError
 from opsmith.spec.extension import ExistingSources
 from opsmith.toolchain import find_torch
@@ -64,7 +65,7 @@ def translate(ext: Any, sources: Sequence[str], library: str, command: Any) -> E
         link_flags=tuple(_link_flags(ext, compiler)),
         library_dirs=_absolute([*ext.library_dirs, *getattr(compiler, "library_dirs", ())]),
         libraries=(*ext.libraries, *getattr(compiler, "libraries", ())),
-        nvcc_flags=tuple(cpp_extension.COMMON_NVCC_FLAGS),
+        nvcc_flags=tuple(current("COMMON_NVCC_FLAGS")),
         limited_api=_limited_api(ext),
         with_sycl="sycl" in (ext.libraries or ()),
     )
@@ -73,7 +74,7 @@ def translate(ext: Any, sources: Sequence[str], library: str, command: Any) -> E
 def _limited_api(ext: Any) -> str | None:
     if not getattr(ext, "py_limited_api", False):
         return None
-    return str(vars(cpp_extension).get("min_supported_cpython", min_supported_cpython))
+    return str(assigned_value("min_supported_cpython", min_supported_cpython))
 
 
 def _by_compiler(ext: Any) -> tuple[list[str], list[str], list[str], list[str] | None]:
