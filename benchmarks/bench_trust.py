@@ -31,11 +31,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 import opsmith
-from opsmith.bench.competitors import Competitor
-from opsmith.bench.machine import this_machine
-from opsmith.bench.result import BenchReport
-from opsmith.bench.run import BenchOptions, run_bench
-from opsmith.bench.statistics import Verdict
+from opsmith.benchmark.competitors import Competitor
+from opsmith.benchmark.machine import this_machine
+from opsmith.benchmark.result import BenchReport
+from opsmith.benchmark.run import BenchOptions, run_bench
+from opsmith.benchmark.statistics import Verdict
 from opsmith.ops.sigmoid import sigmoid
 from opsmith.subject.subject import subject_of
 

@@ -38,7 +38,7 @@ from contenders import ROWS, Contender, contenders  # noqa: E402
 from lltm_memory import SIZES, measure  # noqa: E402
 
 import opsmith  # noqa: E402
-from opsmith.bench.statistics import median_interval  # noqa: E402
+from opsmith.benchmark.statistics import median_interval  # noqa: E402
 from opsmith.ops.lltm import lltm_cell  # noqa: E402
 from opsmith.toolchain.processor import processor_name  # noqa: E402
 

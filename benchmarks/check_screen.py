@@ -14,7 +14,7 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from opsmith.bench.machine import this_machine
+from opsmith.benchmark.machine import this_machine
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 COMMAND = ("check", "smooth")

@@ -19,11 +19,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from opsmith.bench.compare import compare_reports
-from opsmith.bench.render.as_json import read_reports
-from opsmith.bench.result import BenchReport, Timing
-from opsmith.bench.runs import combined
-from opsmith.bench.statistics import Interval
+from opsmith.benchmark.compare import compare_reports
+from opsmith.benchmark.render.as_json import read_reports
+from opsmith.benchmark.result import BenchReport, Timing
+from opsmith.benchmark.runs import combined
+from opsmith.benchmark.statistics import Interval
 
 TARGET = ("opsmith.ops.lltm::lltm_gates", "--phase=forward", "--against=eager", "--seconds=6")
 SPLITS = 60

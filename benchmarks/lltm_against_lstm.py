@@ -26,8 +26,8 @@ from torch import Tensor
 # What is measured must not depend on whether a build in the background has come to its end.
 os.environ.setdefault("OPSMITH_BRIDGE", "wait")
 
-from opsmith.bench.clock import GpuClock, Turns
-from opsmith.bench.statistics import median_interval
+from opsmith.benchmark.clock import GpuClock, Turns
+from opsmith.benchmark.statistics import median_interval
 from opsmith.ops.lltm import lltm_cell, lltm_sequence
 
 # Steps, batch, input, state and type.

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.bench.render.as_json import reports_from
-from opsmith.bench.render.grid import machine_words, problem_text, problems_of, ratio_text, tables_of
-from opsmith.bench.render.markdown import limit_cell, ratio_cell, row_markdown, time_cell
-from opsmith.bench.render.units import duration
-from opsmith.bench.result import BenchReport
+from opsmith.benchmark.render.as_json import reports_from
+from opsmith.benchmark.render.grid import machine_words, problem_text, problems_of, ratio_text, tables_of
+from opsmith.benchmark.render.markdown import limit_cell, ratio_cell, row_markdown, time_cell
+from opsmith.benchmark.render.units import duration
+from opsmith.benchmark.result import BenchReport
 
 __all__ = ["FIGURES", "HEADLINES", "Headline", "figures", "headlines"]
 

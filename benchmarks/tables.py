@@ -14,7 +14,7 @@ from floor_table import gradient_floor
 from lstm_table import against_lstm
 from nms_tables import nms_figures
 from operator_tables import figures, headlines
-from opsmith.bench.render.as_json import reports_from
+from opsmith.benchmark.render.as_json import reports_from
 from readme_tables import tables
 from roi_align_tables import roi_align_figures
 from turns_tables import turns_headlines

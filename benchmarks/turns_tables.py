@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opsmith.bench.render.markdown import row_markdown
-from opsmith.bench.render.units import duration
+from opsmith.benchmark.render.markdown import row_markdown
+from opsmith.benchmark.render.units import duration
 
 __all__ = ["HEADLINES", "PHASES", "TurnsHeadline", "turns_headlines", "turns_tables"]
 

@@ -9,11 +9,10 @@ from opsmith._lazy import lazy_names
 from opsmith._version import __version__
 
 if TYPE_CHECKING:
-    # To a type checker bench and profile are functions; at run time packages that can be called (see opsmith.bench).
-    from opsmith.bench.api import bench
+    from opsmith.benchmark.api import bench
     from opsmith.checker.api import check
     from opsmith.cpp_extension.jit import load, load_inline
-    from opsmith.profile.api import profile
+    from opsmith.profiler.api import profile
     from opsmith.runtime.declare import op
     from opsmith.runtime.kernel_file import native, view
     from opsmith.runtime.operator import Operator
@@ -38,13 +37,15 @@ __getattr__ = lazy_names(
     __name__,
     {
         "Operator": "runtime.operator",
+        "bench": "benchmark.api",
         "check": "checker.api",
         "load": "cpp_extension.jit",
         "load_inline": "cpp_extension.jit",
         "native": "runtime.kernel_file",
         "op": "runtime.declare",
+        "profile": "profiler.api",
         "scriptable": "runtime.torchscript",
         "view": "runtime.kernel_file",
     },
-    modules=("bench", "checker", "profile"),
+    modules=("benchmark", "checker", "profiler"),
 )

@@ -1,13 +1,6 @@
-"""Deprecated module, kept for `from opsmith.check import Report`: the classes are in `opsmith.checker`.
+"""Deprecated import path of the types in `opsmith.checker`; see `opsmith._former_package`."""
 
-Importing it replaces it by the function, with the classes as attributes, since `opsmith.check` is the function.
-"""
+from opsmith._former_package import replace_by_function
+from opsmith.checker.api import check
 
-import sys
-import warnings
-
-from opsmith import checker
-
-warnings.warn("import from opsmith.checker in place of opsmith.check", DeprecationWarning, stacklevel=2)
-vars(checker.check).update({name: getattr(checker, name) for name in checker.__all__})
-sys.modules[__name__] = checker.check  # type: ignore[assignment]
+replace_by_function(__name__, check, "opsmith.checker")

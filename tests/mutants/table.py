@@ -39,7 +39,7 @@ def mutated(mutant: Mutant) -> str:
 
 _STORE, _BUILD, _RUNTIME = ("tests/store",), ("tests/build", "tests/failure_modes"), ("tests/runtime", "tests/compose")
 _SPEC, _CODEGEN = ("tests/spec",), ("tests/codegen", "tests/runtime")
-_CHECK, _BENCH = ("tests/check",), ("tests/bench",)
+_CHECK, _BENCH = ("tests/check",), ("tests/benchmark",)
 
 MUTANTS: tuple[Mutant, ...] = (
     # What a build is found by --------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "noise makes a difference",
         "comparison",
-        "bench/statistics.py",
+        "benchmark/statistics.py",
         "if ratio.low > 1 + band:",
         "if ratio.low > 1 - band:",
         _BENCH,
@@ -381,7 +381,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ratios upside down",
         "arithmetic",
-        "bench/statistics.py",
+        "benchmark/statistics.py",
         "return median_interval([other / own for own, other in zip(ours, theirs, strict=True)], seed=seed)",
         "return median_interval([own / other for own, other in zip(ours, theirs, strict=True)], seed=seed)",
         _BENCH,

@@ -18,9 +18,9 @@ from opsmith.cli.selection import import_modules, named_functions, read_sizes, r
 from opsmith.errors import ArgumentError, DefinitionError
 
 if TYPE_CHECKING:
-    from opsmith.bench.compare import Comparison
-    from opsmith.bench.result import BenchReport
-    from opsmith.bench.run import BenchOptions
+    from opsmith.benchmark.compare import Comparison
+    from opsmith.benchmark.result import BenchReport
+    from opsmith.benchmark.run import BenchOptions
     from opsmith.subject.subject import Subject
 
 __all__ = ["command"]
@@ -148,7 +148,7 @@ def _refuse(output: Output, earlier: Path | None, tolerance: float | None) -> No
 
 
 def _read(file: Path) -> tuple[BenchReport, ...]:
-    from opsmith.bench.render.as_json import read_reports
+    from opsmith.benchmark.render.as_json import read_reports
 
     return read_reports(file)
 
@@ -174,9 +174,9 @@ def _stored(path: str, said: dict[str, Any]) -> Iterator[BenchReport] | None:
 
 def _timed(path: str, output: Output, before: tuple[BenchReport, ...], said: dict[str, Any]) -> Iterator[BenchReport]:
     """Time the operators of PATH; nothing is built for a command line that is wrong."""
-    from opsmith.bench.progress import Progress
-    from opsmith.bench.run import run_bench
-    from opsmith.bench.runs import combined
+    from opsmith.benchmark.progress import Progress
+    from opsmith.benchmark.run import run_bench
+    from opsmith.benchmark.runs import combined
 
     subjects, options = _asked(path, before, **said)
     for subject, where in subjects:
@@ -206,10 +206,10 @@ def _asked(
     """Return the operators of PATH, each with its device, and how they are timed; raises ArgumentError for what is wrong."""
     import torch
 
-    from opsmith.bench.api import bench_options, bench_subject
-    from opsmith.bench.compare import refuse_other_machine
-    from opsmith.bench.machine import this_machine
-    from opsmith.bench.run import refuse_wrong
+    from opsmith.benchmark.api import bench_options, bench_subject
+    from opsmith.benchmark.compare import refuse_other_machine
+    from opsmith.benchmark.machine import this_machine
+    from opsmith.benchmark.run import refuse_wrong
     from opsmith.subject.find import find_operators
     from opsmith.subject.selection import forward_operators
 
@@ -231,6 +231,6 @@ def _asked(
 
 
 def _compare(before: tuple[BenchReport, ...], now: list[BenchReport], tolerance: float | None) -> Comparison:
-    from opsmith.bench.compare import TOLERANCE, compare_reports
+    from opsmith.benchmark.compare import TOLERANCE, compare_reports
 
     return compare_reports(before, now, tolerance=TOLERANCE if tolerance is None else tolerance / 100)

@@ -15,7 +15,7 @@ from opsmith.cli.selection import import_modules, read_sizes
 from opsmith.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from opsmith.bench.build_result import BuildReport
+    from opsmith.benchmark.build_result import BuildReport
 
 __all__ = ["compare_builds"]
 
@@ -68,8 +68,8 @@ def _reports(
 ) -> Any:
     import torch
 
-    from opsmith.bench.api import bench_subject
-    from opsmith.bench.builds import BuildOptions, bench_builds
+    from opsmith.benchmark.api import bench_subject
+    from opsmith.benchmark.builds import BuildOptions, bench_builds
     from opsmith.subject.find import find_operators
     from opsmith.subject.selection import dtype_names, forward_operators
 
@@ -93,9 +93,9 @@ def _watch(name: str) -> Any:
 def _echo(report: BuildReport) -> None:
     from rich.console import Console
 
-    from opsmith.bench.render.builds import build_lines
-    from opsmith.bench.render.live import colour
-    from opsmith.bench.render.text import for_encoding
+    from opsmith.benchmark.render.builds import build_lines
+    from opsmith.benchmark.render.live import colour
+    from opsmith.benchmark.render.text import for_encoding
 
     console = Console(highlight=False, markup=False, emoji=False)
     for line in build_lines(report, style=colour(console)):

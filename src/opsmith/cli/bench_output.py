@@ -14,9 +14,9 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from opsmith.bench.compare import Comparison
-    from opsmith.bench.progress import Watch
-    from opsmith.bench.result import BenchReport
+    from opsmith.benchmark.compare import Comparison
+    from opsmith.benchmark.progress import Watch
+    from opsmith.benchmark.result import BenchReport
 
 __all__ = ["STDOUT", "Output"]
 
@@ -39,7 +39,7 @@ class Output:
 
     def screen(self) -> AbstractContextManager[Watch | None]:
         """Return what shows how far it is: on standard error, so that standard output is the report alone."""
-        from opsmith.bench.render.live import TableScreen, line_watcher
+        from opsmith.benchmark.render.live import TableScreen, line_watcher
 
         console = _console(to_stderr=True)
         if console.is_terminal:
@@ -48,9 +48,9 @@ class Output:
 
     def show(self, reports: Iterator[BenchReport]) -> Iterator[BenchReport]:
         """Yield reports when they have been printed: each as soon as it is there."""
-        from opsmith.bench.render.live import colour
-        from opsmith.bench.render.markdown import report_markdown
-        from opsmith.bench.render.text import report_lines
+        from opsmith.benchmark.render.live import colour
+        from opsmith.benchmark.render.markdown import report_markdown
+        from opsmith.benchmark.render.text import report_lines
 
         console = _console()
         width = console.width if console.is_terminal else 120
@@ -65,8 +65,8 @@ class Output:
 
     def show_comparison(self, comparison: Comparison, earlier: Path) -> None:
         """Print what has become of the operators since an earlier report, which is named."""
-        from opsmith.bench.render.changes import comparison_lines
-        from opsmith.bench.render.live import colour
+        from opsmith.benchmark.render.changes import comparison_lines
+        from opsmith.benchmark.render.live import colour
 
         console = _console(to_stderr=self.is_json)
         _echo(["", *comparison_lines(comparison, str(earlier), style=colour(console))], console)
@@ -74,7 +74,7 @@ class Output:
     def write(self, reports: list[BenchReport], comparison: Comparison | None) -> None:
         """Write what goes to files and to programs."""
         if self.json_file is not None:
-            from opsmith.bench.render.as_json import reports_as_json
+            from opsmith.benchmark.render.as_json import reports_as_json
 
             text = reports_as_json(reports, comparison)
             if self.is_json:
@@ -82,7 +82,7 @@ class Output:
             else:
                 _write_file(Path(self.json_file), text)
         if self.page is not None:
-            from opsmith.bench.render.html import reports_as_html
+            from opsmith.benchmark.render.html import reports_as_html
 
             _write_file(self.page, reports_as_html(reports))
 
@@ -103,7 +103,7 @@ def _console(*, to_stderr: bool = False) -> Console:
 
 
 def _echo(lines: Iterable[str], console: Console) -> None:
-    from opsmith.bench.render.text import for_encoding
+    from opsmith.benchmark.render.text import for_encoding
 
     for line in lines:
         click.echo(for_encoding(line, console.encoding), color=console.color_system is not None, err=console.stderr)

@@ -14,7 +14,7 @@ from opsmith import _subprocess
 from opsmith.errors import OpsmithError
 
 if TYPE_CHECKING:
-    from opsmith.bench.result import BenchReport
+    from opsmith.benchmark.result import BenchReport
 
 __all__ = ["run_again", "settled"]
 
@@ -40,7 +40,7 @@ def run_again(command: click.Command, target: str, said: dict[str, Any]) -> Benc
 
     Raises OpsmithError, with what the process printed, where it has left no report.
     """
-    from opsmith.bench.render.as_json import read_reports
+    from opsmith.benchmark.render.as_json import read_reports
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"

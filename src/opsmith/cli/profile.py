@@ -17,7 +17,7 @@ from opsmith.errors import ArgumentError, DefinitionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from opsmith.profile.result import ProfileReport
+    from opsmith.profiler.result import ProfileReport
 
 __all__ = ["command"]
 
@@ -84,9 +84,9 @@ def _profiled(
     """Profile the operators of PATH; nothing is built for a command line that is wrong."""
     import torch
 
-    from opsmith.bench.api import bench_subject
-    from opsmith.profile.api import profile_options
-    from opsmith.profile.run import run_profile
+    from opsmith.benchmark.api import bench_subject
+    from opsmith.profiler.api import profile_options
+    from opsmith.profiler.run import run_profile
     from opsmith.subject.find import find_operators
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -119,9 +119,9 @@ def _watch(name: str) -> Callable[[str], None] | None:
 def _echo(report: ProfileReport) -> None:
     from rich.console import Console
 
-    from opsmith.bench.render.live import colour
-    from opsmith.bench.render.text import for_encoding
-    from opsmith.profile.render import report_lines
+    from opsmith.benchmark.render.live import colour
+    from opsmith.benchmark.render.text import for_encoding
+    from opsmith.profiler.render import report_lines
 
     console = Console(highlight=False, markup=False, emoji=False)
     for line in report_lines(report, style=colour(console)):

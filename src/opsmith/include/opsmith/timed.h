@@ -26,7 +26,7 @@ inline uint64_t ticks() {
 #endif
 }
 
-// The parts of a binding in the order in which they come; opsmith/profile/timed.py reads them by this order.
+// The parts of a binding in the order in which they come; opsmith/profiler/timed.py reads them by this order.
 enum class Part { reading, arguments, outputs, copies, kernel, results };
 
 // What all calls took since this was last set to zero; one caller at a time.

@@ -1,0 +1,230 @@
+"""How is an operator benchmarked? What has to be compiled first, then each size and phase, within a budget of time."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from opsmith.benchmark.calls import has_gradient
+from opsmith.benchmark.ceilings import ceilings
+from opsmith.benchmark.clock import Call, clock_for
+from opsmith.benchmark.competitors import PHASES, Competitor, Phase, competitors
+from opsmith.benchmark.compiled import Compiler, compiling
+from opsmith.benchmark.conditions import Conditions, load_at_once
+from opsmith.benchmark.deadline import Deadline, OutOfTime, time_limit
+from opsmith.benchmark.figures import Figures
+from opsmith.benchmark.job import Job, JobRun, Place
+from opsmith.benchmark.machine import this_machine
+from opsmith.benchmark.measure import Limits
+from opsmith.benchmark.progress import Progress, Watch
+from opsmith.benchmark.result import BenchReport, Timing
+from opsmith.benchmark.workload import workloads
+from opsmith.subject.subject import Subject
+
+__all__ = ["BenchOptions", "refuse_wrong", "run_bench"]
+
+# Of the time there is, compiling may take this part; the sizes share what lies before the last part of it, and none begins
+# when the half of that is over.
+_COMPILING, _AFTER = 0.5, 0.14
+# Whatever a build and the machine's limits have taken, which are there the next time: this part is for the operator.
+_AT_LEAST = 0.5
+# Looking at kernels may be late by so much.
+_LATE_S = 3.0
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What is timed: the phases, competitors by name, element types, sizes by name, and how long all may take.
+
+    `threads` are PyTorch's on the CPU, by default as many as it has. `extra` are further competitors, such as other builds
+    of the same operator.
+    """
+
+    phases: tuple[Phase, ...] = PHASES
+    competitors: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    sizes: tuple[Mapping[str, int], ...] = ()
+    seconds: float = 60.0
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    threads: int | None = None
+    extra: tuple[Competitor, ...] = ()
+
+
+def run_bench(
+    subject: Subject, device: str, options: BenchOptions | None = None, watch: Watch | None = None
+) -> BenchReport:
+    """Time an operator on a device; `watch` is told what is timed next.
+
+    Raises ArgumentError for sizes, element types and competitors that the operator does not have, and BuildError where it
+    cannot be built.
+    """
+    options = options or BenchOptions()
+    with _threads(options.threads):
+        return _Bench(subject, device, options, watch or (lambda progress: None)).run()
+
+
+def refuse_wrong(subject: Subject, device: str, options: BenchOptions) -> None:
+    """Raise ArgumentError where `run_bench` would, before anything is built: of several operators it may be the last."""
+    competitors(subject, device, options.competitors, options.extra)
+    for _ in workloads(subject, device, options.dtypes or _usual_dtypes(subject, device), options.sizes):
+        pass
+
+
+class _Bench:
+    """One operator on one device."""
+
+    def __init__(self, subject: Subject, device: str, options: BenchOptions, watch: Watch) -> None:
+        self.subject, self.device, self.options, self.watch = subject, device, options, watch
+        self.started = time.perf_counter()
+        self.competitors = competitors(subject, device, options.competitors, options.extra)
+        self.jobs = tuple(_jobs(subject, device, options))
+        self.timings: list[Timing] = []
+        self.probes: dict[tuple[Job, str], Call] = {}
+
+    def run(self) -> BenchReport:
+        """Return the report."""
+        options = self.options
+        self._tell("building the operator")
+        load_at_once(self.subject.operator)
+        # The compiler, which counting operations imports too: a second or two that belong to no size.
+        importlib.import_module("torch._dynamo")
+        self._tell("the machine's limits")
+        measured = ceilings(self.device)
+        spent_s = time.perf_counter() - self.started
+        self.end = Deadline(max(options.seconds * (1 - _AFTER) - spent_s, options.seconds * _AT_LEAST))
+        figures = Figures(measured, partial(ceilings, self.device, again=True))
+        compiler = Compiler(self.subject, self.device, Deadline(self.end.left_s * _COMPILING))
+        clock = clock_for(self.device)
+        last = Deadline(self.end.left_s + options.seconds * _AFTER / 2)
+        place = Place(self.subject, self.competitors, clock, compiler, figures, options.limits, options.seed, last)
+        with self._compiling():
+            self._compile(compiler)
+            conditions = Conditions(self.device)
+            self._time(place)
+            found, warned = conditions.finish()
+            if self.device == "cuda":
+                self._add_kernel_times()
+        return BenchReport(
+            self.subject.name,
+            this_machine(self.device),
+            tuple(self.timings),
+            options.seed,
+            time.perf_counter() - self.started,
+            (*self._warnings(), *warned),
+            asdict(figures.ceilings),
+            found,
+        )
+
+    def _compile(self, compiler: Compiler) -> None:
+        """Compile what torch.compile is needed for, the usual mode for all sizes first."""
+        for competitor in self.competitors:
+            for job in self.jobs if competitor.kind == "compiled" else ():
+                if job.phase in competitor.phases:
+                    self._tell(f"compiling {competitor.name} for {job}")
+                    compiler.compile(competitor, job.workload, with_gradient=job.phase != "forward")
+
+    def _time(self, place: Place) -> None:
+        for index, job in enumerate(self.jobs):
+            share = self.end.left_s / (len(self.jobs) - index)
+            running = JobRun(place, job, share, partial(self._tell_job, job, index))
+            self.timings += running.run()
+            if self.device == "cuda" and _has_memory_to_spare():
+                self.probes |= {(job, name): _in_phase(job, call) for name, call in running.probes.items()}
+
+    def _add_kernel_times(self) -> None:
+        """Look at kernels with CUPTI, after everything is timed: calls are slower from then on.
+
+        It takes a second or two, which are of what was kept back of the time.
+        """
+        from opsmith.benchmark.kernels import kernel_times
+
+        self._tell("the kernels by themselves", len(self.jobs))
+        late = max(_LATE_S, self.options.seconds - (time.perf_counter() - self.started))
+        try:
+            with time_limit(late):
+                found = kernel_times(self.probes)
+        except (OutOfTime, RuntimeError):
+            return  # no right to use CUPTI, or somebody else uses it
+        by_place = {
+            (job.workload.label, job.workload.dtype, str(job.phase), name): taken
+            for (job, name), taken in found.items()
+        }
+        for index, timing in enumerate(self.timings):
+            taken = by_place.get((timing.workload, timing.dtype, timing.phase, timing.competitor))
+            if taken is not None and timing.time is not None:
+                self.timings[index] = replace(timing, kernel_s=taken.seconds, kernels=taken.count)
+
+    def _compiling(self) -> AbstractContextManager[None]:
+        # Importing the compiler takes seconds.
+        is_needed = any(competitor.kind == "compiled" for competitor in self.competitors)
+        return compiling(self.device) if is_needed else nullcontext()
+
+    def _warnings(self) -> Iterator[str]:
+        operator = self.subject.operator
+        if operator is not None and self.device not in operator.definition.kernels:
+            yield f"{self.subject.name} has no kernel for {self.device}: what is timed as the operator is its own reference"
+
+    def _tell(self, doing: str, done: int = 0) -> None:
+        self.watch(Progress(self.subject.name, doing, done, len(self.jobs), tuple(self.timings)))
+
+    def _tell_job(self, job: Job, index: int, doing: str) -> None:
+        self._tell(f"{job}: {doing}", index)
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Give PyTorch so many threads on the CPU; afterwards it has those from before, whoever changed them meanwhile."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _jobs(subject: Subject, device: str, options: BenchOptions) -> Iterator[Job]:
+    # Whether there is a gradient is asked once for an element type, with the first size.
+    known: dict[str, bool] = {}
+    for workload in workloads(subject, device, options.dtypes or _usual_dtypes(subject, device), options.sizes):
+        for phase in options.phases:
+            if phase != "forward" and workload.dtype not in known:
+                known[workload.dtype] = _has_gradient(subject, workload.inputs(0))
+            if phase == "forward" or known[workload.dtype]:
+                yield Job(workload, phase)
+
+
+def _has_gradient(subject: Subject, values: Mapping[str, Any]) -> bool:
+    try:
+        return has_gradient(subject, values)
+    except (RuntimeError, NotImplementedError):
+        return False  # the timing of the forward says what is wrong with the reference
+
+
+def _usual_dtypes(subject: Subject, device: str) -> tuple[str, ...]:
+    """Return what people use on a device: float32, on a GPU bfloat16 too; where an operator has neither, its first."""
+    known = [item.get("T") or next(iter(item.values()), "") for item in subject.dtypes]
+    usual = ("float32", "bfloat16") if device == "cuda" else ("float32",)
+    return tuple(name for name in usual if name in known) or (known[0] if known else "",)
+
+
+def _in_phase(job: Job, call: Call) -> Call:
+    def run() -> None:
+        with torch.set_grad_enabled(job.phase != "forward"):
+            call()
+
+    return run
+
+
+def _has_memory_to_spare() -> bool:
+    """Return whether half of the GPU's memory is free; what PyTorch keeps for later is."""
+    free, total = torch.cuda.mem_get_info()
+    free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    return free > total // 2
