@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 _HERE = Path(__file__).resolve().parent
-sys.path.append(str(_HERE.parent / "tests" / "check" / "planted"))
+sys.path.append(str(_HERE.parent / "tests" / "checker" / "planted"))
 
 from table import TABLE, Planted  # noqa: E402
 

@@ -1,7 +1,7 @@
-"""The figures of the operators in opsmith.ops: all of an operator on its page, and of each the most telling in the README.
+"""Tables of the operators in opsmith.ops: all figures of an operator for its page, and the most telling for docs/figures.md.
 
-An operator is two entries: FIGURES names the result files of its page, HEADLINES its rows in the README. The files are what
-`opsmith bench --json` writes.
+An operator is two entries: FIGURES names the result files of its page, HEADLINES its rows in docs/figures.md. The files are
+what `opsmith bench --json` writes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headline import Figure
 from opsmith.benchmark.render.as_json import reports_from
 from opsmith.benchmark.render.grid import machine_words, problem_text, problems_of, ratio_text, tables_of
 from opsmith.benchmark.render.markdown import limit_cell, ratio_cell, row_markdown, time_cell
@@ -21,7 +22,6 @@ __all__ = ["FIGURES", "HEADLINES", "Headline", "figures", "headlines"]
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-DOCS = HERE.parent / "docs"
 
 # Page of docs/, without its ending -> its result files. A file that is not there yet is left out.
 FIGURES: dict[str, tuple[str, ...]] = {
@@ -44,7 +44,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Headline:
-    """One row of the README: a timing of an operator, and one competitor of it. `page` is its page in docs/."""
+    """A timing of an operator and one competitor of it. `page` is its page in docs/."""
 
     page: str
     file: str
@@ -105,14 +105,9 @@ def figures(page: str) -> str:
     return "\n\n".join(parts) or "Nothing has been measured yet."
 
 
-def headlines(entries: tuple[Headline, ...] = HEADLINES) -> str:
-    """Return the README's table. Raises LookupError where a result file is there and lacks the timing of a row."""
-    lines = [
-        "| operator | what is measured | against | times as fast | of the machine's limit |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [row for entry in entries for row in _headline(entry)]
-    return "\n".join(lines)
+def headlines(entries: tuple[Headline, ...] = HEADLINES) -> list[Figure]:
+    """Return the figures of `entries`. Raises LookupError where a result file is there and lacks the timing of one."""
+    return [figure for entry in entries for figure in _headline(entry)]
 
 
 def _reports(file: str) -> tuple[BenchReport, ...]:
@@ -127,7 +122,7 @@ def _report(report: BenchReport) -> Iterator[str]:
     limit = f"; a copy takes {report.limits['copy_bytes_s'] / 1e9:,.0f} GB/s" if "copy_bytes_s" in report.limits else ""
     yield f"**`{_short(report)}`** on {machine_words(report)}, {report.date[:10]}{limit}"
     yield ""
-    heads = ["type and phase", "sizes", "time", *(f"against {name}" for name in others), "of the limit"]
+    heads = ["dtype and phase", "sizes", "time", *(f"against {name}" for name in others), "of the limit"]
     yield row_markdown(heads)
     yield "|---" * len(heads) + "|"
     for table in tables:
@@ -139,7 +134,7 @@ def _report(report: BenchReport) -> Iterator[str]:
         yield from (f"* {problem_text(problem)}" for problem in problems)
 
 
-def _headline(entry: Headline) -> Iterator[str]:
+def _headline(entry: Headline) -> Iterator[Figure]:
     for report in _reports(entry.file):
         if _short(report) != entry.operator:
             continue
@@ -151,12 +146,17 @@ def _headline(entry: Headline) -> Iterator[str]:
             verdict = row.verdict(entry.competitor)
             if row.own is None or row.own.time is None or verdict is None:
                 raise LookupError(f"{entry.file} has no ratio of {entry} to show")
-            page = DOCS / f"{entry.page}.md"
-            name = f"[`{entry.operator}`](docs/{page.name})" if page.is_file() else f"`{entry.operator}`"
-            what = f"{table.title}, {row.workload}: {duration(row.own.time.middle)} on {report.machine.name}"
-            against = _NAMES.get(entry.competitor, entry.competitor)
             within = ", within the noise" if verdict.kind == "equal" else ""
-            yield row_markdown([name, what, against, f"{ratio_text(verdict)}{within}", limit_cell(row.own)])
+            yield Figure(
+                entry.operator,
+                entry.page,
+                f"{table.title}, {row.workload}",
+                duration(row.own.time.middle),
+                report.machine.name,
+                _NAMES.get(entry.competitor, entry.competitor),
+                f"{ratio_text(verdict)}{within}",
+                limit_cell(row.own),
+            )
             return
         raise LookupError(f"{entry.file} has no timing {place}")
     if (RESULTS / entry.file).is_file():

@@ -1,4 +1,4 @@
-"""Make the tables of README and docs from the results of the benchmarks; `--check` only says whether they are current."""
+"""Makes the tables of README and docs from the results of the benchmarks; `--check` only compares them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from deform_conv2d_tables import deform_conv2d_figures
@@ -15,8 +16,10 @@ from lstm_table import against_lstm
 from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.benchmark.render.as_json import reports_from
-from readme_tables import tables
 from roi_align_tables import roi_align_figures
+from summary_table import summary
+from toolkit_tables import REGIONS as TOOLKIT_REGIONS
+from toolkit_tables import toolkit_table
 from turns_tables import turns_headlines
 
 HERE = Path(__file__).resolve().parent
@@ -24,7 +27,7 @@ README = HERE.parent / "README.md"
 
 
 def bench_screen() -> str:
-    """What `opsmith bench` has printed, from the report that it has written."""
+    """Return what `opsmith bench` prints, from the report that it wrote."""
     path = HERE / "results" / "lltm_cell_cpu.json"
     if not path.is_file():
         return ""
@@ -43,7 +46,7 @@ def _cells(texts: list[str]) -> str:
 
 
 def compare_trust() -> str:
-    """How often --compare is right, by the number of processes on each side."""
+    """Return how often --compare is right, by the number of processes on each side."""
     path = HERE / "results" / "compare_trust.json"
     if not path.is_file():
         return ""
@@ -51,9 +54,9 @@ def compare_trust() -> str:
     machine, slower = results["machine"], list(results["rows"][0]["found"])
     lines = [
         f"`opsmith bench {results['what']}` on {machine['cores']} cores of a shared machine ({machine['name']}, "
-        f"{results['date'][:10]}): how many of the comparisons exit with 1.",
+        f"{results['date'][:10]}): how many comparisons report a slowdown.",
         "",
-        f"| processes then, now | the same program | {' | '.join(f'{factor} times as slow' for factor in slower)} |",
+        f"| processes before, after | same program | {' | '.join(f'{factor}x slower' for factor in slower)} |",
         "|---" * (2 + len(slower)) + "|",
     ]
     for row in results["rows"]:
@@ -65,20 +68,35 @@ def compare_trust() -> str:
 
 
 def check_screen() -> str:
-    """What `opsmith check` has printed for the README's first operator, and where."""
+    """Return what `opsmith check` prints for the README's first operator, and on which machine."""
     path = HERE / "results" / "check_screen.json"
     if not path.is_file():
         return ""
     results = json.loads(path.read_text(encoding="utf-8"))
     machine = results["machine"]
-    where = f"(On {machine['cores']} cores, {machine['name']}, torch {machine['torch']}, {results['date'][:10]}.)"
+    where = (
+        f"Measured on {machine['cores']} cores, {machine['name']}, torch {machine['torch']}, {results['date'][:10]}."
+    )
     return "\n".join(["```console", f"$ {results['command']}", results["screen"].rstrip(), "```", "", where])
 
 
-# What stands between two marks of a page. "figures", which an operator's page has, is another for each page.
+def operators() -> str:
+    """Return the operators' most telling figures, a row for each."""
+    lines = [
+        "| operator | case | time | machine | against | speedup | of the machine's limit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for figure in (*headlines(), *turns_headlines()):
+        cells = [figure.link(), figure.case, figure.time, figure.machine, figure.against, figure.speedup]
+        lines.append(_cells([*cells, figure.of_limit]))
+    return "\n".join(lines)
+
+
+# What is generated between two marks of a page. "figures", which every operator's page has, differs by page.
 REGIONS: dict[str, Callable[[], str]] = {
-    "tables": tables,
-    "operators": lambda: "\n".join([headlines(), *turns_headlines()]),
+    "summary": summary,
+    "operators": operators,
+    **{name: partial(toolkit_table, name) for name in TOOLKIT_REGIONS},
     "floor": gradient_floor,
     "check": check_screen,
     "bench": bench_screen,
@@ -92,14 +110,14 @@ PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
 
 
 def filled(page: str, text: str) -> str:
-    """Return the text of a page, whose name without its ending is `page`, with its regions made anew."""
+    """Return the text of a page, whose file's stem is `page`, with its regions generated."""
     for name, make in {**REGIONS, "figures": lambda: figures(page)}.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, found, rest = text.partition(begin)
         if found:
             _, closed, after = rest.partition(end)
             if not closed:
-                raise ValueError(f"{page}: {begin} has no {end}")
+                raise ValueError(f"{page}: {begin} without {end}")
             text = f"{before}{begin}\n{make()}\n{end}{after}"
     return text
 
@@ -113,7 +131,7 @@ def main() -> None:
         if not arguments.check:
             page.write_text(filled(page.stem, text), encoding="utf-8")
         elif filled(page.stem, text) != text:
-            sys.exit(f"{page.name} is not what benchmarks/results say; run `python benchmarks/tables.py`")
+            sys.exit(f"{page.name} differs from benchmarks/results; run `python benchmarks/tables.py`")
 
 
 if __name__ == "__main__":

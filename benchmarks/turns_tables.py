@@ -1,6 +1,6 @@
-"""Tables of what contenders that took turns have measured (turns.py): of nms, roi_align and deform_conv2d.
+"""Tables of what turns.py has measured, for nms, roi_align and deform_conv2d.
 
-A result file has a row for each case, with `seconds` of all contenders and `times_faster` of ours than each of the others.
+A result file has a row for each case: `seconds` of every contender, and `times_faster`, our speedup over each of the others.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headline import Figure
 from opsmith.benchmark.render.markdown import row_markdown
 from opsmith.benchmark.render.units import duration
 
 __all__ = ["HEADLINES", "PHASES", "TurnsHeadline", "turns_headlines", "turns_tables"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
-NAMES = {"torchvision": "torchvision", "textbook": "the textbook in C++", "host": "the CPU and copies"}
+NAMES = {"torchvision": "torchvision", "textbook": "the textbook in C++", "host": "copies and the CPU"}
 PHASES = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 
 Row = dict[str, Any]
@@ -25,7 +26,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class TurnsHeadline:
-    """One row of the README: the case of a result file that has these values, in words, and one competitor."""
+    """The case of a result file that has these values, in words, and one competitor."""
 
     page: str
     file: str
@@ -33,6 +34,7 @@ class TurnsHeadline:
     case: Mapping[str, Any]
     words: str
     competitor: str = "torchvision"
+    against: str = ""  # the competitor in words, where its name does not say enough
 
 
 _RANDOM = {"function": "nms", "kind": "random", "threshold": 0.5}
@@ -54,21 +56,23 @@ HEADLINES = (
         "roi_align_gpu.json",
         "roi_align",
         {**_ROIS, "dtype": "float32", "phase": "backward"},
-        "float32, backward, the same",
+        "float32, backward, 1,024 boxes of 256 channels, 7 x 7 bins, channels_last",
     ),
     TurnsHeadline(
         "deform_conv2d",
         "deform_conv2d_gpu.json",
         "deform_conv2d",
         {"shape": [8, 256, 64, 64], "dtype": "bfloat16", "phase": "forward"},
-        "bfloat16, forward, 8 x 256 x 64 x 64, 3 x 3 taps, against float32",
+        "bfloat16, forward, 8 x 256 x 64 x 64, 3 x 3 taps",
+        against="torchvision in float32",
     ),
     TurnsHeadline(
         "deform_conv2d",
         "deform_conv2d_gpu.json",
         "deform_conv2d",
         {"shape": [8, 256, 64, 64], "dtype": "bfloat16", "phase": "backward"},
-        "bfloat16, backward, the same",
+        "bfloat16, backward, 8 x 256 x 64 x 64, 3 x 3 taps",
+        against="torchvision in float32",
     ),
 )
 
@@ -86,20 +90,19 @@ def turns_tables(
     return "\n\n".join(tables) or "Nothing has been measured yet."
 
 
-def turns_headlines(entries: tuple[TurnsHeadline, ...] = HEADLINES) -> list[str]:
-    """Return the README's rows. Raises LookupError where a result file is there and lacks the case of a row."""
-    return [row for entry in entries if (RESULTS / entry.file).is_file() for row in _headline(entry)]
+def turns_headlines(entries: tuple[TurnsHeadline, ...] = HEADLINES) -> list[Figure]:
+    """Return the figures of `entries`. Raises LookupError where a result file is there and lacks the case of one."""
+    return [_headline(entry) for entry in entries if (RESULTS / entry.file).is_file()]
 
 
-def _headline(entry: TurnsHeadline) -> Iterator[str]:
+def _headline(entry: TurnsHeadline) -> Figure:
     result = json.loads((RESULTS / entry.file).read_text(encoding="utf-8"))
     for row in result["rows"]:
         if all(row.get(key) == value for key, value in entry.case.items()) and entry.competitor in _faster(row):
             time = duration(row["seconds"]["opsmith"]["median"])
-            name = f"[`{entry.operator}`](docs/{entry.page}.md)"
-            what = f"{entry.words}: {time} on {result['device']}"
-            yield row_markdown([name, what, NAMES[entry.competitor], _ratio(row, entry.competitor), "–"])
-            return
+            against = entry.against or NAMES[entry.competitor]
+            speedup = _ratio(row, entry.competitor)
+            return Figure(entry.operator, entry.page, entry.words, time, result["device"], against, speedup)
     raise LookupError(f"{entry.file} has no case {entry.case} with {entry.competitor}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ def tables(monkeypatch: pytest.MonkeyPatch):
     yield module
     sys.modules.pop("tables", None)
     sys.modules.pop("operator_tables", None)
+    sys.modules.pop("summary_table", None)
 
 
 @pytest.fixture
@@ -97,21 +99,43 @@ def test_a_headline_is_the_ratio_in_the_file(operator_tables):
         first_timing(report, "eager")["verdict"] = verdict
 
     change(operator_tables.RESULTS, ratio)
-    (row,) = operator_tables.headlines((entry,)).splitlines()[2:]
-    assert "3.25x [3.00, 3.50]" in row
-    assert "[`sigmoid`](docs/sigmoid.md)" in row
+    (figure,) = operator_tables.headlines((entry,))
+    assert figure.speedup == "3.25x [3.00, 3.50]"
+    assert figure.link("docs/") == "[`sigmoid`](docs/sigmoid.md)"
 
 
 def test_a_headline_is_left_out_without_its_file_and_refused_without_its_timing(operator_tables):
     fields = ("sigmoid", "shape 1024", "float32", "forward")
     absent = operator_tables.Headline("sigmoid", "sigmoid_gpu.json", *fields)
-    assert operator_tables.headlines((absent,)).count("\n") == 1
+    assert operator_tables.headlines((absent,)) == []
     for name in ("nothing", "eager PyTorch"):
         with pytest.raises(LookupError, match=name):
             operator_tables.headlines((operator_tables.Headline("sigmoid", "sigmoid_cpu.json", *fields, name),))
     other_size = operator_tables.Headline("sigmoid", "sigmoid_cpu.json", "sigmoid", "shape 3", "float32", "forward")
     with pytest.raises(LookupError, match="shape 3"):
         operator_tables.headlines((other_size,))
+
+
+def test_the_readme_has_ten_rows_with_links_that_lead_somewhere(tables):
+    rows = [line for line in tables.REGIONS["summary"]().splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 10
+    links = [link for row in rows for link in re.findall(r"\]\((.*?)\)", row)]
+    assert len(links) == 5
+    for link in links:
+        assert (ROOT / link).is_file()
+
+
+def test_the_page_of_figures_has_a_row_for_every_headline(tables):
+    import operator_tables
+    import turns_tables
+
+    rows = [line for line in tables.REGIONS["operators"]().splitlines() if line.startswith("| [")]
+    assert len(rows) == len(operator_tables.HEADLINES) + len(turns_tables.HEADLINES)
+
+
+def test_every_region_of_the_tables_is_on_a_page(tables):
+    pages = "".join(page.read_text(encoding="utf-8") for page in tables.PAGES)
+    assert [name for name in tables.REGIONS if f"<!-- {name}: begin -->" not in pages] == []
 
 
 def test_regions_are_filled_and_one_that_does_not_end_is_refused(tables, monkeypatch):
@@ -134,8 +158,9 @@ def test_a_headline_of_contenders_that_took_turns(tables, monkeypatch, tmp_path)
     (tmp_path / "nms_gpu.json").write_text(json.dumps({"device": "Planted GPU", "rows": rows}))
     monkeypatch.setattr(turns_tables, "RESULTS", tmp_path)
     entry = turns_tables.TurnsHeadline("nms", "nms_gpu.json", "nms", {"boxes": 9}, "9 boxes")
-    (row,) = turns_tables.turns_headlines((entry,))
-    assert row == "| [`nms`](docs/nms.md) | 9 boxes: 2.00 us on Planted GPU | torchvision | 2.5x [2.4, 2.6] | – |"
+    (figure,) = turns_tables.turns_headlines((entry,))
+    assert (figure.case, figure.time, figure.machine) == ("9 boxes", "2.00 us", "Planted GPU")
+    assert (figure.link(), figure.against, figure.speedup) == ("[`nms`](nms.md)", "torchvision", "2.5x [2.4, 2.6]")
     assert not turns_tables.turns_headlines((replace(entry, file="nms_cpu.json"),))
     for lost in (replace(entry, case={"boxes": 1}), replace(entry, case={"boxes": 2})):
         with pytest.raises(LookupError, match="has no case"):

@@ -1,0 +1,102 @@
+"""The ten rows of the README's table, from the same results as docs/figures.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headline import Figure
+from operator_tables import Headline, headlines
+from toolkit_tables import read
+from turns_tables import TurnsHeadline, turns_headlines
+
+__all__ = ["summary"]
+
+_OPERATORS = (
+    Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 16, I 32, S 128", "float32", "both", "compiled"),
+    Headline("sigmoid_focal_loss", "focal_loss_sum_gpu.json", "focal_loss_sum", "shape 16000000", "float32", "both"),
+    Headline("mlp", "mlp_gpu.json", "mlp", "B 8192, F 1024, H 4096, O 1024", "bfloat16", "both"),
+)
+_TURNS = (
+    TurnsHeadline(
+        "nms",
+        "nms_gpu.json",
+        "nms",
+        {"function": "nms", "kind": "random", "threshold": 0.5, "boxes": 20000},
+        "20,000 random boxes",
+    ),
+    TurnsHeadline(
+        "roi_align",
+        "roi_align_gpu.json",
+        "roi_align",
+        {"function": "roi_align", "bins": 7, "layout": "channels_last", "dtype": "float32", "phase": "backward"},
+        "float32, backward, 1,024 boxes of 256 channels, channels_last",
+    ),
+)
+
+Row = tuple[str, str, str, str]
+
+
+def summary() -> str:
+    """Return the table, and below it where its first rows were measured. A row without its result file is left out."""
+    rows = [*_builds(), *_calls(), *_checks(), *(_operator(figure) for figure in headlines(_OPERATORS))]
+    rows += [_operator(figure) for figure in turns_headlines(_TURNS)]
+    lines = ["| what | opsmith | against | ratio |", "|---|---|---|---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), "", _machine()])
+
+
+def _machine() -> str:
+    results = read("build_time.json")
+    if results is None:
+        return ""
+    machine = results["machine"]
+    return (
+        f"Where no machine is named: {machine['cpu']}, {machine['cores']} cores, torch {results['torch']}, "
+        f"{results['date'][:10]}."
+    )
+
+
+def _builds() -> Iterator[Row]:
+    if (results := read("build_time.json")) is not None:
+        cpp = results["cpp"]
+        baseline = f"`torch.utils.cpp_extension`: {_seconds(cpp['theirs_s'])}"
+        yield "build a C++ operator", _seconds(cpp["ours_s"]), baseline, _speedup(cpp["times_faster"])
+        if cuda := results.get("cuda"):
+            baseline = f"nvcc with `torch/extension.h`: {_seconds(cuda['theirs_s'])}"
+            yield "build a CUDA operator", _seconds(cuda["ours_s"]), baseline, _speedup(cuda["times_faster"])
+    if (results := read("existing_build.json")) is not None:
+        build = results["build"]
+        if "theirs_O3_s" in build:
+            baseline = f"`torch.utils.cpp_extension`, -O3: {_seconds(build['theirs_O3_s'])}"
+            faster = _speedup(build["header_warm_both_O3_times_faster"])
+            what = "build an unchanged C++ extension, precompiled header"
+            yield what, _seconds(build["header_warm_s"]), baseline, faster
+
+
+def _calls() -> Iterator[Row]:
+    if (results := read("call_time.json")) is not None:
+        row = results["rows"]["no gradient"]
+        times = {name: f"{spread['median'] * 1e6:.2f} us" for name, spread in row["seconds"].items()}
+        share: dict[str, Any] = row["of_baseline"]["torch.library.custom_op"]
+        faster = f"{1 / share['median']:.1f}x [{1 / share['high']:.1f}, {1 / share['low']:.1f}]"
+        baseline = f"`torch.library.custom_op`: {times['torch.library.custom_op']}; `torch.add`: {times['torch.add']}"
+        yield "call an operator that adds 8 elements", times["opsmith"], baseline, faster
+
+
+def _checks() -> Iterator[Row]:
+    if (results := read("check_score.json")) is not None:
+        found = {tool: f"{score['found']} of {results['defects']}" for tool, score in results["score"].items()}
+        yield "find planted defects", found["opsmith"], f"`torch.library.opcheck`: {found['opcheck']}", "–"
+
+
+def _operator(figure: Figure) -> Row:
+    what = f"{figure.link('docs/')}, {figure.case}, {figure.machine}"
+    return what, figure.time, figure.against, figure.speedup
+
+
+def _seconds(spread: dict[str, float]) -> str:
+    return f"{spread['median']:.2f} s"
+
+
+def _speedup(spread: dict[str, float]) -> str:
+    return f"{spread['median']:.1f}x [{spread['min']:.1f}, {spread['max']:.1f}]"
