@@ -1,122 +1,79 @@
-"""How an operator is declared: `@opsmith.op`, and the backward and the rules that are declared with it."""
+"""Declares operators: `@opsmith.op`, the backward of an operator, and the rules that replace derived ones."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, cast, overload
 
 import torch
 
+from opsmith._keywords import keywords_of
 from opsmith.errors import DefinitionError
 from opsmith.runtime import registry
 from opsmith.runtime.derived import derived_body, is_empty
 from opsmith.runtime.kernel_file import KernelFile, read_kernel
 from opsmith.runtime.operator import Operator
+from opsmith.runtime.options import DefinitionOptions, OpOptions
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.definition import Batch, Definition, Device
+from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.gradient import default_gradient_names, mark_skippable, renamed, wire_backward
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
 
-if TYPE_CHECKING:
-    from opsmith.spec.casts import Autocast
-
 __all__ = ["declare_backward", "declare_gradient", "declare_rival", "declare_rule", "op"]
 
+_Function = Callable[..., Any]
+_P = ParamSpec("_P")
+_DEFAULTS = OpOptions()
 
-_File = str | KernelFile | None
-_Names = str | Iterable[str]
+
+class _Op(Protocol[_P]):
+    """The two ways to use `opsmith.op`: as a decorator, and with options as a function that returns one."""
+
+    @overload
+    def __call__(self, function: _Function, /) -> Operator: ...
+    @overload
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Callable[[_Function], Operator]: ...
 
 
-@overload
-def op(function: Callable[..., Any], /) -> Operator: ...
-@overload
+def _typed(function: Callable[Concatenate[_Function | None, _P], Any]) -> _Op[_P]:
+    return cast("_Op[_P]", function)
+
+
+@_typed
+@keywords_of(OpOptions, DefinitionError)
 def op(
-    *,
-    cpu: _File = None,
-    cuda: _File = None,
-    namespace: str | None = None,
-    outputs: Sequence[str] | None = None,
-    saved: _Names = (),
-    mutates: _Names = (),
-    nondifferentiable: _Names = (),
-    passes_gradient: Mapping[str, str] | None = None,
-    contiguous: _Names = (),
-    preserve_format: Mapping[str, str] | None = None,
-    dtypes: Sequence[torch.dtype] | Mapping[str, Sequence[torch.dtype]] | None = None,
-    batch: Batch = None,
-    autocast: Autocast | None = "promote",
-) -> Callable[[Callable[..., Any]], Operator]: ...
-
-
-def op(function: Callable[..., Any] | None = None, /, **said: Any) -> Any:
+    function: _Function | None = None, /, options: OpOptions = _DEFAULTS
+) -> Operator | Callable[[_Function], Operator]:
     """Declare an operator, as a decorator of the function that defines its values in plain PyTorch.
 
     The annotations are the definition: tensors as jaxtyping's (`Float[Tensor, "B 3*S"]`), optional ones with `| None`,
     lists of them, and int, float, bool, str, lists of ints and floats. The body is the reference, the fallback on a
     device without a kernel, and the gradient where no backward is declared.
 
-    Parameters
-    ----------
-    cpu, cuda
-        The kernel's file, relative to this one, or `opsmith.view(...)` / `opsmith.native(...)`. A `.cu` also serves ROCm.
-    namespace
-        Where the operator stands in `torch.ops`; the package's name by default.
-    outputs
-        The outputs' names, which `.backward` refers to; `out` for one, `out0`, `out1`, ... for several by default.
-    saved
-        Outputs that exist for the backward alone: the caller never gets them.
-    mutates
-        Arguments that the kernel writes to. Such an operator has no gradient.
-    nondifferentiable
-        Arguments and outputs without a gradient, beyond those of integer type.
-    passes_gradient
-        `{"input": "output"}`: the gradient of an input is that of an output, unchanged, as for a summand. Nothing is
-        computed or copied for it, and a backward does not return it.
-    contiguous
-        Inputs that the kernel shall get contiguous; others come with whatever strides they have.
-    preserve_format
-        `{"output": "input"}`: an output takes the memory format of an input (channels_last stays so).
-    dtypes
-        The element types of `Float` tensors, or a mapping from template parameter (T, I) to them.
-    batch
-        The name of a dimension along which samples are independent, or a tuple of such names: torch.vmap and DTensor then
-        use the kernel for many samples at once. A variadic group of every output ("*n", "*batch") is taken for such
-        dimensions without being named; give False where that is wrong, because the operator looks at several elements of
-        the group together.
-    autocast
-        What happens to floating tensors of at most 32 bits under torch.autocast: "promote" casts those of one template
-        parameter that differ to the widest among them, "low" casts them to autocast's type (for matrix products),
-        "float32" casts them up, None leaves them. Pinned ones are cast to what they are pinned to.
-
-    Raises
-    ------
-    DefinitionError
-        For whatever an operator cannot be, with the reason and the alternative.
+    Raises DefinitionError for a definition that cannot be an operator, with the reason and the alternative.
     """
-    if function is not None:
-        return _declare(function)
 
-    def decorate(inner: Callable[..., Any]) -> Operator:
-        return _declare(inner, **said)
+    def decorate(inner: _Function) -> Operator:
+        return _declare(inner, options)
 
-    return decorate
+    return decorate if function is None else decorate(function)
 
 
-def declare_backward(forward: Operator, function: Callable[..., Any], **said: Any) -> Operator:
-    """Declare the backward of an operator; `Operator.backward` is the public way to it."""
+def declare_backward(forward: Operator, function: _Function, options: DefinitionOptions) -> Operator:
+    """Declare the backward of an operator; the public function is `Operator.backward`."""
     definition = forward.definition
-    if said.get("outputs") is None:
-        said["outputs"] = default_gradient_names(definition.signature)
-    if said.get("batch") is None and definition.batch is False:
-        said["batch"] = False
-    backward = _define(function, namespace=definition.namespace, forward=definition, **said)
+    if options.outputs is None:
+        options = replace(options, outputs=default_gradient_names(definition.signature))
+    if options.batch is None and definition.batch is False:
+        options = replace(options, batch=False)
+    backward = _define(function, definition.namespace, options, forward=definition)
     wiring = wire_backward(definition.signature, backward.signature)
     backward = replace(backward, signature=mark_skippable(backward.signature, wiring))
     if is_empty(function):
@@ -128,7 +85,7 @@ def declare_backward(forward: Operator, function: Callable[..., Any], **said: An
 
 
 def declare_gradient(forward: Operator, operator: Operator, names: Mapping[str, str]) -> None:
-    """Take an operator that exists for the backward of another; `Operator.gradient_is` is the public way to it."""
+    """Make an operator that exists the backward of another; the public function is `Operator.gradient_is`."""
     definition, gradient = forward.definition, operator.definition
     if gradient.module != definition.module:
         raise DefinitionError(
@@ -143,25 +100,25 @@ def declare_gradient(forward: Operator, operator: Operator, names: Mapping[str, 
 def declare_rule(
     operator: Operator, kind: Literal["vmap", "sharding", "flops", "examples"], function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Put a rule that the user wrote in place of the derived one; `Operator.vmap` and its like are the public way to it.
+    """Replace a derived rule by the user's; the public functions are `Operator.vmap`, `.sharding`, `.flops`, `.examples`.
 
-    Raises DefinitionError for what is no function, and for an operator that is loaded already.
+    Raises DefinitionError for anything but a function, and for an operator that is loaded already.
     """
     definition = operator.definition
     if not callable(function):
         raise DefinitionError(f"{definition.name}.{kind} decorates a function, found {function!r}")
     if operator.is_loaded:
         raise DefinitionError(f"{definition.name} is loaded already; declare its {kind} rule before the first call")
-    said: dict[str, Any] = {kind: function}
-    operator.definition = replace(definition, rules=replace(definition.rules, **said))
+    changed: dict[str, Any] = {kind: function}
+    operator.definition = replace(definition, rules=replace(definition.rules, **changed))
     return function
 
 
 def declare_rival(operator: Operator, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Note what an operator is timed against; `Operator.versus` is the public way to it.
+    """Add a competitor that the operator is timed against; the public function is `Operator.versus`.
 
     Unlike other rules it changes nothing about the operator, so it may be declared at any time. Raises DefinitionError
-    for what is no function, and for a name that is taken.
+    for anything but a function, and for a name that is taken.
     """
     definition = operator.definition
     known = definition.rules.versus or {}
@@ -173,49 +130,41 @@ def declare_rival(operator: Operator, name: str, function: Callable[..., Any]) -
     return function
 
 
-def _declare(function: Callable[..., Any], **said: Any) -> Operator:
+def _declare(function: _Function, options: OpOptions) -> Operator:
     if is_empty(function):
         raise DefinitionError(
             f"{function.__name__}: the body is empty. It is the reference that the kernels are held to, and the fallback "
             "where there is none: write the operator in PyTorch"
         )
-    return _publish(_define(function, **said))
+    return _publish(_define(function, options.namespace or _namespace_of(function), options))
 
 
 def _publish(definition: Definition) -> Operator:
-    """Make the operator of a definition; only now does anybody else learn of it."""
+    """Return the operator of a definition, and register it; nothing else knows of it before."""
     operator = Operator(definition)
     registry.declare(operator)
     return operator
 
 
 def _define(
-    function: Callable[..., Any],
-    *,
-    cpu: _File = None,
-    cuda: _File = None,
-    namespace: str | None = None,
-    batch: Batch = None,
-    autocast: Autocast | None = "promote",
-    forward: Definition | None = None,
-    **said: Any,
+    function: _Function, namespace: str, options: DefinitionOptions, *, forward: Definition | None = None
 ) -> Definition:
-    signature = read_signature(function, _choices(function.__name__, **said))
+    signature = read_signature(function, _choices(function.__name__, options))
     plan_sizes(signature)
-    if batch is not None:
+    if options.batch is not None:
         from opsmith.spec.samples import check_batch
 
-        check_batch(signature, batch, is_backward=forward is not None)
-    if autocast != "promote":
+        check_batch(signature, options.batch, is_backward=forward is not None)
+    if options.autocast != "promote":
         from opsmith.spec.casts import check_autocast
 
-        check_autocast(signature, autocast)
+        check_autocast(signature, options.autocast)
     _check_torch_limits(signature)
     file = Path(inspect.getsourcefile(function) or function.__code__.co_filename)
-    files: dict[Device, _File] = {"cpu": cpu, "cuda": cuda}
+    files: dict[Device, str | KernelFile | None] = {"cpu": options.cpu, "cuda": options.cuda}
     kernels = {device: read_kernel(signature, given, file) for device, given in files.items() if given is not None}
     return Definition(
-        namespace or _namespace_of(function),
+        namespace,
         signature,
         kernels,
         function,
@@ -223,39 +172,27 @@ def _define(
         file.resolve() if file.exists() else Path.cwd() / file.name,
         function.__code__.co_firstlineno,
         inspect.getdoc(function) or "",
-        batch=batch,
-        autocast=autocast,
+        batch=options.batch,
+        autocast=options.autocast,
         forward=forward,
     )
 
 
-def _choices(
-    name: str,
-    *,
-    outputs: Sequence[str] | None = None,
-    saved: _Names = (),
-    mutates: _Names = (),
-    nondifferentiable: _Names = (),
-    passes_gradient: Mapping[str, str] | None = None,
-    contiguous: _Names = (),
-    preserve_format: Mapping[str, str] | None = None,
-    dtypes: Any = None,
-) -> Choices:
-    if isinstance(outputs, str):
-        outputs = (outputs,)
+def _choices(name: str, options: DefinitionOptions) -> Choices:
+    outputs = (options.outputs,) if isinstance(options.outputs, str) else options.outputs
     return Choices(
         tuple(outputs) if outputs is not None else None,
-        _names(saved),
-        _names(mutates),
-        _names(nondifferentiable),
-        dict(passes_gradient or {}),
-        _names(contiguous),
-        dict(preserve_format or {}),
-        _dtypes(name, dtypes),
+        _names(options.saved),
+        _names(options.mutates),
+        _names(options.nondifferentiable),
+        dict(options.passes_gradient or {}),
+        _names(options.contiguous),
+        dict(options.preserve_format or {}),
+        _dtypes(name, options.dtypes),
     )
 
 
-def _names(names: _Names) -> frozenset[str]:
+def _names(names: str | Iterable[str]) -> frozenset[str]:
     return frozenset([names] if isinstance(names, str) else names)
 
 

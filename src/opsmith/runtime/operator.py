@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 import torch
 
-from opsmith.errors import GradientError, OpsmithError
+from opsmith._keywords import keywords_of
+from opsmith.errors import DefinitionError, GradientError, OpsmithError
 from opsmith.runtime import registry
 from opsmith.runtime.bridge import find_bridge
+from opsmith.runtime.options import DefinitionOptions
 from opsmith.runtime.sharding import ensure_sharding_rules
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
@@ -95,9 +97,8 @@ class Operator:
 
             load_module(self.definition.module)
 
-    def backward(
-        self, *, cpu: Any = None, cuda: Any = None, **choices: Any
-    ) -> Callable[[Callable[..., Any]], Operator]:
+    @keywords_of(DefinitionOptions, DefinitionError)
+    def backward(self, options: DefinitionOptions) -> Callable[[Callable[..., Any]], Operator]:
         """Declare the gradient, as a decorator: an operator whose parameters and outputs say what they are by name.
 
         A parameter is called `grad_<output>`, or as an input or output of the forward; a `grad_<output>` annotated with
@@ -112,7 +113,7 @@ class Operator:
             raise GradientError(f"{self.definition.name} is loaded already; declare its backward before the first call")
 
         def decorate(function: Callable[..., Any]) -> Operator:
-            return declare_backward(self, function, cpu=cpu, cuda=cuda, **choices)
+            return declare_backward(self, function, options)
 
         return decorate
 
