@@ -30,6 +30,23 @@ def pytest_configure() -> None:
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
+_STARTED = pytest.StashKey[tuple[float, ...]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Take the processor's time as a test begins."""
+    item.stash[_STARTED] = os.times()[:4]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Note in the JUnit file how much processor time a test took, with the processes it waited for."""
+    if call.when == "teardown" and _STARTED in item.stash:
+        spent_s = sum(os.times()[:4]) - sum(item.stash[_STARTED])
+        item.user_properties.append(("processor_s", round(spent_s, 3)))
+
+
 @pytest.fixture
 def all_cores() -> Iterator[None]:
     """Let a test use all cores, whichever one its worker has."""

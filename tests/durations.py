@@ -19,16 +19,24 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=30)
     asked = parser.parse_args()
     seconds: Counter[str] = Counter()
+    processor: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     for file in asked.files:
         for case in ET.parse(file).iter("testcase"):
+            if "classname" not in case.attrib:  # the run was stopped in it
+                continue
             group = group_of(case.attrib["classname"], case.attrib["name"], asked.by)
             seconds[group] += float(case.attrib["time"])
+            processor[group] += sum(
+                float(item.attrib["value"]) for item in case.iter("property") if item.attrib["name"] == "processor_s"
+            )
             tests[group] += 1
-    total = sum(seconds.values())
-    print(f"{total:.0f} s in {sum(tests.values()):,} tests, all workers together")
-    for group, taken in seconds.most_common(asked.most):
-        print(f"{taken:8.1f} s {100 * taken / total:5.1f} % {tests[group]:6,} {group}")
+    total, worked = sum(seconds.values()), sum(processor.values())
+    print(f"{worked:.0f} s of processor time, {total:.0f} s of all workers' time, in {sum(tests.values()):,} tests\n")
+    print("  processor        time  tests")
+    for group, taken in processor.most_common(asked.most):
+        part = 100 * taken / worked if worked else 0
+        print(f"{taken:9.1f} s {part:5.1f} % {seconds[group]:9.1f} s {tests[group]:6,}  {group}")
 
 
 def group_of(module: str, test: str, by: str) -> str:
