@@ -24,6 +24,14 @@ _ids = [row.name for row in TABLE]
 _REGISTERED = [row for row in TABLE if row.file != "kernels"]
 
 
+@pytest.mark.usefixtures("all_cores")  # a race shows on two of them
+@pytest.mark.parametrize("row", TABLE, ids=_ids)
+def test_its_property_finds_the_defect(row: Planted) -> None:
+    items = tuple(item for item in PROPERTIES if item.name == row.named)
+    assert run_check(row.subject(planted=True), Options(items, row.dtypes)).failed == (row.named,)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("row", TABLE, ids=_ids)
 def test_the_defect_is_called_by_its_name(row: Planted) -> None:
     report = run_check(row.subject(planted=True), Options(_QUICK, row.dtypes))
