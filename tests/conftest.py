@@ -113,7 +113,17 @@ def _kept_inductor_cache(root: Path) -> Iterator[Path]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none, and say so."""
+    """Refuse a slow test that does not say what takes long, and skip what needs a GPU where there is none."""
+    for item in items:
+        for mark in item.iter_markers("slow"):
+            if not mark.args:
+                raise pytest.UsageError(f"{item.nodeid} is slow: say why, as in slow('compiles with Inductor')")
+    _skip_without_gpu([item for item in items if item.get_closest_marker("gpu") is not None])
+
+
+def _skip_without_gpu(items: list[pytest.Item]) -> None:
+    if not items:
+        return
     import torch
 
     if torch.cuda.is_available():
@@ -122,8 +132,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "needs a GPU; torch sees none here" if torch.backends.cuda.is_built() else "needs a GPU; torch is a CPU build"
     )
     for item in items:
-        if item.get_closest_marker("gpu") is not None:
-            item.add_marker(pytest.mark.skip(reason=reason))
+        item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ plain.backward(output="grad_x")  # E
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("mypy over torch")
 def test_a_type_checker_knows_every_option(tmp_path: Path):
     pytest.importorskip("mypy")
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -118,7 +118,7 @@ def differing(functions: dict[str, Callable[..., Any]], **changes: Any) -> tuple
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds one operator three ways")
 def test_the_three_builds_of_an_operator_are_equal() -> None:
     told: list[str] = []
     report = bench_builds(subject_of(kit_three.twice, devices=("cpu",)), "cpu", QUICK, told.append)
@@ -136,7 +136,7 @@ def test_the_three_builds_of_an_operator_are_equal() -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds one operator three ways")
 def test_a_builder_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "setuptools" else found(name))

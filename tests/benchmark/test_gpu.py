@@ -12,7 +12,7 @@ from opsmith.benchmark.competitors import Competitor
 from opsmith.benchmark.run import BenchOptions, run_bench
 from opsmith.subject.subject import subject_of
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.slow("a whole benchmark")]
 
 EVERYBODY = ["opsmith", "eager", "compiled", "reduce-overhead", "max-autotune", "graph", "eager graph"]
 

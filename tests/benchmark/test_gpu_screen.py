@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from opsmith.benchmark.render.as_json import read_reports
 from opsmith.cli.bench import command
 
-pytestmark = [pytest.mark.gpu, pytest.mark.compile, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.compile, pytest.mark.slow("a whole benchmark")]
 
 
 def bench(*arguments: object) -> str:

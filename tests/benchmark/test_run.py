@@ -266,7 +266,7 @@ def test_what_is_refused(options: dict[str, Any], message: str):
         run(double_by_sum, double, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 def test_torch_compile_is_a_competitor():
     report = run(double_by_sum, double, sizes=SMALL, competitors=("compiled",), seconds=120.0)
     for phase in ("forward", "backward", "both"):

@@ -58,7 +58,7 @@ def options(user_python: Any, generator: str) -> list[str]:
     return [*chosen, f"-DCMAKE_MAKE_PROGRAM={find_ninja()}"] if generator == "Ninja" else chosen
 
 
-@pytest.mark.slow
+@pytest.mark.slow("configures and builds with CMake twice")
 @pytest.mark.compile
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 def test_project_builds_and_its_libraries_load_without_opsmith(

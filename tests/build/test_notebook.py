@@ -13,7 +13,7 @@ nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
 
-pytestmark = [pytest.mark.compile, pytest.mark.slow]
+pytestmark = [pytest.mark.compile, pytest.mark.slow("runs a notebook's kernel")]
 
 _KERNEL = """
 %%writefile twice.cpp

@@ -22,7 +22,7 @@ print(user_scale.__file__, *torch.ops.loaded_libraries)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("installs with pip into an environment of its own")
 @pytest.mark.compile
 def test_wheel_serves_any_python_and_runs_without_a_compiler(project: Path, user_python: Any, tmp_path: Path) -> None:
     user_python.pip(
@@ -42,7 +42,7 @@ def test_wheel_serves_any_python_and_runs_without_a_compiler(project: Path, user
     assert Path(place).is_relative_to(tmp_path / "venv")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("installs with pip into an environment of its own")
 @pytest.mark.compile
 def test_editable_installation_has_its_library_in_the_sources(project: Path, user_python: Any, tmp_path: Path) -> None:
     user_python.pip("install", "-q", "--no-build-isolation", "--no-deps", "-e", project, cwd=tmp_path)

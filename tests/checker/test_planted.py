@@ -31,7 +31,7 @@ def test_its_property_finds_the_defect(row: Planted) -> None:
     assert run_check(row.subject(planted=True), Options(items, row.dtypes)).failed == (row.named,)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("all properties of 64 operators; make test has the one that finds each")
 @pytest.mark.parametrize("row", TABLE, ids=_ids)
 def test_the_defect_is_called_by_its_name(row: Planted) -> None:
     report = run_check(row.subject(planted=True), Options(_QUICK, row.dtypes))
@@ -40,7 +40,7 @@ def test_the_defect_is_called_by_its_name(row: Planted) -> None:
     assert found.keys() <= {row.named, *row.also}, found
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compile, export and opcheck of 30 operators")
 @pytest.mark.parametrize("row", _REGISTERED, ids=[row.name for row in _REGISTERED])
 def test_what_traces_calls_it_by_no_other_name(row: Planted) -> None:
     items = tuple(item for item in PROPERTIES if item.name in {*TRACING, row.named})
@@ -49,7 +49,7 @@ def test_what_traces_calls_it_by_no_other_name(row: Planted) -> None:
     assert set(failed) <= {row.named, *row.also}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("all properties of 64 operators in all types")
 @pytest.mark.parametrize("row", TABLE, ids=_ids)
 def test_without_the_defect_nothing_is_found_in_any_type(row: Planted) -> None:
     skipped = LONG - {row.named} - (TRACING if row in _REGISTERED else frozenset())

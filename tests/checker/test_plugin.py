@@ -41,7 +41,7 @@ def test_nothing_is_imported():
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("a check in a process of its own")
 def test_each_property_is_a_test(user_python: Python, project: Path):
     pytest_ = ("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider")
     printed = user_python.run(*pytest_, "--opsmith", "kit_screen", *QUICK, cwd=project, fails=True).stdout

@@ -40,7 +40,7 @@ def test_its_values_are_right(name: str) -> None:
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("every property of 40 operators; make test has those about values")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", _OPERATORS)
 def test_no_property_complains(name: str, seed: int) -> None:

@@ -56,14 +56,14 @@ def test_inductor(case: Case):
     compare(case, backend="inductor", dynamic=True)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles every operator with Inductor; make test traces them")
 @pytest.mark.parametrize("case", BACKWARD, ids=lambda case: case.name)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_inductor_of_backward_operators(case: Case, dynamic: bool):
     compare(case, backend="inductor", dynamic=dynamic)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles every operator with Inductor; make test traces them")
 @each_operator
 def test_inductor_with_fixed_sizes(case: Case):
     compare(case, backend="inductor", dynamic=False)
@@ -177,7 +177,7 @@ def test_compiled_autograd_refuses_the_node_by_name():
 # PyTorch captures an empty graph to set up its memory pool, and catches this only where warnings are no errors.
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.slow("compiles every operator with Inductor; make test traces them")
 @pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
 def test_reduce_overhead(case: Case):
     """CUDA graphs: captured, replayed, with new values each time."""

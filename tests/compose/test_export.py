@@ -79,7 +79,7 @@ def test_export_for_training_keeps_gradients_possible():
     assert all(parameter.grad is not None for parameter in module.parameters())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles every operator ahead of time")
 @each_operator
 def test_aot_inductor(case: Case, tmp_path: Path):
     module, arguments = Calls(case), case.make(dtype=torch.float32, requires_grad=False)

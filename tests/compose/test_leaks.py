@@ -110,7 +110,7 @@ def test_memory_stays_flat_over_some_calls(case: Case):
     assert growth_bytes(work, 40) < 4_000_000
 
 
-@pytest.mark.slow
+@pytest.mark.slow("100,000 calls of every operator")
 @each_operator
 def test_memory_stays_flat_over_100_000_calls_with_gradients(case: Case):
     arguments = case.make(2, dtype=torch.float32)
@@ -122,7 +122,7 @@ def test_memory_stays_flat_over_100_000_calls_with_gradients(case: Case):
     assert growth_bytes(work, 100_000) < 2_000_000
 
 
-@pytest.mark.slow
+@pytest.mark.slow("100,000 calls of every operator")
 def test_memory_stays_flat_over_failed_calls():
     a, b = torch.ones(3, requires_grad=True), torch.ones(4)
 

@@ -70,7 +70,7 @@ def test_nothing_compared_is_no_agreement():
     assert not compare({"jit": [[torch.empty(0)]], "cmake": [[torch.empty(0)]]}, CASES[:1]).is_total
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the demo's builds")
 def test_a_library_that_does_not_load_is_an_error(tmp_path: Path):
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")
@@ -114,7 +114,7 @@ def test_layouts_do_not_change_values():
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="PYTHONSAFEPATH came with Python 3.11")
-@pytest.mark.slow
+@pytest.mark.slow("the demo's builds")
 def test_the_worker_imports_nothing_of_opsmith():
     import subprocess
 

@@ -24,7 +24,7 @@ needs_extras = pytest.mark.skipif(
 
 @needs_extras
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("a whole demo")
 def test_a_quick_run(tmp_path: Path):
     result = CliRunner().invoke(command, ["--quick", "--json", "--output", str(tmp_path)])
     assert result.exit_code == 0, result.output

@@ -71,7 +71,7 @@ def test_a_topic_that_fails_is_a_finding(monkeypatch):
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds with each compiler of the machine")
 def test_a_trial_builds_and_calls_an_operator():
     found = [finding for finding in examine(with_trial=True) if finding.topic == "trial"]
     assert re.fullmatch(r"cpu: built in \d+\.\d s, called", found[0].title), found

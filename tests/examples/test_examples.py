@@ -82,7 +82,7 @@ def test_nile_learns_the_published_constant(user_python: Any) -> None:
     assert "= 0.247, forecast error 144 of 919" in said
 
 
-@pytest.mark.slow
+@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
 @pytest.mark.compile
 def test_smooth_is_installed_by_pip_and_runs_without_a_compiler(
     copied: Callable[[str], Path], user_python: Any, tmp_path: Path
@@ -94,7 +94,7 @@ def test_smooth_is_installed_by_pip_and_runs_without_a_compiler(
     assert "0.247" in user_python.run(script, cwd=tmp_path, has_compilers=False).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
 @pytest.mark.compile
 def test_smooth_becomes_a_wheel_by_scikit_build_core(
     copied: Callable[[str], Path], user_python: Any, cmake: Callable[..., str], tmp_path: Path
@@ -114,14 +114,14 @@ def test_smooth_becomes_a_wheel_by_scikit_build_core(
     assert "0.247" in user_python.run(script, cwd=tmp_path, has_compilers=False).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
 @pytest.mark.compile
 def test_pybind_tutorial_loads_by_jit(copied: Callable[[str], Path], user_python: Any) -> None:
     project = copied("tutorial_pybind")
     assert "the gradients are right" in user_python.run("jit.py", cwd=project).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
 @pytest.mark.compile
 def test_pybind_tutorial_is_installed_by_setup_py(
     copied: Callable[[str], Path], user_python: Any, tmp_path: Path
@@ -132,7 +132,7 @@ def test_pybind_tutorial_is_installed_by_setup_py(
     assert f"lltm_cpp.cpython-{sys.version_info.major}{sys.version_info.minor}" in said
 
 
-@pytest.mark.slow
+@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
 @pytest.mark.compile
 def test_library_tutorial_builds_with_cmake_and_loads_without_opsmith(
     copied: Callable[[str], Path], user_python: Any, cmake: Callable[..., str], tmp_path: Path

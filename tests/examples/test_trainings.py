@@ -42,7 +42,7 @@ def train(program: str, variant: str, *arguments: str) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.slow
+@pytest.mark.slow("trains a network twice")
 @pytest.mark.parametrize(("program", "largest"), [("digits.py", 2.4), ("characters.py", 5.0), ("perceptron.py", 2.5)])
 def test_kernels_and_definition_learn_alike(program: str, largest: float) -> None:
     ours, reference = train(program, "jit")["losses"]["loss"], train(program, "reference")["losses"]["loss"]
@@ -69,7 +69,7 @@ def test_what_was_drawn_becomes_a_picture(tmp_path: Path) -> None:
         assert file.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("trains a network twice")
 def test_builds_train_alike_and_stand_side_by_side(tmp_path: Path) -> None:
     plot = tmp_path / "digits.png"
     printed = run("digits.py", "--build", "jit", "--build", "cmake", "--epochs", "1", "--plot", str(plot))

@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from table import MUTANTS, ROOT, Mutant, mutated
+from mutants import MUTANTS, ROOT, Mutant, mutated
 
 FAST, SLOW = "not slow and not gpu", "slow and not gpu"
 LIMIT_S = 2400

@@ -249,7 +249,7 @@ def test_vmap_and_functional_gradients() -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 def test_one_graph_serves_all_sizes(layout: str) -> None:
     counter = CompileCounterWithBackend("aot_eager")

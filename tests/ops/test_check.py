@@ -17,7 +17,7 @@ from opsmith.checker.sanitize.tools import GPU_TOOLS
 from opsmith.subject.find import find_operators
 from opsmith.subject.selection import forward_operators
 
-pytestmark = [pytest.mark.compile, pytest.mark.slow]
+pytestmark = [pytest.mark.compile, pytest.mark.slow("a whole check of each operator")]
 
 OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]
 

@@ -14,7 +14,7 @@ from opsmith.codegen.extension import assemble
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import Toolchain, find_toolchain, parse_cuda_archs, parse_rocm_archs
 
-pytestmark = [pytest.mark.compile, pytest.mark.slow]
+pytestmark = [pytest.mark.compile, pytest.mark.slow("compiles each operator's graph with Inductor")]
 
 # 9.0a is what is built on a machine with such a GPU: kernels may have instructions of exactly this capability.
 TARGETS = {

@@ -285,7 +285,7 @@ def test_vmap_autocast_and_functional_gradients() -> None:
     assert torch.equal(found, deform_conv2d(**low, **numbers(form)))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 def test_one_graph_serves_all_sizes() -> None:
     counter = CompileCounterWithBackend("aot_eager")
     form = FORMS[0]

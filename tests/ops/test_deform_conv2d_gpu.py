@@ -185,7 +185,7 @@ def test_capture_and_replay() -> None:
     assert all(torch.equal(one, other) for one, other in zip(captured, step(), strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("tensors of more than 2^31 elements")
 def test_more_than_two_to_the_31_elements() -> None:
     if torch.cuda.get_device_properties(0).total_memory < 40 << 30:
         pytest.skip("needs 20 GB of GPU memory")

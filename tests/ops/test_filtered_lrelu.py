@@ -348,7 +348,7 @@ def test_autocast_computes_in_the_type_of_x() -> None:
         assert filtered_lrelu(x, f, f, b, 2, 2, 5).dtype == torch.float32
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 def test_one_graph_serves_all_sizes() -> None:
     f = setup_filter([1, 3, 3, 1])
     counter = CompileCounterWithBackend("aot_eager")

@@ -182,7 +182,7 @@ def test_memory_is_at_most_a_quarter_of_the_composition_s() -> None:
     assert used[0] <= used[1] / 4
 
 
-@pytest.mark.slow
+@pytest.mark.slow("tensors of more than 2^31 elements")
 def test_more_than_two_to_the_31_elements() -> None:
     if torch.cuda.get_device_properties(0).total_memory < 20 << 30:
         pytest.skip("needs 10 GB of GPU memory")

@@ -105,7 +105,7 @@ def test_the_device_of_the_tensors_is_used_and_the_current_one_kept(case):
         torch.testing.assert_close(actual, reference, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("tensors of more than 2^31 elements")
 @pytest.mark.parametrize("offset", [0, 1], ids=["aligned", "unaligned"])
 def test_more_than_two_to_the_31_elements(offset):
     count = (1 << 31) + 1000
@@ -144,7 +144,7 @@ def test_an_lltm_trains_on_the_gpu():
     assert losses[-1] < 0.5 * losses[0]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 def test_compiled_forward_and_backward():
     @torch.compile(fullgraph=True, dynamic=True)
     def step(gates, cell):

@@ -235,7 +235,7 @@ def test_vmap_autocast_and_functional_gradients() -> None:
         assert torch.equal(roi_align(half, boxes, 2), single(half))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 def test_one_graph_serves_all_sizes() -> None:
     counter = CompileCounterWithBackend("aot_eager")
     function = lambda features, boxes: roi_align(features, boxes, (3, 2), 0.5, -1, True).sin()  # noqa: E731

@@ -261,7 +261,7 @@ def test_as_a_module():
     assert repr(module) == "SigmoidFocalLoss(alpha=0.5, gamma=1.5, reduction='mean')"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 def test_compiled_with_dynamic_sizes():
     torch._dynamo.reset()
     compiled = torch.compile(sigmoid_focal_loss, fullgraph=True, dynamic=True)
@@ -305,7 +305,7 @@ def test_no_more_memory_than_the_gradient():
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.slow("tensors of more than 2^31 elements")
 def test_more_than_two_to_the_31_elements():
     rows = (1 << 31) // 80 + 100
     if torch.cuda.get_device_properties(0).total_memory < 8 * rows * 80:

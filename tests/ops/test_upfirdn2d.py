@@ -276,7 +276,7 @@ def test_vmap_and_functional_gradients() -> None:
     torch.testing.assert_close(found, torch.func.vmap(torch.func.grad(exact))(x))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 @pytest.mark.parametrize("function", [upsample2d, downsample2d, filter2d])
 def test_one_graph_serves_all_sizes(function: Any) -> None:
     f = setup_filter([1, 3, 3, 1])

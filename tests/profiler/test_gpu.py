@@ -92,7 +92,7 @@ def test_the_trace_shows_the_kernels(tmp_path: Path) -> None:
     assert sum(event.get("cat") == "kernel" for event in events) == 30
 
 
-@pytest.mark.slow
+@pytest.mark.slow("runs Nsight Compute, or builds three ways")
 def test_counters_are_read_or_it_is_said_why_not() -> None:
     import torch
 
@@ -107,7 +107,7 @@ def test_counters_are_read_or_it_is_said_why_not() -> None:
     assert 0 < kernel["occupancy"] <= 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("runs Nsight Compute, or builds three ways")
 def test_three_builds_of_a_cuda_operator_are_equal() -> None:
     options = BuildOptions(rounds=1, sizes=({"shape": 1 << 22},), limits=Limits(rounds=15, seconds=3.0))
     report = bench_builds(subject_of(add2, devices=("cuda",)), "cuda", options)

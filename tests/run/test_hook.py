@@ -135,7 +135,7 @@ def test_everything_that_opsmith_requires_is_lent():
         assert named[name] in SERVED, f"{name} is required but not lent: add {named[name]} to SERVED"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles torch/extension.h")
 @pytest.mark.compile
 def test_an_unchanged_script_builds_through_opsmith(below, tmp_path, session_store):
     script = tmp_path / "train.py"
@@ -163,7 +163,7 @@ print(sys.modules["torch.utils.cpp_extension"].__name__)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles with Inductor")
 @pytest.mark.compile
 def test_torch_compile_takes_its_folders_from_the_drop_in(below, tmp_path):
     (tmp_path / "compiled.py").write_text(_COMPILED)

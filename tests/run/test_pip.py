@@ -13,7 +13,7 @@ import pytest
 
 from opsmith.run.hook.opsmith_run_hook import SERVED
 
-pytestmark = [pytest.mark.slow, pytest.mark.compile]
+pytestmark = [pytest.mark.slow("pip builds projects in isolation"), pytest.mark.compile]
 
 # A backend in the project's tree stands for an isolated environment into which pip has put torch and setuptools: the
 # backend finds them in a folder that has all that this environment has, but nothing of what opsmith brings.

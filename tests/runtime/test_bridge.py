@@ -65,7 +65,7 @@ def test_who_asks_is_told_where_the_bridge_is(
     assert bridge.describe_bridge() == {"library": None, "failure": None}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("builds the bridge anew")
 def test_the_first_process_does_not_wait_and_a_later_one_has_the_bridge(tmp_path: Path) -> None:
     first = run(tmp_path, OPSMITH_BRIDGE="auto")
     assert not first["bridge"]

@@ -281,7 +281,7 @@ def test_cuda_source_with_a_cpu_torch_is_refused_before_a_long_build() -> None:
         opsmith.load_inline("cudaless", "", "__global__ void f() {}")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_load_inline_binds_functions_with_any_doc_text_and_torch_errors() -> None:
     text = """
@@ -302,7 +302,7 @@ def test_load_inline_binds_functions_with_any_doc_text_and_torch_errors() -> Non
         module.twice(torch.zeros(()))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_classic_operators_are_replaced_and_a_changed_signature_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "classic.cpp"
@@ -335,7 +335,7 @@ def test_classic_operators_are_replaced_and_a_changed_signature_is_refused(tmp_p
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.slow("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_cuda_sources_over_torchs_full_api_run_on_the_current_stream() -> None:
     declared = "torch::Tensor twice(torch::Tensor x);"
@@ -358,7 +358,7 @@ def test_cuda_sources_over_torchs_full_api_run_on_the_current_stream() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.slow("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_cpp_source_may_call_the_cuda_runtime(tmp_path: Path) -> None:
     file = tmp_path / "count.cpp"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.compile, pytest.mark.slow]
+pytestmark = [pytest.mark.compile, pytest.mark.slow("builds under AddressSanitizer")]
 
 CHILD = """
 import torch

@@ -8,7 +8,7 @@ import torch
 from opsmith.build.fast import run
 from opsmith.cpp_extension import load_inline
 
-pytestmark = [pytest.mark.compile, pytest.mark.slow]
+pytestmark = [pytest.mark.compile, pytest.mark.slow("compiles torch/extension.h")]
 
 # What extensions use, all in one: dispatch, autograd in C++, registration, out variants, indexing, printing, parallel loops,
 # conversions of every kind of argument.

@@ -64,7 +64,7 @@ def failures(op: Any) -> list[str]:
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("compiles for GPUs, or runs compute-sanitizer")
 def test_the_kernels_compile_without_a_gpu(tmp_path: Path) -> None:
     try:
         toolchain = find_toolchain(cuda=True, rocm=False)
@@ -113,7 +113,7 @@ def test_bad_arguments_are_probed_in_processes_of_their_own() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("compiles for GPUs, or runs compute-sanitizer")
 def test_memcheck_names_the_line() -> None:
     try:
         (result,) = run_sanitizer(on_gpu.shifted_on_gpu, "memcheck").results

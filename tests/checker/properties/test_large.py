@@ -76,7 +76,7 @@ def test_calls_that_do_not_fit_are_not_made() -> None:
     assert "calls of 2^31 elements need 34 GB of memory" in outcome.note
 
 
-@pytest.mark.slow
+@pytest.mark.slow("calls with more than 2^31 elements")
 @pytest.mark.skipif(memory_room_bytes("cpu") < 18e9, reason="needs 18 GB of memory")
 def test_a_size_in_32_bits() -> None:
     assert check(narrow.negated, large=True).state == "passed"

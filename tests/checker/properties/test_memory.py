@@ -37,7 +37,7 @@ def test_operators_of_the_library(op: Any) -> None:
     assert_passes(check(op, dtypes=()))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a check of matrix products")
 def test_an_operator_with_matrix_products() -> None:
     assert_passes(check(lltm_cell))
 

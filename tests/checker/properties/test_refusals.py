@@ -59,7 +59,7 @@ def test_a_division_by_zero() -> None:
     assert "step = -1: it returned a result, though the reference refuses it (ValueError: the step" in finding.message
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits until a call counts as hanging")
 def test_a_hang() -> None:
     (finding,) = check(unguarded.until_on_trust).findings
     assert "steps = -1: it hangs" in finding.message

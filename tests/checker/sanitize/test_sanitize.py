@@ -40,7 +40,7 @@ def line_of(text: str) -> int:
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds and runs under the compilers' sanitizers")
 @pytest.mark.parametrize(
     ("op", "kind", "what", "text"),
     [
@@ -58,7 +58,7 @@ def test_a_defect_is_told_with_its_line(op: Any, kind: str, what: str, text: str
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds and runs under the compilers' sanitizers")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_right_passes(kind: str) -> None:
     outcome = sanitize(sanitized.copied, kind)
@@ -67,7 +67,7 @@ def test_what_is_right_passes(kind: str) -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds and runs under the compilers' sanitizers")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("op", [add2, lltm_cell])
 def test_the_library_passes(op: Any, kind: str) -> None:
@@ -77,7 +77,7 @@ def test_the_library_passes(op: Any, kind: str) -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds and runs under the compilers' sanitizers")
 def test_a_kernel_that_does_not_compile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sanitize_broken.py").write_text(
         "import opsmith\nfrom jaxtyping import Float32\nfrom torch import Tensor\n\n"
@@ -169,7 +169,7 @@ def test_reports_of_compute_sanitizer_are_read() -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds and runs under the compilers' sanitizers")
 def test_after_some_time_the_rest_is_left_out_and_counted() -> None:
     everything = run_sanitizer(sigmoid, "undefined").results[0].outcome
     report = run_sanitizer(sigmoid, "undefined", Request("", seconds=0))
@@ -196,7 +196,7 @@ def test_the_command_line_is_looked_at_first() -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.slow
+@pytest.mark.slow("builds and runs under the compilers' sanitizers")
 def test_on_the_command_line() -> None:
     done = CliRunner().invoke(command, ["kit.sanitized::shifted", "--sanitize", "address"])
     assert done.exit_code == 1, done.output

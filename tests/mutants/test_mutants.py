@@ -9,7 +9,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from table import MUTANTS, ROOT, Mutant, mutated
+from mutants import MUTANTS, ROOT, Mutant, mutated
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])

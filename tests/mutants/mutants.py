@@ -1,6 +1,6 @@
 """The mutants: faults of the kinds that people make, each one replacement in a file of src/opsmith.
 
-`before` stands exactly once in its file; test_table.py fails where a change to the source has moved it, and the row is
+`before` stands exactly once in its file; test_mutants.py fails where a change to the source has moved it, and the row is
 then rewritten, not dropped. `tests` are where the fault should show first.
 """
 
@@ -39,7 +39,7 @@ def mutated(mutant: Mutant) -> str:
 
 _STORE, _BUILD, _RUNTIME = ("tests/store",), ("tests/build", "tests/failure_modes"), ("tests/runtime", "tests/compose")
 _SPEC, _CODEGEN = ("tests/spec",), ("tests/codegen", "tests/runtime")
-_CHECK, _BENCH = ("tests/check",), ("tests/benchmark",)
+_CHECK, _BENCH = ("tests/subject", "tests/checker"), ("tests/benchmark",)
 
 MUTANTS: tuple[Mutant, ...] = (
     # What a build is found by --------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tolerances ten times as wide",
         "wrong value",
-        "check/tolerance.py",
+        "subject/tolerance.py",
         "OF_RESULT = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}",
         "OF_RESULT = {torch.float64: 640.0, torch.float32: 160.0, torch.float16: 20.0, torch.bfloat16: 20.0}",
         _CHECK,
@@ -348,7 +348,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "NaN is always right",
         "comparison",
-        "check/disagreement.py",
+        "subject/disagreement.py",
         "| (got.isnan() & want.isnan())",
         "| got.isnan()",
         _CHECK,
@@ -356,7 +356,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a count of results is not compared",
         "lost error",
-        "check/disagreement.py",
+        "subject/disagreement.py",
         "if len(found) != len(expected.values):",
         "if len(found) < len(expected.values):",
         _CHECK,
@@ -364,7 +364,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a signal counts as an end",
         "lost error",
-        "check/isolate.py",
+        "checker/process/child.py",
         "if os.WIFSIGNALED(status):",
         "if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSEGV:",
         _CHECK,
