@@ -11,12 +11,13 @@ from jaxtyping import Float
 from kit_screen import operators
 from torch import Tensor
 
-from opsmith.checker.process.budget import paced
+from opsmith.checker.process.slow_sizes import without_slow_sizes
 from opsmith.checker.properties import values
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.table import chosen
+from opsmith.checker.properties.table import PROPERTIES, chosen
 from opsmith.checker.report import Column, Report, Result
 from opsmith.checker.run import Options, Watcher, run_check
+from opsmith.errors import ArgumentError
 from opsmith.subject.case import Case
 from opsmith.subject.subject import Subject, subject_of
 
@@ -159,7 +160,7 @@ def elementwise(x: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
 
 
 def test_a_slow_reference_is_spared_the_largest_inputs():
-    slow, quick = (paced(subject_of(function, reference=function)) for function in (elementwise, rowwise))
+    slow, quick = (without_slow_sizes(subject_of(function, reference=function)) for function in (elementwise, rowwise))
     assert quick.notes == ()
     labels, fewer = ([case.label for case in one.suite.cases({"T": "float32"})] for one in (quick, slow))
     # Its time depends on N alone.
@@ -174,3 +175,46 @@ def test_a_body_that_is_traced_anew_for_each_size_is_no_fault_of_the_operator():
     report = check(subject_of(operators.running_sum), "value", "gradient", "compile")
     assert report.ok, str(report)
     assert report.results[-1].outcome.note.startswith("one graph for all sizes; the gradient comes from the body")
+
+
+QUICK = ("value", "sizes", "gradient")
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_limit_of_seconds_is_kept_and_every_element_type_is_tried(processes: int):
+    subject = subject_of(operators.right)
+    report = run_check(subject, Options(seconds=3.0, processes=processes))
+    assert report.seconds < 3.0 * 1.2
+    assert report.ok, str(report)
+    by_name = {result.name: result.outcome for result in report.results}
+    assert list(by_name) == [item.name for item in PROPERTIES if "cpu" in item.devices]
+    tried = [result for result in report.results if result.name in QUICK]
+    assert len(tried) == len(QUICK) * len(subject.dtypes)
+    assert all(result.outcome.state == "passed" and result.outcome.inputs > 0 for result in tried), str(report)
+    assert by_name["compile"].is_out_of_time
+    (note,) = [note for note in report.notes if "checks were left out" in note]
+    assert "compile" in note
+    assert "a longer limit includes them" in note
+
+
+def test_what_fails_within_a_limit_is_found_and_made_smaller_in_it():
+    found = subject_of(lambda x: x + (x.shape[-1] > 32), reference=rowwise)
+    report = run_check(found, Options(chosen(QUICK), seconds=3.0))
+    assert report.seconds < 3.0 * 1.2
+    assert "sizes" in report.failed
+
+
+def test_a_hang_ends_with_the_limit():
+    def hanging(x: Tensor) -> Tensor:
+        time.sleep(60.0)
+        return x + 1
+
+    report = run_check(subject_of(hanging, reference=rowwise), Options(chosen(("value", "vmap")), seconds=2.0))
+    assert report.seconds < 2.0 * 1.2
+    assert all(result.outcome.is_out_of_time for result in report.results)
+
+
+def test_a_thorough_check_has_no_limit():
+    with pytest.raises(ArgumentError, match="it has no limit of seconds"):
+        check(subject(), "value", thorough=True, seconds=1.0)

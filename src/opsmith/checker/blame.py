@@ -1,4 +1,4 @@
-"""Is a failure only what follows from another defect? Then it is charged to that one, so that a defect has one name.
+"""Charges a failure that follows from another defect to that one, so that a defect has one name.
 
 Elements that are not written hold whatever was there, and are wrong in value, in every layout and from call to call. A
 write outside of a tensor spoils what the process keeps of its memory, and it dies later, anywhere.
@@ -6,7 +6,9 @@ write outside of a tensor spoils what the process keeps of its memory, and it di
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 
 from opsmith.checker.outcome import Outcome, not_run
 from opsmith.checker.process.child import Ended, in_child
@@ -38,8 +40,9 @@ _CAUSE_OF_CRASHES = "writes outside"
 _FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments", "large"})
 # These come before the property of sizes, and have large ones too.
 _BEFORE_SIZES = frozenset({"magnitude", "special values"})
-# For how long a property that may lie behind a failure tries inputs.
+# For how long a property that may lie behind a failure tries inputs, and in a check with a limit what part of the rest.
 _SECONDS = 5.0
+_PART_OF_LIMIT = 0.1
 
 # A property on a device in certain element types.
 _Row = tuple[str, str, frozenset[tuple[str, str]]]
@@ -52,9 +55,10 @@ class Blame:
     may not show a second time.
     """
 
-    def __init__(self, subject: Subject, silence_s: float, rows: Iterable[_Row]) -> None:
+    def __init__(self, subject: Subject, silence_s: float, rows: Iterable[_Row], until_s: float = inf) -> None:
         self._subject = subject
         self._silence_s = silence_s
+        self._until_s = until_s
         # The rows of the report with their outcomes, None for those that are still to come.
         self._rows: dict[_Row, Outcome | None] = dict.fromkeys(rows)
         self._asked: dict[_Row, Outcome | None] = {}
@@ -70,11 +74,11 @@ class Blame:
     ) -> Outcome:
         """Return what the report says of a property: its outcome, or a reference to the property that it is due to."""
         row = self.row(item.name, device, dtypes)
-        said = self._said(row, item, device, dtypes, outcome, crashed=crashed)
-        self._rows[row] = said
-        return said
+        charged = self._charged(row, item, device, dtypes, outcome, crashed=crashed)
+        self._rows[row] = charged
+        return charged
 
-    def _said(
+    def _charged(
         self, row: _Row, item: Property, device: str, dtypes: Mapping[str, str], outcome: Outcome, *, crashed: bool
     ) -> Outcome:
         if outcome.state != "failed":
@@ -102,10 +106,12 @@ class Blame:
         name, device, _ = row
         item = next(item for item in PROPERTIES if item.name == name)
         outcome = not_run("it does not come to an end")
-        for message in in_child(
-            lambda send: send(item.run(Context(self._subject, device, dtypes, seconds=_SECONDS))),
-            silence_s=self._silence_s,
-        ):
+        # In a check with a limit the others need the time that is left as well.
+        seconds = min(_SECONDS, _PART_OF_LIMIT * (self._until_s - time.monotonic()))
+        if seconds <= 0:
+            return outcome
+        context = Context(self._subject, device, dtypes, seconds=seconds, until_s=self._until_s)
+        for message in in_child(lambda send: send(item.run(context)), silence_s=self._silence_s, until_s=self._until_s):
             if isinstance(message, Outcome):
                 outcome = message
             elif isinstance(message, Ended) and message.crash and not message.hung:

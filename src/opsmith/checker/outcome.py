@@ -1,4 +1,4 @@
-"""What a property's check came to: passed, failed with findings, or not run and why."""
+"""Defines the outcome of a property: passed, failed with findings, or not run and why."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Literal
 
 from opsmith.subject.case import Case
 
-__all__ = ["Finding", "Outcome", "State", "failed", "not_run", "not_run_for", "passed"]
+__all__ = ["Finding", "Outcome", "State", "failed", "not_run", "not_run_for", "out_of_time", "passed"]
 
 _ERROR = "the check failed with "
+_OUT_OF_TIME = "left out for want of time"
 State = Literal["passed", "failed", "not run"]
 
 
@@ -47,6 +48,11 @@ class Outcome:
         """Whether the check itself has failed, so that it says nothing of the operator: a defect of opsmith's."""
         return self.state == "not run" and self.note.startswith(_ERROR)
 
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the limit of time left nothing for this property."""
+        return self.state == "not run" and self.note == _OUT_OF_TIME
+
 
 def passed(inputs: int = 1, *, refused: int = 0, left_out: int = 0, note: str = "") -> Outcome:
     """Return the outcome of a property that holds for everything that was tried."""
@@ -61,6 +67,11 @@ def failed(*findings: Finding, inputs: int = 1, note: str = "") -> Outcome:
 def not_run(reason: str) -> Outcome:
     """Return the outcome of a property that says nothing here, and why."""
     return Outcome("not run", note=reason)
+
+
+def out_of_time() -> Outcome:
+    """Return the outcome of a property that a check's limit of time left nothing for."""
+    return not_run(_OUT_OF_TIME)
 
 
 def not_run_for(error: Exception) -> Outcome:

@@ -1,4 +1,4 @@
-"""How are all properties of an operator checked? In child processes, so that a crash is a finding (see `lanes`)."""
+"""Checks all properties of an operator, in child processes, so that a crash is a finding (see `workers`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from opsmith.checker.blame import Blame
-from opsmith.checker.outcome import Outcome, not_run_for
-from opsmith.checker.process.budget import paced
+from opsmith.checker.outcome import Outcome, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, see_earlier
-from opsmith.checker.process.workers import Done, Lane, Task, in_lanes
+from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first
+from opsmith.checker.process.slow_sizes import without_slow_sizes
+from opsmith.checker.process.workers import Finished, Workers, run_tasks
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.checker.report import Column, Report, Result
@@ -60,7 +61,13 @@ class Options:
 
     `properties` and `dtypes` are names, all by default. `thorough` tries all inputs, however long that takes. `large`
     includes calls with more than 2^31 elements. `isolate` says whether a child process does the work; without one a crash
-    ends the check.
+    ends the check. `silence_s` is how long a call may take before it counts as hanging.
+
+    `seconds` limits the whole check, by the clock. Properties that try many inputs share the time; of the others, those
+    that cost more than is left are left out, always the same ones for the same limit, and the report says so. What is
+    still running at the end is stopped. Loading and building the operator come before, and do not count.
+
+    `processes` is how many parts of the check run side by side: by default one to three, as the processors allow.
     """
 
     properties: tuple[Property, ...] = PROPERTIES
@@ -69,29 +76,45 @@ class Options:
     large: bool = False
     isolate: bool = True
     silence_s: float = 60.0
+    seconds: float | None = None
+    processes: int | None = None
 
 
 def run_check(subject: Subject, options: Options | None = None, watch: Watcher | None = None) -> Report:
     """Check an operator and return what was found; `watch` is told of each result as it comes.
 
-    Raises ArgumentError where the operator has none of the element types that `options` names.
+    Raises ArgumentError where the operator has none of the element types that `options` names, and for a limit of time
+    beside `thorough`.
     """
     options = options or Options()
     watch = watch or Watcher()
+    if options.thorough and options.seconds is not None:
+        raise ArgumentError("a thorough check tries all inputs, however long that takes: it has no limit of seconds")
     started = time.perf_counter()
+    limit_s = inf if options.seconds is None else options.seconds
+    until_s = time.monotonic() + limit_s
     results: list[Result] = []
     if not options.thorough:
-        subject = paced(subject)
-    for bare in _results(subject, options, _tasks(subject, options), watch):
+        subject = without_slow_sizes(subject)
+    tasks = _tasks(subject, options)
+    order = {(task.item.name, task.column): index for index, task in enumerate(tasks)}
+    for bare in _results(
+        subject, options, tasks if limit_s == inf else essentials_first(tasks), watch, limit_s, until_s
+    ):
         result = _with_snippets(subject, bare)
         results.append(result)
         watch.tell_result(result)
-    notes = (*subject.notes, *_left_out(results))
+    results.sort(key=lambda result: order[result.name, result.column])
+    notes = (*subject.notes, *_left_out(results, is_limited=limit_s < inf))
     return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, notes)
 
 
-def _left_out(results: list[Result]) -> Iterable[str]:
-    """Yield what there was no time for, if anything, as a note for the report."""
+def _left_out(results: list[Result], *, is_limited: bool) -> Iterable[str]:
+    """Yield what there was no time for, if anything, as notes for the report."""
+    if without := [result for result in results if result.outcome.is_out_of_time]:
+        listed = ", ".join(dict.fromkeys(result.name for result in without))
+        count = f"{len(without)} of {len(results)} checks"
+        yield f"{count} were left out for want of time: {listed}; a longer limit includes them"
     cut = [result for result in results if result.outcome.left_out]
     if not cut:
         return
@@ -106,7 +129,8 @@ def _left_out(results: list[Result]) -> Iterable[str]:
     for name, texts in columns.items():
         names.setdefault(", ".join(texts), []).append(name)
     listed = "; ".join(f"{', '.join(those)} ({text})" for text, those in names.items())
-    yield f"for want of time inputs were left out, the later ones of a fixed order: {listed}; --thorough tries them"
+    remedy = "a longer limit" if is_limited else "--thorough"
+    yield f"for want of time inputs were left out, the later ones of a fixed order: {listed}; {remedy} tries them"
 
 
 def _tasks(subject: Subject, options: Options) -> list[Task]:
@@ -155,24 +179,41 @@ def _columns(subject: Subject, device: str, options: Options) -> list[tuple[Colu
 _ORDER = {name: index for index, name in enumerate(("float64", "float32", "float16", "bfloat16"))}
 
 
-def _results(subject: Subject, options: Options, tasks: list[Task], watch: Watcher) -> Iterable[Result]:
+def _results(
+    subject: Subject, options: Options, tasks: list[Task], watch: Watcher, limit_s: float, until_s: float
+) -> Iterable[Result]:
     # What is forked from a process that uses a GPU cannot use one.
     spoiled = torch.cuda.is_initialized()
     here = [task for task in tasks if not options.isolate or (spoiled and task.column.device != "cpu")]
-    lane = Lane(
-        partial(_run, subject, options), watch.tell_doing, options.silence_s, inf if options.thorough else _SECONDS
+    elsewhere = [task for task in tasks if task not in here]
+    # Each part has as much of the limit as it has of the tasks.
+    part_s = limit_s * len(elsewhere) / max(len(tasks), 1) if here else limit_s
+    workers = Workers(
+        partial(_run, subject, options),
+        watch.tell_doing,
+        options.silence_s,
+        inf if options.thorough else _SECONDS,
+        part_s,
+        until_s - (limit_s - part_s if here and limit_s < inf else 0.0),
+        options.processes,
     )
-    yield from _judged(subject, options, in_lanes(lane, [task for task in tasks if task not in here]), tasks)
-    for task in here:
+    yield from _judged(subject, options, run_tasks(workers, elsewhere), tasks, workers.until_s)
+    kept = affordable(here, limit_s - part_s if limit_s < inf else inf)
+    for index, task in enumerate(here):
         watch.tell_doing(task, None)
-        yield Result(task.item.name, task.column, _run(subject, options, task, partial(watch.tell_doing, task), inf))
+        time_of_task = allowance(here[index:], inf, until_s, time.monotonic())
+        has_time = index in kept and time.monotonic() < until_s
+        tell = partial(watch.tell_doing, task)
+        outcome = _run(subject, options, task, tell, time_of_task) if has_time else out_of_time()
+        yield Result(task.item.name, task.column, outcome)
 
 
-def _judged(subject: Subject, options: Options, done: Iterable[Done], tasks: list[Task]) -> Iterable[Result]:
+def _judged(
+    subject: Subject, options: Options, done: Iterable[Finished], tasks: list[Task], until_s: float
+) -> Iterable[Result]:
     """Yield what the report says of each task: its outcome, a crash, or what other defect it follows from."""
-    blame = Blame(
-        subject, options.silence_s, (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
-    )
+    rows = (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
+    blame = Blame(subject, options.silence_s, rows, until_s)
     died: list[Task] = []
     for one in done:
         task, outcome, has_crashed = one.task, one.outcome, False
@@ -180,7 +221,7 @@ def _judged(subject: Subject, options: Options, done: Iterable[Done], tasks: lis
             assert one.ended is not None
             device = task.column.device
             earlier = [other.item.name for other in died if _is_elsewhere(other, task)]
-            context = Context(subject, device, task.dtypes)
+            context = Context(subject, device, task.dtypes, until_s=until_s)
             outcome = see_earlier(context, one.doing, earlier) or crashed(context, one.ended, one.doing)
             has_crashed = not one.ended.hung
         charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=has_crashed)
@@ -194,8 +235,19 @@ def _is_elsewhere(one: Task, other: Task) -> bool:
     return one.column.device == other.column.device and one.item.name != other.item.name
 
 
-def _run(subject: Subject, options: Options, task: Task, tell: Callable[[Any], None], seconds: float) -> Outcome:
-    context = Context(subject, task.column.device, task.dtypes, tell, options.thorough, options.large, seconds)
+def _run(
+    subject: Subject, options: Options, task: Task, tell: Callable[[Any], None], time_of_task: Allowance
+) -> Outcome:
+    context = Context(
+        subject,
+        task.column.device,
+        task.dtypes,
+        tell,
+        options.thorough,
+        options.large,
+        time_of_task.seconds,
+        time_of_task.until_s,
+    )
     started = time.perf_counter()
     try:
         with warnings.catch_warnings():

@@ -1,14 +1,14 @@
-"""How is a failing input made smaller? By hypothesis, which looks for the simplest one that fails in the same way."""
+"""Makes a failing input smaller: hypothesis looks for the simplest one that fails in the same way."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from opsmith.checker.process.clock import now_s
 from opsmith.subject.case import Case, TensorRecipe
 
 if TYPE_CHECKING:
@@ -62,10 +62,14 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
         return replace(case, arguments=arguments)
 
     best: list[Case] = []
-    started = now_s(context.device)
+    started_s = context.now_s()
+    most_s = min(_SECONDS, context.seconds) if context.is_limited else _SECONDS
+
+    def is_over() -> bool:
+        return context.now_s() - started_s > most_s or time.monotonic() >= context.until_s
 
     def is_bad(other: Case | None) -> bool:
-        if other is None or now_s(context.device) - started > _SECONDS or not fails(other):
+        if other is None or is_over() or not fails(other):
             return False
         best.append(other)
         return True
@@ -91,8 +95,7 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
         if found is not None:
             return found
     # Where time was up, hypothesis has not seen its own result fail again; each that failed was simpler than the last.
-    is_up = now_s(context.device) - started > _SECONDS
-    return best[-1] if is_up and best else _plainer(case, fails)
+    return best[-1] if is_over() and best else _plainer(case, fails)
 
 
 def _resized(recipe: TensorRecipe, shape: tuple[int, ...]) -> TensorRecipe:

@@ -1,4 +1,4 @@
-"""Lanes: what does not wait for another part of a check runs beside it, and a GPU's time is what the clock says."""
+"""Workers: what does not wait for another part of a check runs beside it, and a GPU's time is what the clock says."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from typing import Any
 import pytest
 
 from opsmith.checker.outcome import Outcome, passed
-from opsmith.checker.process import workers as lanes
-from opsmith.checker.process.workers import Done, Lane, Task, in_lanes
+from opsmith.checker.process import schedule, workers
+from opsmith.checker.process.schedule import Allowance, Task
+from opsmith.checker.process.workers import Finished, Workers, run_tasks
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.report import Column
 
 T = {"T": "float32"}
-Run = Callable[[Task, Callable[[Any], None], float], Outcome]
+Run = Callable[[Task, Callable[[Any], None], Allowance], Outcome]
 
 
 @pytest.fixture(autouse=True)
 def no_gpu_is_needed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lanes, "wake", lambda device: None)
+    monkeypatch.setattr(workers, "wake", lambda device: None)
 
 
 def tasks(device: str, *names: str) -> list[Task]:
     return [Task(item, Column(device, "float32"), T) for item in chosen(names)]
 
 
-def work(run: Run, listed: list[Task], seconds: float = 1.0) -> list[Done]:
-    return list(in_lanes(Lane(run, lambda task, doing: None, silence_s=20.0, seconds=seconds), listed))
+def work(run: Run, listed: list[Task], seconds: float = 1.0, **options: Any) -> list[Finished]:
+    return list(run_tasks(Workers(run, lambda task, doing: None, 20.0, seconds, **options), listed))
 
 
-def waiting(task: Task, tell: Callable[[Any], None], seconds: float) -> Outcome:
+def waiting(task: Task, tell: Callable[[Any], None], allowed: Allowance) -> Outcome:
     time.sleep(0.2)
-    return passed(1, note=str(seconds))
+    return passed(1, note=str(allowed.seconds))
 
 
 @pytest.mark.parametrize(("device", "is_counted"), [("cpu", False), ("cuda", True)])
 def test_waiting_counts_on_a_gpu_alone(device: str, is_counted: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lanes, "_SECONDS_ELSEWHERE", 1.0)
+    monkeypatch.setattr(schedule, "_SECONDS_OF_GPU", 1.0)
     done = work(waiting, tasks(device, "value", "sizes", "gradient", "empty"))
     last = float(done[-1].outcome.note)
     assert (last <= 1.0 - 3 * 0.2) == is_counted
@@ -47,19 +48,19 @@ def test_waiting_counts_on_a_gpu_alone(device: str, is_counted: bool, monkeypatc
 
 
 def test_a_process_that_starts_others_leaves_the_gpu_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lanes, "wake", lambda device: (tmp_path / device).touch())
+    monkeypatch.setattr(workers, "wake", lambda device: (tmp_path / device).touch())
     done = work(lambda *_: passed(int((tmp_path / "cuda").exists())), tasks("cuda", "bad arguments", "value"))
     assert [one.outcome.inputs for one in done] == [0, 1]
 
 
 @pytest.mark.parametrize(("processors", "at_once"), [(1, 1), (2, 2), (3, 2), (4, 3)])
-def test_as_many_lanes_as_there_are_processors_for(
+def test_as_many_queues_as_there_are_processors_for(
     processors: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(lanes, "cpu_count", lambda: processors)
+    monkeypatch.setattr(workers, "cpu_count", lambda: processors)
     names = ("value", "determinism", "vmap")
 
-    def run(task: Task, tell: Callable[[Any], None], seconds: float) -> Outcome:
+    def run(task: Task, tell: Callable[[Any], None], allowed: Allowance) -> Outcome:
         here = tmp_path / f"{task.item.name} {task.column.device}"
         here.touch()
         most = 0
@@ -73,3 +74,19 @@ def test_as_many_lanes_as_there_are_processors_for(
     done = work(run, listed)
     assert [one.task for one in done] == listed
     assert max(int(one.outcome.note) for one in done) == at_once
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_at_work_at_the_end_of_a_limit_is_stopped_and_what_was_done_stays(processes: int):
+    def run(task: Task, tell: Callable[[Any], None], allowed: Allowance) -> Outcome:
+        time.sleep(60.0 if task.item.name in ("sizes", "vmap") else 0.0)
+        return passed()
+
+    listed = tasks("cpu", "value", "sizes", "determinism", "func.grad", "vmap")
+    started_s = time.monotonic()
+    done = work(run, listed, limit_s=3.0, until_s=started_s + 3.0, processes=processes)
+    assert 2.5 < time.monotonic() - started_s < 3.6
+    assert [one.task for one in done] == listed
+    stopped = [one.task.item.name for one in done if one.outcome is not None and one.outcome.is_out_of_time]
+    assert stopped == ["sizes", "determinism", *(["func.grad"] if processes == 1 else []), "vmap"]
+    assert {one.outcome.state for one in done if one.outcome is not None} == {"passed", "not run"}

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from opsmith.checker.memory.guard import why_unguarded
 from opsmith.checker.memory.observed_call import BODIES, Trial, attempt, is_accepted
-from opsmith.checker.process.budget import Timed
 from opsmith.checker.process.threads import on_threads
+from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
 
@@ -73,7 +73,7 @@ def survey(context: Context) -> Survey:
     """Return what was seen in all cases that the reference takes and the kernel does not refuse."""
     key = (id(context.subject), context.device, tuple(context.dtypes.items()))
     if key not in _surveys:
-        cases = Timed(context, _cases(context))
+        cases = TimedCases(context, _cases(context))
         _surveys[key] = Survey(tuple(_survey(context, cases)), cases.left_out)
     return _surveys[key]
 
@@ -81,7 +81,7 @@ def survey(context: Context) -> Survey:
 _surveys: dict[Any, Survey] = {}
 
 
-def _survey(context: Context, cases: Timed) -> Iterator[Seen]:
+def _survey(context: Context, cases: TimedCases) -> Iterator[Seen]:
     is_guarded = not why_unguarded(context.device)
     for number, case in enumerate(cases):
         if not is_accepted(context, case):

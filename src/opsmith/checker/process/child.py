@@ -1,8 +1,8 @@
-"""How is something tried that may crash, hang or spoil the process? In a forked child, which tells what it was doing.
+"""Runs work that may crash, hang or spoil the process in a forked child, which reports what it is doing.
 
 A fork has the operator loaded and the tensors' recipes at hand, and costs some ten milliseconds instead of the seconds
 that `import torch` takes. All work is done in a new thread of the child: OpenMP gives it threads of its own there, while
-those of the parent do not exist in a child and would be waited for for ever.
+those of the parent do not exist in a child, which would wait for them forever.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -34,23 +35,26 @@ _TAIL_BYTES = 3000
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: `crash` names a signal or an exit status, and is empty where it came to its end.
+    """How a child ended: `crash` names a signal or an exit status, and is empty where it came to its end or is late.
 
-    `hung` says that it was killed for telling nothing for too long; `output` is the end of what it printed.
+    `hung` says that it was killed because it sent nothing for too long, `is_late` because its time was over; `output` is
+    the end of what it printed.
     """
 
     crash: str
     hung: bool
     output: str
+    is_late: bool = False
 
 
-def in_child(work: Callable[[Send], None], *, silence_s: float) -> Iterator[Any]:
+def in_child(work: Callable[[Send], None], *, silence_s: float, until_s: float = inf) -> Iterator[Any]:
     """Run `work` in a forked child; yield what it sends, and an `Ended` at last.
 
-    `silence_s` is how long it may send nothing before it is taken to hang and killed.
+    A child that sends nothing for `silence_s` hangs, and is killed; so is one that is still at work at `until_s`, a moment
+    of time.monotonic.
     """
     with Child(work) as child:
-        yield from child.messages(silence_s)
+        yield from child.messages(silence_s, until_s)
 
 
 class Child:
@@ -79,11 +83,14 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self._end(hung=False, is_over=False)
 
-    def messages(self, silence_s: float | None) -> Iterator[Any]:
+    def messages(self, silence_s: float | None, until_s: float = inf) -> Iterator[Any]:
         """Yield what it sends, and an `Ended` at last; None lets it be silent for as long as it likes."""
         while True:
-            if not self._receiver.poll(silence_s):
-                yield self._end(hung=True, is_over=False)
+            left_s = max(0.0, until_s - time.monotonic())
+            patience_s = left_s if silence_s is None else min(silence_s, left_s)
+            if not self._receiver.poll(patience_s if patience_s < inf else None):
+                is_late = time.monotonic() >= until_s
+                yield self._end(hung=not is_late, is_over=False, is_late=is_late)
                 return
             try:
                 message = self._receiver.recv_bytes()
@@ -92,12 +99,13 @@ class Child:
                 return
             yield pickle.loads(message)
 
-    def _end(self, *, hung: bool, is_over: bool) -> Ended:
-        """Return how the child ended, after an end that it is put to where it is not over."""
+    def _end(self, *, hung: bool, is_over: bool, is_late: bool = False) -> Ended:
+        """Return how the child ended; one that is not over is killed."""
         if self._ended is None:
             self._receiver.close()
             status = _end(self._process, is_over)
-            self._ended = Ended(_crash_of(status, hung), hung, _tail(self._output))
+            crash = "" if is_late else _crash_of(status, hung)
+            self._ended = Ended(crash, hung, _tail(self._output), is_late)
         return self._ended
 
 

@@ -1,8 +1,8 @@
-"""How long has a check worked? By the processor's time on the CPU, and by the clock where it works with a GPU.
+"""Measures the time of a check: the processor's time on the CPU, the clock's where a GPU works or there is a limit.
 
-Who has to wait for other programs shall try as much as who is alone, so the CPU's share is counted in the time of the
-thread that does the work. Waiting for a GPU takes no such time, nor does a backward, which autograd runs on a thread of
-the GPU's own: there only the clock tells what a check costs.
+A check beside other programs tries as much as one that has the machine to itself, so on the CPU the time of the thread
+that does the work counts. Waiting for a GPU takes no such time, and autograd runs a backward on a thread of the GPU's
+own, so only the clock tells what a check costs there.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import torch
 __all__ = ["now_s", "wake"]
 
 
-def now_s(device: str) -> float:
+def now_s(device: str, *, by_clock: bool = False) -> float:
     """Return seconds since some moment, to take the difference of two in one thread."""
-    return time.thread_time() if device == "cpu" else time.perf_counter()
+    return time.thread_time() if device == "cpu" and not by_clock else time.perf_counter()
 
 
 def wake(device: str) -> None:
-    """Have a process begin to use a GPU, which takes a second or more and belongs to nobody's time."""
-    # Where that goes wrong it does so again in the first property, which can tell of it.
+    """Initialize this process's use of a GPU: that takes a second or more, which counts for no property."""
+    # An error here is raised again in the first property, which can report it.
     with contextlib.suppress(RuntimeError):
         if device != "cpu":
             torch.ones((), device=device).item()

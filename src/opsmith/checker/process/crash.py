@@ -1,4 +1,4 @@
-"""What does it mean that a property's process died, or hangs? The call that it died of is made alone, and smaller."""
+"""Turns the death or hang of a property's process into a finding: repeats the call alone, and makes it smaller."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _call_alone(context: Context, case: Case) -> Ended:
     def call(send: Send) -> None:
         context.subject.results(context.subject.kernel, case.build(context.device))
 
-    *_, ended = in_child(call, silence_s=_ALONE_S)
+    *_, ended = in_child(call, silence_s=_ALONE_S, until_s=context.until_s)
     assert isinstance(ended, Ended)
     return ended
 

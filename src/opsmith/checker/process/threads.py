@@ -1,4 +1,4 @@
-"""On how many threads does PyTorch work? A slow reference on one: threads that wait for each other take a processor each."""
+"""Sets the number of threads that PyTorch works on for a while: on a busy machine threads wait for each other."""
 
 from __future__ import annotations
 

@@ -1,58 +1,41 @@
-"""How does the work of a check get done? In child processes, one task after the other, in up to three lanes.
+"""Works on the tasks of a check in forked child processes, several queues side by side.
 
-What is asked of values comes first and takes as long as all the rest, most of which waits for a compiler: with two
-processors a check on the CPU is over in half the time. A GPU's lane runs beside both where there are processors for it.
-A task is a property in a column; what became of it is for `run` to judge.
+A child works on one task after the other. When it dies or hangs, the task it was at has no outcome, and a new child goes
+on with the next one; what that means for the operator is for `run` to judge.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
+from math import inf
 from typing import Any
 
-from opsmith.checker.outcome import Outcome, not_run
+from opsmith.checker.outcome import Outcome, not_run, out_of_time
 from opsmith.checker.process.child import Child, Ended, Send, in_child
 from opsmith.checker.process.clock import now_s, wake
-from opsmith.checker.properties.table import Property
-from opsmith.checker.report import Column
+from opsmith.checker.process.schedule import (
+    Allowance,
+    Queue,
+    Task,
+    affordable,
+    allowance,
+    default_processes,
+    rounds_of,
+    weight_of,
+)
 from opsmith.toolchain.resources import cpu_count
 
-__all__ = ["Done", "Lane", "Task", "in_lanes"]
-
-# The last of the first lane: what follows in the table of properties takes about as long as what comes before.
-_LAST_OF_FIRST = "determinism"
-# Of the time that is left a task may take half as much again as its part by weight: most of the others need less.
-_AHEAD = 1.5
-# In the second lane there is a compiler to wait for.
-_SECONDS_BESIDE = 0.5
-# On a GPU a loop in Python waits for launches, and its tasks are in one lane.
-_SECONDS_ELSEWHERE = 1.5
-# How many lanes run at a time, from so many processors on. A lane beside a GPU's is to leave it a processor to launch
-# from, and one that works on several threads another.
-_AT_ONCE = ((4, 3), (2, 2), (1, 1))
+__all__ = ["Finished", "Workers", "run_tasks"]
 
 
 @dataclass(frozen=True)
-class Task:
-    """A property in a column, with its element types by template parameter."""
-
-    item: Property
-    column: Column
-    dtypes: Mapping[str, str]
-
-
-# Tasks, and how many seconds there are for those that have a weight.
-_Part = tuple[Sequence[Task], float]
-
-
-@dataclass(frozen=True)
-class Done:
-    """What became of a task: an outcome, or how its process ended before there was one, and what it was doing then."""
+class Finished:
+    """The end of a task: its outcome, or how its process ended before there was one, and what it was doing then."""
 
     task: Task
     outcome: Outcome | None
@@ -61,99 +44,101 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Lane:
-    """How tasks are worked on: `run` gets a task, whom to tell what is tried, and how many seconds there are for it.
+class Workers:
+    """How tasks are worked on: `run` gets a task, a function to report what is being tried to, and the task's time.
 
-    `tell` is told in this process; `silence_s` is how long a task may tell nothing. `seconds` is the time (see `clock`), on
-    the CPU, of all tasks that have a weight; what one does not use is left to those after it.
+    `tell` gets those reports, in this process. A task that reports nothing for `silence_s` hangs. `seconds` is the time
+    (see `clock`), on the CPU, of all tasks that have a weight; what one does not use is left to those after it.
+    `limit_s` is the time of all tasks together, by the clock: those without a weight that cost too much are left out, and
+    what is still running at the end is stopped. `processes` work side by side, by default as many as the processors allow.
     """
 
-    run: Callable[[Task, Callable[[Any], None], float], Outcome]
+    run: Callable[[Task, Callable[[Any], None], Allowance], Outcome]
     tell: Callable[[Task, Any], None]
     silence_s: float
     seconds: float
+    limit_s: float = inf
+    until_s: float = inf
+    processes: int | None = None
 
 
-def in_lanes(lane: Lane, tasks: Sequence[Task]) -> Iterator[Done]:
-    """Yield what became of each task, in order; what the processors suffice for is worked on at the same time."""
-    at_once = next(count for processors, count in _AT_ONCE if cpu_count() >= processors)
-    parts = _parts(lane, tasks, is_split=at_once > 1)
-    for start in range(0, len(parts), at_once):
-        yield from _side_by_side(lane, parts[start : start + at_once])
+def run_tasks(workers: Workers, tasks: Sequence[Task]) -> Iterator[Finished]:
+    """Yield the end of each task, in order; tasks of different queues are worked on at the same time."""
+    processes = workers.processes or default_processes(cpu_count())
+    rounds = rounds_of(tasks, workers.seconds, processes)
+    for number, queues in enumerate(rounds):
+        now = time.monotonic()
+        until_s = now + (workers.until_s - now) / (len(rounds) - number)
+        yield from _side_by_side(replace(workers, limit_s=workers.limit_s / len(rounds), until_s=until_s), queues)
 
 
-def _parts(lane: Lane, tasks: Sequence[Task], *, is_split: bool) -> list[_Part]:
-    """Return the parts that do not wait for each other: the CPU's, the first and the later ones apart, and a GPU's."""
-    of_cpu = list(takewhile(lambda task: task.column.device == "cpu", tasks))
-    ends = (index + 1 for index, task in enumerate(of_cpu) if is_split and task.item.name == _LAST_OF_FIRST)
-    end = max(ends, default=len(of_cpu))
-    parts = [
-        (of_cpu[:end], lane.seconds),
-        (of_cpu[end:], _SECONDS_BESIDE * lane.seconds),
-        (tasks[len(of_cpu) :], _SECONDS_ELSEWHERE * lane.seconds),
-    ]
-    return [part for part in parts if part[0]]
-
-
-def _side_by_side(lane: Lane, parts: Sequence[_Part]) -> Iterator[Done]:
-    """Work on the first part here, and on each of the others in a child meanwhile."""
-    (tasks, seconds), *others = parts
-    unseen = replace(lane, tell=_tell_nobody)
+def _side_by_side(workers: Workers, queues: Sequence[Queue]) -> Iterator[Finished]:
+    """Work on the first queue here, and on each of the others in a child meanwhile."""
+    first, *others = queues
+    unseen = replace(workers, tell=_tell_nobody)
     with contextlib.ExitStack() as stack:
-        children = [stack.enter_context(Child(partial(_send_all, unseen, *other))) for other in others]
-        yield from _one_by_one(lane, tasks, seconds)
-        for child, (beside, _) in zip(children, others, strict=True):
+        children = [stack.enter_context(Child(partial(_send_all, unseen, other))) for other in others]
+        yield from _in_order(workers, first)
+        for child, queue in zip(children, others, strict=True):
             done = 0
             for message in child.messages(None):
                 if not isinstance(message, Ended):
                     outcome, ended, doing = message
-                    yield Done(beside[done], outcome, ended, doing)
+                    yield Finished(queue.tasks[done], outcome, ended, doing)
                     done += 1
-            # What a lane leaves undone (somebody has killed it) is done here.
-            yield from _one_by_one(lane, beside[done:], 0.0)
+            # A child that was killed from outside leaves tasks undone: they are done here.
+            yield from _in_order(workers, Queue(queue.tasks[done:], 0.0))
 
 
-def _send_all(lane: Lane, tasks: Sequence[Task], seconds: float, send: Send) -> None:
-    for done in _one_by_one(lane, tasks, seconds):
-        send((done.outcome, done.ended, done.doing))
+def _send_all(workers: Workers, queue: Queue, send: Send) -> None:
+    for one in _in_order(workers, queue):
+        send((one.outcome, one.ended, one.doing))
 
 
 def _tell_nobody(task: Task, doing: Any) -> None:
-    """Say nothing: who watches a check sees one lane."""
+    """Report nothing: a watcher sees the first queue alone."""
 
 
-def _weight(tasks: Sequence[Task]) -> float:
-    return sum(task.item.weight for task in tasks)
+def _in_order(workers: Workers, queue: Queue) -> Iterator[Finished]:
+    """Yield the ends of a queue's tasks, those among them that the limit has no time for."""
+    kept = affordable(queue.tasks, workers.limit_s)
+    ends = _one_by_one(workers, [task for index, task in enumerate(queue.tasks) if index in kept], queue.seconds)
+    for index, task in enumerate(queue.tasks):
+        yield next(ends) if index in kept else Finished(task, out_of_time())
 
 
-def _one_by_one(lane: Lane, tasks: Sequence[Task], seconds: float) -> Iterator[Done]:
+def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iterator[Finished]:
     _import_for(tasks)
     left = list(tasks)
     while left:
+        if time.monotonic() >= workers.until_s:
+            yield from (Finished(task, out_of_time()) for task in left)
+            return
         done, doing = 0, None
         ended: Ended | None = None
         batch = _batch(left)
-        lane.tell(left[0], None)
-        for message in in_child(_worker(lane, batch, left, seconds), silence_s=lane.silence_s):
+        workers.tell(left[0], None)
+        work = _worker(workers, batch, left, seconds)
+        for message in in_child(work, silence_s=workers.silence_s, until_s=workers.until_s):
             if isinstance(message, Ended):
                 ended = message
-            elif isinstance(message, _Finished):
+            elif isinstance(message, _Report):
                 seconds -= message.seconds
-                yield Done(left[done], message.outcome)
+                yield Finished(left[done], message.outcome)
                 done, doing = done + 1, None
                 if done < len(left):
-                    lane.tell(left[done], None)
+                    workers.tell(left[done], None)
             else:
                 doing = message
-                lane.tell(left[done], doing)
+                workers.tell(left[done], doing)
         assert ended is not None
-        if done < len(batch):
+        if done < len(batch) and not ended.is_late:
             task = left[done]
-            yield Done(task, None, ended, doing)
+            yield Finished(task, None, ended, doing)
             done += 1
-            # The next column would be silent for as long again, and say the same.
+            # The next column would be silent for as long again, with the same finding.
             while ended.hung and done < len(left) and _is_same_row(task, left[done]):
-                yield Done(left[done], not_run(f"it hangs in {task.column.dtype} already"))
+                yield Finished(left[done], not_run(f"it hangs in {task.column.dtype} already"))
                 done += 1
         left = left[done:]
 
@@ -180,25 +165,24 @@ def _batch(left: Sequence[Task]) -> Sequence[Task]:
 
 
 @dataclass(frozen=True)
-class _Finished:
-    """A task's outcome, and how long it took (see `clock`)."""
+class _Report:
+    """What a child sends of a task: its outcome, and how long it took (see `clock`)."""
 
     outcome: Outcome
     seconds: float
 
 
-def _worker(lane: Lane, batch: Sequence[Task], left: Sequence[Task], seconds: float) -> Callable[[Send], None]:
+def _worker(workers: Workers, batch: Sequence[Task], left: Sequence[Task], seconds: float) -> Callable[[Send], None]:
     def work(send: Send) -> None:
         remaining = seconds
-        # One that is alone may start processes itself, which could not use a GPU that this one has used.
-        if _weight(batch):
+        # A task that is alone may start processes itself, which could not use a GPU that this one has used.
+        if weight_of(batch):
             wake(batch[0].column.device)
         for index, task in enumerate(batch):
-            share = task.item.weight / max(_weight(left[index:]), 1e-9)
-            device = task.column.device
-            started = now_s(device)
-            outcome = lane.run(task, partial(_send_doing, send), max(0.0, remaining) * min(1.0, _AHEAD * share))
-            taken = now_s(device) - started if task.item.weight else 0.0
+            time_of_task = allowance(left[index:], remaining, workers.until_s, time.monotonic())
+            started = now_s(task.column.device)
+            outcome = workers.run(task, partial(_send_doing, send), time_of_task)
+            taken = now_s(task.column.device) - started if task.item.weight else 0.0
             remaining -= taken
             _send_outcome(send, outcome, taken)
 
@@ -209,13 +193,13 @@ def _send_doing(send: Send, doing: Any) -> None:
     try:
         send(doing)
     except Exception:
-        # It has an argument that cannot be pickled: what it is called must do.
+        # It has an argument that cannot be pickled, so its name has to do.
         send(getattr(doing, "label", "") or repr(doing)[:200])
 
 
 def _send_outcome(send: Send, outcome: Outcome, seconds: float) -> None:
     try:
-        send(_Finished(outcome, seconds))
+        send(_Report(outcome, seconds))
     except Exception:
         bare = replace(outcome, findings=tuple(replace(finding, case=None) for finding in outcome.findings))
-        send(_Finished(bare, seconds))
+        send(_Report(bare, seconds))

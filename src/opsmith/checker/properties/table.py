@@ -24,8 +24,10 @@ class Property:
 
     On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
     has, or because a defect spoils the GPU for the rest of the process. On the CPU one that is `fresh` has, where earlier
-    calls would hide what it looks for. `imports` are modules that it has PyTorch import, which takes seconds. `weight` is
-    its part, in each column, of the time that those have together which try as many inputs as there is time for.
+    calls would hide what it looks for. `imports` are modules that it has PyTorch import, which takes seconds.
+
+    Properties with a `weight` try as many inputs as there is time for, and share it by weight, in each column. The others
+    take about `cost_s` for a small operator, imports included: a check with a limit leaves out what costs too much.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Property:
     fresh: bool = False
     imports: tuple[str, ...] = ()
     weight: float = 0.0
+    cost_s: float = 0.0
 
     def run(self, context: Context) -> Outcome:
         """Check the property; whatever it raises is a defect of the check and not of the operator."""
@@ -59,37 +62,52 @@ PROPERTIES: tuple[Property, ...] = (
     Property("strides", "strides, offsets and memory formats", "values:strides", weight=1.0),
     Property("arguments", "optional tensors and other arguments", "values:arguments", weight=1.0),
     Property("gradient", "gradients equal the reference's", "gradients:gradient", weight=4.0),
-    Property("second gradient", "gradients of gradients", "second_gradients:second_gradient", per="device"),
+    Property("second gradient", "gradients of gradients", "second_gradients:second_gradient", per="device", cost_s=0.2),
     Property("outputs written", "every element of every output is written", "memory:outputs_written", weight=3.0),
     Property("writes outside", "nothing beside the outputs is written", "memory:writes_outside", weight=0.25),
     Property("reads outside", "nothing beside the inputs is read", "memory:reads_outside", weight=0.25),
     Property("inputs unchanged", "inputs keep their values", "memory:inputs_unchanged", weight=0.25),
-    Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device"),
-    Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True),
-    Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",)),
+    Property("aliasing", "results share memory only as the schema says", "sharing:aliasing", per="device", cost_s=0.1),
+    Property("determinism", "the same call gives the same bits", "repeats:determinism", fresh=True, cost_s=0.5),
+    Property("threads", "the number of threads changes nothing", "repeats:threads", devices=("cpu",), cost_s=0.8),
     Property(
-        "memory growth", "a thousand calls leave no memory behind", "growth:memory_growth", per="device", fresh=True
+        "memory growth",
+        "a thousand calls leave no memory behind",
+        "growth:memory_growth",
+        per="device",
+        fresh=True,
+        cost_s=3.0,
     ),
     Property("fake", "the fake kernel agrees on shape, type, strides, device", "tracing:fake", weight=1.0),
-    Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device", imports=_COMPILER),
+    Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device", imports=_COMPILER, cost_s=3.0),
     Property(
-        "compile", "torch.compile: one graph for all sizes", "compiling:compiled", per="device", imports=_COMPILER
+        "compile",
+        "torch.compile: one graph for all sizes",
+        "compiling:compiled",
+        per="device",
+        imports=_COMPILER,
+        cost_s=3.0,
     ),
-    Property("export", "torch.export with dynamic shapes", "compiling:exported", per="device", imports=_COMPILER),
-    Property("vmap", "torch.vmap", "transforms:vmap", per="device"),
-    Property("func.grad", "torch.func.grad and its like", "transforms:func_grad", per="device"),
-    Property("jvp", "forward-mode gradients are right or refused", "transforms:jvp", per="device"),
+    Property(
+        "export", "torch.export with dynamic shapes", "compiling:exported", per="device", imports=_COMPILER, cost_s=2.0
+    ),
+    Property("vmap", "torch.vmap", "transforms:vmap", per="device", cost_s=0.1),
+    Property("func.grad", "torch.func.grad and its like", "transforms:func_grad", per="device", cost_s=0.1),
+    Property("jvp", "forward-mode gradients are right or refused", "transforms:jvp", per="device", cost_s=0.5),
     Property(
         "bad arguments",
         "what does not fit raises and never crashes",
         "refusals:bad_arguments",
         per="device",
         alone=True,
+        cost_s=0.4,
     ),
-    Property("large", "indices past 2^31", "large:large", per="device"),
-    Property("streams", "work is on the current stream", "gpu:streams", per="device", devices=("cuda",)),
-    Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",), alone=True),
-    Property("graph", "CUDA graph capture and replay", "gpu:graph", per="device", devices=("cuda",), alone=True),
+    Property("large", "indices past 2^31", "large:large", per="device", cost_s=0.3),
+    Property("streams", "work is on the current stream", "gpu:streams", per="device", devices=("cuda",), cost_s=0.5),
+    Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",), alone=True, cost_s=2.0),
+    Property(
+        "graph", "CUDA graph capture and replay", "gpu:graph", per="device", devices=("cuda",), alone=True, cost_s=1.0
+    ),
 )
 
 

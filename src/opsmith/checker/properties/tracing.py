@@ -8,7 +8,7 @@ from torch import Tensor
 
 from opsmith.checker.memory.observed_call import is_accepted
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
-from opsmith.checker.process.budget import Timed
+from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.fakes import MissingFakeError, call_fake, difference
 from opsmith.checker.properties.values import RefusedError, disagreement
@@ -33,7 +33,7 @@ def fake(context: Context) -> Outcome:
     if subject.overload is None:
         return not_run(NO_OPERATOR)
     compared = 0
-    cases = Timed(context, _cases(context))
+    cases = TimedCases(context, _cases(context))
     for case in cases:
         if not is_accepted(context, case):
             continue

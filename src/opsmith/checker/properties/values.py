@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
-from opsmith.checker.process.budget import Timed
 from opsmith.checker.process.threads import on_threads
+from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.context import Context
 from opsmith.checker.shrink import smallest
 from opsmith.subject.case import Case, TensorRecipe
@@ -138,7 +138,7 @@ def _agree(context: Context, *groups: str) -> Outcome:
 def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple[Outcome, int]:
     """Return the outcome of cases, and how many the reference took; `with_plain` says that plain ones are among them."""
     compared, refused, elsewhere = 0, 0, 0
-    timed = Timed(context, cases)
+    timed = TimedCases(context, cases)
     for case in timed:
         try:
             wrong = disagreement(context, case)

@@ -27,7 +27,7 @@ def main(text: str) -> None:
     os.environ.pop("LD_PRELOAD", None)
     request = json.loads(text)
     sys.path[:0] = [folder for folder in request["search"] if folder not in sys.path]
-    from opsmith.checker.process.budget import in_turns
+    from opsmith.checker.process.timed_cases import interleaved
     from opsmith.checker.sanitize.output import MARK
 
     subject = _subject(request)
@@ -36,7 +36,7 @@ def main(text: str) -> None:
     made = left_out = 0
     started, seconds = time.monotonic(), request["seconds"]
     for number, dtypes in enumerate(columns, 1):
-        cases = in_turns(subject.suite.cases(dtypes))
+        cases = interleaved(subject.suite.cases(dtypes))
         for index, case in enumerate(cases):
             if seconds is not None and index > 0 and time.monotonic() - started > seconds * number / len(columns):
                 left_out += len(cases) - index

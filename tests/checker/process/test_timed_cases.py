@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import Float
 from torch import Tensor
 
-from opsmith.checker.process.budget import Timed, in_turns
+from opsmith.checker.process.timed_cases import TimedCases, interleaved
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.report import Report
@@ -37,13 +37,13 @@ def context(**options: Any) -> Context:
 
 def test_all_are_there_once_and_of_every_kind_some_are_early():
     cases = list(context().subject.suite.cases(T, "plain", "sizes", "layouts", "values"))
-    ordered = in_turns(cases)
+    ordered = interleaved(cases)
     assert sorted(map(repr, ordered)) == sorted(map(repr, cases))
     assert [case.group for case in ordered[:2]] == ["plain", "plain"]
     early = ordered[: len(ordered) // 3]
     assert {"N = 4099", "B = 4099", "every tensor transposed", "mixed values"} <= {case.label for case in early}
     sizes = [case for case in cases if case.label.startswith("N = ")]
-    first = [int(case.label.removeprefix("N = ")) for case in in_turns(sizes)[:8]]
+    first = [int(case.label.removeprefix("N = ")) for case in interleaved(sizes)[:8]]
     assert min(first) < 10
     assert max(first) > 1000
 
@@ -51,7 +51,7 @@ def test_all_are_there_once_and_of_every_kind_some_are_early():
 @pytest.mark.parametrize("seconds", [0.0, 0.02])
 def test_less_time_is_fewer_of_the_same(seconds: float):
     def tried(seconds: float) -> tuple[list[str], int]:
-        cases = Timed(context(seconds=seconds), context().subject.suite.cases(T, "plain", "sizes"))
+        cases = TimedCases(context(seconds=seconds), context().subject.suite.cases(T, "plain", "sizes"))
         found = []
         for case in cases:
             found.append(case.label)
@@ -72,7 +72,7 @@ def test_less_time_is_fewer_of_the_same(seconds: float):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_waiting_for_a_gpu_is_time_and_waiting_for_other_programs_is_none(device: str):
     here = replace(context(seconds=0.05), device=device)
-    cases = Timed(here, here.subject.suite.cases(T, "plain", "sizes"))
+    cases = TimedCases(here, here.subject.suite.cases(T, "plain", "sizes"))
     for _ in cases:
         time.sleep(0.002)
     assert (cases.left_out > 0) == (device == "cuda")

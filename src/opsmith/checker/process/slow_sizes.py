@@ -1,0 +1,63 @@
+"""Leaves out the sizes for which a reference is slow: one that loops in Python would take minutes for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from opsmith.checker.process.clock import now_s
+from opsmith.checker.process.threads import on_threads
+from opsmith.subject.case import Case
+from opsmith.subject.subject import Subject
+
+__all__ = ["without_slow_sizes"]
+
+# How long the reference may take for one input. What works on whole tensors takes less than a millisecond, a loop over
+# some thousand elements fifty.
+_MOST_S = 0.014
+
+
+def without_slow_sizes(subject: Subject) -> Subject:
+    """Return a subject without the sizes for which its reference is slow, and with a note that says so."""
+    if subject.signature is None or not subject.dtypes:
+        return subject
+    dtypes = subject.dtypes[0]
+    _seconds_of(subject, subject.suite.plain(dtypes))  # the first call alone pays for initialization
+    by_name: dict[str, list[Case]] = {}
+    for case in subject.suite.cases(dtypes, "sizes", "large"):
+        by_name.setdefault(case.label.partition(" = ")[0], []).append(case)
+    left_out: set[str] = set()
+    slow: list[str] = []
+    for cases in by_name.values():
+        # From small to large, so that no call takes much longer than what counts as slow.
+        ascending = sorted(cases, key=lambda case: case.elements)
+        for index, case in enumerate(ascending):
+            if index < len(ascending) // 2 or (seconds := _seconds_of(subject, case)) <= _MOST_S:
+                continue
+            left_out |= {other.label for other in ascending[index:]}
+            slow.append(f"{seconds:.2f} s for {case.label}")
+            break
+    if not slow:
+        return subject
+    note = f"the reference takes {', '.join(slow)}: inputs of that size and larger are left out (--thorough tries them)"
+    return replace(subject, left_out=frozenset(left_out), notes=(*subject.notes, note))
+
+
+def _seconds_of(subject: Subject, case: Case) -> float:
+    """Return the processor time of the reference, the best of three; 0 where it does not take the input."""
+    taken: list[float] = []
+    values: dict[str, Any] = case.build()
+    for _ in range(3):
+        started = now_s("cpu")
+        try:
+            # On one thread: on a busy machine threads wait for each other longer than they work.
+            with torch.no_grad(), on_threads(1):
+                subject.results(subject.reference, values)
+        except Exception:
+            return 0.0
+        taken.append(now_s("cpu") - started)
+        if taken[-1] <= _MOST_S:
+            break
+    return min(taken)
