@@ -56,6 +56,29 @@ def test_every_failure_mode_names_a_test_of_its_number():
     assert len(rows) == 27
 
 
+def anchors(page: Path) -> set[str]:
+    """Return what a page's headings can be linked by, as GitHub makes them, and its own anchors."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", title.replace("`", "")).lower().replace(" ", "-") for title in titles}
+    return made | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def test_every_link_leads_to_a_file_and_a_heading():
+    pages = [*PAGES, *ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    broken = []
+    for page in pages:
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", link):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+    assert broken == []
+
+
 @pytest.mark.compile
 @each_page_with_code
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path):
