@@ -1,4 +1,4 @@
-"""How a Python function becomes a signature: its annotations, read one by one.
+"""Reads a Python function as a signature: its annotations, one by one.
 
 Whatever an operator cannot be is refused here, when it is declared, with the reason and the alternative.
 """
@@ -6,18 +6,16 @@ Whatever an operator cannot be is refused here, when it is declared, with the re
 from __future__ import annotations
 
 import inspect
-import math
-import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from opsmith.errors import DefinitionError
-from opsmith.spec.dtypes import GENERICS, Generic, element_of_jaxtyping
+from opsmith.spec.dtypes import Generic
 from opsmith.spec.gradient import check_passed_gradients
-from opsmith.spec.shapes import parse_shape
-from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
+from opsmith.spec.kinds import CAN_BE, as_declared, check_default, is_jaxtyping, name_of, read_kind, read_tensor
+from opsmith.spec.signature import Kind, Output, Parameter, Signature
 
 __all__ = ["Choices", "read_signature"]
 
@@ -34,20 +32,6 @@ class Choices:
     contiguous: frozenset[str] = frozenset()
     preserve_format: Mapping[str, str] = field(default_factory=dict)
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-_SCALARS: dict[Any, Kind] = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR}
-_OPTIONALS: dict[Kind, Kind] = {
-    Kind.TENSOR: Kind.OPTIONAL_TENSOR,
-    Kind.INT: Kind.OPTIONAL_INT,
-    Kind.FLOAT: Kind.OPTIONAL_FLOAT,
-    Kind.BOOL: Kind.OPTIONAL_BOOL,
-}
-_LISTS: dict[Kind, Kind] = {Kind.TENSOR: Kind.TENSOR_LIST, Kind.INT: Kind.INT_LIST, Kind.FLOAT: Kind.FLOAT_LIST}
-_CAN_BE = (
-    "a jaxtyping annotation of torch.Tensor such as Float[Tensor, 'B N'] (optional with `| None`, or a list of them), "
-    "int, float, bool, str, int | None, float | None, bool | None, list[int] or list[float]"
-)
 
 
 def read_signature(function: Callable[..., Any], choices: Choices) -> Signature:
@@ -84,12 +68,12 @@ def _read_parameter(
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise DefinitionError(f"{where} is positional-only, which a schema cannot say; remove the `/`")
     if parameter.name not in hints:
-        raise DefinitionError(f"{where} has no annotation; it can be {_CAN_BE}")
-    kind, tensor = _read_kind(where, hints[parameter.name])
+        raise DefinitionError(f"{where} has no annotation; it can be {CAN_BE}")
+    kind, tensor = read_kind(where, hints[parameter.name])
     has_default = parameter.default is not parameter.empty
     if has_default:
-        _check_default(where, kind, parameter.default)
-        default = _as_declared(kind, parameter.default)
+        check_default(where, kind, parameter.default)
+        default = as_declared(kind, parameter.default)
     else:
         default = None
     mutated = parameter.name in choices.mutates
@@ -114,31 +98,6 @@ def _read_parameter(
     )
 
 
-def _read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
-    if annotation in _SCALARS:
-        return _SCALARS[annotation], None
-    if _is_jaxtyping(annotation):
-        return Kind.TENSOR, _read_tensor(where, annotation)
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        inner = [argument for argument in arguments if argument is not type(None)]
-        if len(inner) == 1 and len(arguments) == 2:
-            kind, tensor = _read_kind(where, inner[0])
-            if kind in _OPTIONALS:
-                return _OPTIONALS[kind], tensor
-    if origin in (list, Sequence) or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
-        kind, tensor = _read_kind(where, arguments[0])
-        if kind in _LISTS:
-            if tensor is not None and tensor.shape.variadic_index is not None:
-                raise DefinitionError(
-                    f"{where}: a list's tensors cannot have the variadic dimension in {tensor.shape.text!r}; name each"
-                )
-            return _LISTS[kind], tensor
-    raise DefinitionError(
-        f"{where} is annotated {_name_of(annotation)}, which an operator cannot take; it can be {_CAN_BE}"
-    )
-
-
 def _read_outputs(operator: str, annotation: Any, choices: Choices) -> tuple[Output, ...]:
     if annotation is None or annotation is type(None):
         annotations: tuple[Any, ...] = ()
@@ -154,32 +113,18 @@ def _read_outputs(operator: str, annotation: Any, choices: Choices) -> tuple[Out
     outputs = []
     for name, item in zip(names, annotations, strict=True):
         where = f"{operator}: the output {name}"
-        if not _is_jaxtyping(item):
+        if not is_jaxtyping(item):
             raise DefinitionError(
-                f"{where} is annotated {_name_of(item)}; an output is a tensor, annotated as Float[Tensor, 'B N']. A "
+                f"{where} is annotated {name_of(item)}; an output is a tensor, annotated as Float[Tensor, 'B N']. A "
                 "number can be returned as a 0-dimensional tensor, a list as a stacked one"
             )
-        tensor = _read_tensor(where, item)
+        tensor = read_tensor(where, item)
         saved = name in choices.saved
         differentiable = tensor.is_floating and not saved and name not in choices.nondifferentiable
         outputs.append(Output(name, tensor, saved, differentiable, choices.preserve_format.get(name)))
     if not outputs and not choices.mutates:
         raise DefinitionError(f"{operator}: it returns nothing and mutates nothing; declare mutates=('argument',)")
     return tuple(outputs)
-
-
-def _read_tensor(where: str, annotation: Any) -> TensorType:
-    import torch
-
-    if annotation.array_type is not torch.Tensor:
-        raise DefinitionError(f"{where} is annotated {_name_of(annotation)}; only torch.Tensor can be annotated so")
-    element = element_of_jaxtyping(annotation.dtype.__name__)
-    if element is None:
-        raise DefinitionError(
-            f"{where} is annotated {_name_of(annotation)}; opsmith's element types are {', '.join(GENERICS)} (generic) "
-            "and Float16, BFloat16, Float32, Float64, Int8 ... Int64, UInt8, Bool (pinned)"
-        )
-    return TensorType(element, parse_shape(annotation.dim_str, where=where), _name_of(annotation))
 
 
 def _read_dtypes(
@@ -242,49 +187,3 @@ def _check_names(signature: Signature, choices: Choices) -> None:
                 f"{signature.name}: preserve_format= needs equal ranks without variadic dimensions; {output_name} has "
                 f"{output.tensor.text}, {input_name} has {source.tensor_type.text}"
             )
-
-
-def _check_default(where: str, kind: Kind, default: Any) -> None:
-    checks: dict[Kind, Callable[[Any], bool]] = {
-        Kind.INT: _is_int,
-        Kind.FLOAT: _is_finite,
-        Kind.BOOL: lambda value: isinstance(value, bool),
-        Kind.STR: lambda value: isinstance(value, str),
-        Kind.INT_LIST: lambda value: isinstance(value, (list, tuple)) and all(map(_is_int, value)),
-        Kind.FLOAT_LIST: lambda value: isinstance(value, (list, tuple)) and all(map(_is_finite, value)),
-        Kind.OPTIONAL_TENSOR: lambda value: value is None,
-        Kind.OPTIONAL_INT: lambda value: value is None or _is_int(value),
-        Kind.OPTIONAL_FLOAT: lambda value: value is None or _is_finite(value),
-        Kind.OPTIONAL_BOOL: lambda value: value is None or isinstance(value, bool),
-    }
-    if kind not in checks or not checks[kind](default):
-        # PyTorch's schema language has no words for inf and nan.
-        hint = "; default to None, and put it in where None is given" if isinstance(default, float) else ""
-        raise DefinitionError(f"{where} is {kind.value} and cannot have the default {default!r}{hint}")
-
-
-def _as_declared(kind: Kind, default: Any) -> Any:
-    """Return a default with the type of its argument: PyTorch would hand `scale: float | None = 1` on as an int."""
-    if kind in (Kind.FLOAT, Kind.OPTIONAL_FLOAT) and default is not None:
-        return float(default)
-    if kind is Kind.FLOAT_LIST:
-        return [float(value) for value in default]
-    return list(default) if kind is Kind.INT_LIST else default
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_finite(value: Any) -> bool:
-    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
-
-
-def _is_jaxtyping(annotation: Any) -> bool:
-    return isinstance(annotation, type) and hasattr(annotation, "dim_str") and hasattr(annotation, "array_type")
-
-
-def _name_of(annotation: Any) -> str:
-    if _is_jaxtyping(annotation):
-        return f'{annotation.dtype.__name__}[{annotation.array_type.__name__}, "{annotation.dim_str}"]'
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)

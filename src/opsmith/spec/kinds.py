@@ -1,0 +1,119 @@
+"""Reads one annotation of a definition: the kind of the argument, its tensor type, and whether its default fits."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opsmith.errors import DefinitionError
+from opsmith.spec.dtypes import GENERICS, element_of_jaxtyping
+from opsmith.spec.shapes import parse_shape
+from opsmith.spec.signature import Kind, TensorType
+
+__all__ = ["CAN_BE", "as_declared", "check_default", "is_jaxtyping", "name_of", "read_kind", "read_tensor"]
+
+_SCALARS: dict[Any, Kind] = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR}
+_OPTIONALS: dict[Kind, Kind] = {
+    Kind.TENSOR: Kind.OPTIONAL_TENSOR,
+    Kind.INT: Kind.OPTIONAL_INT,
+    Kind.FLOAT: Kind.OPTIONAL_FLOAT,
+    Kind.BOOL: Kind.OPTIONAL_BOOL,
+}
+_LISTS: dict[Kind, Kind] = {Kind.TENSOR: Kind.TENSOR_LIST, Kind.INT: Kind.INT_LIST, Kind.FLOAT: Kind.FLOAT_LIST}
+CAN_BE = (
+    "a jaxtyping annotation of torch.Tensor such as Float[Tensor, 'B N'] (optional with `| None`, or a list of them), "
+    "int, float, bool, str, int | None, float | None, bool | None, list[int] or list[float]"
+)
+
+
+def read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
+    """Return what an annotation says; raises DefinitionError, which `where` begins, for what no argument can be."""
+    if annotation in _SCALARS:
+        return _SCALARS[annotation], None
+    if is_jaxtyping(annotation):
+        return Kind.TENSOR, read_tensor(where, annotation)
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        inner = [argument for argument in arguments if argument is not type(None)]
+        if len(inner) == 1 and len(arguments) == 2:
+            kind, tensor = read_kind(where, inner[0])
+            if kind in _OPTIONALS:
+                return _OPTIONALS[kind], tensor
+    if origin in (list, Sequence) or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
+        kind, tensor = read_kind(where, arguments[0])
+        if kind in _LISTS:
+            if tensor is not None and tensor.shape.variadic_index is not None:
+                raise DefinitionError(
+                    f"{where}: a list's tensors cannot have the variadic dimension in {tensor.shape.text!r}; name each"
+                )
+            return _LISTS[kind], tensor
+    raise DefinitionError(
+        f"{where} is annotated {name_of(annotation)}, which an operator cannot take; it can be {CAN_BE}"
+    )
+
+
+def read_tensor(where: str, annotation: Any) -> TensorType:
+    """Return the element type and shape of a jaxtyping annotation; raises DefinitionError for others' arrays."""
+    import torch
+
+    if annotation.array_type is not torch.Tensor:
+        raise DefinitionError(f"{where} is annotated {name_of(annotation)}; only torch.Tensor can be annotated so")
+    element = element_of_jaxtyping(annotation.dtype.__name__)
+    if element is None:
+        raise DefinitionError(
+            f"{where} is annotated {name_of(annotation)}; opsmith's element types are {', '.join(GENERICS)} (generic) "
+            "and Float16, BFloat16, Float32, Float64, Int8 ... Int64, UInt8, Bool (pinned)"
+        )
+    return TensorType(element, parse_shape(annotation.dim_str, where=where), name_of(annotation))
+
+
+def check_default(where: str, kind: Kind, default: Any) -> None:
+    """Raise DefinitionError for a default that is not a value of the argument's kind."""
+    checks: dict[Kind, Callable[[Any], bool]] = {
+        Kind.INT: _is_int,
+        Kind.FLOAT: _is_finite,
+        Kind.BOOL: lambda value: isinstance(value, bool),
+        Kind.STR: lambda value: isinstance(value, str),
+        Kind.INT_LIST: lambda value: isinstance(value, (list, tuple)) and all(map(_is_int, value)),
+        Kind.FLOAT_LIST: lambda value: isinstance(value, (list, tuple)) and all(map(_is_finite, value)),
+        Kind.OPTIONAL_TENSOR: lambda value: value is None,
+        Kind.OPTIONAL_INT: lambda value: value is None or _is_int(value),
+        Kind.OPTIONAL_FLOAT: lambda value: value is None or _is_finite(value),
+        Kind.OPTIONAL_BOOL: lambda value: value is None or isinstance(value, bool),
+    }
+    if kind not in checks or not checks[kind](default):
+        # PyTorch's schema language has no words for inf and nan.
+        hint = "; default to None, and put it in where None is given" if isinstance(default, float) else ""
+        raise DefinitionError(f"{where} is {kind.value} and cannot have the default {default!r}{hint}")
+
+
+def as_declared(kind: Kind, default: Any) -> Any:
+    """Return a default with the type of its argument: PyTorch would hand `scale: float | None = 1` on as an int."""
+    if kind in (Kind.FLOAT, Kind.OPTIONAL_FLOAT) and default is not None:
+        return float(default)
+    if kind is Kind.FLOAT_LIST:
+        return [float(value) for value in default]
+    return list(default) if kind is Kind.INT_LIST else default
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def is_jaxtyping(annotation: Any) -> bool:
+    """Whether an annotation is a tensor with element type and shape."""
+    return isinstance(annotation, type) and hasattr(annotation, "dim_str") and hasattr(annotation, "array_type")
+
+
+def name_of(annotation: Any) -> str:
+    """Return an annotation as the user wrote it."""
+    if is_jaxtyping(annotation):
+        return f'{annotation.dtype.__name__}[{annotation.array_type.__name__}, "{annotation.dim_str}"]'
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
