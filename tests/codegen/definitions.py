@@ -1,9 +1,9 @@
-"""Four definitions that between them use every part of the generator; `expected/` holds what comes out of them."""
+"""Definitions that between them use every part of the generator; `expected/` holds what comes out of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +102,34 @@ def _gained_backward() -> Definition:
 
 
 GAINED_BACKWARD = _gained_backward()
+
+
+@dataclass(frozen=True)
+class Window:
+    """Every kind of field, two of one type side by side."""
+
+    size: int
+    step: int
+    gain: float = 1.0
+    is_causal: bool = False
+    name: str = "hann"
+    pad: int | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True)
+class _Scale:
+    factor: float = 0.5
+    double: bool = False
+
+
+def windowed(x: Float[Tensor, "N"], window: Window, flip: bool, *, scale: _Scale) -> Float[Tensor, "N+size"]:
+    """Cut a signal into windows."""
+
+
+WINDOWED = define(
+    windowed,
+    {"cpu": view("windowed.cpp", "windowed"), "cuda": view("windowed.cu", "shop::windowed")},
+    Choices(dtypes={"T": ("float32", "float64")}),
+)
+WINDOWED_NATIVE = define(windowed, {"cpu": Kernel("native", (ROOT / "windowed.cpp",), "windowed")})

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -24,6 +26,7 @@ def load_definitions() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # where a dataclass looks its annotations up
     spec.loader.exec_module(module)
     return module
 
@@ -39,12 +42,17 @@ GENERATED = {
     "kept.binding.cpp": lambda: generate_binding([D.KEPT], ["cpu", "cuda"]),
     "gained_backward.binding.cpp": lambda: generate_binding([D.GAINED_BACKWARD], ["cpu", "cuda"]),
     "kept.cpu_cuda.cpp": lambda: instantiate([(D.KEPT, "cpu"), (D.KEPT, "cuda")], "kept.cpp"),
+    "windowed.binding.cpp": lambda: generate_binding([D.WINDOWED], ["cpu", "cuda"]),
+    "windowed.cpu.cpp": lambda: instantiate([(D.WINDOWED, "cpu")], "windowed.cpp"),
+    "windowed.cuda.cu": lambda: instantiate([(D.WINDOWED, "cuda")], "windowed.cu"),
+    "windowed.native.cpp": lambda: instantiate([(D.WINDOWED_NATIVE, "cpu")], "windowed.cpp"),
+    "skeleton.windowed.cu": lambda: skeleton([D.WINDOWED], "cuda"),
     "skeleton.cpp": lambda: skeleton([D.POOLED, D.BLEND], "cpu"),
     "skeleton.cu": lambda: skeleton([D.POOLED], "cuda"),
     "skeleton.native.cpp": lambda: skeleton([D.KEPT], "cpu"),
     "prototypes.txt": lambda: "".join(
         f"{prototype(definition, device)}\n"
-        for definition in (D.POOLED, D.BLEND, D.KEPT, D.GAINED_BACKWARD)
+        for definition in (D.POOLED, D.BLEND, D.KEPT, D.GAINED_BACKWARD, D.WINDOWED, D.WINDOWED_NATIVE)
         for device in definition.kernels
     ),
 }
@@ -79,3 +87,20 @@ def test_calls_of_kernels_are_marked_for_the_error_messages() -> None:
     marks = [index for index, line in enumerate(lines) if line == f'#line 1 "{SIGNATURE_MARK}blend"']
     assert len(marks) == 1
     assert "&::blend<float>" in lines[marks[0] + 1]
+
+
+def test_a_struct_of_several_kernels_is_filled_by_one_function() -> None:
+    text = instantiate([(D.WINDOWED, "cpu"), (replace(D.WINDOWED, namespace="other"), "cpu")], "windowed.cpp")
+    assert text.count("::Window fill_Window(") == 1
+    assert text.count("::Scale fill_Scale(") == 1
+
+
+def test_a_binding_is_the_same_with_and_without_a_dataclass() -> None:
+    flat = replace(
+        D.WINDOWED,
+        signature=replace(
+            D.WINDOWED.signature,
+            parameters=tuple(replace(parameter, struct=None) for parameter in D.WINDOWED.signature.parameters),
+        ),
+    )
+    assert generate_binding([flat], ["cpu", "cuda"]) == generate_binding([D.WINDOWED], ["cpu", "cuda"])

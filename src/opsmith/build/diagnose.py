@@ -9,9 +9,9 @@ from pathlib import Path
 from opsmith.build.plan import Plan, Step
 from opsmith.catalogue import Facts, explain
 from opsmith.codegen.instantiate import SIGNATURE_MARK
-from opsmith.codegen.prototype import find_prototype, prototype
+from opsmith.codegen.prototype import find_prototype, prototype, struct_definitions
 from opsmith.errors import BuildError, CompileError, SignatureError
-from opsmith.spec.definition import Definition
+from opsmith.spec.definition import Definition, Device
 from opsmith.spec.extension import TEXT_MARK
 
 __all__ = ["Message", "compiler_output", "explain_failure", "explain_signature", "failed_steps", "find_messages"]
@@ -120,12 +120,25 @@ def explain_signature(error: BuildError, definitions: list[Definition]) -> Build
     found = find_prototype(source.read_text(encoding="utf-8", errors="replace"), kernel.entry)
     place = f"{source}:{found[0]}" if found else str(source)
     shown = found[1] if found else f"no function `{kernel.entry}`"
+    needed, says = _explain_structs(error, definition, device)
     return SignatureError(
         f"{place}: the kernel `{kernel.entry}` does not match its definition ({definition.place})\n\n"
         f"    the definition needs   {prototype(definition, device)}\n"
-        f"    the file has           {shown}\n\n"
+        f"{needed}"
+        f"    the file has           {shown}\n"
+        f"{says}\n"
         f"`opsmith stub {definition.module}` prints the prototype of every kernel of this module."
     )
+
+
+def _explain_structs(error: _MismatchError, definition: Definition, device: Device) -> tuple[str, str]:
+    """Return the structs that a kernel needs and what the compiler says: prototypes alone do not show the fields."""
+    structs = struct_definitions([definition], device)
+    if not structs:
+        return "", ""
+    says = [message.text for message in find_messages(error.output) if message.file.startswith(SIGNATURE_MARK)]
+    needed = "".join(f"    and                    {' '.join(struct.split())}\n" for struct in structs)
+    return needed, f"    the compiler says      {says[0]}\n"
 
 
 def failed_steps(plan: Plan, output: str) -> list[Step]:

@@ -36,7 +36,10 @@ def note_shortcut(
 
 def _request(module: str, definitions: Sequence[Definition], devices: Sequence[Device]) -> list[str]:
     kernels = [f"{item.name} {device} {kernel!r}" for item in definitions for device, kernel in item.kernels.items()]
-    return ["operators", module, str(definitions[0].file), interface_digest(definitions), *sorted(kernels), *devices]
+    # A kernel's structs are no part of the interface: the binding knows their fields alone.
+    structs = [f"{item.name} {struct!r}" for item in definitions for struct in item.signature.structs]
+    interface = interface_digest(definitions)
+    return ["operators", module, str(definitions[0].file), interface, *sorted(kernels), *sorted(structs), *devices]
 
 
 def _sources(definitions: Sequence[Definition]) -> set[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from opsmith.build.discover import discover
-from opsmith.codegen.prototype import prototype, skeleton
+from opsmith.codegen.prototype import prototype, skeleton, struct_definitions
 from opsmith.spec.definition import DEVICES, Definition, Device, Group
 
 __all__ = ["command"]
@@ -22,6 +22,10 @@ def command(path: str, write: bool) -> None:
         for file, members in _files(group).items():
             if not write:
                 click.echo(f"// {file}")
+                for struct in dict.fromkeys(
+                    text for each, device in members for text in struct_definitions([each], device)
+                ):
+                    click.echo(struct)
                 for definition, device in members:
                     click.echo(f"{prototype(definition, device)};")
                 click.echo()

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from opsmith.spec.dtypes import DType
-from opsmith.spec.signature import Kind, Parameter, Signature, TensorType
+from opsmith.spec.signature import Kind, Parameter, Signature, Struct, TensorType
 
-__all__ = ["SCALARS", "Spelling", "dtype_constant", "identifier", "kernel_parameters", "symbol", "view_type"]
+__all__ = [
+    "SCALARS",
+    "Spelling",
+    "dtype_constant",
+    "identifier",
+    "instance_parameters",
+    "kernel_parameters",
+    "symbol",
+    "view_type",
+]
 
 # Python names that C++ has taken, as far as an argument might be called so.
 _KEYWORDS = frozenset(
@@ -64,18 +73,29 @@ def view_type(tensor: TensorType, kind: Kind, *, written: bool, elements: Mappin
 
 
 def kernel_parameters(signature: Signature, elements: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (type, name) of a view kernel's parameters: the inputs in order, then the outputs."""
-    parameters = [
-        (_parameter_type(parameter, elements), identifier(parameter.name)) for parameter in signature.parameters
-    ]
-    outputs = [
+    """Return (type, name) of a view kernel's parameters: the inputs as they are declared, then the outputs."""
+    return _inputs(signature.declared, elements) + _outputs(signature, elements)
+
+
+def instance_parameters(signature: Signature, elements: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return (type, name) of what the binding calls: as the kernel's, with the fields of structs in their place."""
+    return _inputs(signature.parameters, elements) + _outputs(signature, elements)
+
+
+def _inputs(items: Iterable[Parameter | Struct], elements: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(_parameter_type(item, elements), identifier(item.name)) for item in items]
+
+
+def _outputs(signature: Signature, elements: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [
         (view_type(output.tensor, Kind.TENSOR, written=True, elements=elements), identifier(output.name))
         for output in signature.outputs
     ]
-    return parameters + outputs
 
 
-def _parameter_type(parameter: Parameter, elements: Mapping[str, str]) -> str:
+def _parameter_type(parameter: Parameter | Struct, elements: Mapping[str, str]) -> str:
+    if isinstance(parameter, Struct):
+        return parameter.cpp_name
     if parameter.tensor is None:
         return SCALARS[parameter.kind].view
     return view_type(parameter.tensor, parameter.kind, written=parameter.mutated, elements=elements)

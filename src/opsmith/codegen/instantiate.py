@@ -6,13 +6,15 @@ framework header, the binding sees no kernel, and the two compile side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
-from opsmith.codegen.cpp import SCALARS, kernel_parameters, symbol
+from opsmith.codegen.cpp import SCALARS, instance_parameters, kernel_parameters, symbol
 from opsmith.codegen.prototype import native_result
+from opsmith.codegen.structs import fill_struct, filler, qualified_name
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import DType
-from opsmith.spec.signature import Kind, Signature
+from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 
 __all__ = ["SIGNATURE_MARK", "declaration", "instantiate"]
 
@@ -36,7 +38,7 @@ def declaration(definition: Definition, device: Device, dtypes: tuple[DType, ...
     if definition.kernels[device].style == "native":
         words = [kind for kind, _ in _native_parameters(definition.signature)]
         return f"{native_result(definition.signature)} {name}({', '.join(words)})"
-    words = [kind for kind, _ in kernel_parameters(definition.signature, _elements(definition.signature, dtypes))]
+    words = [kind for kind, _ in instance_parameters(definition.signature, _elements(definition.signature, dtypes))]
     if device == "cuda":
         words.append("void*")
     return f"void {name}({', '.join(words)})"
@@ -53,6 +55,7 @@ def instantiate(kernels: Iterable[tuple[Definition, Device]], include: str) -> s
         "",
         "namespace opsmith::kernels {",
     ]
+    lines += _struct_fillers(kernels)
     for definition, device in kernels:
         if definition.kernels[device].style == "native":
             lines += _native(definition, device)
@@ -62,16 +65,35 @@ def instantiate(kernels: Iterable[tuple[Definition, Device]], include: str) -> s
     return "\n".join([*lines, "", "}  // namespace opsmith::kernels", ""])
 
 
+def _struct_fillers(kernels: Iterable[tuple[Definition, Device]]) -> list[str]:
+    """Return the functions that fill the kernels' structs, one for each struct; errors in them name its first kernel."""
+    found: dict[tuple[str, ...], str] = {}
+    for definition, device in kernels:
+        for struct in definition.signature.structs:
+            lines = tuple(fill_struct(definition.signature, struct, definition.kernels[device]))
+            found.setdefault(lines, definition.name)
+    marked = [["", f'#line 1 "{SIGNATURE_MARK}{name}"', *lines] for lines, name in found.items()]
+    return ["", "namespace {", *itertools.chain(*marked), "", "}  // namespace"] if marked else []
+
+
 def _view(definition: Definition, device: Device, dtypes: tuple[DType, ...]) -> list[str]:
-    parameters = kernel_parameters(definition.signature, _elements(definition.signature, dtypes))
-    types = [kind for kind, _ in parameters] + (["Stream"] if device == "cuda" else [])
-    values = [f"a{index}" for index in range(len(parameters))]
-    heads = [f"{kind} {value}" for (kind, _), value in zip(parameters, values, strict=True)]
+    signature, kernel, elements = (
+        definition.signature,
+        definition.kernels[device],
+        _elements(definition.signature, dtypes),
+    )
+    heads = [f"{kind} a{index}" for index, (kind, _) in enumerate(instance_parameters(signature, elements))]
+    values = list(_arguments(signature, lambda parameter, value: value))
+    values += [f"a{index}" for index in range(len(signature.parameters), len(heads))]
+    types = [kind for kind, _ in kernel_parameters(signature, elements)]
+    for index, item in enumerate(signature.declared):
+        if isinstance(item, Struct):
+            types[index] = qualified_name(item, kernel)
     if device == "cuda":
         heads.append("void* stream")
+        types.append("Stream")
         values.append("static_cast<Stream>(stream)")
-    entry = definition.kernels[device].entry
-    target = f"&::{entry}<{', '.join(dtype.cpp for dtype in dtypes)}>" if dtypes else f"&::{entry}"
+    target = f"&::{kernel.entry}<{', '.join(dtype.cpp for dtype in dtypes)}>" if dtypes else f"&::{kernel.entry}"
     # The cast is the comparison with the definition: it wants the exact types, so that no argument is narrowed silently.
     call = f"static_cast<void (*)({', '.join(types)})>({target})({', '.join(values)});"
     check = [f'  check_launch("{definition.name}");'] if device == "cuda" else []
@@ -79,17 +101,25 @@ def _view(definition: Definition, device: Device, dtypes: tuple[DType, ...]) -> 
 
 
 def _native(definition: Definition, device: Device) -> list[str]:
-    parameters = _native_parameters(definition.signature)
-    heads = [f"{kind} a{index}" for index, (kind, _) in enumerate(parameters)]
+    signature = definition.signature
+    heads = [f"{kind} a{index}" for index, (kind, _) in enumerate(_native_parameters(signature))]
     # Numbers go as `Exactly`, which refuses what C++ would narrow: a `double` for a kernel that takes an `int64_t`.
-    values = ", ".join(
-        f"a{index}" if parameter.tensor or parameter.kind in _LISTS else f"Exactly{{a{index}}}"
-        for index, parameter in enumerate(definition.signature.parameters)
+    values = _arguments(
+        signature,
+        lambda parameter, value: value if parameter.tensor or parameter.kind in _LISTS else f"Exactly{{{value}}}",
     )
-    call = f"return ::{definition.kernels[device].entry}({values});"
-    return _function(
-        definition, symbol(definition.name, device, ()), native_result(definition.signature), heads, call, []
-    )
+    call = f"return ::{definition.kernels[device].entry}({', '.join(values)});"
+    return _function(definition, symbol(definition.name, device, ()), native_result(signature), heads, call, [])
+
+
+def _arguments(signature: Signature, passed: Callable[[Parameter, str], str]) -> Iterator[str]:
+    """Yield the arguments of a kernel's call, made of an instantiation's a0, a1, ...; `passed` spells one of them."""
+    values = {parameter.name: f"a{index}" for index, parameter in enumerate(signature.parameters)}
+    for item in signature.declared:
+        if isinstance(item, Struct):
+            yield f"{filler(item)}({', '.join(values[name] for name in item.fields)})"
+        else:
+            yield passed(item, values[item.name])
 
 
 def _function(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from opsmith.codegen.cpp import SCALARS, identifier, kernel_parameters
+from opsmith.codegen.structs import struct_definition
 from opsmith.spec.definition import Definition, Device, Kernel
-from opsmith.spec.signature import Kind, Parameter, Signature
+from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 
-__all__ = ["find_prototype", "native_prototype", "prototype", "skeleton", "view_prototype"]
+__all__ = ["find_prototype", "native_prototype", "prototype", "skeleton", "struct_definitions", "view_prototype"]
 
 
 def prototype(definition: Definition, device: Device) -> str:
@@ -17,6 +19,16 @@ def prototype(definition: Definition, device: Device) -> str:
     if kernel.style == "native":
         return native_prototype(definition.signature, kernel)
     return view_prototype(definition.signature, kernel, device)
+
+
+def struct_definitions(definitions: Iterable[Definition], device: Device) -> list[str]:
+    """Return the structs that the kernels of some definitions take, each once."""
+    found = [
+        struct_definition(definition.signature, struct, definition.kernels[device])
+        for definition in definitions
+        for struct in definition.signature.structs
+    ]
+    return list(dict.fromkeys(found))
 
 
 def view_prototype(signature: Signature, kernel: Kernel, device: Device) -> str:
@@ -32,7 +44,7 @@ def view_prototype(signature: Signature, kernel: Kernel, device: Device) -> str:
 
 def native_prototype(signature: Signature, kernel: Kernel) -> str:
     """Return a native kernel's declaration."""
-    words = [f"{_native_type(parameter)} {identifier(parameter.name)}" for parameter in signature.parameters]
+    words = [f"{_native_type(parameter)} {identifier(parameter.name)}" for parameter in signature.declared]
     return f"{native_result(signature)} {kernel.entry}({', '.join(words)})"
 
 
@@ -52,7 +64,9 @@ _NATIVE_TENSORS = {
 }
 
 
-def _native_type(parameter: Parameter) -> str:
+def _native_type(parameter: Parameter | Struct) -> str:
+    if isinstance(parameter, Struct):
+        return f"const {parameter.cpp_name}&"
     return _NATIVE_TENSORS.get(parameter.kind) or SCALARS[parameter.kind].native
 
 
@@ -76,11 +90,16 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
     """Return a source file with an empty kernel for each definition, ready to be filled in."""
     native = any(definition.kernels[device].style == "native" for definition in definitions)
     lines = [f"#include <opsmith/{'native' if native else 'kernel'}.h>", "", "using namespace opsmith;", ""]
+    defined: set[tuple[str, str]] = set()
     for definition in definitions:
         namespace, _, name = definition.kernels[device].entry.rpartition("::")
         declaration = prototype(definition, device).replace(f"{namespace}::{name}(", f"{name}(", 1)
         if namespace:
             lines += [f"namespace {namespace} {{", ""]
+        for struct in struct_definitions([definition], device):
+            if (namespace, struct) not in defined:
+                defined.add((namespace, struct))
+                lines += [struct, ""]
         if (first := definition.doc.strip().partition("\n")[0]) != "":
             lines.append(f"// {first}")
         template, separator, rest = declaration.partition("> void ")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentTypeError
-from opsmith.spec.signature import Kind, Parameter, Signature
+from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 
 __all__ = ["bind_arguments"]
 
@@ -57,7 +57,7 @@ def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[st
     values = {parameter.name: value for parameter, value in zip(positional, args, strict=False)}
     for name, value in kwargs.items():
         if signature.parameter(name) is None:
-            names = ", ".join(parameter.name for parameter in signature.parameters)
+            names = ", ".join(map(_name, signature.declared))
             raise ArgumentTypeError(f"{signature.name}(): there is no argument {name}; it takes {names}")
         if name in values:
             raise ArgumentTypeError(f"{signature.name}(): {name} is given twice, by position and by name")
@@ -65,15 +65,19 @@ def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[st
     for parameter in signature.parameters:
         if parameter.name not in values:
             if not parameter.has_default:
-                raise ArgumentTypeError(f"{signature.name}(): {parameter.name} is missing: {_describe(parameter)}")
+                raise ArgumentTypeError(f"{signature.name}(): {parameter.label} is missing: {_describe(parameter)}")
             values[parameter.name] = parameter.default
         value = values[parameter.name]
         if not _SCALAR_CHECKS[parameter.kind](value):
             found = type(value).__name__
             raise ArgumentTypeError(
-                f"{signature.name}(): {parameter.name} is {found} {value!r:.60}, expected {_describe(parameter)}"
+                f"{signature.name}(): {parameter.label} is {found} {value!r:.60}, expected {_describe(parameter)}"
             )
     return {parameter.name: values[parameter.name] for parameter in signature.parameters}
+
+
+def _name(item: Parameter | Struct) -> str:
+    return f"{item.name} ({', '.join(item.fields)})" if isinstance(item, Struct) else item.name
 
 
 def _describe(parameter: Parameter) -> str:

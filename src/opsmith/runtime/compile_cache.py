@@ -7,6 +7,7 @@ graph would be found, and its gradients would be wrong or its operators gone.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def tag_compile_cache(definition: Definition) -> None:
         try:
             _files[definition.file] = digest_file(definition.file)
         except OSError:  # declared in a notebook or on a prompt
-            code = definition.body.__code__
+            code = inspect.unwrap(definition.body).__code__
             _files[definition.file] = digest(repr(code.co_code), repr(code.co_consts), repr(code.co_names))
         tag = f"opsmith-{digest(__version__, *(f'{file} {_files[file]}' for file in sorted(_files)))}"
         of_the_user = config.cache_key_tag.removesuffix(_written.pop()) if _written else config.cache_key_tag

@@ -19,6 +19,7 @@ from opsmith.runtime.derived import derived_body, is_empty
 from opsmith.runtime.kernel_file import KernelFile, read_kernel
 from opsmith.runtime.operator import Operator
 from opsmith.runtime.options import DefinitionOptions, OpOptions
+from opsmith.runtime.structs import with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import from_torch
@@ -54,7 +55,8 @@ def op(
     """Declare an operator, as a decorator of the function that defines its values in plain PyTorch.
 
     The annotations are the definition: tensors as jaxtyping's (`Float[Tensor, "B 3*S"]`), optional ones with `| None`,
-    lists of them, and int, float, bool, str, lists of ints and floats. The body is the reference, the fallback on a
+    lists of them, and int, float, bool, str, lists of ints and floats. Many numbers may be one frozen dataclass: the schema
+    has its fields, by their own names, and a kernel gets a struct of them. The body is the reference, the fallback on a
     device without a kernel, and the gradient where no backward is declared.
 
     Raises DefinitionError for a definition that cannot be an operator, with the reason and the alternative.
@@ -109,7 +111,9 @@ def declare_rule(
         raise DefinitionError(f"{definition.name}.{kind} decorates a function, found {function!r}")
     if operator.is_loaded:
         raise DefinitionError(f"{definition.name} is loaded already; declare its {kind} rule before the first call")
-    changed: dict[str, Any] = {kind: function}
+    # torch hands the other rules what the schema has; this one is called as the definition is.
+    rule = with_dataclasses(function, definition.signature) if kind == "flops" else function
+    changed: dict[str, Any] = {kind: rule}
     operator.definition = replace(definition, rules=replace(definition.rules, **changed))
     return function
 
@@ -126,7 +130,8 @@ def declare_rival(operator: Operator, name: str, function: Callable[..., Any]) -
         raise DefinitionError(f"{definition.name}.versus({name!r}) decorates a function, found {function!r}")
     if name in known:
         raise DefinitionError(f"{definition.name}.versus({name!r}) is declared twice")
-    operator.definition = replace(definition, rules=replace(definition.rules, versus={**known, name: function}))
+    rival = with_dataclasses(function, definition.signature)
+    operator.definition = replace(definition, rules=replace(definition.rules, versus={**known, name: rival}))
     return function
 
 
@@ -149,7 +154,8 @@ def _publish(definition: Definition) -> Operator:
 def _define(
     function: _Function, namespace: str, options: DefinitionOptions, *, forward: Definition | None = None
 ) -> Definition:
-    signature = read_signature(function, _choices(function.__name__, options))
+    choices = _choices(function.__name__, options)
+    signature = read_signature(function, choices, class_defaults=forward is None)
     plan_sizes(signature)
     if options.batch is not None:
         from opsmith.spec.samples import check_batch
@@ -167,7 +173,7 @@ def _define(
         namespace,
         signature,
         kernels,
-        function,
+        with_dataclasses(function, signature),
         function.__module__,
         file.resolve() if file.exists() else Path.cwd() / file.name,
         function.__code__.co_firstlineno,

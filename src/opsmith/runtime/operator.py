@@ -14,6 +14,7 @@ from opsmith.runtime import registry
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.options import DefinitionOptions
 from opsmith.runtime.sharding import ensure_sharding_rules
+from opsmith.runtime.structs import flatten_call
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
 
@@ -39,6 +40,7 @@ class Operator:
         self._entry: Callable[..., Any] = self._first_call
         self._visible = tuple(index for index, output in enumerate(definition.signature.outputs) if not output.saved)
         self._hides = len(self._visible) != len(definition.signature.outputs)
+        self._structs = definition.signature.structs
         update_wrapper(self, definition.body)
 
         def ensure_loaded() -> None:
@@ -55,6 +57,8 @@ class Operator:
         """Run the operator; raises ShapeError, DtypeError, DeviceError or ArgumentTypeError for unfit arguments."""
         if torch.compiler.is_compiling():
             self._ensure_loaded()
+            if self._structs:
+                args, kwargs = flatten_call(self.definition.signature, args, kwargs) or (args, kwargs)
             results = self._overload(*args, **kwargs)
             return self._select(results) if self._hides else results
         return self._entry(*args, **kwargs)
@@ -192,7 +196,7 @@ class Operator:
             return select(results) if hides else results
 
         self._overload = overload
-        self._entry = entry
+        self._entry = self._flattened(entry) if self._structs else entry
         if (bridge := find_bridge()) is not None:
             definition = self.definition
             self._fast = bridge.make_entry(definition.qualified_name, definition.signature.parameters, self._visible)
@@ -208,6 +212,16 @@ class Operator:
     def _first_call(self, *args: Any, **kwargs: Any) -> Any:
         self.load()
         return self._entry(*args, **kwargs)
+
+    def _flattened(self, entry: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what takes dataclasses, too: it calls the operator again with their fields, which the bridge can take."""
+        signature = self.definition.signature
+
+        def flattened(*args: Any, **kwargs: Any) -> Any:
+            flat = flatten_call(signature, args, kwargs)
+            return entry(*args, **kwargs) if flat is None else self(*flat[0], **flat[1])
+
+        return flattened
 
     def _select(self, results: Any) -> Any:
         visible = tuple(results[index] for index in self._visible)

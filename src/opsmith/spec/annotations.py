@@ -16,6 +16,7 @@ from opsmith.spec.dtypes import Generic
 from opsmith.spec.gradient import check_passed_gradients
 from opsmith.spec.kinds import CAN_BE, as_declared, check_default, is_jaxtyping, name_of, read_kind, read_tensor
 from opsmith.spec.signature import Kind, Output, Parameter, Signature
+from opsmith.spec.structs import check_field_names, find_dataclass, keep_trailing_defaults, read_fields
 
 __all__ = ["Choices", "read_signature"]
 
@@ -34,17 +35,25 @@ class Choices:
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_signature(function: Callable[..., Any], choices: Choices) -> Signature:
-    """Return the signature of a definition; raises DefinitionError for what an operator cannot take or return."""
+def read_signature(function: Callable[..., Any], choices: Choices, *, class_defaults: bool = True) -> Signature:
+    """Return the signature of a definition; raises DefinitionError for what an operator cannot take or return.
+
+    A dataclass's own defaults are those of its fields where `class_defaults` is set: a backward is given every value.
+    """
     name = function.__name__
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as error:  # annotations are the user's code, and under PEP 563 they run here
         raise DefinitionError(f"{name}: an annotation cannot be evaluated: {error}") from error
-    parameters = tuple(
-        _read_parameter(name, parameter, hints, choices)
-        for parameter in inspect.signature(function).parameters.values()
+    declared = inspect.signature(function).parameters
+    parameters = keep_trailing_defaults(
+        [
+            argument
+            for parameter in declared.values()
+            for argument in _read_arguments(name, parameter, hints, choices, class_defaults)
+        ]
     )
+    check_field_names(name, parameters, tuple(declared))
     if not any(parameter.kind in (Kind.TENSOR, Kind.TENSOR_LIST) for parameter in parameters):
         raise DefinitionError(
             f"{name}: no argument is a tensor that is always there; PyTorch chooses the kernel by the device of its "
@@ -59,9 +68,10 @@ def read_signature(function: Callable[..., Any], choices: Choices) -> Signature:
     return signature
 
 
-def _read_parameter(
-    operator: str, parameter: inspect.Parameter, hints: Mapping[str, Any], choices: Choices
-) -> Parameter:
+def _read_arguments(
+    operator: str, parameter: inspect.Parameter, hints: Mapping[str, Any], choices: Choices, class_defaults: bool
+) -> tuple[Parameter, ...]:
+    """Return the arguments that a parameter is in the schema: one, or the fields of a dataclass."""
     where = f"{operator}: the argument {parameter.name}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise DefinitionError(f"{where} is variable in number, which a schema cannot say; take a list instead")
@@ -69,7 +79,13 @@ def _read_parameter(
         raise DefinitionError(f"{where} is positional-only, which a schema cannot say; remove the `/`")
     if parameter.name not in hints:
         raise DefinitionError(f"{where} has no annotation; it can be {CAN_BE}")
-    kind, tensor = read_kind(where, hints[parameter.name])
+    if (found := find_dataclass(where, hints[parameter.name])) is not None:
+        return read_fields(operator, parameter, found, with_defaults=class_defaults)
+    return (_read_parameter(where, parameter, hints[parameter.name], choices),)
+
+
+def _read_parameter(where: str, parameter: inspect.Parameter, hint: Any, choices: Choices) -> Parameter:
+    kind, tensor = read_kind(where, hint)
     has_default = parameter.default is not parameter.empty
     if has_default:
         check_default(where, kind, parameter.default)
@@ -160,7 +176,7 @@ def _read_dtypes(
 
 def _check_names(signature: Signature, choices: Choices) -> None:
     """Refuse names that are taken twice or that nothing carries."""
-    inputs = {parameter.name for parameter in signature.parameters}
+    inputs = {parameter.name for parameter in signature.parameters} | {struct.name for struct in signature.structs}
     outputs = [output.name for output in signature.outputs]
     for name in outputs:
         if not name.isidentifier() or name in inputs or outputs.count(name) > 1:

@@ -25,7 +25,7 @@ _OPTIONALS: dict[Kind, Kind] = {
 _LISTS: dict[Kind, Kind] = {Kind.TENSOR: Kind.TENSOR_LIST, Kind.INT: Kind.INT_LIST, Kind.FLOAT: Kind.FLOAT_LIST}
 CAN_BE = (
     "a jaxtyping annotation of torch.Tensor such as Float[Tensor, 'B N'] (optional with `| None`, or a list of them), "
-    "int, float, bool, str, int | None, float | None, bool | None, list[int] or list[float]"
+    "int, float, bool, str, int | None, float | None, bool | None, list[int], list[float], or a frozen dataclass of numbers"
 )
 
 

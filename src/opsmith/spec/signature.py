@@ -11,7 +11,7 @@ from typing import Any
 from opsmith.spec.dtypes import DTYPES, DType, Generic
 from opsmith.spec.shapes import Shape
 
-__all__ = ["Kind", "Output", "Parameter", "Signature", "TensorType"]
+__all__ = ["Kind", "Output", "Parameter", "Signature", "Struct", "TensorType"]
 
 
 class Kind(enum.Enum):
@@ -62,10 +62,29 @@ class TensorType:
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One argument. `tensor` is set for the three tensor kinds; `has_default` tells None from no default.
+class Struct:
+    """A parameter of a definition that is a frozen dataclass.
 
-    `passes_gradient` names the output whose gradient is this argument's too, unchanged.
+    Its fields are arguments of the schema, by their own names and in their order; a kernel gets a struct of them.
+    """
+
+    name: str
+    type: type
+    fields: tuple[str, ...]
+    keyword_only: bool = False
+
+    @property
+    def cpp_name(self) -> str:
+        """The name of the kernel's struct: the class's, without leading underscores, which C++ reserves."""
+        return self.type.__name__.lstrip("_")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of the schema.
+
+    `tensor` is set for the three tensor kinds; `has_default` tells None from no default. `passes_gradient` names the
+    output whose gradient is this argument's too, unchanged. `struct` is set for a field of a dataclass.
     """
 
     name: str
@@ -78,6 +97,12 @@ class Parameter:
     contiguous: bool = False
     differentiable: bool = False
     passes_gradient: str | None = None
+    struct: Struct | None = None
+
+    @property
+    def label(self) -> str:
+        """What error messages call the argument: its name, behind its dataclass's where it is a field."""
+        return f"{self.struct.name}.{self.name}" if self.struct else self.name
 
     @property
     def tensor_type(self) -> TensorType:
@@ -119,6 +144,20 @@ class Signature:
     def tensors(self) -> tuple[Parameter, ...]:
         """The parameters that are tensors, optional tensors or lists of tensors."""
         return tuple(parameter for parameter in self.parameters if parameter.kind.is_tensor)
+
+    @cached_property
+    def declared(self) -> tuple[Parameter | Struct, ...]:
+        """The parameters as the definition has them: each dataclass in place of its fields."""
+        return tuple(
+            parameter.struct or parameter
+            for parameter in self.parameters
+            if parameter.struct is None or parameter.name == parameter.struct.fields[0]
+        )
+
+    @cached_property
+    def structs(self) -> tuple[Struct, ...]:
+        """The parameters that are dataclasses."""
+        return tuple(item for item in self.declared if isinstance(item, Struct))
 
     @cached_property
     def pinned(self) -> frozenset[str]:

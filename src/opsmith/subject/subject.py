@@ -14,6 +14,7 @@ from torch import Tensor
 from opsmith._env import set_default
 from opsmith.errors import ArgumentError, DefinitionError
 from opsmith.runtime.operator import Operator
+from opsmith.runtime.structs import flatten_call, with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case, TensorRecipe
@@ -103,10 +104,13 @@ def subject_of(
         if declared is not None and not (given and only_given):
             given = [*_labelled(declared()), *given]
         if reference is not None:
-            subject = replace(subject, reference=reference)
+            subject = replace(subject, reference=_taking_fields(reference, op.definition.signature))
     else:
         subject = _of_callable(op, reference, seed)
-    cases = tuple(replace(as_case(example, subject.parameters), label=label) for label, example in given)
+    cases = tuple(
+        replace(as_case(_flattened(example, subject.signature), subject.parameters), label=label)
+        for label, example in given
+    )
     if subject.signature is None and not cases:
         raise ArgumentError(
             f"{subject.name}: there is nothing to call it with. Give examples=, a function that returns tuples of "
@@ -149,6 +153,24 @@ def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
     if unknown := sorted(values.keys() - set(parameters)):
         raise ArgumentError(f"an example names {', '.join(unknown)}; the arguments are {', '.join(parameters)}")
     return Case({name: _as_recipe(value) for name, value in values.items()})
+
+
+def _flattened(example: Any, signature: Signature | None) -> Any:
+    """Return an example with the fields of dataclasses in their place: cases have the arguments of the schema."""
+    if signature is None or not signature.structs:
+        return example
+    if isinstance(example, Mapping):
+        flat = flatten_call(signature, (), example)
+        return example if flat is None else flat[1]
+    flat = flatten_call(signature, example, {}) if isinstance(example, tuple | list) else None
+    return example if flat is None else flat[0]
+
+
+def _taking_fields(reference: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
+    """Return a given reference as a function of the schema's arguments, where it takes the definition's dataclasses."""
+    structs = {struct.name for struct in signature.structs}
+    takes_structs = bool(structs) and not structs.isdisjoint(_parameters_of(reference))
+    return with_dataclasses(reference, signature) if takes_structs else reference
 
 
 def _as_recipe(value: Any) -> Any:
@@ -254,7 +276,9 @@ def _signature_of(reference: Callable[..., Any], mutated: tuple[str, ...]) -> Si
     """Return what a reference's annotations say, or None where they are not those of a definition."""
     choices = Choices(mutates=frozenset(mutated))
     try:
-        return read_signature(reference, choices)
+        signature = read_signature(reference, choices)
+        # What others made is called as its reference is, and a case has no dataclasses.
+        return None if signature.structs else signature
     except (DefinitionError, ValueError):
         return None  # ValueError: a builtin, such as torch.sin, tells nothing of its parameters
 
