@@ -37,13 +37,20 @@ _ENVIRONMENT = """# Environment variables
 
 All environment variables that opsmith reads. `opsmith doctor` lists those that are set and reports invalid values.
 
-| variable | meaning |
-|---|---|"""
+The last column is the variable's part in what a build is found by. "value": compilers read it by themselves, so its value
+is an input of the key. "plan": the commands that follow from it are. "no": it does not change what is built.
+
+| variable | value | meaning | in the key |
+|---|---|---|---|"""
+
+_ROLES = {"compiler": "value", "plan": "plan", "none": "no"}
 
 
 def environment_page() -> str:
     """Return docs/environment.md."""
-    rows = [f"| `{variable.name}` | {_escape(variable.help)} |" for variable in VARIABLES]
+    rows = [
+        f"| `{item.name}` | {_escape(item.kind)} | {_escape(item.help)} | {_ROLES[item.role]} |" for item in VARIABLES
+    ]
     return "\n".join([_ENVIRONMENT, *rows]) + "\n"
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from opsmith.build.announce import announcer, step_lines
-from opsmith.build.artifact import Watcher
 from opsmith.build.ninja import Progress
 from opsmith.build.plan import Plan, Step
+from opsmith.build.watcher import Watcher
 from opsmith.spec.extension import Extension
 
 _PLAN = Plan(
@@ -32,7 +32,7 @@ import sys, time
 from pathlib import Path
 from test_announce_kit import PLAN
 from opsmith.build.announce import announcer
-from opsmith.build.artifact import watched
+from opsmith.build.watcher import watched
 from opsmith.build.ninja import run_plan
 from opsmith.errors import CompileError
 watcher = announcer("demo")

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from opsmith.build.artifact import COMPILER_VARIABLES, key_inputs
+from opsmith._env import VARIABLES
 from opsmith.build.discover import discover
+from opsmith.build.key import key_inputs
 from opsmith.build.prepare import prepare
+
+COMPILER_VARIABLES = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "HIPCC_COMPILE_FLAGS_APPEND",
+)
+
+
+def test_the_table_names_what_compilers_read():
+    assert {variable.name for variable in VARIABLES if variable.role == "compiler"} == set(COMPILER_VARIABLES)
 
 
 @pytest.mark.parametrize("name", COMPILER_VARIABLES)

@@ -1,4 +1,4 @@
-"""Variables that are set and cannot be are found, with what mends them; a right value is passed over."""
+"""Variables that are set and cannot be are found, with what fixes them; a right value is passed over."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def clean(monkeypatch):
         ("PYTORCH_ROCM_ARCH", "sm_90", "is no ROCm architecture"),
         ("ROCM_PATH", "/nowhere", "there is no program /nowhere/bin/hipcc"),
         ("NVCC_CCBIN", "nowhere++", "there is no program 'nowhere++'"),
-        ("OPSMITH_JOBS", "-1", "no number of compilers"),
-        ("MAX_JOBS", "many", "no number of compilers"),
+        ("OPSMITH_JOBS", "-1", "not a number of compilers"),
+        ("MAX_JOBS", "many", "not a number of compilers"),
         ("OPSMITH_BRIDGE", "maybe", "auto, wait or off"),
+        ("OPSMITH_PCH", "on", "auto, wait or off"),
         ("CPATH", "/opt/include:/usr/include", "stdlib.h"),
     ],
 )

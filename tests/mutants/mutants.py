@@ -46,7 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "key without flags",
         "key",
-        "build/artifact.py",
+        "build/key.py",
         'inputs[f"command {step.output}"] = digest(*_portable_command(step.argv, plan.roots, toolchain))',
         'inputs[f"command {step.output}"] = digest(step.output)',
         _BUILD,
@@ -54,7 +54,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "key without compilers",
         "key",
-        "build/artifact.py",
+        "build/key.py",
         'inputs[f"compiler {role}"] = digest(identity)',
         'inputs[f"compiler {role}"] = digest(role)',
         _BUILD,
@@ -62,7 +62,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "key without environment",
         "key",
-        "build/artifact.py",
+        "build/key.py",
         'inputs["environment"] = digest(*variables)',
         'inputs["environment"] = digest("")',
         _BUILD,
@@ -70,7 +70,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "key without torch's version",
         "key",
-        "build/artifact.py",
+        "build/key.py",
         'inputs["torch"] = digest(toolchain.torch.version, toolchain.torch.git_version)',
         'inputs["torch"] = digest("")',
         _BUILD,
@@ -78,7 +78,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "key without linked files",
         "key",
-        "build/artifact.py",
+        "build/key.py",
         'inputs[f"linked {_portable(flag, plan.roots)}"] = digest_file(file)',
         "pass",
         _BUILD,

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from opsmith.build.artifact import Watcher, obtain_artifact
+from opsmith.build.artifact import obtain_artifact
 from opsmith.build.plan import Target, plan_extension
+from opsmith.build.watcher import Watcher
 from opsmith.spec.extension import Extension, Source
 from opsmith.store import Store
 from opsmith.toolchain import find_toolchain

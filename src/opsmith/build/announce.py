@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from opsmith import _env
-from opsmith.build.artifact import Watcher
 from opsmith.build.progress import State
 from opsmith.build.screens import Screen, choose_screen
+from opsmith.build.watcher import Watcher
 
 if TYPE_CHECKING:
     from opsmith.build.ninja import Progress

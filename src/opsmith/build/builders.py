@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.build.artifact import Watcher, obtain_artifact
+from opsmith.build.artifact import obtain_artifact
 from opsmith.build.diagnose import explain_signature
 from opsmith.build.export import describe_stored, export_library, write_description
 from opsmith.build.plan import TORCH_TARGET
 from opsmith.build.prepare import Prepared, prepare
+from opsmith.build.watcher import Watcher
 from opsmith.errors import BuildError, ToolchainError
 from opsmith.spec.definition import Device, Group
 from opsmith.store import Store, default_root

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from opsmith import _subprocess
-from opsmith.build.artifact import Watcher, watched
 from opsmith.build.diagnose import explain_failure
 from opsmith.build.jobs import usable_jobs
 from opsmith.build.ninja import write_files
 from opsmith.build.plan import Plan
 from opsmith.build.prepare import Prepared
+from opsmith.build.watcher import Watcher, watched
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_ninja
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from opsmith.build.artifact import key_inputs
 from opsmith.build.devices import wanted_devices
 from opsmith.build.discover import discover
+from opsmith.build.key import key_inputs
 from opsmith.build.prepare import prepare
 from opsmith.errors import DefinitionError
 from opsmith.store import Miss, Store, compare_inputs, explain_miss

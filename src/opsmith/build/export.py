@@ -7,9 +7,10 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from opsmith.build.artifact import describe_build, key_inputs, read_headers
+from opsmith.build.key import key_inputs
 from opsmith.build.plan import Plan, Target
 from opsmith.build.prebuilt import INTERFACE, file_input, manifest_path
+from opsmith.build.record import describe_build, read_headers
 from opsmith.spec.definition import Definition
 from opsmith.spec.interface import interface_digest
 from opsmith.store import Artifact, Manifest, Store, digest_file

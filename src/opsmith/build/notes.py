@@ -1,4 +1,4 @@
-"""Does the answer of an earlier process still hold: which artefact a request had, if nothing that decides it changed?
+"""Finds the artefact that a request had in an earlier process, if nothing that decides it has changed.
 
 A plan needs the toolchain, the code generator and the planner, and importing those takes longer than all else about
 loading a finished library. What a plan depends on is soon compared, though: the request, opsmith's own files, the
@@ -31,22 +31,6 @@ _DECIDING = ("spec", "codegen", "build", "toolchain", "cpp_extension")
 # The programs that are looked for on PATH. Another one found there is another toolchain.
 _HOST_COMPILERS = ("c++", "g++", "clang++")
 _PROGRAMS = (*_HOST_COMPILERS, "nvcc", "hipcc", "icpx")
-# Variables that decide where and how a build is made, but not what.
-_HARMLESS = frozenset(
-    {
-        "OPSMITH_CACHE_DIR",
-        "OPSMITH_BRIDGE",
-        "OPSMITH_PCH",
-        "OPSMITH_SLIM_HEADERS",
-        "OPSMITH_JOBS",
-        "MAX_JOBS",
-        "TORCH_NO_COMPILER_WRAPPER",
-        "OPSMITH_QUIET",
-        "OPSMITH_VERBOSE",
-        "NO_COLOR",
-        "PATH",
-    }
-)
 
 
 def find_noted(
@@ -108,11 +92,10 @@ def _place(store: Store, request: Iterable[str]) -> Path:
 
 def _state(sources: Iterable[Path], *, with_gpu: bool) -> dict[str, Any]:
     """Return everything but the compilers themselves that decides the plan, as JSON has it."""
-    names = [variable.name for variable in _env.VARIABLES]
     return {
         "format": _FORMAT_VERSION,
         "opsmith": [__version__, *_code()],
-        "environment": {name: _env.read(name) for name in names if name not in _HARMLESS},
+        "environment": {item.name: _env.read(item.name) for item in _env.VARIABLES if item.role != "none"},
         "torch": [torch.__file__, str(torch.__version__), torch.version.git_version],
         "gpus": _gpus() if with_gpu else [],
         "sources": {str(source): digest_file(source) for source in sorted(sources)},

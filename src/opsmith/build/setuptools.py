@@ -20,13 +20,14 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError as SetuptoolsCompileError
 
 from opsmith.build.announce import step_lines
-from opsmith.build.artifact import Watcher, build_into
+from opsmith.build.artifact import build_into
 from opsmith.build.diagnose import explain_signature
 from opsmith.build.discover import discover
 from opsmith.build.export import export_library, write_description
 from opsmith.build.prebuilt import manifest_path
 from opsmith.build.prepare import Prepared, prepare
 from opsmith.build.project import Project
+from opsmith.build.watcher import Watcher
 from opsmith.errors import BuildError, DefinitionError, OpsmithError
 from opsmith.spec.definition import Definition
 

@@ -18,8 +18,8 @@ from opsmith.runtime.existing import bring_in
 from opsmith.store import Artifact, Store, digest
 
 if TYPE_CHECKING:
-    from opsmith.build.artifact import Watcher
     from opsmith.build.target import Prepared
+    from opsmith.build.watcher import Watcher
     from opsmith.spec.extension import ExistingSources, Source
 
 __all__ = ["Asked", "Call", "answer"]

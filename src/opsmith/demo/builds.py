@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import opsmith
-from opsmith.build.artifact import Watcher
 from opsmith.build.builders import BUILDERS, Request, build_group, require_builder
 from opsmith.build.devices import wanted_devices
 from opsmith.build.discover import discover
 from opsmith.build.ninja import Progress
 from opsmith.build.plan import Plan
 from opsmith.build.prepare import Prepared, prepare
+from opsmith.build.watcher import Watcher
 from opsmith.demo.screen import Screen, Step
 from opsmith.demo.table import GOOD, NEITHER, Table
 from opsmith.errors import BuildError, ToolchainError

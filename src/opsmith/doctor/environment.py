@@ -1,4 +1,4 @@
-"""Which environment variables are set to something that cannot be?"""
+"""Finds environment variables that are misspelt or set to a value that cannot be right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOPIC = "environment"
 
 @dataclass(frozen=True)
 class Slip:
-    """A variable with a value that cannot be, what is wrong with it, and what mends it."""
+    """A variable with a value that cannot be right, what is wrong with it, and the command that fixes it."""
 
     name: str
     value: str
@@ -33,15 +33,11 @@ def find_slips(*, has_gpu: bool = False) -> tuple[Slip, ...]:
     `has_gpu` says whether the word "native" means anything here.
     """
     slips = []
-    for name, check in _CHECKS.items():
-        value = _env.read(name)
-        if value is not None and (reason := check(name, value)) is not None:
-            slips.append(Slip(name, value, reason, _REMEDIES.get(name, f"unset {name}")))
-    slips += [
-        Slip(name, value, "'native' means this machine's GPU, and torch sees none", _REMEDIES[name])
-        for name in _ARCHS
-        if (value := _env.read(name)) is not None and "native" in value.lower() and not has_gpu
-    ]
+    for variable in _env.VARIABLES:
+        if (value := _env.read(variable.name)) is not None and (reason := _misfit(variable, value, has_gpu=has_gpu)):
+            example = _EXAMPLES.get(variable.kind)
+            remedy = f"unset {variable.name}" if example is None else f"export {variable.name}='{example}'"
+            slips.append(Slip(variable.name, value, reason, remedy))
     slips += [Slip(name, "", "opsmith knows no such variable", f"unset {name}") for name in _env.unknown_names()]
     return tuple(slips)
 
@@ -54,6 +50,16 @@ def judge_slips(slips: tuple[Slip, ...]) -> tuple[Finding, ...]:
         else warning(_TOPIC, slip.name, slip.reason, slip.remedy)
         for slip in slips
     )
+
+
+def _misfit(variable: _env.Variable, value: str, *, has_gpu: bool) -> str | None:
+    """Return why a variable cannot have this value, or None where it can."""
+    check = _CHECKS.get(variable.kind)
+    if check is not None and (reason := check(variable.name, value)) is not None:
+        return reason
+    if variable.kind in _EXAMPLES and "native" in value.lower() and not has_gpu:
+        return "'native' means this machine's GPU, and torch sees none"
+    return None
 
 
 def _has_program(program: str) -> Callable[[str, str], str | None]:
@@ -96,10 +102,10 @@ def _are_rocm_archs(name: str, value: str) -> str | None:
 
 
 def _is_count(name: str, value: str) -> str | None:
-    return None if value.isdigit() and int(value) > 0 else "it is no number of compilers, and is not heeded"
+    return None if value.isdigit() and int(value) > 0 else "it is not a number of compilers, and is ignored"
 
 
-def _is_bridge_mode(name: str, value: str) -> str | None:
+def _is_mode(name: str, value: str) -> str | None:
     return None if value in ("auto", "wait", "off") else "it can be auto, wait or off"
 
 
@@ -109,28 +115,16 @@ def _has_no_system_headers(name: str, value: str) -> str | None:
     return None
 
 
-_ARCHS = ("OPSMITH_CUDA_ARCHS", "TORCH_CUDA_ARCH_LIST", "OPSMITH_ROCM_ARCHS", "PYTORCH_ROCM_ARCH")
 _ALL = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
-# Variable -> what is wrong with a value, or None. CUDA_HOME itself is the topic of the CUDA compiler.
-_CHECKS: dict[str, Callable[[str, str], str | None]] = {
-    "ROCM_PATH": _has_program("hipcc"),
-    "ROCM_HOME": _has_program("hipcc"),
-    "NVCC_CCBIN": _is_compiler,
-    "OPSMITH_CUDA_ARCHS": _are_cuda_archs,
-    "TORCH_CUDA_ARCH_LIST": _are_cuda_archs,
-    "OPSMITH_ROCM_ARCHS": _are_rocm_archs,
-    "PYTORCH_ROCM_ARCH": _are_rocm_archs,
-    "OPSMITH_JOBS": _is_count,
-    "MAX_JOBS": _is_count,
-    "OPSMITH_BRIDGE": _is_bridge_mode,
-    "CPATH": _has_no_system_headers,
-    "CPLUS_INCLUDE_PATH": _has_no_system_headers,
-    "C_INCLUDE_PATH": _has_no_system_headers,
+# Kind -> what is wrong with a value, or None. CUDA_HOME and CXX belong to the topics of their compilers.
+_CHECKS: dict[_env.Kind, Callable[[str, str], str | None]] = {
+    "folder of ROCm": _has_program("hipcc"),
+    "compiler": _is_compiler,
+    "CUDA architectures": _are_cuda_archs,
+    "ROCm architectures": _are_rocm_archs,
+    "count": _is_count,
+    "auto, wait or off": _is_mode,
+    "header folders": _has_no_system_headers,
 }
-_REMEDIES = {
-    "OPSMITH_CUDA_ARCHS": "export OPSMITH_CUDA_ARCHS='8.0;9.0+PTX'",
-    "TORCH_CUDA_ARCH_LIST": "export TORCH_CUDA_ARCH_LIST='8.0;9.0+PTX'",
-    "OPSMITH_ROCM_ARCHS": "export OPSMITH_ROCM_ARCHS='gfx90a;gfx942'",
-    "PYTORCH_ROCM_ARCH": "export PYTORCH_ROCM_ARCH='gfx90a;gfx942'",
-}
+_EXAMPLES: dict[_env.Kind, str] = {"CUDA architectures": "8.0;9.0+PTX", "ROCm architectures": "gfx90a;gfx942"}

@@ -19,11 +19,11 @@ import torch
 
 from opsmith import _env
 from opsmith._background import do_quietly, start_in_background
-from opsmith.errors import ArgumentError, LoadError, OpsmithError, StoreError
+from opsmith.errors import LoadError, OpsmithError, StoreError
 from opsmith.store import Store, default_root, digest, digest_file
 
 if TYPE_CHECKING:
-    from opsmith.build.artifact import Watcher
+    from opsmith.build.watcher import Watcher
 
 __all__ = ["build_bridge", "describe_bridge", "find_bridge"]
 
@@ -41,9 +41,7 @@ def find_bridge() -> Any | None:
     process, `wait` builds it now, `off` leaves it alone even where it is there. Raises ArgumentError for another value;
     warns where it cannot be built now, or not be loaded.
     """
-    mode = _env.read("OPSMITH_BRIDGE") or "auto"
-    if mode not in ("auto", "wait", "off"):
-        raise ArgumentError(f"OPSMITH_BRIDGE is {mode!r}; it can be auto, wait or off")
+    mode = _env.read_mode("OPSMITH_BRIDGE")
     if mode == "off":
         return None
     with _lock:

@@ -11,7 +11,7 @@ from opsmith.store.manifest import Manifest
 
 __all__ = ["tell_difference", "tell_miss", "tell_time"]
 
-# The first word of an input's name -> what it is to the user. Names are made in build/artifact.py.
+# The first word of an input's name -> what it is to the user. Names are made in build/key.py.
 _INPUTS = {
     "generated": "what opsmith generates as {rest}",
     "command": "the command that makes {rest}",

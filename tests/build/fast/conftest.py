@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.build.artifact import Watcher
 from opsmith.build.existing import assemble_sources, file_sources
 from opsmith.build.fast import precompiled, run, slim
 from opsmith.build.plan import Plan, Target
 from opsmith.build.plan_existing import plan_existing
+from opsmith.build.watcher import Watcher
 from opsmith.store import Store
 from opsmith.toolchain import Toolchain, find_python_headers, find_toolchain
 

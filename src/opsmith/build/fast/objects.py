@@ -10,8 +10,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from opsmith.build.artifact import describe_build, key_inputs, read_headers
+from opsmith.build.key import key_inputs
 from opsmith.build.plan import Plan, Step, Target
+from opsmith.build.record import describe_build, read_headers
 from opsmith.errors import StoreError
 from opsmith.store import Store, digest_headers, edited_since, source_key
 from opsmith.toolchain import Toolchain

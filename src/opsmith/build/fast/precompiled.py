@@ -20,10 +20,10 @@ from pathlib import Path
 from opsmith import _env, _subprocess
 from opsmith._background import do_quietly, start_in_background
 from opsmith._version import __version__
-from opsmith.build.artifact import COMPILER_VARIABLES
 from opsmith.build.fast.slim import SLIM_DIR
+from opsmith.build.key import compiler_environment
 from opsmith.build.plan import Step
-from opsmith.errors import ArgumentError, CompileError, StoreError
+from opsmith.errors import CompileError, StoreError
 from opsmith.store import Artifact, Manifest, Store, default_root, digest, digest_file, find_damage, source_key
 from opsmith.toolchain import Toolchain
 from opsmith.toolchain.resources import available_memory_bytes
@@ -36,7 +36,6 @@ __all__ = [
     "find_precompiled",
     "main",
     "precompile",
-    "precompile_mode",
     "use_precompiled",
 ]
 
@@ -108,7 +107,7 @@ def describe_precompiled(step: Step, toolchain: Toolchain) -> Precompiled | None
         "command": digest(*argv),  # with the paths of torch's folders: the header remembers its files by path
         "compiler": digest(toolchain.host.identity),
         "torch": digest(toolchain.torch.identity),
-        "environment": digest(*(f"{name}={_env.read(name)}" for name in COMPILER_VARIABLES)),
+        "environment": digest(*compiler_environment()),
         "header": digest_file(_HEADER),
     }
     return Precompiled(tuple(sorted(inputs.items())), argv, toolchain.host.identity, toolchain.torch.version)
@@ -167,7 +166,7 @@ def precompile(wanted: Precompiled, store: Store) -> None:
     `auto` builds it in the background for the next build, `wait` builds it now, `off` neither builds nor uses it. Raises
     ArgumentError for another value, and what `build_precompiled` raises.
     """
-    mode = precompile_mode()
+    mode = _env.read_mode("OPSMITH_PCH")
     if mode == "wait":
         build_precompiled(wanted, store)
         return
@@ -175,14 +174,6 @@ def precompile(wanted: Precompiled, store: Store) -> None:
     if mode == "auto" and (free is None or free > _NEEDED_BYTES):
         text = json.dumps([wanted.inputs, wanted.argv, wanted.compiler, wanted.torch])
         start_in_background(__name__, str(store.root), text, lock=wanted.lock(store))
-
-
-def precompile_mode() -> str:
-    """Return the value of OPSMITH_PCH. Raises ArgumentError where it is none of the three."""
-    mode = _env.read("OPSMITH_PCH") or "auto"
-    if mode not in ("auto", "wait", "off"):
-        raise ArgumentError(f"OPSMITH_PCH is {mode!r}; it can be auto, wait or off")
-    return mode
 
 
 def _that_matter(words: Sequence[str]) -> Iterator[str]:

@@ -19,7 +19,6 @@ from opsmith.build.fast.precompiled import (
     describe_precompiled,
     find_precompiled,
     precompile,
-    precompile_mode,
     use_precompiled,
 )
 from opsmith.build.fast.scan import scan_source
@@ -32,7 +31,7 @@ from opsmith.store import Store, digest
 from opsmith.toolchain import Toolchain
 
 if TYPE_CHECKING:
-    from opsmith.build.artifact import Watcher
+    from opsmith.build.watcher import Watcher
 
 __all__ = ["run_fast"]
 
@@ -132,7 +131,7 @@ def _slim(plan: Plan, source: Source, step: Step, toolchain: Toolchain, store: S
     if defines is None:
         return None
     # The precompiled header is read before all else: nothing of the source's own may come before torch's header.
-    may_precompile = source.language == "cxx" and scan.starts_with_torch and precompile_mode() != "off"
+    may_precompile = source.language == "cxx" and scan.starts_with_torch and _env.read_mode("OPSMITH_PCH") != "off"
     wanted = describe_precompiled(step, toolchain) if may_precompile else None
     loan = _borrow(wanted, store) if wanted is not None else None
     if loan is not None:
@@ -143,7 +142,7 @@ def _slim(plan: Plan, source: Source, step: Step, toolchain: Toolchain, store: S
 
 def _borrow(wanted: Precompiled, store: Store) -> Loan | None:
     loan = find_precompiled(wanted, store)
-    if loan is None and precompile_mode() == "wait":
+    if loan is None and _env.read_mode("OPSMITH_PCH") == "wait":
         precompile(wanted, store)
         return find_precompiled(wanted, store)
     return loan

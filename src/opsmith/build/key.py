@@ -1,0 +1,68 @@
+"""Collects what a build's result depends on, apart from the headers that only the compiler finds: the source key's inputs.
+
+What differs between machines by path alone is replaced by a name, so that two checkouts find the same artefact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from opsmith import _env
+from opsmith.build.plan import Plan, Target
+from opsmith.store import digest, digest_file
+from opsmith.toolchain import Toolchain
+from opsmith.toolchain.processor import asks_for_native, processor_identity
+
+__all__ = ["compiler_environment", "key_inputs"]
+
+
+def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
+    """Return what the source key covers: a name and a digest for everything known before compiling."""
+    inputs = {f"generated {name}": digest(text) for name, text in sorted(plan.files.items())}
+    for user in sorted({user for step in plan.steps for user in step.users}):
+        inputs[f"source {_portable(str(user), plan.roots)}"] = digest_file(user)
+    for step in plan.steps:
+        inputs[f"command {step.output}"] = digest(*_portable_command(step.argv, plan.roots, toolchain))
+    for role, identity in toolchain.compilers.items():
+        inputs[f"compiler {role}"] = digest(identity)
+    if asks_for_native(word for step in plan.steps for word in step.argv):
+        inputs["processor"] = digest(processor_identity())
+    if variables := compiler_environment():
+        inputs["environment"] = digest(*variables)
+    inputs["archs"] = digest(*target.archs)
+    inputs["library"] = digest(plan.library)
+    if plan.extension.api == "full":
+        # Only such a binary depends on torch's version; a stable one is the same for every torch.
+        inputs["torch"] = digest(toolchain.torch.version, toolchain.torch.git_version)
+        inputs["python"] = digest(plan.python_abi or "")
+    for flag in plan.extension.link_flags:
+        if (file := Path(flag)).is_absolute() and file.is_file():
+            inputs[f"linked {_portable(flag, plan.roots)}"] = digest_file(file)
+    return inputs
+
+
+def compiler_environment() -> tuple[str, ...]:
+    """Return what compilers read from the environment by themselves, as `NAME=value`."""
+    names = [variable.name for variable in _env.VARIABLES if variable.role == "compiler"]
+    return tuple(f"{name}={value}" for name in names if (value := _env.read(name)) is not None)
+
+
+def _portable(text: str, roots: Mapping[str, Path]) -> str:
+    for name, root in sorted(roots.items(), key=lambda item: -len(str(item[1]))):
+        text = text.replace(str(root), f"<{name}>")
+    return text
+
+
+def _portable_command(argv: tuple[str, ...], roots: Mapping[str, Path], toolchain: Toolchain) -> list[str]:
+    """Return a command without the places where its tools and folders happen to lie on this machine."""
+    places = dict(roots)
+    tools = {"host": toolchain.host.path}
+    if toolchain.cuda is not None:
+        tools |= {"nvcc": toolchain.cuda.nvcc, "cuda host": toolchain.cuda.host.path}
+        places["cuda"] = toolchain.cuda.root
+    if toolchain.rocm is not None:
+        tools["hipcc"] = toolchain.rocm.hipcc
+        places["rocm"] = toolchain.rocm.root
+    named = {str(path): f"<{name}>" for name, path in tools.items()}
+    return [named.get(word) or _portable(word, places) for word in argv]
