@@ -1,4 +1,4 @@
-"""Which operators a path stands for: a module, a file or a folder is imported, and what it declares is collected."""
+"""Finds the operators that a module, a file or a folder declares, by importing it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.definition import Group
+from opsmith.spec.registry import declared_in
 
 __all__ = ["discover", "module_names"]
 
@@ -34,10 +35,7 @@ def discover(path: str) -> tuple[Group, ...]:
 
 
 def _collect(name: str) -> Group | None:
-    from opsmith.runtime import registry
-
-    operators = registry.operators_of(name)
-    definitions = tuple(operator.definition for operator in operators)
+    definitions = tuple(operator.definition for operator in declared_in(name))
     return Group(name, definitions[0].file, definitions) if definitions else None
 
 

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 
 from opsmith.profiler.calls import backward_calls, gradients
-from opsmith.runtime import registry
+from opsmith.runtime.operator import operators_of
 
 __all__: list[str] = []
 
 
 def _main(module: str, name: str, phase: str, file: str) -> None:
     importlib.import_module(module)
-    (operator,) = [one for one in registry.operators_of(module) if one.definition.name == name]
+    (operator,) = [one for one in operators_of(module) if one.definition.name == name]
     args, kwargs = torch.load(file, weights_only=True)
     function: Callable[..., Any] = operator
     if phase == "backward":

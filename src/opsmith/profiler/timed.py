@@ -16,10 +16,10 @@ from typing import Any
 
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.prepare import prepare
-from opsmith.runtime import registry
 from opsmith.runtime.load import load_library
 from opsmith.runtime.operator import Operator
 from opsmith.runtime.register import register_kernels, register_rules
+from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec.definition import Definition, Device, Group
 from opsmith.store import Store, default_root
 
@@ -105,7 +105,7 @@ def _build(definition: Definition, backward: Definition | None, compiled: list[D
         register_rules(one)
     operators = [Operator(one) for one in pair]
     for operator in operators:
-        operator.attach(registry.overload_of(operator.definition.qualified_name))
+        operator.attach(overload_of(operator.definition.qualified_name))
     library = ctypes.CDLL(str(artifact.library))  # the same that is loaded already
     library.opsmith_timed_totals.restype = ctypes.POINTER(_Totals)
     library.opsmith_timed_ticks.restype = ctypes.c_uint64

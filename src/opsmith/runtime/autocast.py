@@ -17,7 +17,7 @@ from torch import Tensor
 
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.differentiate import map_tensors, tensors_of
-from opsmith.runtime.registry import overload_of
+from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import DTYPES
 

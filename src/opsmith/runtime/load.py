@@ -1,8 +1,7 @@
-"""How a module's operators come into a process: from a library beside it, from the store, or built now."""
+"""Loads definitions into PyTorch: their library from beside the module, from the store or built now, and their rules."""
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,41 +12,44 @@ from opsmith.build.devices import wanted_devices
 from opsmith.build.prebuilt import Prebuilt, find_prebuilt
 from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import BuildError, LoadError
-from opsmith.runtime import registry
 from opsmith.runtime.compile_cache import tag_compile_cache
-from opsmith.runtime.operator import Operator
 from opsmith.runtime.register import register_kernels, register_rules
+from opsmith.runtime.torch_ops import is_defined
 from opsmith.spec.definition import Definition, Device, Group
 from opsmith.store import Store, default_root
 
-__all__ = ["load_library", "load_module"]
-
-# One load at a time: a library must not be built twice by two threads that call the same operator first.
-_lock = threading.RLock()
+__all__ = ["load_definitions", "load_library"]
 
 
-def load_module(module: str, *, anew: bool = False) -> None:
-    """Load and register every operator of a module that is not; does nothing where all are.
+def load_definitions(module: str, definitions: Sequence[Definition], *, anew: bool = False) -> None:
+    """Load and register definitions of a module, none of which is loaded yet.
 
-    With `anew`, a library that lies beside the module is left alone: it was built with other flags than are asked for.
-    Raises CompileError, SignatureError, ToolchainError, StoreError or LoadError.
+    With `anew`, a library beside the module is ignored: it was built with other flags than the ones wanted now. Raises
+    CompileError, SignatureError, ToolchainError, StoreError or LoadError.
     """
-    with _lock:
-        operators = registry.pending(module)
-        if operators:
-            _load(module, operators, anew=anew)
+    compiled = [definition for definition in definitions if definition.kernels]
+    missing: dict[Device, str] = {}
+    served: tuple[str, ...] = ()
+    if compiled and (devices := wanted_devices(compiled)):
+        served, missing = _load_compiled(module, compiled, devices, anew=anew)
+    for definition in definitions:
+        has_library = any(device in served for device in definition.kernels)
+        register_kernels(definition, is_defined=has_library, missing=missing)
+    for definition in definitions:
+        register_rules(definition)
+    tag_compile_cache(definitions[0])
 
 
 def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
-    """Load a shared library into PyTorch; raises LoadError where that cannot be done, or where it would end the process.
+    """Load a shared library into PyTorch; raises LoadError if that fails or would end the process.
 
-    PyTorch aborts, without a Python exception, when a library defines an operator that exists already. So that is asked
-    before.
+    PyTorch aborts, without a Python exception, when a library defines an operator that exists already, so that is checked
+    first.
     """
     if str(library) in torch.ops.loaded_libraries:
         return
     for definition in definitions:
-        if definition.kernels and _exists(definition):
+        if definition.kernels and is_defined(definition):
             raise LoadError(
                 f"torch.ops has {definition.qualified_name} already, from a library that opsmith did not load here. Import "
                 f"{definition.module} before that library, or load it through opsmith alone"
@@ -59,23 +61,6 @@ def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
 
         # torch's own exception names the file only; the loader's words are in its cause.
         raise LoadError(explain_load_failure(library.name, library, str(error.__cause__ or error))) from error
-
-
-def _load(module: str, operators: Sequence[Operator], *, anew: bool) -> None:
-    definitions = [operator.definition for operator in operators]
-    compiled = [definition for definition in definitions if definition.kernels]
-    missing: dict[Device, str] = {}
-    served: tuple[str, ...] = ()
-    if compiled and (devices := wanted_devices(compiled)):
-        served, missing = _load_compiled(module, compiled, devices, anew=anew)
-    for definition in definitions:
-        is_defined = any(device in served for device in definition.kernels)
-        register_kernels(definition, is_defined=is_defined, missing=missing)
-    for definition in definitions:
-        register_rules(definition)
-    tag_compile_cache(definitions[0])
-    for operator in operators:
-        operator.attach(registry.overload_of(operator.definition.qualified_name))
 
 
 def _load_compiled(
@@ -145,10 +130,3 @@ def _can_build(module: str, definitions: Sequence[Definition], devices: tuple[De
     except OpsmithError:
         return False
     return True
-
-
-def _exists(definition: Definition) -> bool:
-    return bool(torch._C._dispatch_has_kernel(definition.qualified_name)) or any(
-        schema.name == definition.qualified_name
-        for schema in torch._C._jit_get_schemas_for_operator(definition.qualified_name)
-    )

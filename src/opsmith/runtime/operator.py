@@ -1,7 +1,8 @@
-"""What `@opsmith.op` makes: a callable that is built on its first call and enters PyTorch's dispatcher from then on."""
+"""Defines Operator, what `@opsmith.op` returns: built and loaded by its first call, a dispatcher entry from then on."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from typing import Any, Literal
@@ -10,15 +11,20 @@ import torch
 
 from opsmith._keywords import keywords_of
 from opsmith.errors import DefinitionError, GradientError, OpsmithError
-from opsmith.runtime import registry
 from opsmith.runtime.bridge import find_bridge
+from opsmith.runtime.define import define_backward, with_gradient, with_rival, with_rule
 from opsmith.runtime.options import DefinitionOptions
 from opsmith.runtime.sharding import ensure_sharding_rules
 from opsmith.runtime.structs import flatten_call
+from opsmith.runtime.torch_ops import overload_of
+from opsmith.spec import registry
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
 
-__all__ = ["Operator"]
+__all__ = ["Operator", "load_module", "operators_of", "publish"]
+
+# One load at a time: a library must not be built twice by two threads that call the same operator first.
+_lock = threading.RLock()
 
 
 class Operator:
@@ -97,8 +103,6 @@ class Operator:
     def load(self) -> None:
         """Build the library where there is none and register the operator; raises BuildError, ToolchainError, ..."""
         if self._overload is None:
-            from opsmith.runtime.load import load_module
-
             load_module(self.definition.module)
 
     @keywords_of(DefinitionOptions, DefinitionError)
@@ -111,13 +115,14 @@ class Operator:
         that `outputs=("grad_<input>", ...)` names. A body of `...` stands for the gradient of the forward's body. Everything
         else is as for `opsmith.op`.
         """
-        from opsmith.runtime.declare import declare_backward
-
         if self.is_loaded:
             raise GradientError(f"{self.definition.name} is loaded already; declare its backward before the first call")
 
         def decorate(function: Callable[..., Any]) -> Operator:
-            return declare_backward(self, function, options)
+            forward, backward = define_backward(self.definition, function, options)
+            self.gradient = publish(backward)
+            self.definition = forward
+            return self.gradient
 
         return decorate
 
@@ -133,11 +138,10 @@ class Operator:
 
             scale_transposed.gradient_is(scale, x="grad_grad_x", y="grad_grad_y")
         """
-        from opsmith.runtime.declare import declare_gradient
-
         if self.is_loaded:
             raise GradientError(f"{self.definition.name} is loaded already; declare its gradient before the first call")
-        declare_gradient(self, operator, names)
+        self.definition = with_gradient(self.definition, operator.definition, names)
+        self.gradient = operator
 
     def vmap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Declare the rule of torch.vmap, as a decorator of `function(info, in_dims, *args)`.
@@ -174,9 +178,8 @@ class Operator:
         """Declare what `opsmith bench` times the operator against, as a decorator of a function of the same arguments."""
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            from opsmith.runtime.declare import declare_rival
-
-            return declare_rival(self, name, function)
+            self.definition = with_rival(self.definition, name, function)
+            return function
 
         return decorate
 
@@ -205,9 +208,11 @@ class Operator:
     def _declare_rule(
         self, kind: Literal["vmap", "sharding", "flops", "examples"], function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        from opsmith.runtime.declare import declare_rule
-
-        return declare_rule(self, kind, function)
+        definition = with_rule(self.definition, kind, function)
+        if self.is_loaded:
+            raise DefinitionError(f"{definition.name} is loaded already; declare its {kind} rule before the first call")
+        self.definition = definition
+        return function
 
     def _first_call(self, *args: Any, **kwargs: Any) -> Any:
         self.load()
@@ -237,12 +242,37 @@ class Operator:
             raise better from error
 
 
+def publish(definition: Definition) -> Operator:
+    """Return the operator of a definition, known to the registry from now on."""
+    operator = Operator(definition)
+    registry.declare(operator)
+    return operator
+
+
+def operators_of(module: str) -> tuple[Operator, ...]:
+    """Return the operators that a module has declared, in order."""
+    return tuple(item for item in registry.declared_in(module) if isinstance(item, Operator))
+
+
+def load_module(module: str, *, anew: bool = False) -> None:
+    """Load and register the operators of a module that are not loaded yet; `anew` and errors as for `load_definitions`."""
+    from opsmith.runtime.load import load_definitions  # declaring an operator needs nothing of it
+
+    with _lock:
+        pending = [operator for operator in operators_of(module) if not operator.is_loaded]
+        if not pending:
+            return
+        load_definitions(module, [operator.definition for operator in pending], anew=anew)
+        for operator in pending:
+            operator.attach(overload_of(operator.definition.qualified_name))
+
+
 def _find(module: str, name: str) -> Operator:
     """Return an operator that another process pickled."""
     import importlib
 
     importlib.import_module(module)
-    for operator in registry.operators_of(module):
+    for operator in operators_of(module):
         if operator.definition.name == name:
             return operator
     raise AttributeError(f"{module} declares no operator {name}")

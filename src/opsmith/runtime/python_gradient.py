@@ -18,7 +18,7 @@ from opsmith.runtime.arguments import check_call
 from opsmith.runtime.bind import bind_arguments
 from opsmith.runtime.differentiate import Body, Place, map_tensors, tensors_of
 from opsmith.runtime.gradient_plan import GradientPlan
-from opsmith.runtime.registry import overload_of
+from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opsmith.runtime.registry import overload_of
+from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec.definition import Definition
 from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Parameter

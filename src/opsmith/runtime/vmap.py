@@ -23,7 +23,7 @@ from torch._functorch.vmap import _add_batch_dim  # type: ignore[attr-defined]
 from opsmith.errors import ArgumentError, OpsmithError
 from opsmith.runtime.autocast import cast_arguments
 from opsmith.runtime.bind import bind_arguments
-from opsmith.runtime.registry import overload_of
+from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
 

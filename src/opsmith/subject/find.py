@@ -10,7 +10,7 @@ import torch
 
 from opsmith.build.discover import module_names
 from opsmith.errors import ArgumentError
-from opsmith.runtime import registry
+from opsmith.runtime.operator import operators_of
 from opsmith.subject.selection import forward_operators
 
 __all__ = ["find_attribute", "find_operators"]
@@ -26,7 +26,7 @@ def find_operators(path: str) -> tuple[Any, ...]:
         return (_find_torch_op(path),)
     place, _, name = path.partition("::")
     modules = module_names(place)
-    operators = [operator for module in modules for operator in registry.operators_of(module)]
+    operators = [operator for module in modules for operator in operators_of(module)]
     if not name:
         if not operators:
             raise ArgumentError(

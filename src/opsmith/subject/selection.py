@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from opsmith.errors import ArgumentError
-from opsmith.runtime import registry
-from opsmith.runtime.operator import Operator
+from opsmith.runtime.operator import Operator, operators_of
 from opsmith.spec.dtypes import DTYPES
 
 __all__ = ["dtype_names", "forward_operators", "several_operators"]
@@ -42,7 +41,7 @@ def several_operators(op: Any) -> tuple[Any, ...] | None:
     # torch.ops and its namespaces are modules too, by type, but hold no operators of a module.
     if not isinstance(op, ModuleType) or callable(op):
         return None
-    found = forward_operators(registry.operators_of(op.__name__))
+    found = forward_operators(operators_of(op.__name__))
     if not found:
         raise ArgumentError(f"{op.__name__} declares no operator; give operators, or the module that declares them")
     return found

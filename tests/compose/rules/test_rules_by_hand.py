@@ -9,19 +9,18 @@ import torch
 from rules_kit import operators, spare
 
 from opsmith.errors import DefinitionError
-from opsmith.runtime.declare import declare_rule
 
 
 def test_a_rule_is_a_function():
     with pytest.raises(DefinitionError, match=r"spare.vmap decorates a function, found 3"):
-        declare_rule(spare.spare, "vmap", 3)  # type: ignore[arg-type]
+        spare.spare.vmap(3)  # type: ignore[arg-type]
 
 
 def test_a_rule_comes_back_so_that_it_can_be_called():
     def count(x: Any) -> int:
         return 7
 
-    assert declare_rule(spare.spare, "flops", count) is count
+    assert spare.spare.flops(count) is count
     assert spare.spare.definition.rules.flops is count
     assert spare.spare.definition.rules.vmap is None
 
@@ -30,4 +29,4 @@ def test_a_rule_is_declared_before_the_first_call():
     operators.times(torch.ones(1, 1), torch.ones(1, 1))
     for kind in ("vmap", "sharding", "flops"):
         with pytest.raises(DefinitionError, match=f"times is loaded already; declare its {kind} rule before the first"):
-            declare_rule(operators.times, kind, print)
+            getattr(operators.times, kind)(print)

@@ -66,8 +66,7 @@ def _load(op: Any) -> None:
     """Build and load the operator's library, whatever lies beside its module."""
     import torch
 
-    from opsmith.runtime.load import load_module
-    from opsmith.runtime.operator import Operator
+    from opsmith.runtime.operator import Operator, load_module
 
     torch.set_num_threads(max(4, torch.get_num_threads()))
     if isinstance(op, Operator):

@@ -9,7 +9,6 @@ from jaxtyping import Float, Float32, Float64, Int64, Real
 from torch import Tensor
 
 import opsmith
-from opsmith.runtime.declare import declare_rule
 
 
 @opsmith.op(batch="B")
@@ -103,7 +102,7 @@ def _declared_vmap(info: Any, in_dims: tuple[Any, ...], x: Tensor, factor: float
     return x.movedim(in_dims[0], -1).flip(0) * factor + shift + 1000, -1
 
 
-declare_rule(declared, "vmap", _declared_vmap)
+declared.vmap(_declared_vmap)
 
 
 @opsmith.op(batch=False)
@@ -118,8 +117,8 @@ def _declared_sharding(x: Any, factor: float) -> Any:
     return [([Replicate()], [Replicate(), None]), ([Shard(1)], [Shard(1), None])]
 
 
-declare_rule(sharded_by_hand, "sharding", _declared_sharding)
-declare_rule(declared, "flops", lambda x, factor, *, shift: 3 * x.numel())
+sharded_by_hand.sharding(_declared_sharding)
+declared.flops(lambda x, factor, *, shift: 3 * x.numel())
 
 
 @opsmith.op(batch="B")
