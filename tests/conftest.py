@@ -65,8 +65,7 @@ def all_cores() -> Iterator[None]:
 def session_store() -> Iterator[Path]:
     """Send every build to one store that outlives the run; it finds by content, so nothing in it is ever stale.
 
-    It lies in build/test-cache, or where OPSMITH_TEST_CACHE says. A test that needs an empty store sets
-    OPSMITH_CACHE_DIR to a folder of its own.
+    It lies in build/test-cache, or where OPSMITH_TEST_CACHE says. A test that must see a build uses `empty_store`.
     """
     root = Path(os.environ.get("OPSMITH_TEST_CACHE") or Path(__file__).parents[1] / "build" / "test-cache").resolve()
     root.mkdir(parents=True, exist_ok=True)
@@ -87,6 +86,15 @@ def session_store() -> Iterator[Path]:
             assert find_bridge() is not None
             patch.setenv("OPSMITH_BRIDGE", "auto")
         yield root / "store"
+
+
+@pytest.fixture
+def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a test a store of its own with nothing in it, for what it must see built; the bridge is not."""
+    root = tmp_path / "empty-store"
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(root))
+    monkeypatch.setenv("OPSMITH_BRIDGE", "off")
+    return root
 
 
 @contextmanager
