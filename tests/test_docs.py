@@ -79,6 +79,7 @@ def test_every_link_leads_to_a_file_and_a_heading():
     assert broken == []
 
 
+@pytest.mark.slow("a process for each page, and what it builds, checks and times")
 @pytest.mark.compile
 @each_page_with_code
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path):

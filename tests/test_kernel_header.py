@@ -79,7 +79,7 @@ def instantiation(kernels: str, suffix: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture(scope="module", params=["g++", "clang++"])
+@pytest.fixture(scope="module", params=["g++", pytest.param("clang++", marks=pytest.mark.slow("a second compiler"))])
 def host_compiler(request: pytest.FixtureRequest) -> str:
     return find(request.param)
 

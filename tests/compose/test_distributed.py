@@ -54,6 +54,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow("two processes, and one that Inductor compiles in")
 @pytest.mark.parametrize("job", list(ranks.JOBS))
 def test_two_processes_give_what_one_gives(job: str, said: dict[str, str]):
     assert said[job] == ""

@@ -99,6 +99,7 @@ def test_failed_calls_leave_no_references():
     assert (sys.getrefcount(a), sys.getrefcount(b), live_tensors()) == before
 
 
+@pytest.mark.slow("thousands of calls of every operator")
 @each_operator
 def test_memory_stays_flat_over_some_calls(case: Case):
     # Each call's results and gradients take 0.3 MB at least, so that one in three that stays would show.

@@ -63,6 +63,7 @@ def test_a_finished_library_is_loaded_without_plan_program_or_setuptools(project
     assert project.load() == {"value": 8, "planned": False, "started": [], "setuptools": False}
 
 
+@pytest.mark.slow("a dozen processes that load an extension")
 def test_what_decides_a_build_is_noticed_and_what_does_not_is_not(project: Project) -> None:
     assert project.load("-DUNUSED")["planned"], "a flag"
     (project.root / "include" / "number.h").write_text("#define NUMBER 8\n")

@@ -103,6 +103,7 @@ def test_cases_hold_every_operator_type_layout_and_an_empty_input():
     assert all(any(layout in case["name"] for case in cases) for layout in LAYOUTS)
 
 
+@pytest.mark.slow("the demo's builds")
 def test_layouts_do_not_change_values():
     plain, *others = [
         [case for case in make_cases(["cpu"], seed=0) if layout in case["name"] and "float64" in case["name"]]

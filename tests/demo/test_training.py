@@ -26,6 +26,7 @@ def test_the_kernels_are_trained_first_and_the_reference_last():
     assert list(variants(["cpu", "cuda"]).values()) == [(LLTM, "cpu"), (LLTM, "cuda"), (ReferenceLLTM, "cpu")]
 
 
+@pytest.mark.slow("trains a network twice")
 @pytest.mark.compile
 def test_kernels_and_reference_learn_alike():
     digits = load_digits(0)

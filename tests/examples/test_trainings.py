@@ -51,6 +51,7 @@ def test_kernels_and_definition_learn_alike(program: str, largest: float) -> Non
     assert ours[-1] < 0.95 * ours[0]
 
 
+@pytest.mark.slow("trains a network twice")
 def test_two_networks_learn_alike_with_kernels_and_definitions() -> None:
     ours, reference = (train("gan.py", variant, "--steps", "2") for variant in ("jit", "reference"))
     for name in ("loss of the discriminator", "loss of the generator"):
@@ -61,6 +62,7 @@ def test_two_networks_learn_alike_with_kernels_and_definitions() -> None:
     assert ours["pictures"]["before"] != ours["pictures"]["1 epoch"]
 
 
+@pytest.mark.slow("trains a network")
 def test_what_was_drawn_becomes_a_picture(tmp_path: Path) -> None:
     plot = tmp_path / "curves.png"
     printed = run("gan.py", "--build", "reference", "--epochs", "1", "--steps", "2", "--plot", str(plot))

@@ -83,6 +83,7 @@ def test_1_compilers_of_a_build_that_is_killed_end_with_it(killed) -> None:
     assert wait_until(lambda: not members(killed.pid), 5), f"left behind: {members(killed.pid)}"
 
 
+@pytest.mark.slow("processes that compile torch/extension.h")
 @pytest.mark.torch_fails(by=AssertionError)
 def test_2_processes_with_one_name_and_different_texts_get_their_own(tool: Tool) -> None:
     """PyTorch writes the text before it takes the lock: all get the module of whoever wrote last."""
@@ -91,6 +92,7 @@ def test_2_processes_with_one_name_and_different_texts_get_their_own(tool: Tool)
     assert let_go([tool.start(ask.format(text)) for text in texts]) == ["0", "1", "2", "3"]
 
 
+@pytest.mark.slow("processes that wait for compilers")
 @pytest.mark.torch_fails(by=AssertionError)
 @pytest.mark.parametrize("is_edit", [False, True], ids=["first build", "edited source"])
 def test_3_one_build_that_fails_is_no_others_failure(
@@ -121,6 +123,7 @@ setup(
 """
 
 
+@pytest.mark.slow("compiles three extensions")
 @pytest.mark.torch_fails(by=AssertionError)
 def test_10_extensions_of_one_setup_are_built_at_once_and_do_not_meet(tool: Tool, tmp_path: Path) -> None:
     """PyTorch's `build_ext -j` writes the build.ninja of all of them into one folder."""
@@ -141,6 +144,7 @@ def test_10_extensions_of_one_setup_are_built_at_once_and_do_not_meet(tool: Tool
     assert tool.run(use) == "0 1 2 3"
 
 
+@pytest.mark.slow("compiles in processes")
 @pytest.mark.torch_fails(by=AssertionError)
 def test_17_finished_library_is_never_written_to(tool: Tool, module: Path) -> None:
     """PyTorch's linker writes in the place that others load from: over NFS they read half of it, or ESTALE."""
