@@ -1,4 +1,4 @@
-"""The figures of docs/deform_conv2d.md, from what benchmarks/deform_conv2d.py has written."""
+"""The figures of docs/deform_conv2d.md, from the results of benchmarks/deform_conv2d.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["deform_conv2d_figures"]
 def deform_conv2d_figures() -> str:
     """Return the tables of the result files that are there."""
     files = ("deform_conv2d_cpu.json", "deform_conv2d_gpu.json")
-    return turns_tables(files, ("N x C x H x W", "type", "phase"), _case)
+    return turns_tables(files, ("N x C x H x W", "dtype", "phase"), _case)
 
 
 def _case(row: dict[str, Any]) -> list[str]:

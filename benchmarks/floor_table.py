@@ -1,6 +1,4 @@
-"""The table of what gradient_floor.py has measured: how far below eager a gradient of five inputs can be, whatever its
-kernels do.
-"""
+"""The table of gradient_floor.py: how much faster than eager a gradient of five inputs can be, whatever its kernels do."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 _NAMES = {
     "eager": "eager",
     "mlp": "`mlp`",
-    "nothing": "an operator like it whose kernels only allocate",
+    "nothing": "the same operator with kernels that only allocate",
     "cat": "`torch.cat` of five single elements",
 }
 
@@ -31,11 +29,11 @@ def _table(result: dict[str, Any]) -> Iterator[str]:
     threads = f", {result['threads']} threads" if result["device"] == "cpu" else ""
     sizes = ", ".join(f"{name} {size}" for name, size in result["sizes"].items())
     yield (
-        f"Forward and backward on {result['machine']}{threads}, torch {result['torch']}, {result['date'][:10]}, by "
-        f"the host's clock; float32, {sizes}:"
+        f"Forward and backward on {result['machine']}{threads}, torch {result['torch']}, {result['date'][:10]}, "
+        f"wall-clock time; float32, {sizes}:"
     )
     yield ""
-    yield "| what | time | times as fast as eager |"
+    yield "| operator | time | speedup over eager |"
     yield "|---|---|---|"
     for name, words in _NAMES.items():
         yield f"| {words} | {result['seconds'][name] * 1e6:.1f} us | {result['eager_over'][name]:.2f}x |"

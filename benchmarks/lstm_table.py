@@ -1,4 +1,4 @@
-"""The table of what lltm_against_lstm.py has measured: an LLTM over a sequence beside torch.nn.LSTM and beside a loop."""
+"""The table of lltm_against_lstm.py: an LLTM over a sequence, torch.nn.LSTM, and a loop over the definition."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def against_lstm() -> str:
     machine = results["machine"]
     lines = [
         f"On {machine['gpu']}, torch {machine['torch']}, cuDNN {machine['cudnn']}, {results['date'][:10]}; medians of "
-        f"{results['rows'][0]['rounds']} interleaved rounds, ratios with their 95 % intervals. By the GPU's time, and "
-        "behind the stroke by the host's clock, which is what a program waits for.",
+        f"{results['rows'][0]['rounds']} interleaved rounds, ratios with 95 % intervals. Each cell has GPU time / wall-clock "
+        "time, which is what a program waits for.",
         "",
-        "| steps, batch, input, state | type and phase | time | `nn.LSTM` takes | a loop takes |",
+        "| steps, batch, input, state | dtype and phase | opsmith | `nn.LSTM`, relative | a loop, relative |",
         "|---|---|---|---|---|",
     ]
     return "\n".join(lines + [_row(row) for row in results["rows"]])

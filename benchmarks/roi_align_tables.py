@@ -1,4 +1,4 @@
-"""The figures of docs/roi_align.md, from what benchmarks/roi_align.py has written."""
+"""The figures of docs/roi_align.md, from the results of benchmarks/roi_align.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of builds, calls and checks for docs/figures.md, from what the programs beside this one have written."""
+"""Tables of builds, calls and checks for docs/figures.md, from the results of the programs in this folder."""
 
 from __future__ import annotations
 
