@@ -22,7 +22,7 @@ def against_lstm() -> str:
     machine = results["machine"]
     lines = [
         f"On {machine['gpu']}, torch {machine['torch']}, cuDNN {machine['cudnn']}, {results['date'][:10]}; medians of "
-        f"{results['rows'][0]['rounds']} interleaved rounds, ratios with 95 % intervals. Each cell has GPU time / wall-clock "
+        f"{results['rows'][0]['rounds']} interleaved rounds, ratios with 95 % intervals. Cells: GPU time / wall-clock "
         "time, which is what a program waits for.",
         "",
         "| steps, batch, input, state | dtype and phase | opsmith | `nn.LSTM`, relative | a loop, relative |",
