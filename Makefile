@@ -24,7 +24,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
 	@echo "make test      the tests, in minutes; make test-all adds the slow ones"
-	@echo "make lint      ruff, mypy, clang-format, generated tables"
+	@echo "make lint      ruff, mypy, import contracts, clang-format, generated tables"
 	@echo "make bench     the figures of README and docs, by benchmarks/suite.toml"
 	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
 	@echo "make venv, make clean"
@@ -74,6 +74,7 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	git ls-files '*.cpp' '*.cu' '*.h' ':!tests/codegen/expected' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/python docs/generate.py --check

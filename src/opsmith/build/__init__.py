@@ -1,0 +1,1 @@
+"""Turns definitions and existing sources into commands, runs them and explains what compilers say."""

@@ -1,0 +1,1 @@
+"""Generates C++ bindings and type stubs from definitions: text in, text out."""

@@ -1,0 +1,1 @@
+"""Declares, loads and registers operators, and makes them compose with PyTorch."""

@@ -1,0 +1,1 @@
+"""Describes operators and extensions as frozen data; nothing here needs a device or reads a kernel's file."""
