@@ -19,8 +19,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from opsmith.benchmark.as_json import read_reports
 from opsmith.benchmark.compare import compare_reports
-from opsmith.benchmark.render.as_json import read_reports
 from opsmith.benchmark.result import BenchReport, Timing
 from opsmith.benchmark.runs import combined
 from opsmith.benchmark.statistics import Interval

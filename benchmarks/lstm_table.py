@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from opsmith.benchmark.render.units import duration
+from opsmith.report.units import duration
 
 __all__ = ["against_lstm"]
 

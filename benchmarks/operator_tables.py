@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headline import Figure
-from opsmith.benchmark.render.as_json import reports_from
-from opsmith.benchmark.render.grid import machine_words, problem_text, problems_of, ratio_text, tables_of
-from opsmith.benchmark.render.markdown import limit_cell, ratio_cell, row_markdown, time_cell
-from opsmith.benchmark.render.units import duration
+from opsmith.benchmark.as_json import reports_from
 from opsmith.benchmark.result import BenchReport
+from opsmith.report.bench.grid import machine_words, problem_text, problems_of, tables_of
+from opsmith.report.bench.markdown import limit_cell, ratio_cell, time_cell
+from opsmith.report.markdown import row_markdown
+from opsmith.report.units import duration, ratio_text
 
 __all__ = ["FIGURES", "HEADLINES", "Headline", "figures", "headlines"]
 

@@ -15,7 +15,7 @@ from floor_table import gradient_floor
 from lstm_table import against_lstm
 from nms_tables import nms_figures
 from operator_tables import figures, headlines
-from opsmith.benchmark.render.as_json import reports_from
+from opsmith.benchmark.as_json import reports_from
 from roi_align_tables import roi_align_figures
 from summary_table import summary
 from toolkit_tables import REGIONS as TOOLKIT_REGIONS

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headline import Figure
-from opsmith.benchmark.render.markdown import row_markdown
-from opsmith.benchmark.render.units import duration
+from opsmith.report.markdown import row_markdown
+from opsmith.report.units import duration
 
 __all__ = ["HEADLINES", "PHASES", "TurnsHeadline", "turns_headlines", "turns_tables"]
 

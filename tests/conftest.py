@@ -187,7 +187,7 @@ def user_python(tmp_path: Path, session_store: Path) -> UserPython:
     (info / "entry_points.txt").write_text(
         "[setuptools.finalize_distribution_options]\nopsmith = opsmith.build.hook:finalize_distribution_options\n"
         "[cmake.prefix]\nopsmith = opsmith.cmake\n"
-        "[pytest11]\nopsmith = opsmith.checker.pytest_plugin\n"
+        "[pytest11]\nopsmith = opsmith.pytest_plugin\n"
     )
     return UserPython(executable, session_store)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opsmith import errors
+from opsmith._drawing import draw_with
 from opsmith._lazy import lazy_names
 from opsmith._version import __version__
 
@@ -48,4 +49,14 @@ __getattr__ = lazy_names(
         "view": "runtime.kernel_file",
     },
     modules=("benchmark", "checker", "profiler"),
+)
+
+# Results print themselves without importing what draws them.
+draw_with(
+    {
+        "opsmith.benchmark.build_result:BuildReport": "opsmith.report.bench.builds:report_text",
+        "opsmith.benchmark.result:BenchReport": "opsmith.report.bench.text:report_text",
+        "opsmith.checker.report:Report": "opsmith.report.check.text:report_text",
+        "opsmith.profiler.result:ProfileReport": "opsmith.report.profile.text:report_text",
+    }
 )

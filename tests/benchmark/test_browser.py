@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from planted import large, small
 
-from opsmith.benchmark.render.html import reports_as_html
+from opsmith.report.bench.page import reports_as_html
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

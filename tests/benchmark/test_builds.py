@@ -19,11 +19,11 @@ from opsmith.benchmark.builds import BuildOptions, bench_builds, differing_build
 from opsmith.benchmark.extremes import extreme_workloads
 from opsmith.benchmark.machine import Machine
 from opsmith.benchmark.measure import Limits
-from opsmith.benchmark.render.builds import build_lines
 from opsmith.benchmark.statistics import Interval, Verdict
 from opsmith.build import builders
 from opsmith.cli.bench import command
 from opsmith.errors import ArgumentError
+from opsmith.report.bench.builds import build_lines
 from opsmith.subject.subject import subject_of
 
 SIZES = ({"N": 64},)

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from planted import GPU, small
 
-from opsmith.benchmark.render.as_json import read_reports, reports_as_json
+from opsmith.benchmark.as_json import read_reports, reports_as_json
 from opsmith.benchmark.result import BenchReport
 from opsmith.cli.bench import command
 

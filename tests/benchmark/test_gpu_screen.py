@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from opsmith.benchmark.render.as_json import read_reports
+from opsmith.benchmark.as_json import read_reports
 from opsmith.cli.bench import command
 
 pytestmark = [pytest.mark.gpu, pytest.mark.compile, pytest.mark.slow("a whole benchmark")]

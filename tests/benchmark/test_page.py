@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 import pytest
 from planted import OTHERS, SIZES, large, report, small, timing
 
-from opsmith.benchmark.render.grid import tables_of
-from opsmith.benchmark.render.html import reports_as_html
-from opsmith.benchmark.render.plots import memory_plot, number_of, ratio_plot, roof_plot, time_plot
-from opsmith.benchmark.render.scale import log_scale
+from opsmith.report.bench.grid import tables_of
+from opsmith.report.bench.page import reports_as_html
+from opsmith.report.bench.plots import memory_plot, number_of, ratio_plot, roof_plot, time_plot
+from opsmith.report.scale import log_scale
 
 _VOID = ("meta", "!doctype")
 
@@ -172,7 +172,7 @@ def test_a_competitor_has_the_same_colour_everywhere():
 
 
 def test_scales():
-    scale = log_scale([1e-6, 1e-3], (0, 100), room=0)
+    scale = log_scale([1e-6, 1e-3], (0, 100), margin=0)
     assert (scale.at(1e-6), scale.at(1e-3)) == (0, 100)
     assert scale.at(10**-4.5) == pytest.approx(50)
     assert (scale.at(0), scale.at(1)) == (0, 100)

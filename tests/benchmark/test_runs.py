@@ -8,10 +8,10 @@ import pytest
 from planted import around, report, small, timing
 
 from opsmith.benchmark.compare import compare_reports
-from opsmith.benchmark.render.changes import comparison_lines
-from opsmith.benchmark.render.html import reports_as_html
-from opsmith.benchmark.render.text import report_lines
 from opsmith.benchmark.runs import combined
+from opsmith.report.bench.changes import comparison_lines
+from opsmith.report.bench.page import reports_as_html
+from opsmith.report.bench.text import report_lines
 
 
 def runs(*seconds: float) -> list:

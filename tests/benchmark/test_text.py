@@ -10,12 +10,13 @@ from planted import CPU, GPU, large, report, small, timing, verdict
 from rich.console import Console
 
 from opsmith.benchmark.progress import Progress
-from opsmith.benchmark.render.grid import tables_of
-from opsmith.benchmark.render.live import TableScreen, colour, line_watcher
-from opsmith.benchmark.render.markdown import report_markdown
-from opsmith.benchmark.render.summary import summary_of
-from opsmith.benchmark.render.text import for_encoding, report_lines
-from opsmith.benchmark.render.units import duration, percent, size, with_prefix
+from opsmith.report.bench.grid import tables_of
+from opsmith.report.bench.live import bench_screen, line_watcher
+from opsmith.report.bench.markdown import report_markdown
+from opsmith.report.bench.summary import summary_of
+from opsmith.report.bench.text import report_lines
+from opsmith.report.terminal import colour, for_encoding
+from opsmith.report.units import duration, percent, size, with_prefix
 
 OWN = {"share": 0.61, "bound": "bandwidth", "bytes_moved": 1000, "peak_bytes": 2_100_000}
 REPORT = report(
@@ -222,7 +223,7 @@ def screen_of(found: Progress, *, terminal: bool = True, **environment: str) -> 
     console = Console(
         file=stream, force_terminal=terminal, width=100, height=30, _environ={"TERM": "xterm", **environment}
     )
-    with TableScreen(console) as watch:
+    with bench_screen(console) as watch:
         watch(found)
     return stream.getvalue()
 
@@ -238,7 +239,7 @@ def test_the_live_screen_shows_what_is_there_and_what_comes():
 
 def test_the_live_screen_fits_a_low_window():
     console = Console(file=io.StringIO(), force_terminal=True, width=60, height=8, _environ={"TERM": "xterm"})
-    with TableScreen(console) as watch:
+    with bench_screen(console) as watch:
         watch(Progress("kit.smooth", "next", 1, 2, large().timings))
     frame = console.file.getvalue()  # type: ignore[attr-defined]
     first = frame.split("\x1b[1A")[0]

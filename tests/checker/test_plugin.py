@@ -35,7 +35,7 @@ import sys
 
 def test_nothing_is_imported():
     assert [name for name in sys.modules if name == "torch" or name.startswith("opsmith.checker.")] == [
-        "opsmith.checker.pytest_plugin"
+        "opsmith.pytest_plugin"
     ]
 """
 
@@ -111,5 +111,5 @@ def test_wrong(opsmith_check):
 
 def test_the_entry_point_is_declared():
     project = Path(opsmith.__file__).parents[2] / "pyproject.toml"
-    declared = '[project.entry-points.pytest11]\nopsmith = "opsmith.checker.pytest_plugin"\n'
+    declared = '[project.entry-points.pytest11]\nopsmith = "opsmith.pytest_plugin"\n'
     assert declared in project.read_text(encoding="utf-8")

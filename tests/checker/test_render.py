@@ -9,12 +9,14 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
+from opsmith.checker.as_json import reports_as_json
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, not_run_for, passed
-from opsmith.checker.render.as_json import reports_as_json
-from opsmith.checker.render.grid import grid_of, reasons_of, short_dtype
-from opsmith.checker.render.html import reports_as_html
-from opsmith.checker.render.text import report_lines
 from opsmith.checker.report import Column, Report, Result
+from opsmith.report.check.grid import grid_of, reasons_of
+from opsmith.report.check.page import reports_as_html
+from opsmith.report.check.text import report_lines
+from opsmith.report.terminal import for_encoding
+from opsmith.report.units import short_dtype
 from opsmith.subject.case import Case, TensorRecipe
 
 F64, F16 = Column("cpu", "float64"), Column("cpu", "float16")
@@ -78,9 +80,9 @@ def test_verbose_shows_every_column_and_times():
 
 
 def test_a_stream_that_has_no_marks_gets_letters():
-    text = "\n".join(list(report_lines(REPORT, encoding="ascii"))[:6])
-    text.encode("ascii")
-    assert [line.split() for line in text.splitlines()[2:4]] == [
+    lines = [for_encoding(line, "ascii") for line in report_lines(REPORT)]
+    "\n".join(lines).encode("ascii")
+    assert [line.split() for line in lines[2:4]] == [
         ["value", "+", "x", "+", "x"],
         ["gradient", "+", *"---"],
     ]
@@ -105,7 +107,7 @@ def test_everything_holds():
 
 
 def test_an_operator_without_element_types_has_one_column():
-    grid = grid_of(Report("a.b", results("value", (Column("cpu", ""), passed())), 0, 0.0))
+    grid = grid_of(results("value", (Column("cpu", ""), passed())))
     assert grid.columns == {"cpu": (Column("cpu", ""),)}
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from opsmith.benchmark.machine import Machine
 from opsmith.benchmark.statistics import Interval
-from opsmith.profiler.render import call_lines, report_lines
 from opsmith.profiler.result import CallProfile, Gpu, Kernel, Part, ProfileReport
+from opsmith.report.profile.text import call_lines, report_lines
 
 US = 1e-6
 MACHINE = Machine("cpu", "A Processor", 2, 2, "Linux", "2.13.0", "3.11", "")

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from statistics import median
 from typing import Any
 
+from opsmith._drawing import text_of
 from opsmith._version import __version__
 from opsmith.benchmark.machine import Machine
 from opsmith.benchmark.statistics import Interval, Verdict
@@ -101,6 +102,4 @@ class BuildReport:
         return json.dumps(self.as_json(), indent=2) + "\n"
 
     def __str__(self) -> str:
-        from opsmith.benchmark.render.builds import build_lines
-
-        return "\n".join(build_lines(self))
+        return text_of(self)

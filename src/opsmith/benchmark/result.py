@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any
 
+from opsmith._drawing import text_of
 from opsmith._version import __version__
 from opsmith.benchmark.machine import Machine
 from opsmith.benchmark.statistics import Interval, Verdict
@@ -100,9 +101,7 @@ class BenchReport:
         return json.dumps({"format": FORMAT, "opsmith": __version__, **asdict(self)}, indent=2) + "\n"
 
     def __str__(self) -> str:
-        from opsmith.benchmark.render.text import report_lines
-
-        return "\n".join(report_lines(self))
+        return text_of(self)
 
     @classmethod
     def from_json(cls, text: str) -> BenchReport:

@@ -1,9 +1,10 @@
-"""What a check found, as data: results by property and column, and what they come to."""
+"""Holds what a check found: results by property and column, and what they come to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from opsmith._drawing import text_of
 from opsmith.checker.outcome import Finding, Outcome
 from opsmith.errors import CheckError
 
@@ -64,6 +65,4 @@ class Report:
 
     def __str__(self) -> str:
         """The table, and below it what was found."""
-        from opsmith.checker.render.text import report_text
-
-        return report_text(self)
+        return text_of(self)

@@ -148,7 +148,7 @@ def _refuse(output: Output, earlier: Path | None, tolerance: float | None) -> No
 
 
 def _read(file: Path) -> tuple[BenchReport, ...]:
-    from opsmith.benchmark.render.as_json import read_reports
+    from opsmith.benchmark.as_json import read_reports
 
     return read_reports(file)
 

@@ -91,12 +91,8 @@ def _watch(name: str) -> Any:
 
 
 def _echo(report: BuildReport) -> None:
-    from rich.console import Console
+    from opsmith.report.bench.builds import build_lines
+    from opsmith.report.terminal import colour, console_for, echo
 
-    from opsmith.benchmark.render.builds import build_lines
-    from opsmith.benchmark.render.live import colour
-    from opsmith.benchmark.render.text import for_encoding
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    for line in build_lines(report, style=colour(console)):
-        click.echo(for_encoding(line, console.encoding), color=console.color_system is not None)
+    console = console_for()
+    echo(build_lines(report, style=colour(console)), console)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from opsmith.benchmark.compare import Comparison
     from opsmith.benchmark.progress import Watch
     from opsmith.benchmark.result import BenchReport
@@ -39,42 +37,43 @@ class Output:
 
     def screen(self) -> AbstractContextManager[Watch | None]:
         """Return what shows how far it is: on standard error, so that standard output is the report alone."""
-        from opsmith.benchmark.render.live import TableScreen, line_watcher
+        from opsmith.report.bench.live import bench_screen, line_watcher
+        from opsmith.report.terminal import console_for
 
-        console = _console(to_stderr=True)
+        console = console_for(to_stderr=True)
         if console.is_terminal:
-            return TableScreen(console)
+            return bench_screen(console)
         return nullcontext(line_watcher(sys.stderr) if self.verbose else None)
 
     def show(self, reports: Iterator[BenchReport]) -> Iterator[BenchReport]:
         """Yield reports when they have been printed: each as soon as it is there."""
-        from opsmith.benchmark.render.live import colour
-        from opsmith.benchmark.render.markdown import report_markdown
-        from opsmith.benchmark.render.text import report_lines
+        from opsmith.report.bench.markdown import report_markdown
+        from opsmith.report.bench.text import report_lines
+        from opsmith.report.terminal import WIDTH, colour, console_for, echo
 
-        console = _console()
-        width = console.width if console.is_terminal else 120
+        console = console_for()
+        width = console.width if console.is_terminal else WIDTH
         for number, report in enumerate(reports):
             if self.as_markdown:
                 click.echo(report_markdown(report))
             elif not self.is_json:
                 if number:
                     click.echo()
-                _echo(report_lines(report, style=colour(console), width=width, verbose=self.verbose), console)
+                echo(report_lines(report, style=colour(console), width=width, verbose=self.verbose), console)
             yield report
 
     def show_comparison(self, comparison: Comparison, earlier: Path) -> None:
         """Print what has become of the operators since an earlier report, which is named."""
-        from opsmith.benchmark.render.changes import comparison_lines
-        from opsmith.benchmark.render.live import colour
+        from opsmith.report.bench.changes import comparison_lines
+        from opsmith.report.terminal import colour, console_for, echo
 
-        console = _console(to_stderr=self.is_json)
-        _echo(["", *comparison_lines(comparison, str(earlier), style=colour(console))], console)
+        console = console_for(to_stderr=self.is_json)
+        echo(["", *comparison_lines(comparison, str(earlier), style=colour(console))], console)
 
     def write(self, reports: list[BenchReport], comparison: Comparison | None) -> None:
         """Write what goes to files and to programs."""
         if self.json_file is not None:
-            from opsmith.benchmark.render.as_json import reports_as_json
+            from opsmith.benchmark.as_json import reports_as_json
 
             text = reports_as_json(reports, comparison)
             if self.is_json:
@@ -82,7 +81,7 @@ class Output:
             else:
                 _write_file(Path(self.json_file), text)
         if self.page is not None:
-            from opsmith.benchmark.render.html import reports_as_html
+            from opsmith.report.bench.page import reports_as_html
 
             _write_file(self.page, reports_as_html(reports))
 
@@ -94,16 +93,3 @@ def _write_file(file: Path, text: str) -> None:
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {error.strerror}") from error
     click.echo(f"report: {file}", err=True)
-
-
-def _console(*, to_stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
-
-
-def _echo(lines: Iterable[str], console: Console) -> None:
-    from opsmith.benchmark.render.text import for_encoding
-
-    for line in lines:
-        click.echo(for_encoding(line, console.encoding), color=console.color_system is not None, err=console.stderr)

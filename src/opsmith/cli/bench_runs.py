@@ -40,7 +40,7 @@ def run_again(command: click.Command, target: str, said: dict[str, Any]) -> Benc
 
     Raises OpsmithError, with what the process printed, where it has left no report.
     """
-    from opsmith.benchmark.render.as_json import read_reports
+    from opsmith.benchmark.as_json import read_reports
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"

@@ -67,7 +67,7 @@ def command(
     except (ArgumentError, DefinitionError) as error:
         raise click.UsageError(str(error)) from error
     if page is not None:
-        from opsmith.checker.render.html import reports_as_html
+        from opsmith.report.check.page import reports_as_html
 
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(reports_as_html(reports), encoding="utf-8")
@@ -134,17 +134,16 @@ def _sanitize(
 
 
 def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
-    from rich.console import Console
-
-    from opsmith.checker.render.live import TableScreen, line_watcher
     from opsmith.checker.run import run_check
+    from opsmith.report.check.live import check_screen, line_watcher
+    from opsmith.report.terminal import console_for
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = console_for()
     reports = []
     for subject in subjects:
         screen: AbstractContextManager[Watcher | None]
         if console.is_terminal:
-            screen = TableScreen(console, subject.name)
+            screen = check_screen(console, subject.name)
         else:
             screen = nullcontext(line_watcher(subject.name, sys.stderr) if verbose else None)
         with screen as watch:
@@ -156,15 +155,12 @@ def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list
 
 
 def _echo(report: Report, verbose: bool) -> None:
-    from rich.console import Console
+    from opsmith.report.check.text import report_lines
+    from opsmith.report.terminal import WIDTH, colour, console_for, echo
 
-    from opsmith.checker.render.live import colour
-    from opsmith.checker.render.text import report_lines
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    width = min(console.width, 120) if console.is_terminal else 120
-    for line in report_lines(report, style=colour(console), encoding=console.encoding, width=width, verbose=verbose):
-        click.echo(line, color=console.color_system is not None)
+    console = console_for()
+    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    echo(report_lines(report, style=colour(console), width=width, verbose=verbose), console)
 
 
 def _show_json(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
@@ -176,6 +172,6 @@ def _show_json(subjects: list[Subject], options: Options, verbose: bool) -> list
 
 
 def _echo_json(reports: list[Report]) -> None:
-    from opsmith.checker.render.as_json import reports_as_json
+    from opsmith.checker.as_json import reports_as_json
 
     click.echo(json.dumps(reports_as_json(reports), indent=2, allow_nan=False))

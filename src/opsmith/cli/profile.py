@@ -117,12 +117,8 @@ def _watch(name: str) -> Callable[[str], None] | None:
 
 
 def _echo(report: ProfileReport) -> None:
-    from rich.console import Console
+    from opsmith.report.profile.text import report_lines
+    from opsmith.report.terminal import colour, console_for, echo
 
-    from opsmith.benchmark.render.live import colour
-    from opsmith.benchmark.render.text import for_encoding
-    from opsmith.profiler.render import report_lines
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    for line in report_lines(report, style=colour(console)):
-        click.echo(for_encoding(line, console.encoding), color=console.color_system is not None)
+    console = console_for()
+    echo(report_lines(report, style=colour(console)), console)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from opsmith._drawing import text_of
 from opsmith._version import __version__
 from opsmith.benchmark.machine import Machine
 from opsmith.benchmark.statistics import Interval
@@ -140,9 +141,7 @@ class ProfileReport:
         return json.dumps(self.as_json(), indent=2) + "\n"
 
     def __str__(self) -> str:
-        from opsmith.profiler.render import report_lines
-
-        return "\n".join(report_lines(self))
+        return text_of(self)
 
 
 # Parts that are off by more than this together are no answer.

@@ -1,1 +1,0 @@
-"""How a benchmark is shown: `grid` arranges it; `text`, `live`, `markdown`, `as_json` and `html` each show it somewhere."""

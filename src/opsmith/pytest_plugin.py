@@ -1,0 +1,147 @@
+"""Runs each property of each operator as a pytest test: `pytest --opsmith mypkg.ops`.
+
+pytest imports this module in every run, whether the option is used or not: nothing of torch is imported before it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from opsmith.errors import CheckError, OpsmithError
+
+if TYPE_CHECKING:
+    from opsmith.checker.properties.table import Property
+    from opsmith.checker.report import Report
+    from opsmith.runtime.operator import Operator
+
+__all__ = ["OperatorTest", "opsmith_check"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("opsmith", "opsmith check")
+    group.addoption(
+        "--opsmith",
+        action="append",
+        default=[],
+        metavar="PATH[::OP]",
+        help="Check the operators of a module, a .py file or a folder; may be repeated. Without other paths on the "
+        "command line nothing else is collected.",
+    )
+    group.addoption("--opsmith-seed", type=int, default=0, metavar="N", help="The seed of the checks' inputs (0).")
+    group.addoption(
+        "--opsmith-dtype", action="append", default=[], metavar="NAME", help="Check in this element type alone."
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect nothing else where the operators are all that the command line asks for."""
+    if config.getoption("opsmith") and config.args_source != pytest.Config.ArgsSource.ARGS:
+        config.args = []
+
+
+# First, so that -k, -m and --last-failed choose among these tests too.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Add a test for each operator, property and device."""
+    for path in config.getoption("opsmith"):
+        items.extend(_tests_of(session, path))
+
+
+@pytest.fixture
+def opsmith_check() -> Callable[..., Report]:
+    """Return a function that checks an operator and fails the test where something is wrong.
+
+    It takes what `opsmith.check` takes, and returns the report.
+    """
+
+    def run(op: Any, **options: Any) -> Report:
+        __tracebackhide__ = True
+        from opsmith.checker.api import check
+
+        report: Report = check(op, **options)
+        if not report.ok:
+            pytest.fail(str(report), pytrace=False)
+        return report
+
+    return run
+
+
+class OperatorTest(pytest.Item):
+    """One property of one operator on one device, in all its element types."""
+
+    def __init__(self, *, operator: Operator, checked: Property, device: str, **other: Any) -> None:
+        super().__init__(**other)
+        self.operator, self.checked, self.device = operator, checked, device
+
+    def runtest(self) -> None:
+        """Check the property; raises CheckError where it failed, and skips where it could not be judged."""
+        from opsmith.checker.api import check
+
+        report: Report = check(
+            self.operator,
+            devices=[self.device],
+            dtypes=self.config.getoption("opsmith_dtype"),
+            properties=[self.checked.name],
+            seed=self.config.getoption("opsmith_seed"),
+        )
+        if not report.ok:
+            from opsmith.report.check.text import failure_text
+
+            raise CheckError(failure_text(report))
+        if all(result.outcome.state == "not run" for result in report.results):
+            reasons = dict.fromkeys(result.outcome.note for result in report.results)
+            # In the summary with the operator's place, not with this line.
+            raise pytest.skip.Exception("; ".join(reasons), _use_item_location=True)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show what was found, and no traceback of opsmith's."""
+        if isinstance(excinfo.value, OpsmithError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return where the operator is declared, and the test's name."""
+        definition = self.operator.definition
+        return definition.file, definition.line - 1, self.name
+
+
+def _tests_of(session: pytest.Session, path: str) -> Iterator[OperatorTest]:
+    from opsmith.checker.properties.table import PROPERTIES
+    from opsmith.runtime.operator import Operator
+    from opsmith.subject.find import find_operators
+    from opsmith.subject.subject import devices_here
+
+    try:
+        operators = find_operators(path)
+    except OpsmithError as error:
+        raise pytest.UsageError(f"--opsmith {path}: {error}") from error
+    here = devices_here()
+    for operator in operators:
+        if not isinstance(operator, Operator):
+            raise pytest.UsageError(
+                f"--opsmith {path}: it has no reference of its own; write a test with the fixture opsmith_check"
+            )
+        definition = operator.definition
+        for device in here:
+            for checked in PROPERTIES:
+                if device in ("cpu", *definition.kernels) and device in checked.devices:
+                    name = f"{definition.name}::{checked.name}[{device}]"
+                    yield OperatorTest.from_parent(
+                        session,
+                        name=name,
+                        nodeid=f"{_shown(definition.file, session)}::{name}",
+                        operator=operator,
+                        checked=checked,
+                        device=device,
+                    )
+
+
+def _shown(file: Path, session: pytest.Session) -> str:
+    root = session.config.rootpath
+    return file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)

@@ -1,0 +1,17 @@
+"""Writes rows of Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["escaped", "row_markdown"]
+
+
+def row_markdown(cells: Sequence[str]) -> str:
+    """Return one line of a table."""
+    return f"| {' | '.join(map(escaped, cells))} |"
+
+
+def escaped(text: str) -> str:
+    """Return a text that ends no cell."""
+    return text.replace("|", "\\|")

@@ -1,0 +1,5 @@
+"""Draws what a profile has found."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
