@@ -37,8 +37,8 @@ _ENVIRONMENT = """# Environment variables
 
 All environment variables that opsmith reads. `opsmith doctor` lists those that are set and reports invalid values.
 
-The last column is the variable's part in what a build is found by. "value": compilers read it by themselves, so its value
-is an input of the key. "plan": the commands that follow from it are. "no": it does not change what is built.
+The last column says how the variable enters the key of a build. "value": compilers read it themselves, so its value is
+part of the key. "plan": the commands that follow from it are part of the key. "no": it does not change what is built.
 
 | variable | value | meaning | in the key |
 |---|---|---|---|"""

@@ -11,9 +11,9 @@ __all__ = ["command"]
 def command() -> None:
     """Build the bridge for this torch and this Python into the store, and print its path.
 
-    The bridge makes calls and gradients of operators as cheap as PyTorch's own. It is built in the background of the
-    first build by itself; this is for images and clusters, where nothing may run in the background, and shows why it
-    could not be built. OPSMITH_BRIDGE=off does without it.
+    The bridge makes calls and gradients of operators as cheap as PyTorch's own. By default the first build of an operator
+    starts it in the background. Use this command in images and on clusters, where nothing may run in the background,
+    or to see why it could not be built. OPSMITH_BRIDGE=off does without it.
     """
     from opsmith.build.announce import announcer
     from opsmith.runtime.bridge import build_bridge

@@ -23,9 +23,9 @@ _DIGITS = 12
 
 @click.group("cache")
 def command() -> None:
-    """Look at the store of what was built, and keep it.
+    """Show and clean the store of built libraries.
 
-    OPSMITH_CACHE_DIR says where it lies, OPSMITH_CACHE_SIZE how large it may grow ("5 GB" by default; "0": as it likes).
+    OPSMITH_CACHE_DIR sets its folder, OPSMITH_CACHE_SIZE its maximum size ("5 GB" by default; "0" for no limit).
     """
 
 
@@ -39,7 +39,7 @@ def where() -> None:
 @click.argument("names", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def ls(names: tuple[str, ...], as_json: bool) -> None:
-    """List what is stored, the last used first: all, or what has one of NAMES."""
+    """List the artefacts with one of NAMES, or all of them, most recently used first."""
     from opsmith.store.usage import last_used_s
 
     store = Store(default_root())
@@ -58,10 +58,10 @@ def ls(names: tuple[str, ...], as_json: bool) -> None:
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def explain(path: str, as_json: bool) -> None:
-    """Say whether the next build of PATH finds its artefact, and if not, what has changed.
+    """Show whether the next build of PATH will be found in the store, and if not, what has changed.
 
-    PATH is a module of operators, a file or a folder, as for `opsmith build`. For the name of an extension that `load` or
-    `load_inline` has built, what its last build differs in from the one before.
+    PATH is a module of operators, a file or a folder, as for `opsmith build`. If it is the name of an extension built by
+    `load` or `load_inline`, show how its last build differs from the one before.
     """
     from opsmith.build.explain import explain_builds
 
@@ -75,13 +75,13 @@ def explain(path: str, as_json: bool) -> None:
 
 
 @command.command("prune")
-@click.option("--max-size", help="Remove the least recently used until no more is left, such as '2 GB'.")
-@click.option("--older-than", help="Remove what was not used for so long, such as '30d'.")
-@click.option("--all", "everything", is_flag=True, help="Remove everything, even what was used a moment ago.")
+@click.option("--max-size", help="Remove the least recently used artefacts down to this size, such as '2 GB'.")
+@click.option("--older-than", help="Remove artefacts not used for this long, such as '30d'.")
+@click.option("--all", "everything", is_flag=True, help="Remove everything, including artefacts just used.")
 def prune_command(max_size: str | None, older_than: str | None, everything: bool) -> None:
     """Remove artefacts. Without an option, down to OPSMITH_CACHE_SIZE.
 
-    What was used within the last 15 minutes stays, for a process may be about to load it; only --all removes it too.
+    Artefacts used within the last 15 minutes stay, because a process may be about to load them; only --all removes them.
     """
     from opsmith.store.eviction import prune, size_limit
 
@@ -102,7 +102,7 @@ def prune_command(max_size: str | None, older_than: str | None, everything: bool
 
 
 @command.command("verify")
-@click.option("--fix", is_flag=True, help="Remove what is damaged; the next build makes it anew.")
+@click.option("--fix", is_flag=True, help="Remove damaged artefacts; the next build recreates them.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def verify(fix: bool, as_json: bool) -> None:
     """Compare every byte of the store with the digests of its manifests.
@@ -135,7 +135,7 @@ def verify(fix: bool, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("names", nargs=-1)
 def export_command(file: Path, names: tuple[str, ...]) -> None:
-    """Write artefacts into one FILE for another machine: all, or those that have one of NAMES."""
+    """Export the artefacts with one of NAMES, or all of them, into FILE, for another machine."""
     from opsmith.store.archive import export_archive
 
     store = Store(default_root())
@@ -147,9 +147,9 @@ def export_command(file: Path, names: tuple[str, ...]) -> None:
 @command.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 def import_command(file: Path) -> None:
-    """Put the artefacts of FILE into the store, each verified; what is there already stays.
+    """Verify the artefacts of FILE and add them to the store; existing ones are kept.
 
-    An artefact is code: import files of people only whose code you would run.
+    An artefact is code: import only files of people whose code you would run.
     """
     from opsmith.store.archive import import_archive
 

@@ -14,13 +14,13 @@ __all__ = ["key_group", "pull_command", "push_command"]
 
 @click.group("key")
 def key_group() -> None:
-    """Keep the keys that sign what goes to the shared store, and those whose signatures are trusted."""
+    """Manage the signing key and the trusted keys of the shared store."""
 
 
 @key_group.command("new")
-@click.option("--name", help="A comment for people.  [default: user@host]")
+@click.option("--name", help="A comment.  [default: user@host]")
 def new(name: str | None) -> None:
-    """Make this user's signing key, trust it, and print its public part for others."""
+    """Create this user's signing key, trust it, and print its public part for others."""
     from opsmith.store.keyring import fingerprint, new_signing_key
 
     key = new_signing_key(name or f"{getpass.getuser()}@{platform.node()}")
@@ -29,9 +29,9 @@ def new(name: str | None) -> None:
 
 @key_group.command("trust")
 @click.argument("key")
-@click.option("--name", default="", help="A comment for people.")
+@click.option("--name", default="", help="A comment.")
 def trust(key: str, name: str) -> None:
-    """Trust KEY (ed25519:...): what it has signed is loaded from the shared store, and that is code."""
+    """Trust KEY (ed25519:...): load, and so run, what it has signed in the shared store."""
     from opsmith.store.keyring import fingerprint, trust_key
 
     trust_key(key, name)
@@ -41,7 +41,7 @@ def trust(key: str, name: str) -> None:
 @key_group.command("forget")
 @click.argument("key")
 def forget(key: str) -> None:
-    """Trust KEY no longer. What was fetched before stays in the local store."""
+    """Stop trusting KEY. Artefacts fetched before stay in the local store."""
     from opsmith.store.keyring import fingerprint, forget_key
 
     forget_key(key)
@@ -50,7 +50,7 @@ def forget(key: str) -> None:
 
 @key_group.command("list")
 def list_keys() -> None:
-    """List the keys that are trusted, and which of them is this user's own."""
+    """List the trusted keys, and mark this user's own."""
     from opsmith.store.keyring import fingerprint, has_signing_key, public_key, trusted_keys
 
     own = public_key() if has_signing_key() else None
@@ -66,9 +66,9 @@ def list_keys() -> None:
 @click.command("push")
 @click.argument("names", nargs=-1)
 def push_command(names: tuple[str, ...]) -> None:
-    """Sign artefacts and put them into the shared store: all, or those that have one of NAMES.
+    """Sign the artefacts with one of NAMES, or all of them, and upload them to the shared store.
 
-    Your signature says that you would run them. After each build that happens by itself where there is a signing key.
+    Your signature says that you would run them. With a signing key every build is uploaded automatically.
     """
     from opsmith.store.select import select_artifacts
     from opsmith.store.shared import push
@@ -82,7 +82,7 @@ def push_command(names: tuple[str, ...]) -> None:
 @click.command("pull")
 @click.argument("names", nargs=-1)
 def pull_command(names: tuple[str, ...]) -> None:
-    """Fetch what trusted keys have signed for this kind of machine: all, or the artefacts named NAMES."""
+    """Fetch the artefacts with one of NAMES, or all of them, that trusted keys signed for this kind of machine."""
     from opsmith.store.keyring import fingerprint
     from opsmith.store.shared import pull
 

@@ -19,14 +19,13 @@ __all__ = ["command"]
     show_default=True,
 )
 @click.option("--epochs", type=click.IntRange(min=1), help="How long to train.  [default: 40; 3 with --quick]")
-@click.option("--quick", is_flag=True, help="Fewer cases, rounds and epochs; no test accuracy is asked for.")
+@click.option("--quick", is_flag=True, help="Fewer cases, rounds and epochs; any test accuracy passes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON; the progress goes to stderr.")
 def command(output: Path, epochs: int | None, quick: bool, as_json: bool) -> None:
-    """Build an LLTM by JIT, setuptools and CMake, prove the builds equal, check, time and train it, and write a report.
+    """Build an LLTM by JIT, setuptools and CMake, compare the builds, check, time and train it, and write a report.
 
-    The exit code is 0 where all is as promised: the libraries that could be built (two at least) agree to the last bit,
-    every error is within what is granted, and the model reaches a test accuracy of 95 %. Otherwise it is 1. With --quick
-    the accuracy does not count.
+    The exit code is 0 if the libraries that could be built (at least two) agree in every bit, all errors are within
+    tolerance, and the model reaches a test accuracy of 95 %. Otherwise it is 1. With --quick the accuracy does not count.
     """
     from opsmith.demo.digits import require_extras
 

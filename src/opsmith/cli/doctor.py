@@ -18,11 +18,11 @@ _COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "problem": "r
 
 
 @click.command("doctor")
-@click.option("--try", "with_trial", is_flag=True, help="Build a small operator, and call it where it can run.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more about what works: paths, versions.")
+@click.option("--try", "with_trial", is_flag=True, help="Also build a small operator, and call it where it can run.")
+@click.option("-v", "--verbose", is_flag=True, help="Show more about what works: paths, versions.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(with_trial: bool, verbose: bool, as_json: bool) -> None:
-    """Look at compilers, CUDA, torch, GPU, cache and environment; exit with 1 where something is broken."""
+    """Check compilers, CUDA, torch, GPU, cache and environment; exit with 1 if something is broken."""
     findings = examine(with_trial=with_trial)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))

@@ -27,7 +27,7 @@ __all__ = ["command"]
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("build"),
     show_default=True,
-    help="Folder for compile_commands.json; clangd looks in each folder above a source, and in `build` there.",
+    help="Folder for compile_commands.json; clangd looks in every folder above a source and its `build`.",
 )
 @click.option(
     "--typings",
@@ -40,7 +40,7 @@ __all__ = ["command"]
 def command(path: str, commands: Path, typings: Path, as_json: bool) -> None:
     """Write compile_commands.json and type stubs for PATH.
 
-    PATH is a module, a file or a folder with operators, of which nothing is built; or C++ and CUDA sources, or a folder of
+    PATH is a module, a file or a folder with operators, which are not built; or C++ and CUDA sources, or a folder of
     them, that load() or load_inline() has built before.
     """
     store = Store(default_root())

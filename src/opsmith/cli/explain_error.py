@@ -16,9 +16,9 @@ __all__ = ["command"]
 @click.argument("file", type=click.File("r", errors="replace"), default="-")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(file: TextIO, as_json: bool) -> None:
-    """Read a log from FILE, or from the standard input, and print the causes and remedies of its errors.
+    """Read a log from FILE or stdin, and print the causes and remedies of its errors.
 
-    The log may be of any program: pip, ninja, a compiler, Python. Exit code 1 where nothing in it is known.
+    The log may come from any program: pip, ninja, a compiler, Python. The exit code is 1 if no error in it is known.
     """
     from opsmith.catalogue import explain
     from opsmith.toolchain.facts import demangle, gather_facts
@@ -34,5 +34,5 @@ def command(file: TextIO, as_json: bool) -> None:
         click.echo(f"  cause   {explanation.cause}")
         click.echo(f"  remedy  {explanation.remedy}\n")
     if not found:
-        click.echo("nothing in this log is known to the catalogue; docs/errors.md lists what is", err=True)
+        click.echo("the catalogue knows no error in this log; docs/errors.md lists those it knows", err=True)
         sys.exit(1)

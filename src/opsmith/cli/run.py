@@ -16,13 +16,13 @@ __all__ = ["command"]
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-v", "--verbose", is_flag=True, help="Tell on stderr of each process that gets opsmith's module.")
+@click.option("-v", "--verbose", is_flag=True, help="Report on stderr which processes use opsmith's module.")
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(verbose: bool, words: tuple[str, ...]) -> None:
-    """Run COMMAND with opsmith.cpp_extension in the place of torch.utils.cpp_extension.
+    """Run COMMAND with opsmith.cpp_extension in place of torch.utils.cpp_extension.
 
-    It holds for every Python process that the command starts, pip's builds among them, and ends with the command:
-    nothing is written anywhere. The command takes the place of this process, so its signals and exit code are its own.
+    This applies to every Python process that the command starts, including pip's builds, and ends with the command:
+    nothing is written anywhere. The command replaces this process, so signals and exit code are its own.
 
     \b
       opsmith run -- python train.py

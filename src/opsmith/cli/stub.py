@@ -15,7 +15,7 @@ __all__ = ["command"]
 
 @click.command("stub")
 @click.argument("path")
-@click.option("--write", is_flag=True, help="Write a skeleton for each kernel file that is not there yet.")
+@click.option("--write", is_flag=True, help="Write a skeleton for every kernel file that does not exist yet.")
 def command(path: str, write: bool) -> None:
     """Print the prototype of every kernel that PATH (a module, a file or a folder) declares."""
     for group in discover(path):
@@ -30,7 +30,7 @@ def command(path: str, write: bool) -> None:
                     click.echo(f"{prototype(definition, device)};")
                 click.echo()
             elif file.exists():
-                click.echo(f"{file} is there already and stays as it is")
+                click.echo(f"{file} already exists, left unchanged")
             else:
                 device = members[0][1]
                 # One native file may serve several devices; it has each function once.
