@@ -33,8 +33,9 @@ from torch import Tensor
 import opsmith
 from opsmith.benchmark.competitors import Competitor
 from opsmith.benchmark.machine import this_machine
+from opsmith.benchmark.options import BenchOptions
 from opsmith.benchmark.result import BenchReport
-from opsmith.benchmark.run import BenchOptions, run_bench
+from opsmith.benchmark.run import run_bench
 from opsmith.benchmark.statistics import Verdict
 from opsmith.ops.sigmoid import sigmoid
 from opsmith.subject.subject import subject_of
@@ -66,13 +67,13 @@ def same(device: str, runs: int, seconds: float) -> Iterator[BenchReport]:
             device,
             BenchOptions(
                 phases=("forward", "both"),
-                competitors=("eager",),
+                against=("eager",),
                 dtypes=("float32",),
                 sizes=sizes,
                 seconds=seconds,
                 seed=seed,
-                extra=(Competitor("again", subject.call),),
             ),
+            extra=(Competitor("again", subject.call),),
         )
 
 
@@ -84,13 +85,13 @@ def planted(device: str, runs: int, seconds: float) -> Iterator[BenchReport]:
             device,
             BenchOptions(
                 phases=("forward",),
-                competitors=("eager",),
+                against=("eager",),
                 dtypes=("float32",),
                 sizes=({"N": PLANTED_SIZES[device]},),
                 seconds=seconds,
                 seed=seed,
-                extra=(Competitor("slower", all_of),),
             ),
+            extra=(Competitor("slower", all_of),),
         )
 
 

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import inspect
+import math
 import subprocess
 import sys
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
 import pytest
+import torch
 
 import opsmith
 from opsmith._keywords import Option, keywords_of, option
-from opsmith.errors import ArgumentTypeError, DefinitionError
+from opsmith.benchmark.options import BenchOptions
+from opsmith.checker.options import CheckOptions
+from opsmith.cli import main
+from opsmith.cli.bench import command as bench
+from opsmith.cli.check import command as check
+from opsmith.cli.options import read_options
+from opsmith.cli.profile import command as profile
+from opsmith.errors import ArgumentError, ArgumentTypeError, DefinitionError
+from opsmith.profiler.options import ProfileOptions
 from opsmith.runtime.options import DefinitionOptions, OpOptions
 
-VERBS = {opsmith.op: OpOptions, opsmith.Operator.backward: DefinitionOptions}
+VERBS = {
+    opsmith.op: OpOptions,
+    opsmith.Operator.backward: DefinitionOptions,
+    opsmith.check: CheckOptions,
+    opsmith.bench: BenchOptions,
+    opsmith.profile: ProfileOptions,
+}
+COMMANDS = [(check, CheckOptions), (bench, BenchOptions), (profile, ProfileOptions)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +97,70 @@ def test_a_misspelt_option_of_a_backward_names_the_right_one():
         opsmith.Operator.backward(None, output=())
 
 
+@pytest.mark.parametrize(
+    ("verb", "given", "message"),
+    [
+        (opsmith.check, {"device": "cuda"}, r"check\(\) has no option 'device'; did you mean 'devices'\?"),
+        (opsmith.bench, {"devices": "cuda"}, r"bench\(\) has no option 'devices'; did you mean 'device'\?"),
+        (opsmith.profile, {"dtypes": ()}, r"profile\(\) has no option 'dtypes'; did you mean 'dtype'\?"),
+    ],
+)
+def test_a_misspelt_option_of_a_verb_names_the_right_one(verb, given, message):
+    with pytest.raises(ArgumentTypeError, match=message):
+        verb(print, **given)
+
+
+@pytest.mark.parametrize(("command", "options"), COMMANDS, ids=lambda value: getattr(value, "name", ""))
+def test_the_command_line_has_every_option_and_reads_its_defaults(command, options):
+    context = command.make_context(command.name, ["somewhere"])
+    assert {one.name for one in fields(options)} <= set(context.params)
+    assert read_options(options, context.params) == options()
+
+
+def test_the_command_line_reads_what_the_function_takes():
+    words = ["x", "--dtype", "float16", "--device", "cpu", "--examples", "math:sqrt", "--seconds", "3", "--thorough"]
+    found = read_options(CheckOptions, check.make_context("check", words).params)
+    expected = {"dtypes": "float16", "devices": "cpu", "examples": math.sqrt, "seconds": 3.0, "thorough": True}
+    assert found == CheckOptions(**expected)
+    words = ["x", "--no-ncu", "--size", "B=64,N=3", "--size", "B=1", "--phase", "forward", "--trace", "t.json"]
+    found = read_options(ProfileOptions, profile.make_context("profile", words).params)
+    sizes = [{"B": 64, "N": 3}, {"B": 1}]
+    assert found == ProfileOptions(ncu=False, sizes=sizes, phases="forward", trace="t.json")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("check x --dtpye float32", "No such option '--dtpye'. Did you mean '--dtype'?"),
+        ("bench x --devices cpu", "No such option '--devices'. Did you mean '--device'?"),
+        ("profile x --sizes B=3", "No such option '--sizes'. Did you mean '--size'?"),
+        ("chek x", "No such command 'chek'. Did you mean 'check'?"),
+    ],
+)
+def test_a_misspelt_command_line_names_the_right_one(line, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err.replace("option:", "option")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_check_without_time_is_refused(seconds):
+    with pytest.raises(ArgumentError, match="seconds tries nothing; give more than 0"):
+        CheckOptions(seconds=seconds)
+
+
+def test_one_name_and_a_list_of_one_are_the_same():
+    one = CheckOptions(devices="cpu", dtypes=torch.float32, properties="value")
+    assert one == CheckOptions(devices=["cpu"], dtypes=iter(["float32"]), properties=("value",))
+    assert BenchOptions(phases=["both", "forward"]).phases == ("forward", "both")
+
+
 PROGRAM = """
 from typing import Any
 import opsmith
+import opsmith.benchmark
+import opsmith.checker
 
 @opsmith.op
 def plain(x: Any) -> Any: return x
@@ -95,6 +173,11 @@ opsmith.op(cup="f.cpp")  # E
 opsmith.op(cpu=3)  # E
 plain.backward(cpu="f.cpp", batch=False)
 plain.backward(output="grad_x")  # E
+
+one: opsmith.checker.Report = opsmith.check(plain, dtypes=["float32"], seconds=3)
+several: opsmith.benchmark.BenchReports = opsmith.bench([plain], phases="forward", sizes=[{"N": 3}])
+opsmith.check(plain, device="cpu")  # E
+opsmith.profile(plain, ncu="no")  # E
 """
 
 

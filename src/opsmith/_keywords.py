@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from opsmith.errors import ArgumentTypeError
 
-__all__ = ["Option", "keywords_of", "nearest", "normalize", "option", "options_in"]
+__all__ = ["Option", "keywords_of", "names_in", "nearest", "normalize", "option", "options_in"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -29,18 +29,19 @@ _METADATA = "opsmith"
 class Option:
     """What an option is for, and how the command line spells it.
 
-    `unset` says what the default of None or () stands for. `flag` is the command line's name, by default the field's with
-    dashes, and `kind` what its text is read as; None means that it is not on the command line. `is_repeated` tells that
-    it may be given several times.
+    `unset` says what the default of None or () stands for. `kind` is what the command line reads it as; None means that
+    it is not there. `flag` is its name there where that is not the field's, `choices` are all values that it takes, and
+    `is_repeated` tells that it may be given several times. `for_one` marks what several operators cannot share.
     """
 
     help: str
     unset: str = ""
-    flag: str | None = None
     kind: Literal["text", "number", "integer", "switch", "function", "sizes", "file"] | None = None
+    flag: str | None = None
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     is_repeated: bool = False
+    for_one: bool = False
 
     @property
     def text(self) -> str:
@@ -60,9 +61,14 @@ def options_in(options: type) -> Iterator[tuple[str, Any, Option]]:
 
 
 def normalize(options: object, **values: object) -> None:
-    """Set fields of a frozen dataclass from its `__post_init__`: lists become tuples, a text of one name a tuple of it."""
+    """Set fields of a frozen dataclass, in its `__post_init__`, to the one form of a value that may be given in several."""
     for name, value in values.items():
         object.__setattr__(options, name, value)
+
+
+def names_in(given: Iterable[str] | str | None) -> tuple[str, ...]:
+    """Return the names that were given; a text is one name, and not its letters."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -5,9 +5,10 @@ pytest imports this module in every run, whether the option is used or not: noth
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import pytest
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from opsmith.runtime.operator import Operator
 
 __all__ = ["OperatorTest", "opsmith_check"]
+
+_P = ParamSpec("_P")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--opsmith-seed", type=int, default=0, metavar="N", help="The seed of the checks' inputs (0).")
     group.addoption(
         "--opsmith-dtype", action="append", default=[], metavar="NAME", help="Check in this element type alone."
+    )
+    group.addoption(
+        "--opsmith-seconds",
+        type=float,
+        metavar="N",
+        help="How long one test may take: a property of an operator on a device.",
     )
 
 
@@ -55,16 +64,17 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 @pytest.fixture
 def opsmith_check() -> Callable[..., Report]:
-    """Return a function that checks an operator and fails the test where something is wrong.
+    """Return `opsmith.check` as a function that fails the test where something is wrong, and returns the report."""
+    from opsmith.checker.api import check
 
-    It takes what `opsmith.check` takes, and returns the report.
-    """
+    return _failing(check)
 
-    def run(op: Any, **options: Any) -> Report:
+
+def _failing(check: Callable[_P, Report]) -> Callable[_P, Report]:
+    @functools.wraps(check)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> Report:
         __tracebackhide__ = True
-        from opsmith.checker.api import check
-
-        report: Report = check(op, **options)
+        report = check(*args, **kwargs)
         if not report.ok:
             pytest.fail(str(report), pytrace=False)
         return report
@@ -89,6 +99,7 @@ class OperatorTest(pytest.Item):
             dtypes=self.config.getoption("opsmith_dtype"),
             properties=[self.checked.name],
             seed=self.config.getoption("opsmith_seed"),
+            seconds=self.config.getoption("opsmith_seconds"),
         )
         if not report.ok:
             from opsmith.report.check.text import failure_text

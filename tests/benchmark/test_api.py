@@ -75,16 +75,17 @@ def test_where_an_operator_is_timed(monkeypatch: pytest.MonkeyPatch):
     from kit_bench import operators
 
     from opsmith.benchmark.api import bench_subject
+    from opsmith.benchmark.options import BenchOptions
 
     # As on a machine with a GPU, which the kernels of the kit are not for.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert bench_subject(operators.twice)[1] == "cpu"
-    assert bench_subject(double, reference=annotated_double)[1] == "cuda"
-    assert bench_subject(double, "cpu", reference=annotated_double)[1] == "cpu"
+    assert bench_subject(operators.twice, BenchOptions())[1] == "cpu"
+    assert bench_subject(double, BenchOptions(reference=annotated_double))[1] == "cuda"
+    assert bench_subject(double, BenchOptions(device="cpu", reference=annotated_double))[1] == "cpu"
     with pytest.raises(ArgumentError, match=r"kit_bench\.twice cannot be timed on cuda"):
-        bench_subject(operators.twice, "cuda")
+        bench_subject(operators.twice, BenchOptions(device="cuda"))
 
 
 def test_a_reference_for_several_is_refused():
-    with pytest.raises(ArgumentError, match="belong to one operator"):
+    with pytest.raises(ArgumentError, match="reference= belongs to one operator; call bench\\(\\) for each"):
         opsmith.bench([double, double], reference=double)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 import opsmith
 from opsmith.benchmark.competitors import Competitor
-from opsmith.benchmark.run import BenchOptions, run_bench
+from opsmith.benchmark.options import BenchOptions
+from opsmith.benchmark.run import run_bench
 from opsmith.subject.subject import subject_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow("a whole benchmark")]
@@ -54,13 +55,12 @@ def test_five_percent_more_bytes_are_found():
     subject = subject_of(twenty_of, reference=twenty_of, devices=("cuda",))
     options = BenchOptions(
         phases=("forward",),
-        competitors=("eager",),
+        against=("eager",),
         dtypes=("float32",),
         sizes=({"N": 1 << 22},),
         seconds=15.0,
-        extra=(Competitor("slower", all_of),),
     )
-    report = run_bench(subject, "cuda", options)
+    report = run_bench(subject, "cuda", options, extra=(Competitor("slower", all_of),))
     verdicts = {timing.competitor: timing.verdict for timing in report.timings}
     assert verdicts["slower"] is not None and verdicts["slower"].kind == "faster", str(report)
     assert 1.03 < verdicts["slower"].ratio.middle < 1.07

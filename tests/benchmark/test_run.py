@@ -13,19 +13,27 @@ from torch import Tensor
 
 from opsmith.benchmark.competitors import Competitor
 from opsmith.benchmark.measure import Limits
+from opsmith.benchmark.options import BenchOptions
 from opsmith.benchmark.progress import Progress
 from opsmith.benchmark.result import BenchReport, Timing
-from opsmith.benchmark.run import BenchOptions, run_bench
+from opsmith.benchmark.run import run_bench
 from opsmith.errors import ArgumentError
 from opsmith.subject.subject import subject_of
 
 QUICK = Limits(rounds=5, most_rounds=5)
 
 
-def run(op: Any, reference: Callable[..., Any] | None = None, examples: Any = None, **options: Any) -> BenchReport:
+def run(
+    op: Any,
+    reference: Callable[..., Any] | None = None,
+    examples: Any = None,
+    limits: Limits = QUICK,
+    extra: tuple[Competitor, ...] = (),
+    **options: Any,
+) -> BenchReport:
     subject = subject_of(op, reference=reference, examples=examples, devices=("cpu",))
-    chosen = {"competitors": ("eager",), "limits": QUICK, "seconds": 20.0, **options}
-    return run_bench(subject, "cpu", BenchOptions(**chosen))
+    chosen = BenchOptions(**{"against": ("eager",), "seconds": 20.0, **options})
+    return run_bench(subject, "cpu", chosen, limits=limits, extra=extra)
 
 
 def timing_of(report: BenchReport, competitor: str, phase: str = "forward") -> Timing:
@@ -223,8 +231,8 @@ def test_an_operator_of_another_library(foreign: Any):
 def test_what_is_told_while_it_runs():
     told: list[Progress] = []
     subject = subject_of(double_by_sum, reference=double, devices=("cpu",))
-    options = BenchOptions(competitors=("eager",), sizes=SMALL, limits=QUICK, seconds=20.0, phases=("forward", "both"))
-    report = run_bench(subject, "cpu", options, told.append)
+    options = BenchOptions(against=("eager",), sizes=SMALL, seconds=20.0, phases=("forward", "both"))
+    report = run_bench(subject, "cpu", options, told.append, limits=QUICK)
     assert told[0].doing == "building the operator"
     assert [progress.done for progress in told] == sorted(progress.done for progress in told)
     assert told[-1].timings == report.timings[:2]
@@ -268,7 +276,7 @@ def test_what_is_refused(options: dict[str, Any], message: str):
 
 @pytest.mark.slow("compiles with Inductor")
 def test_torch_compile_is_a_competitor():
-    report = run(double_by_sum, double, sizes=SMALL, competitors=("compiled",), seconds=120.0)
+    report = run(double_by_sum, double, sizes=SMALL, against=("compiled",), seconds=120.0)
     for phase in ("forward", "backward", "both"):
         compiled = timing_of(report, "compiled", phase)
         assert compiled.error == ""
@@ -280,7 +288,5 @@ def test_what_there_is_no_time_to_compile_is_said():
     def never_compiled(x: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         return x * 2
 
-    report = run(
-        double_by_sum, never_compiled, sizes=SMALL, competitors=("compiled",), phases=("forward",), seconds=0.02
-    )
+    report = run(double_by_sum, never_compiled, sizes=SMALL, against=("compiled",), phases=("forward",), seconds=0.02)
     assert timing_of(report, "compiled").error.startswith("not timed: ")

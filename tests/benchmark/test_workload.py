@@ -12,6 +12,7 @@ from torch import Tensor
 import opsmith
 from opsmith.benchmark import workload as module
 from opsmith.benchmark.api import bench_subject
+from opsmith.benchmark.options import BenchOptions
 from opsmith.benchmark.workload import Workload, workloads
 from opsmith.errors import ArgumentError
 from opsmith.subject.case import Case, TensorRecipe
@@ -95,9 +96,9 @@ def test_examples_given_to_a_benchmark_are_timed_in_place_of_the_definitions():
         return [(torch.randn(2),)]
 
     given = {"five": (torch.randn(5),)}
-    own = bench_subject(twice, "cpu")[0]
+    own = bench_subject(twice, BenchOptions(device="cpu"))[0]
     assert [one.label for one in workloads(own, "cpu", ["float32"])] == ["example 1"]
-    ours = bench_subject(twice, "cpu", examples=given)[0]
+    ours = bench_subject(twice, BenchOptions(device="cpu", examples=given))[0]
     assert [one.label for one in workloads(ours, "cpu", ["float32"])] == ["five"]
     assert [case.label for case in subject_of(twice, examples=given).examples] == ["", "five"]
 

@@ -14,8 +14,9 @@ import opsmith
 from opsmith.cli.profile import command
 from opsmith.errors import ArgumentError
 from opsmith.profiler.ladder import Pace
+from opsmith.profiler.options import ProfileOptions
 from opsmith.profiler.result import CallProfile, Part
-from opsmith.profiler.run import ProfileOptions, run_profile
+from opsmith.profiler.run import run_profile
 from opsmith.subject.subject import subject_of
 
 pytestmark = pytest.mark.compile
@@ -28,8 +29,8 @@ SIZES = ({"N": 8},)
 def profiled(
     pace: Pace, op: object = kit.spin, *phases: str, sizes: tuple[dict[str, int], ...] = SIZES
 ) -> list[CallProfile]:
-    options = ProfileOptions(phases or ("forward",), sizes=sizes, pace=pace)
-    return list(run_profile(subject_of(op, devices=("cpu",)), "cpu", options).calls)
+    options = ProfileOptions(phases=phases or ("forward",), sizes=sizes)
+    return list(run_profile(subject_of(op, devices=("cpu",)), "cpu", options, pace=pace).calls)
 
 
 def run(*arguments: object) -> Result:
@@ -67,7 +68,7 @@ def test_an_operator_that_writes_to_its_argument_is_profiled_as_it_is_called(qui
     subject = subject_of(
         kit.add_one, examples=[{"x": torch.zeros(8, dtype=torch.int32), "by": [1], "times": 3}], devices=("cpu",)
     )
-    (call,) = run_profile(subject, "cpu", ProfileOptions(pace=quick)).calls
+    (call,) = run_profile(subject, "cpu", pace=quick).calls
     assert {"Python", "kernel"} <= {part.name for part in call.parts}
     assert call.dtype in ("int32", "int64")
     assert any("not put back" in note for note in call.notes)

@@ -1,4 +1,4 @@
-"""How is an operator benchmarked? What has to be compiled first, then each size and phase, within a budget of time."""
+"""Benchmarks an operator: compiles what has to be compiled, then times each size and phase, within a budget of time."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import importlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 import torch
 
+from opsmith._keywords import names_in
 from opsmith.benchmark.calls import has_gradient
 from opsmith.benchmark.ceilings import ceilings
 from opsmith.benchmark.clock import Call, clock_for
-from opsmith.benchmark.competitors import PHASES, Competitor, Phase, competitors
+from opsmith.benchmark.competitors import PHASES, Competitor, competitors
 from opsmith.benchmark.compiled import Compiler, compiling
 from opsmith.benchmark.conditions import Conditions, load_at_once
 from opsmith.benchmark.deadline import Deadline, OutOfTime, time_limit
@@ -23,12 +24,14 @@ from opsmith.benchmark.figures import Figures
 from opsmith.benchmark.job import Job, JobRun, Place
 from opsmith.benchmark.machine import this_machine
 from opsmith.benchmark.measure import Limits
+from opsmith.benchmark.options import BenchOptions
 from opsmith.benchmark.progress import Progress, Watch
 from opsmith.benchmark.result import BenchReport, Timing
-from opsmith.benchmark.workload import workloads
+from opsmith.benchmark.workload import Workload, workloads
+from opsmith.subject.selection import dtype_names
 from opsmith.subject.subject import Subject
 
-__all__ = ["BenchOptions", "refuse_wrong", "run_bench"]
+__all__ = ["refuse_wrong", "run_bench"]
 
 # Of the time there is, compiling may take this part; the sizes share what lies before the last part of it, and none begins
 # when the half of that is over.
@@ -39,52 +42,49 @@ _AT_LEAST = 0.5
 _LATE_S = 3.0
 
 
-@dataclass(frozen=True)
-class BenchOptions:
-    """What is timed: the phases, competitors by name, element types, sizes by name, and how long all may take.
-
-    `threads` are PyTorch's on the CPU, by default as many as it has. `extra` are further competitors, such as other builds
-    of the same operator.
-    """
-
-    phases: tuple[Phase, ...] = PHASES
-    competitors: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    sizes: tuple[Mapping[str, int], ...] = ()
-    seconds: float = 60.0
-    limits: Limits = field(default_factory=Limits)
-    seed: int = 0
-    threads: int | None = None
-    extra: tuple[Competitor, ...] = ()
-
-
 def run_bench(
-    subject: Subject, device: str, options: BenchOptions | None = None, watch: Watch | None = None
+    subject: Subject,
+    device: str,
+    options: BenchOptions | None = None,
+    watch: Watch | None = None,
+    *,
+    limits: Limits | None = None,
+    extra: tuple[Competitor, ...] = (),
 ) -> BenchReport:
     """Time an operator on a device; `watch` is told what is timed next.
+
+    `limits` are those of a measurement, and `extra` further competitors, such as other builds of the same operator.
 
     Raises ArgumentError for sizes, element types and competitors that the operator does not have, and BuildError where it
     cannot be built.
     """
     options = options or BenchOptions()
     with _threads(options.threads):
-        return _Bench(subject, device, options, watch or (lambda progress: None)).run()
+        return _Bench(subject, device, options, watch or (lambda progress: None), limits or Limits(), extra).run()
 
 
 def refuse_wrong(subject: Subject, device: str, options: BenchOptions) -> None:
     """Raise ArgumentError where `run_bench` would, before anything is built: of several operators it may be the last."""
-    competitors(subject, device, options.competitors, options.extra)
-    for _ in workloads(subject, device, options.dtypes or _usual_dtypes(subject, device), options.sizes):
+    competitors(subject, device, names_in(options.against))
+    for _ in _workloads(subject, device, options):
         pass
 
 
 class _Bench:
     """One operator on one device."""
 
-    def __init__(self, subject: Subject, device: str, options: BenchOptions, watch: Watch) -> None:
-        self.subject, self.device, self.options, self.watch = subject, device, options, watch
+    def __init__(
+        self,
+        subject: Subject,
+        device: str,
+        options: BenchOptions,
+        watch: Watch,
+        limits: Limits,
+        extra: tuple[Competitor, ...],
+    ) -> None:
+        self.subject, self.device, self.options, self.watch, self.limits = subject, device, options, watch, limits
         self.started = time.perf_counter()
-        self.competitors = competitors(subject, device, options.competitors, options.extra)
+        self.competitors = competitors(subject, device, names_in(options.against), extra)
         self.jobs = tuple(_jobs(subject, device, options))
         self.timings: list[Timing] = []
         self.probes: dict[tuple[Job, str], Call] = {}
@@ -104,7 +104,7 @@ class _Bench:
         compiler = Compiler(self.subject, self.device, Deadline(self.end.left_s * _COMPILING))
         clock = clock_for(self.device)
         last = Deadline(self.end.left_s + options.seconds * _AFTER / 2)
-        place = Place(self.subject, self.competitors, clock, compiler, figures, options.limits, options.seed, last)
+        place = Place(self.subject, self.competitors, clock, compiler, figures, self.limits, options.seed, last)
         with self._compiling():
             self._compile(compiler)
             conditions = Conditions(self.device)
@@ -193,12 +193,18 @@ def _threads(count: int | None) -> Iterator[None]:
 def _jobs(subject: Subject, device: str, options: BenchOptions) -> Iterator[Job]:
     # Whether there is a gradient is asked once for an element type, with the first size.
     known: dict[str, bool] = {}
-    for workload in workloads(subject, device, options.dtypes or _usual_dtypes(subject, device), options.sizes):
-        for phase in options.phases:
+    phases = [phase for phase in PHASES if phase in options.phases]
+    for workload in _workloads(subject, device, options):
+        for phase in phases:
             if phase != "forward" and workload.dtype not in known:
                 known[workload.dtype] = _has_gradient(subject, workload.inputs(0))
             if phase == "forward" or known[workload.dtype]:
                 yield Job(workload, phase)
+
+
+def _workloads(subject: Subject, device: str, options: BenchOptions) -> Iterator[Workload]:
+    dtypes = dtype_names(options.dtypes) or _usual_dtypes(subject, device)
+    return workloads(subject, device, dtypes, options.sizes)
 
 
 def _has_gradient(subject: Subject, values: Mapping[str, Any]) -> bool:

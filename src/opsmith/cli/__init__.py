@@ -1,4 +1,4 @@
-"""The `opsmith` command: one thin module for each subcommand, imported only when it is called."""
+"""Runs the `opsmith` command: one thin module for each subcommand, imported only when it is called."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from opsmith._keywords import nearest
 from opsmith._version import __version__
 from opsmith.errors import OpsmithError
 
@@ -48,6 +49,13 @@ class _Lazy(click.Group):
         command = importlib.import_module(_COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and (guess := nearest(args[0], _COMMANDS)):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{guess}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -1,66 +1,42 @@
-"""`opsmith bench`: time operators against their references, the compiler, and the machine's limit."""
+"""Times operators from the command line: `opsmith bench`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
+from opsmith.benchmark.options import BenchOptions
 from opsmith.cli.bench_builds import compare_builds
 from opsmith.cli.bench_output import STDOUT, Output
-from opsmith.cli.bench_runs import run_again, settled
-from opsmith.cli.selection import import_modules, named_functions, read_sizes, refuse_several
-from opsmith.errors import ArgumentError, DefinitionError
+from opsmith.cli.bench_runs import run_again, with_defaults
+from opsmith.cli.options import flags_for_one, is_given, options_of, read_options
+from opsmith.cli.selection import import_modules, refuse_missing_gpu, refuse_several, usage_errors
+from opsmith.errors import ArgumentError
 
 if TYPE_CHECKING:
     from opsmith.benchmark.compare import Comparison
     from opsmith.benchmark.result import BenchReport
-    from opsmith.benchmark.run import BenchOptions
     from opsmith.subject.subject import Subject
 
 __all__ = ["command"]
 
-# Options that are called otherwise than their parameters.
-_OPTIONS = {"dtypes": "dtype", "sizes": "size", "phases": "phase"}
-
 
 @click.command("bench")
 @click.argument("path", metavar="PATH[::OP]")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: the GPU where there is one]")
-@click.option(
-    "--dtype", "dtypes", multiple=True, help="float32, ...; may be repeated.  [default: float32, on a GPU bfloat16 too]"
-)
-@click.option("--size", "sizes", multiple=True, metavar="B=64,N=4096", help="Sizes by name; may be repeated.")
-@click.option(
-    "--phase",
-    "phases",
-    multiple=True,
-    metavar="PHASE",
-    help="forward, backward or both; may be repeated.  [default: all]",
-)
-@click.option(
-    "--against",
-    multiple=True,
-    metavar="NAME",
-    help="eager, compiled, reduce-overhead, max-autotune, graph, eager graph, or what @op.versus names; may be repeated.",
-)
-@click.option(
-    "--seconds", type=float, help="How long one operator may take in a process.  [default: 60, shared by --runs]"
+@options_of(
+    BenchOptions,
+    seconds={"help": "How long one operator may take in a process.", "unset": "60, shared by --runs"},
 )
 @click.option(
     "--runs",
     type=click.IntRange(1),
     help="How many processes; what differs between them is in the intervals.  [default: 1, with --compare 5]",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same inputs.")
-@click.option("--threads", type=int, metavar="N", help="PyTorch's threads on the CPU.  [default: as many as it has]")
-@click.option("--reference", metavar="MODULE:FUNCTION", help="What the operator computes, in plain PyTorch.")
-@click.option("--examples", metavar="MODULE:FUNCTION", help="Returns calls to time: a list, or a dict of names.")
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
 @click.option(
     "--json",
@@ -99,7 +75,7 @@ def command(
     tolerance: float | None,
     builds: bool,
     verbose: bool,
-    **said: Any,
+    **values: object,
 ) -> None:
     """Time the operators of PATH: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
 
@@ -107,20 +83,16 @@ def command(
     again. Exits with 0 where all is well, 1 where a result is wrong, the operator fails or, with --compare, has become
     slower beyond the noise, and 2 where the command line is wrong.
     """
-    # As `python -m` has it: a module of the folder in which one is can be named.
-    sys.path.insert(0, str(Path.cwd()))
     output = Output(json_file, page, as_markdown, verbose)
-    try:
+    with usage_errors():
         if builds:
             sys.exit(0 if compare_builds(click.get_current_context()) else 1)
         _refuse(output, earlier, tolerance)
         before = () if earlier is None else _read(earlier)
-        found = _stored(path, said) or _timed(
-            path, output, before, settled({**said, "imports": imports}, compares=bool(before))
-        )
+        found = _stored(path)
+        if found is None:
+            found = _timed(path, output, before, with_defaults({**values, "imports": imports}, compares=bool(before)))
         reports = list(output.show(found))
-    except (ArgumentError, DefinitionError) as error:
-        raise click.UsageError(str(error)) from error
     comparison = None
     if before and earlier is not None:
         try:
@@ -153,16 +125,16 @@ def _read(file: Path) -> tuple[BenchReport, ...]:
     return read_reports(file)
 
 
-def _stored(path: str, said: dict[str, Any]) -> Iterator[BenchReport] | None:
+def _stored(path: str) -> Iterator[BenchReport] | None:
     """Return the reports of a file, or None where PATH names operators."""
     name, _, operator = path.partition("::")
     if not name.endswith(".json"):
         return None
-    where = click.get_current_context().get_parameter_source
-    if given := [option for option in said if where(option) is ParameterSource.COMMANDLINE]:
-        raise ArgumentError(
-            f"{path} is a report of an earlier run; --{_OPTIONS.get(given[0], given[0])} cannot change it"
-        )
+    context = click.get_current_context()
+    about_timing = {"runs", *(field.name for field in fields(BenchOptions))}
+    for parameter in context.command.params:
+        if parameter.name in about_timing and is_given(context, parameter.name):
+            raise ArgumentError(f"{path} is a report of an earlier run; {parameter.opts[0]} cannot change it")
     reports = _read(Path(name))
     chosen = [
         report for report in reports if not operator or operator in (report.operator, report.operator.split(".")[-1])
@@ -172,58 +144,47 @@ def _stored(path: str, said: dict[str, Any]) -> Iterator[BenchReport] | None:
     return iter(chosen)
 
 
-def _timed(path: str, output: Output, before: tuple[BenchReport, ...], said: dict[str, Any]) -> Iterator[BenchReport]:
+def _timed(
+    path: str, output: Output, before: tuple[BenchReport, ...], values: Mapping[str, Any]
+) -> Iterator[BenchReport]:
     """Time the operators of PATH; nothing is built for a command line that is wrong."""
     from opsmith.benchmark.progress import Progress
     from opsmith.benchmark.run import run_bench
     from opsmith.benchmark.runs import combined
 
-    subjects, options = _asked(path, before, **said)
-    for subject, where in subjects:
+    subjects, options = _subjects(path, before, values)
+    for subject, device in subjects:
         with output.screen() as watch:
-            found = [run_bench(subject, where, options, watch)]
+            found = [run_bench(subject, device, options, watch)]
             target = path if len(subjects) == 1 else f"{path}::{subject.name.rpartition('.')[2]}"
-            for number in range(2, said["runs"] + 1):
+            for number in range(2, values["runs"] + 1):
                 if watch is not None:
-                    doing = f"run {number} of {said['runs']}, in a new process"
+                    doing = f"run {number} of {values['runs']}, in a new process"
                     watch(Progress(subject.name, doing, timings=found[0].timings))
-                found.append(run_again(command, target, said))
+                found.append(run_again(command, target, values))
         yield combined(found)
 
 
-def _asked(
-    path: str,
-    before: tuple[BenchReport, ...],
-    *,
-    imports: tuple[str, ...],
-    reference: str | None,
-    examples: str | None,
-    device: str | None,
-    sizes: tuple[str, ...],
-    runs: int,
-    **said: Any,
+def _subjects(
+    path: str, before: tuple[BenchReport, ...], values: Mapping[str, Any]
 ) -> tuple[list[tuple[Subject, str]], BenchOptions]:
     """Return the operators of PATH, each with its device, and how they are timed; raises ArgumentError for what is wrong."""
-    import torch
-
-    from opsmith.benchmark.api import bench_options, bench_subject
+    from opsmith.benchmark.api import bench_subject
     from opsmith.benchmark.compare import refuse_other_machine
     from opsmith.benchmark.machine import this_machine
     from opsmith.benchmark.run import refuse_wrong
     from opsmith.subject.find import find_operators
     from opsmith.subject.selection import forward_operators
 
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError("--device cuda: torch sees no GPU here")
-    options = bench_options(sizes=map(read_sizes, sizes), **said)
-    import_modules(imports)
-    given = named_functions(reference, examples)
+    import_modules(values["imports"])
+    options = read_options(BenchOptions, values)
+    refuse_missing_gpu(options.device)
     operators = forward_operators(find_operators(path))
-    refuse_several(path, operators, given)
-    subjects = [bench_subject(op, device, seed=options.seed, **given) for op in operators]
-    for subject, where in subjects:
-        refuse_wrong(subject, where, options)
-        machine = this_machine(where)
+    refuse_several(path, operators, flags_for_one(BenchOptions, values))
+    subjects = [bench_subject(op, options) for op in operators]
+    for subject, device in subjects:
+        refuse_wrong(subject, device, options)
+        machine = this_machine(device)
         for report in before:
             if report.operator == subject.name:
                 refuse_other_machine(report, replace(machine, threads=options.threads or machine.threads))

@@ -1,17 +1,19 @@
-"""`opsmith bench PATH --builds`: one operator built in three ways, timed side by side."""
+"""Compares builds of one operator by JIT, setuptools and CMake: `opsmith bench PATH --builds`."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from opsmith.cli.bench_runs import settled
-from opsmith.cli.selection import import_modules, read_sizes
+from opsmith.benchmark.options import BenchOptions
+from opsmith.cli.bench_runs import with_defaults
+from opsmith.cli.options import is_given, read_options
+from opsmith.cli.selection import import_modules, refuse_missing_gpu
 from opsmith.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -29,11 +31,11 @@ def compare_builds(context: click.Context) -> bool:
 
     Raises ArgumentError for options that say nothing about builds, and for names that do not exist.
     """
-    given = settled(context.params, compares=False)
+    values = with_defaults(context.params, compares=False)
     _refuse(context)
-    json_file: str | None = given["json_file"]
+    json_file: str | None = values["json_file"]
     reports = []
-    for report in _reports(**{name: given[name] for name in _OURS - {"builds", "json_file"}}):
+    for report in _reports(values["path"], values["imports"], values):
         reports.append(report)
         if json_file != _STDOUT:
             _echo(report)
@@ -50,42 +52,33 @@ def compare_builds(context: click.Context) -> bool:
 def _refuse(context: click.Context) -> None:
     for parameter in context.command.params:
         name = str(parameter.name)
-        if name not in _OURS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if name not in _OURS and is_given(context, name):
             raise ArgumentError(
                 f"{parameter.opts[-1]} and --builds do not go together: builds are compared with each other"
             )
 
 
-def _reports(
-    *,
-    path: str,
-    imports: tuple[str, ...],
-    device: str | None,
-    dtypes: tuple[str, ...],
-    sizes: tuple[str, ...],
-    seconds: float,
-    seed: int,
-) -> Any:
-    import torch
-
+def _reports(path: str, imports: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[BuildReport]:
     from opsmith.benchmark.api import bench_subject
     from opsmith.benchmark.builds import BuildOptions, bench_builds
     from opsmith.subject.find import find_operators
     from opsmith.subject.selection import dtype_names, forward_operators
 
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError("--device cuda: torch sees no GPU here")
+    import_modules(imports)
+    options = read_options(BenchOptions, values)
+    refuse_missing_gpu(options.device)
+    dtypes = dtype_names(options.dtypes)
     if len(dtypes) > 1:
         raise ArgumentError("--builds takes one --dtype: builds do not differ by it")
-    dtype = next(iter(dtype_names(dtypes)), None)
-    options = BuildOptions(seconds=seconds, dtype=dtype, sizes=tuple(map(read_sizes, sizes)), seed=seed)
-    import_modules(imports)
+    build_options = BuildOptions(
+        seconds=options.seconds, dtype=next(iter(dtypes), None), sizes=tuple(options.sizes), seed=options.seed
+    )
     for op in forward_operators(find_operators(path)):
-        subject, where = bench_subject(op, device, seed=seed)
-        yield bench_builds(subject, where, options, _watch(subject.name))
+        subject, device = bench_subject(op, options)
+        yield bench_builds(subject, device, build_options, _watch(subject.name))
 
 
-def _watch(name: str) -> Any:
+def _watch(name: str) -> Callable[[str], None] | None:
     """Return what tells a person who waits what comes next; nothing moves while something is timed."""
     return (lambda text: click.echo(f"{name}: {text} ...", err=True)) if sys.stderr.isatty() else None
 

@@ -1,18 +1,21 @@
-"""`opsmith check`: prove operators equal to their references, and say where they are not."""
+"""Checks operators from the command line: `opsmith check`."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from opsmith.cli.selection import import_modules, named_functions, refuse_several
-from opsmith.errors import ArgumentError, DefinitionError
+from opsmith.checker.options import CheckOptions
+from opsmith.cli.options import flags_for_one, options_of, read_options
+from opsmith.cli.selection import import_modules, refuse_several, usage_errors
+from opsmith.errors import ArgumentError
 
 if TYPE_CHECKING:
     from opsmith.checker.report import Report
@@ -24,21 +27,13 @@ __all__ = ["command"]
 
 @click.command("check")
 @click.argument("path", metavar="PATH[::OP]")
-@click.option("--device", "devices", multiple=True, help="cpu or cuda; may be given twice.  [default: what is here]")
-@click.option("--dtype", "dtypes", multiple=True, help="float32, ...; may be repeated.  [default: all it declares]")
-@click.option("--property", "properties", multiple=True, help="One property by its name; may be repeated.")
-@click.option("--seed", type=int, default=0, help="The same seed makes the same inputs.  [default: 0]")
-@click.option("--reference", metavar="MODULE:FUNCTION", help="What the operator should compute, in plain PyTorch.")
-@click.option("--examples", metavar="MODULE:FUNCTION", help="Returns calls to make: tuples of arguments.")
+@options_of(CheckOptions)
 @click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
-@click.option("--thorough", is_flag=True, help="Try more inputs, and take the time for it.")
-@click.option("--large", is_flag=True, help="Try tensors of more than 2^31 elements too.")
 @click.option(
     "--sanitize",
     metavar="KIND",
     help="Run under address, undefined or thread; on a GPU memcheck, racecheck, initcheck or synccheck.",
 )
-@click.option("--seconds", type=click.FloatRange(min=0), help="With --sanitize: leave inputs out after this time.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as a page.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each result, findings in every column, notes and times.")
@@ -49,23 +44,19 @@ def command(
     as_json: bool,
     page: Path | None,
     verbose: bool,
-    **said: Any,
+    **values: object,
 ) -> None:
     """Check the operators of PATH: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
 
     Inputs are generated from the definition. Exits with 0 where every property holds, 1 where one failed, and 2 where the
     command line is wrong.
     """
-    # As `python -m` has it: a module of the folder in which one is can be named.
-    sys.path.insert(0, str(Path.cwd()))
-    try:
+    with usage_errors():
         if sanitize is not None:
-            reports = _sanitize(path, imports, sanitize, as_json, verbose, **said)
+            reports = _sanitize(path, imports, sanitize, as_json, verbose, values)
         else:
-            subjects, options = _read(path, imports, **said)
-            reports = (_show_json if as_json else _show_text)(subjects, options, verbose)
-    except (ArgumentError, DefinitionError) as error:
-        raise click.UsageError(str(error)) from error
+            subjects, plan = _read(path, imports, values)
+            reports = (_show_json if as_json else _show_text)(subjects, plan, verbose)
     if page is not None:
         from opsmith.report.check.page import reports_as_html
 
@@ -75,54 +66,42 @@ def command(
         sys.exit(1)
 
 
-def _read(
-    path: str,
-    imports: tuple[str, ...],
-    *,
-    devices: tuple[str, ...],
-    dtypes: tuple[str, ...],
-    properties: tuple[str, ...],
-    seed: int,
-    reference: str | None,
-    examples: str | None,
-    thorough: bool,
-    large: bool,
-    seconds: float | None,
-) -> tuple[list[Subject], Options]:
+def _read(path: str, imports: tuple[str, ...], values: Mapping[str, object]) -> tuple[list[Subject], Options]:
     """Return what is checked, and how. Nothing is built for a command line that is wrong."""
-    if seconds is not None:
-        raise ArgumentError("--seconds is for --sanitize alone")
-    from opsmith.checker.properties.table import chosen
-    from opsmith.checker.run import Options
+    from opsmith.checker.api import plan_of, subject_for
     from opsmith.subject.find import find_operators
-    from opsmith.subject.selection import dtype_names
-    from opsmith.subject.subject import subject_of
 
-    options = Options(properties=chosen(properties), dtypes=dtype_names(dtypes), thorough=thorough, large=large)
     import_modules(imports)
-    said = named_functions(reference, examples)
+    options = read_options(CheckOptions, values)
+    plan = plan_of(options)
     operators = find_operators(path)
-    refuse_several(path, operators, said)
-    given, calls = said.get("reference"), said.get("examples")
-    subjects = [subject_of(op, reference=given, examples=calls, devices=devices or None, seed=seed) for op in operators]
+    refuse_several(path, operators, flags_for_one(CheckOptions, values))
     lines = tuple(f"import {module}" for module in imports)
-    return [replace(subject, imports=lines) for subject in subjects], options
+    return [replace(subject_for(op, options), imports=lines) for op in operators], plan
 
 
 def _sanitize(
-    path: str, imports: tuple[str, ...], kind: str, as_json: bool, verbose: bool, **said: Any
+    path: str, imports: tuple[str, ...], kind: str, as_json: bool, verbose: bool, values: Mapping[str, object]
 ) -> list[Report]:
-    """Run the operators under a sanitizer; properties and devices are what the sanitizer is for."""
+    """Run the operators under a sanitizer, which has its own properties and devices."""
+    from opsmith._keywords import names_in
     from opsmith.checker.sanitize.run import Request, run_sanitizer
     from opsmith.subject.find import find_operators
-    from opsmith.subject.selection import dtype_names
 
-    if not_for_it := [name for name in ("devices", "properties", "thorough", "large") if said[name]]:
-        option = {"devices": "device", "properties": "property"}.get(not_for_it[0], not_for_it[0])
-        raise ArgumentError(f"--{option} and --sanitize do not go together: a sanitizer runs what it is for")
+    if unfit := [name for name in ("devices", "properties", "thorough", "large") if values[name]]:
+        flag = {"devices": "device", "properties": "property"}.get(unfit[0], unfit[0])
+        raise ArgumentError(f"--{flag} and --sanitize do not go together: a sanitizer runs what it is for")
     import_modules(imports)
-    dtypes = dtype_names(said["dtypes"])
-    request = Request(path, said["reference"], said["examples"], imports, dtypes, said["seed"], said["seconds"])
+    options = read_options(CheckOptions, {**values, "reference": None, "examples": None})
+    request = Request(
+        path,
+        cast("str | None", values["reference"]),
+        cast("str | None", values["examples"]),
+        imports,
+        names_in(cast("tuple[str, ...]", options.dtypes)),
+        options.seed,
+        options.seconds,
+    )
     reports = []
     for op in find_operators(path):
         reports.append(run_sanitizer(op, kind, request))
@@ -133,7 +112,7 @@ def _sanitize(
     return reports
 
 
-def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
+def _show_text(subjects: list[Subject], plan: Options, verbose: bool) -> list[Report]:
     from opsmith.checker.run import run_check
     from opsmith.report.check.live import check_screen, line_watcher
     from opsmith.report.terminal import console_for
@@ -147,7 +126,7 @@ def _show_text(subjects: list[Subject], options: Options, verbose: bool) -> list
         else:
             screen = nullcontext(line_watcher(subject.name, sys.stderr) if verbose else None)
         with screen as watch:
-            reports.append(run_check(subject, options, watch))
+            reports.append(run_check(subject, plan, watch))
         _echo(reports[-1], verbose)
         if len(subjects) > 1:
             click.echo()
@@ -163,10 +142,10 @@ def _echo(report: Report, verbose: bool) -> None:
     echo(report_lines(report, style=colour(console), width=width, verbose=verbose), console)
 
 
-def _show_json(subjects: list[Subject], options: Options, verbose: bool) -> list[Report]:
+def _show_json(subjects: list[Subject], plan: Options, verbose: bool) -> list[Report]:
     from opsmith.checker.run import run_check
 
-    reports = [run_check(subject, options) for subject in subjects]
+    reports = [run_check(subject, plan) for subject in subjects]
     _echo_json(reports)
     return reports
 

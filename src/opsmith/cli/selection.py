@@ -1,14 +1,26 @@
-"""What several commands read alike from a command line: modules to import first, functions and sizes by name."""
+"""Reads what several commands have in common: modules to import first, functions and sizes by name."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from opsmith.errors import ArgumentError
+import click
 
-__all__ = ["import_modules", "named_functions", "read_sizes", "refuse_several"]
+from opsmith.errors import ArgumentError, DefinitionError
+
+__all__ = [
+    "import_modules",
+    "read_function",
+    "read_sizes",
+    "refuse_missing_gpu",
+    "refuse_several",
+    "usage_errors",
+]
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -20,25 +32,43 @@ def import_modules(names: Iterable[str]) -> None:
             raise ArgumentError(f"--import {name}: {error}") from error
 
 
-def named_functions(reference: str | None, examples: str | None) -> dict[str, Callable[..., Any]]:
-    """Return what --reference and --examples name, where they are given; raises ArgumentError where there is no such."""
+def read_function(text: str, flag: str) -> Callable[..., Any]:
+    """Return the function that an option names as MODULE:FUNCTION; raises ArgumentError where there is none."""
     from opsmith.subject.find import find_attribute
 
-    named = {"reference": reference, "examples": examples}
-    return {name: find_attribute(text, f"--{name}") for name, text in named.items() if text is not None}
+    found: Callable[..., Any] = find_attribute(text, flag)
+    return found
 
 
-def refuse_several(path: str, operators: Sequence[Any], given: Iterable[str]) -> None:
+def refuse_several(path: str, operators: Sequence[Any], flags: Iterable[str]) -> None:
     """Raise ArgumentError where an option is given that is for one operator, and PATH has several or none."""
-    option = next(iter(given), None)
-    if option is not None and len(operators) != 1:
-        raise ArgumentError(f"--{option} is for one operator; {path} has {len(operators)}, name one as {path}::name")
+    flag = next(iter(flags), None)
+    if flag is not None and len(operators) != 1:
+        raise ArgumentError(f"{flag} is for one operator; {path} has {len(operators)}, name one as {path}::name")
 
 
-def read_sizes(text: str) -> dict[str, int]:
-    """Return what --size gives, such as "B=64,N=4096", by name; raises ArgumentError for what is no number."""
+def refuse_missing_gpu(device: str | None) -> None:
+    """Raise ArgumentError where --device names a GPU that torch does not see."""
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("--device cuda: torch sees no GPU here")
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Import modules from the current folder, as `python -m` does, and report wrong arguments as a command line's."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        yield
+    except (ArgumentError, DefinitionError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+def read_sizes(text: str, flag: str) -> dict[str, int]:
+    """Return sizes by name, as in "B=64,N=4096"; raises ArgumentError for anything but whole numbers."""
     pairs = [part.partition("=") for part in text.split(",")]
     try:
         return {name.strip(): int(value) for name, _, value in pairs}
     except ValueError:
-        raise ArgumentError(f"--size {text}: write names and whole numbers, such as B=64,N=4096") from None
+        raise ArgumentError(f"{flag} {text}: write names and whole numbers, such as B=64,N=4096") from None

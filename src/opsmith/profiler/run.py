@@ -1,10 +1,10 @@
-"""How an operator is profiled: the smallest and the largest of its sizes, each as a call without and with gradients."""
+"""Profiles an operator at its smallest and its largest size, each as a call without and with gradients."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,43 +17,33 @@ from opsmith.benchmark.machine import this_machine
 from opsmith.benchmark.statistics import Interval
 from opsmith.benchmark.work import work_of
 from opsmith.benchmark.workload import Workload
-from opsmith.errors import ArgumentError
-from opsmith.profiler.calls import PHASES, backward_calls, forward_call, gradients, recording_call
+from opsmith.profiler.calls import backward_calls, forward_call, gradients, recording_call
 from opsmith.profiler.gpu import profile_gpu
 from opsmith.profiler.ladder import Ladder, Pace, climb, ladder_of, operator_ladder
 from opsmith.profiler.loops import Call
 from opsmith.profiler.ncu import ask_ncu
+from opsmith.profiler.options import ProfileOptions
 from opsmith.profiler.parts import agreement_of, parts_of, whole_of
 from opsmith.profiler.result import CallProfile, Gpu, ProfileReport
 from opsmith.profiler.timed import build_twin
 from opsmith.profiler.trace import trace_calls
 from opsmith.spec.definition import Device
+from opsmith.subject.selection import dtype_names
 from opsmith.subject.subject import Subject
 
-__all__ = ["ProfileOptions", "run_profile"]
+__all__ = ["run_profile"]
 
 _TRACED_ON_CPU = 30
 _WRITTEN = "arguments that it writes to are not put back between calls, which go on with what they find"
 
 
-@dataclass(frozen=True)
-class ProfileOptions:
-    """What is profiled: phases, the element type, sizes by name (two of the usual ones where there are none).
-
-    `trace` is a file for a Chrome trace of some calls, and `ncu` whether Nsight Compute is asked where it is there.
-    """
-
-    phases: tuple[str, ...] = PHASES
-    dtype: str | None = None
-    sizes: tuple[Mapping[str, int], ...] = ()
-    pace: Pace = field(default_factory=Pace)
-    seed: int = 0
-    trace: Path | None = None
-    ncu: bool = True
-
-
 def run_profile(
-    subject: Subject, device: str, options: ProfileOptions | None = None, watch: Callable[[str], Any] | None = None
+    subject: Subject,
+    device: str,
+    options: ProfileOptions | None = None,
+    watch: Callable[[str], Any] | None = None,
+    *,
+    pace: Pace | None = None,
 ) -> ProfileReport:
     """Profile an operator on a device; `watch` is told what comes next.
 
@@ -61,15 +51,14 @@ def run_profile(
     """
     options = options or ProfileOptions()
     watch = watch or (lambda text: None)
-    if unknown := [phase for phase in options.phases if phase not in PHASES]:
-        raise ArgumentError(f"there is no phase {unknown[0]!r}; there are {', '.join(PHASES)}")
     started = time.perf_counter()
     load_at_once(subject.operator)
     conditions = Conditions(device)
     calls = []
+    dtype = next(iter(dtype_names(options.dtype)), None)
     jobs = [
         (workload, phase)
-        for workload in extreme_workloads(subject, device, options.dtype, options.sizes)
+        for workload in extreme_workloads(subject, device, dtype, tuple(options.sizes))
         for phase in options.phases
         if phase == "forward" or differentiable(subject, workload.inputs(0))
     ]
@@ -77,9 +66,9 @@ def run_profile(
         watch(f"{workload.label}, {phase}")
         # One trace, of the last: the largest size, where there is most to be seen. Counters, which take a process and
         # some seconds each, are of that size too.
-        trace = options.trace if index == len(jobs) - 1 else None
+        trace = Path(options.trace) if options.trace is not None and index == len(jobs) - 1 else None
         ncu = options.ncu and workload is jobs[-1][0]
-        calls.append(_Profiler(subject, workload, phase, replace(options, trace=trace, ncu=ncu)).run())
+        calls.append(_Profiler(subject, workload, phase, pace or Pace(), options.seed, trace, ncu).run())
     return ProfileReport(
         subject.name,
         this_machine(device),
@@ -93,8 +82,11 @@ def run_profile(
 class _Profiler:
     """One size at one phase."""
 
-    def __init__(self, subject: Subject, workload: Workload, phase: str, options: ProfileOptions) -> None:
-        self.subject, self.workload, self.phase, self.options = subject, workload, phase, options
+    def __init__(
+        self, subject: Subject, workload: Workload, phase: str, pace: Pace, seed: int, trace: Path | None, ncu: bool
+    ) -> None:
+        self.subject, self.workload, self.phase = subject, workload, phase
+        self.pace, self.seed, self.trace, self.ncu = pace, seed, trace, ncu
         operator = subject.operator
         device: Device = "cpu" if workload.device == "cpu" else "cuda"
         self.twin = build_twin(operator.definition, device) if operator is not None else None
@@ -104,7 +96,7 @@ class _Profiler:
         inputs = self.workload.input_sets(self.workload.inputs(0), self.workload.sets)
         with torch.no_grad() if self.phase == "forward" else torch.enable_grad():
             ladder, calls = self._prepare(inputs)
-            rounds = climb(ladder, calls, self.workload.device, self.options.pace, seed=self.options.seed)
+            rounds = climb(ladder, calls, self.workload.device, self.pace, seed=self.seed)
             whole = whole_of(rounds)
             gpu = self._gpu(ladder, calls["whole"], whole, inputs[0])
         return CallProfile(
@@ -128,14 +120,14 @@ class _Profiler:
             function(*args, **kwargs)
 
         if self.workload.device == "cpu":
-            if self.options.trace is not None:
-                trace_calls(call, _TRACED_ON_CPU, "cpu", self.options.trace)
+            if self.trace is not None:
+                trace_calls(call, _TRACED_ON_CPU, "cpu", self.trace)
             return None
         moved = work_of(self.subject, "backward" if self.phase == "backward" else "forward", values).moved
         library = self.twin.library if self.twin is not None else None
-        found = profile_gpu(call, whole, moved, library, self.options.trace)
+        found = profile_gpu(call, whole, moved, library, self.trace)
         operator = self.subject.operator
-        if found is None or operator is None or not self.options.ncu:
+        if found is None or operator is None or not self.ncu:
             return found
         example = recording_call(self.subject, values) if self.phase == "backward" else calls[0]
         return replace(found, ncu=ask_ncu(operator.definition, example, self.phase))

@@ -12,7 +12,7 @@ from opsmith.errors import ArgumentError
 from opsmith.runtime.operator import Operator, operators_of
 from opsmith.spec.dtypes import DTYPES
 
-__all__ = ["dtype_names", "forward_operators", "several_operators"]
+__all__ = ["dtype_names", "forward_operators", "phase_names", "several_operators"]
 
 
 def forward_operators(operators: Iterable[Operator]) -> tuple[Operator, ...]:
@@ -24,14 +24,23 @@ def forward_operators(operators: Iterable[Operator]) -> tuple[Operator, ...]:
     return tuple(operator for operator in operators if operator.definition.forward is None)
 
 
-def dtype_names(dtypes: Iterable[str | torch.dtype]) -> tuple[str, ...]:
-    """Return element types by name; raises ArgumentError for one that does not exist."""
-    names = tuple(str(dtype).removeprefix("torch.") for dtype in dtypes)
+def dtype_names(dtypes: Iterable[str | torch.dtype] | str | torch.dtype | None) -> tuple[str, ...]:
+    """Return element types, one or several, by name; raises ArgumentError for one that does not exist."""
+    given = (dtypes,) if isinstance(dtypes, str | torch.dtype) else dtypes or ()
+    names = tuple(str(dtype).removeprefix("torch.") for dtype in given)
     for name in names:
         if not isinstance(getattr(torch, name, None), torch.dtype):
             known = ", ".join(DTYPES)
             raise ArgumentError(f"there is no element type {name!r}; operators have {known}")
     return names
+
+
+def phase_names(given: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the phases that were given in their order, all where none was; raises ArgumentError for an unknown one."""
+    wanted = tuple(given)
+    if unknown := [name for name in wanted if name not in known]:
+        raise ArgumentError(f"there is no phase {unknown[0]!r}; there are {', '.join(known)}")
+    return tuple(name for name in known if not wanted or name in wanted)
 
 
 def several_operators(op: Any) -> tuple[Any, ...] | None:

@@ -191,7 +191,7 @@ def test_the_command_line_is_looked_at_first() -> None:
 
     assert "there is no sanitizer 'leaks'" in ask("--sanitize", "leaks")
     assert "--large and --sanitize do not go together" in ask("--sanitize", "address", "--large")
-    assert "--seconds is for --sanitize alone" in ask("--seconds", "9")
+    assert "a check of 0.0 seconds tries nothing" in ask("--sanitize", "address", "--seconds", "0")
     assert "--device and --sanitize do not go together" in ask("--sanitize", "address", "--device", "cpu")
 
 

@@ -1,0 +1,81 @@
+"""The options of `opsmith.check` and `opsmith check`, each declared once: name, type, default, help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from opsmith._keywords import Option, names_in, normalize, option
+from opsmith.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["CheckOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """What is checked, and how thoroughly. Raises ArgumentError for values that do not exist."""
+
+    reference: Callable[..., Any] | None = option(
+        None,
+        Option("What the operator should compute, in plain PyTorch.", kind="function", for_one=True),
+    )
+    examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = option(
+        None,
+        Option(
+            "Calls to make besides the generated ones, or a function that returns them: each a tuple of arguments or a "
+            "dict by name, in a list or in a dict that names each call.",
+            kind="function",
+            for_one=True,
+        ),
+    )
+    devices: Iterable[str] | str | None = option(
+        None, Option("cpu, cuda.", unset="all that are here", kind="text", flag="device", is_repeated=True)
+    )
+    dtypes: Iterable[str | torch.dtype] | str | torch.dtype | None = option(
+        None,
+        Option(
+            "Element types: float32, ...",
+            unset="all that the operator declares",
+            kind="text",
+            flag="dtype",
+            is_repeated=True,
+        ),
+    )
+    properties: Iterable[str] | str | None = option(
+        None,
+        Option(
+            "Properties by name (docs/check.md lists them).",
+            unset="all",
+            kind="text",
+            flag="property",
+            is_repeated=True,
+        ),
+    )
+    seed: int = option(0, Option("The same seed makes the same inputs.", kind="integer"))
+    seconds: float | None = option(
+        None,
+        Option(
+            "How long the check of one operator may take. What does not fit is left out and listed in the report.",
+            unset="about half a minute",
+            kind="number",
+        ),
+    )
+    thorough: bool = option(False, Option("Try all inputs, however long that takes.", kind="switch"))
+    large: bool = option(False, Option("Try tensors of more than 2^31 elements too.", kind="switch"))
+
+    def __post_init__(self) -> None:
+        from opsmith.subject.selection import dtype_names
+
+        if self.seconds is not None and not self.seconds > 0:
+            raise ArgumentError(f"a check of {self.seconds} seconds tries nothing; give more than 0")
+        normalize(
+            self,
+            devices=names_in(self.devices) or None,
+            dtypes=dtype_names(self.dtypes),
+            properties=names_in(self.properties),
+            seed=self.seed or 0,
+        )
