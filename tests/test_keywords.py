@@ -129,19 +129,19 @@ def test_the_command_line_reads_what_the_function_takes():
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "right"),
     [
-        ("check x --dtpye float32", "No such option '--dtpye'. Did you mean '--dtype'?"),
-        ("bench x --devices cpu", "No such option '--devices'. Did you mean '--device'?"),
-        ("profile x --sizes B=3", "No such option '--sizes'. Did you mean '--size'?"),
-        ("chek x", "No such command 'chek'. Did you mean 'check'?"),
+        ("check x --dtpye float32", "--dtype"),
+        ("bench x --devices cpu", "--device"),
+        ("profile x --sizes B=3", "--size"),
+        ("chek x", "check"),
     ],
 )
-def test_a_misspelt_command_line_names_the_right_one(line, message, capsys):
+def test_a_misspelt_command_line_names_the_right_one(line, right, capsys):
     with pytest.raises(SystemExit) as ended:
         main(line.split())
     assert ended.value.code == 2
-    assert message in capsys.readouterr().err.replace("option:", "option")
+    assert right in capsys.readouterr().err.partition("Did you mean")[2]  # the words around it are click's
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])

@@ -266,7 +266,7 @@ def test_threads_that_somebody_changes_are_told():
         ({"sizes": ({"B": 4},)}, "the size N is missing"),
         ({"sizes": ({"B": 4, "N": 4, "M": 1},)}, "has no size M; it has B, N"),
         ({"dtypes": ("int32",)}, "has no element type int32; it has"),
-        ({"competitors": ("nobody",)}, "has no competitor 'nobody' on cpu; there are eager, compiled, max-autotune"),
+        ({"against": ("nobody",)}, "has no competitor 'nobody' on cpu; there are eager, compiled, max-autotune"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], message: str):

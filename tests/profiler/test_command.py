@@ -120,7 +120,7 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[object], message: str
 
 
 def test_several_operators_have_several_reports() -> None:
-    with pytest.raises(ArgumentError, match="belong to one operator"):
+    with pytest.raises(ArgumentError, match="trace= belongs to one operator"):
         opsmith.profile([kit.spin], trace="t.json", device="cpu")
     reports = opsmith.profile([kit.spin], device="cpu", sizes=SIZES, phases=["forward"])
     assert [report.operator for report in reports] == ["kit_profile.spin"]

@@ -1,9 +1,8 @@
-"""Is what is timed right? Each competitor's results are held against the reference's, before and after the timing.
+"""Compares each competitor's results with the reference's, before and after the timing.
 
-Small inputs are held to the bounds of `opsmith check`, element by element. For large ones that would take longer than the
-timing: there the largest error is held against the reference's own in the same element type. What is proved about an
-operator is proved by `opsmith check`; this finds a competitor that computes something else, or a kernel that is wrong at
-the size that is timed.
+Small inputs have the bounds of `opsmith check`, element by element. For large ones that would take longer than the timing:
+there the bound is a multiple of the reference's own largest error in the same element type. The proof of an operator is
+`opsmith check`; this finds a competitor that computes something else, and a kernel that is wrong at the timed size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a comparison of builds found, as data: what each takes to build and to load, and calls of the results."""
+"""Holds the results of a comparison of builds: the times to build, to load and to call."""
 
 from __future__ import annotations
 

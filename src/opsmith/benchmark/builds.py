@@ -1,8 +1,8 @@
-"""Does it matter how an operator is built? JIT, setuptools and CMake: how long each takes, and calls of all three in turn.
+"""Compares builds by JIT, setuptools and CMake: their build times, and calls of all three in turn.
 
-PyTorch takes an operator of one name once. So each builder also builds the operator under other namespaces, from the same
-sources with the same commands; these copies are in one process, called with the same inputs, in one run of `measure`. That
-the libraries which people get are the same is seen in their bytes.
+PyTorch registers an operator's name once. So each builder also builds the operator under other namespaces, from the same
+sources with the same commands. These copies are in one process and called with the same inputs, in one run of `measure`;
+their bytes show that they equal the libraries that people get.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How is a competitor called at a phase? Calls that take nothing and do what is timed, one for each set of inputs."""
+"""Prepares the calls of a competitor for a phase: functions without arguments, one for each set of inputs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What can this machine do at most? Its copy bandwidth and the rate of its matrix products, measured once and kept.
+"""Measures the machine's limits, copy bandwidth and matrix products per second, once, and keeps them.
 
-Datasheets name what no program reaches; a plain copy and PyTorch's own products are what one can hope for. On the CPU
-PyTorch has two libraries for products, of which each is the faster on some processors: that of its matrix products, and
-that of its convolutions, where one with a kernel of one pixel is a matrix product. The better of the two counts. They are
-measured when they are first needed and kept in opsmith's cache folder for this device, this torch and this number of
-threads. Where other programs had the machine too, they are measured again the next time, and the best of all counts.
+Datasheets give figures that no program reaches; a plain copy and PyTorch's own products are realistic limits. On the CPU
+PyTorch has two libraries for products, each faster on some processors: the one of its matrix products, and the one of its
+convolutions, where a kernel of one pixel makes a matrix product. The faster counts. The limits are measured when first
+needed and kept in opsmith's cache folder by device, torch and number of threads. If other programs were running, the next
+run measures again, and the best counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How long does a call take? On the CPU by the clock; on a GPU by events around each call and by the clock over many.
+"""Times calls: on the CPU by the clock; on a GPU by events around each call, and by the clock over many calls.
 
-On a GPU the two say different things. Between events a call is timed as the GPU sees it: the second-level cache is emptied
-first, and the GPU is kept busy until the call has been launched, so that what Python and the dispatcher take is not in it.
-By the clock, many calls in a row are timed as a program sees them, with all of that.
+On a GPU the two differ. Events time a call as the GPU sees it: the second-level cache is emptied first, and the GPU is kept
+busy until the call has been launched, so that the time of Python and the dispatcher is not included. The clock times many
+calls in a row as a program sees them, with all of that.
 """
 
 from __future__ import annotations

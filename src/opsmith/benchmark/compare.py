@@ -1,15 +1,15 @@
-"""Has something become slower since an earlier report? By ratios that were taken within each run.
+"""Finds operators that have become slower since an earlier report, by ratios taken within each run.
 
-The machine may be slower today than it was then. So what is compared is not the operator's time alone but how many times as
-fast it was as its reference, in rounds of the same run: what slows both is not seen. The reference may be slower, too, as
-one with many threads is beside another program; so the operator's own time has to have changed in the same direction.
+The machine may be slower today than it was then. So not the operator's time alone is compared but its speed relative to the
+reference, in rounds of the same run: what slows both cancels. The reference may be slower for a reason of its own, as one
+with many threads is beside another program; so the operator's own time has to have changed in the same direction.
 
-The two runs are independent, and the logarithms of their ratios are taken to be roughly normal, so that the half-widths of
-their intervals add as squares. Many sizes are many chances for a false alarm: the intervals are widened until all of them
+The two runs are independent, and the logarithms of their ratios are taken to be roughly normal, so the half-widths of their
+intervals add as squares. Many sizes are many chances for a false alarm: the intervals are widened until all of them
 together hold with 95 % (Bonferroni's correction).
 
-What processes differ by, a report of several processes knows and one of a single process does not: where there were fewer
-on one side, its intervals are as wide as those of so few processes would be on the other.
+A report of several processes includes how much processes differ, one of a single process does not. The side with fewer
+processes gets intervals as wide as those of so few processes would be on the other side.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who is timed: the operator, its reference eager and compiled, CUDA graphs of both, and what the user names.
+"""Lists what is timed: the operator, its reference eager and compiled, CUDA graphs of both, and the user's competitors.
 
-A competitor is a function of the operator's arguments. What it is timed at is one of three phases: `forward` without
-gradients, `backward` alone through a graph that was made before, and `both` together.
+A competitor is a function of the operator's arguments. It is timed in one of three phases: `forward` without gradients,
+`backward` alone through a graph made before, and `both` together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What does torch.compile make of a reference? One compiled function for each size and element type, within a time limit.
+"""Compiles references with torch.compile, one function for each size and element type, within a time limit.
 
-Sizes are constants to the compiler, as it has them at a function's first call: so it is at its best at each size. All
-compiling is done before anything is timed, and the C++ compiler, ptxas and the like that run when the time is over are
-stopped: what is left out is said, with how to get it.
+A function is compiled at its first call with that call's sizes as constants, so it is at its best at each size. All
+compiling is done before anything is timed. The C++ compiler, ptxas and the like that run when the time is over are
+stopped; the report says what was left out and how to include it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Is the machine fit to be timed on, and was it all the while? Other programs' load; a GPU's clocks, heat and throttling."""
+"""Watches the machine while it times: the load of other programs, and a GPU's clocks, heat and throttling."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Do builds differ, or only the places in memory that their libraries came to? Asked of several copies of each build.
+"""Tells whether builds differ, or only the addresses that their libraries were loaded to, by several copies of each.
 
-A loop that begins at another address, or data that share a line of a cache, can make the same machine code some per cent
-faster or slower for as long as a process lives. So each build is there in several copies, under names of their own, and
-builds are compared by the means of their copies: by Student's t, with the variance that copies of one build have (Student,
-"The probable error of a mean", Biometrika 6, 1908).
+A loop at another address, or data that share a cache line, can make the same machine code some per cent faster or slower
+for as long as a process lives. So there are several copies of each build, under names of their own, and builds are compared
+by the means of their copies: by Student's t, with the variance between copies of one build (Student, "The probable error of
+a mean", Biometrika 6, 1908).
 """
 
 from __future__ import annotations

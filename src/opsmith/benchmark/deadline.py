@@ -1,4 +1,4 @@
-"""How is something stopped that takes too long? By a signal, between two steps of Python; a compiler it runs dies too."""
+"""Stops what takes too long, by a signal between two steps of Python; a compiler that it runs is killed too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which two sizes say most about an operator? The smallest of the usual ones and the largest."""
+"""Chooses the two sizes that say most about an operator: the smallest of the usual ones and the largest."""
 
 from __future__ import annotations
 

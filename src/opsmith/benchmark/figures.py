@@ -1,4 +1,4 @@
-"""What do samples come to? A timing with its verdict and its share of the machine's limit, if it can be believed."""
+"""Turns samples into a timing with its verdict and its share of the machine's limit, if it is plausible."""
 
 from __future__ import annotations
 

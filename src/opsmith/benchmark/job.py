@@ -1,4 +1,4 @@
-"""How is one size timed at one phase? Everybody right before it is fast, all in turn, and right again afterwards."""
+"""Times one size in one phase: checks all results, times the competitors in turn, and checks the results again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What do the kernels of a call take by themselves? As the driver's profiling interface (CUPTI) has it, through PyTorch's.
+"""Times the kernels of a call by themselves, with the driver's profiling interface (CUPTI) through PyTorch's.
 
-Between events there is what lies between kernels too, and by the clock all that the host does; this is the kernels alone.
+The time between events includes the gaps between kernels, and the clock's all that the host does; this is the kernels alone.
 """
 
 from __future__ import annotations

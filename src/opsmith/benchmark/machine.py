@@ -1,4 +1,4 @@
-"""What is the machine that something is timed on? Its name, caches and threads; a GPU's clocks, heat and throttling."""
+"""Describes the machine that something is timed on: name, caches, threads; a GPU's clocks, heat and throttling."""
 
 from __future__ import annotations
 

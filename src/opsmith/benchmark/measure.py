@@ -1,8 +1,8 @@
-"""How are several things timed so that their ratio can be believed? In turn, in random order, until it is known.
+"""Times several competitors in turn, in random order, until their ratios are known.
 
-Every round takes one sample of each competitor, in an order of its own, so that whatever disturbs the machine for a while
-disturbs all of them. The first competitor is there twice, made twice: how far its two series are apart is the noise of
-this very run, and no difference smaller than that is called one.
+Every round takes one sample of each competitor, in an order of its own, so that a disturbance of the machine affects all of
+them. The first competitor takes part twice, made twice: how far its two series are apart is the noise of this very run, and
+no smaller difference is called one.
 """
 
 from __future__ import annotations

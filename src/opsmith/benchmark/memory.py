@@ -1,4 +1,4 @@
-"""How much memory does a call need beside its inputs? On a GPU PyTorch's allocator says it; on the CPU Linux does."""
+"""Measures the memory that a call needs beside its inputs: by PyTorch's allocator on a GPU, by Linux on the CPU."""
 
 from __future__ import annotations
 

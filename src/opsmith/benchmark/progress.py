@@ -1,4 +1,4 @@
-"""How far is a benchmark? What a screen is told while it runs; nobody is told anything while something is timed."""
+"""Describes how far a benchmark is, for a screen; it is updated only while nothing is timed."""
 
 from __future__ import annotations
 

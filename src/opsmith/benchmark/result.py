@@ -1,4 +1,4 @@
-"""What a benchmark found, as data: one timing for each competitor, size, type and phase, and the machine it was taken on."""
+"""Holds the results of a benchmark: a timing for each competitor, size, type and phase, and the machine."""
 
 from __future__ import annotations
 

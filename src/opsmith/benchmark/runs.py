@@ -1,6 +1,6 @@
-"""Is it the same in another process? Several runs as one report, whose intervals hold what differs between them.
+"""Combines runs in several processes into one report, whose intervals include how much processes differ.
 
-Where a process's memory lies, and what of it falls together in a cache, is settled when it starts, and changes times by more
+Where a process's memory lies, and which parts of it share a cache set, is settled when it starts, and changes times by more
 than the rounds of one process can show (Mytkowicz et al., "Producing wrong data without doing anything obviously wrong!",
 ASPLOS 2009). So each run is one sample here. Logarithms of times and ratios are taken to be roughly normal; the interval of
 their mean is Student's.

@@ -1,4 +1,4 @@
-"""What do noisy timings say? Medians with bootstrap intervals, and a verdict on a ratio.
+"""Computes medians with bootstrap intervals from noisy samples, and a verdict on a ratio.
 
 Samples that follow each other are not independent: a busy neighbour slows several of them. So whole blocks of rounds are
 drawn again, not single ones (the moving-block bootstrap; Kuensch, Annals of Statistics 17, 1989), and ratios are formed

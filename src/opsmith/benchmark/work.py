@@ -1,8 +1,8 @@
-"""How much work is a call at least? Bytes from the definition, and operations as PyTorch counts them or as declared.
+"""Computes the least work of a call: bytes from the definition, and operations as PyTorch counts them or as declared.
 
 Every input is read once and every output written once: no kernel moves less, and one that keeps intermediate results on
-the chip moves no more. A gradient that is passed on as it is moves nothing. Operations are what `@op.flops` says, else what
-torch.utils.flop_counter counts in the reference.
+the chip moves no more. A gradient that is passed on unchanged moves nothing. Operations are what `@op.flops` returns, else
+what torch.utils.flop_counter counts in the reference.
 """
 
 from __future__ import annotations

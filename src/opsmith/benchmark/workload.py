@@ -1,4 +1,4 @@
-"""What is timed: calls of an operator in some sizes, with enough sets of inputs that no cache holds them all."""
+"""Makes the inputs that are timed: some sizes, each with more sets of inputs than the caches hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `opsmith bench` shows what it has found: a screen, a stream for programs, files."""
+"""Shows the results of `opsmith bench`: on a screen, as a stream for programs, in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opsmith bridge`: build the bridge now instead of in the background."""
+"""Builds the bridge now instead of in the background: `opsmith bridge`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opsmith build`: build the operators of a path in one of three ways, and say where the library lies."""
+"""Builds the operators of a path in one of three ways and prints the library's path: `opsmith build`."""
 
 from __future__ import annotations
 

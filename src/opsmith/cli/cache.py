@@ -1,4 +1,4 @@
-"""`opsmith cache`: what the store holds, why something is built again, and how the store is kept."""
+"""Shows and cleans the store, and explains why something is built again: `opsmith cache`."""
 
 from __future__ import annotations
 

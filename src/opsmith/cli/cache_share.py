@@ -1,4 +1,4 @@
-"""`opsmith cache key|push|pull`: the shared store of OPSMITH_STORE, and whose signatures count there."""
+"""Copies to and from the shared store of OPSMITH_STORE, and manages its keys: `opsmith cache key|push|pull`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opsmith cmake-dir`: where find_package(opsmith) finds its package."""
+"""Prints the folder where find_package(opsmith) finds its package: `opsmith cmake-dir`."""
 
 from __future__ import annotations
 

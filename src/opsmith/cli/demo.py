@@ -1,4 +1,4 @@
-"""`opsmith demo`: build, check, time and train an LLTM, and write a report."""
+"""Builds, checks, times and trains an LLTM, and writes a report: `opsmith demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opsmith doctor`: what this machine has, what is broken, and the command that mends it."""
+"""Shows what this machine has, what is broken, and the command that fixes it: `opsmith doctor`."""
 
 from __future__ import annotations
 

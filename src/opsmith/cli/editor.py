@@ -1,4 +1,4 @@
-"""`opsmith editor`: write what editors need of code that is compiled out of their sight."""
+"""Writes compile_commands.json and type stubs, which editors need: `opsmith editor`."""
 
 from __future__ import annotations
 

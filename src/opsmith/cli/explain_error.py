@@ -1,4 +1,4 @@
-"""`opsmith explain-error`: what a log of any build or load means, and what mends it."""
+"""Explains the errors in a log of any build or load, and how to fix them: `opsmith explain-error`."""
 
 from __future__ import annotations
 

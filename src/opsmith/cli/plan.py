@@ -1,4 +1,4 @@
-"""`opsmith plan`: what find_package(opsmith) calls to learn how to build; not meant to be typed."""
+"""Writes a build plan for find_package(opsmith), which calls it: `opsmith plan`."""
 
 from __future__ import annotations
 

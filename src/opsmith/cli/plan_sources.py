@@ -1,4 +1,4 @@
-"""`opsmith plan-sources`: what opsmith_add_extension calls to learn how existing sources are built; not to be typed."""
+"""Writes a build plan of existing sources for opsmith_add_extension, which calls it: `opsmith plan-sources`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opsmith run`: run a command whose Python code gets opsmith wherever it imports torch.utils.cpp_extension."""
+"""Runs a command that gets opsmith wherever it imports torch.utils.cpp_extension: `opsmith run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opsmith stub`: the prototypes that kernels must have, or whole files to start from."""
+"""Prints the prototypes that kernels must have, or writes whole files to start from: `opsmith stub`."""
 
 from __future__ import annotations
 

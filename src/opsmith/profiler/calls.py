@@ -1,4 +1,4 @@
-"""Which calls are profiled? Those of a workload without and with gradients, and those of the backward that they lead to."""
+"""Makes the calls that are profiled: with and without gradients, and those of the backward that they lead to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the GPU do in a call, and who waits for whom? Kernels, their time and resources, and the program beside them."""
+"""Profiles a call on the GPU: its kernels, their time and resources, and whether the host or the GPU waits."""
 
 from __future__ import annotations
 

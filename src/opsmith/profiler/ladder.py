@@ -1,4 +1,4 @@
-"""How the levels of a call are timed: all of them in turn, in random order, with the same inputs."""
+"""Times the levels of a call: all of them in turn, in random order, with the same inputs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How is one level of a call timed alone? By making the same calls from higher up, lower down, and inside.
+"""Times one level of a call alone: from Python, from C++, through the dispatcher, and inside the binding.
 
 Each level is a function that takes one sample: the seconds of one call, by name. All of them make the same calls with the
-same inputs, so that what lies between two levels is the difference of their samples.
+same inputs, so the cost between two levels is the difference of their samples.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What do the GPU's own counters say of a call? Asked of Nsight Compute, where it is installed and may read them.
+"""Reads the GPU's own counters for a call with Nsight Compute, where it is installed and allowed to.
 
-One call is made again in a process of its own below `ncu`, with the same arguments: bytes that really went to and from
-memory, and warps that really were active.
+The call is repeated in a process of its own below `ncu`, with the same arguments: the bytes that really went to and from
+memory, and the warps that really were active.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m opsmith.profiler.one_call MODULE NAME PHASE FILE
 
-FILE holds the arguments. Once before, the same call is made unwatched: what is loaded and compiled then is not its work.
+FILE holds the arguments. The same call is made once before, unwatched, so that loading and compiling are not profiled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which parts does a call have, and what does each take? Clocks inside, and differences between levels of what is around.
+"""Splits a call's time into parts: by clocks inside the binding, and by differences between the levels around it.
 
 From the outside in, with the bridge (docs/profile.md draws it):
 
@@ -9,8 +9,8 @@ From the outside in, with the bridge (docs/profile.md draws it):
     arguments, outputs, copies, kernel, results     by clocks inside the binding
     free        dropping the results, by clocks around it
 
-Of each call the time inside the binding is taken away before anything is compared, because it was measured in that very
-call: the noise of a kernel that takes milliseconds would drown the microseconds around it.
+The time inside the binding, measured in the same call, is subtracted from each sample before levels are compared: the noise
+of a kernel that takes milliseconds would drown the microseconds around it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What does a kernel use of the GPU, as it was compiled? Asked of cuobjdump, which comes with a CUDA toolkit.
+"""Reads the resources that a kernel was compiled for with cuobjdump, which comes with a CUDA toolkit.
 
-The profiler tells registers and shared memory of a launch; local memory, where spilled registers go, only the binary does.
+The profiler knows the registers and shared memory of a launch; local memory, where spilled registers go, is only in the
+binary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a profile found, as data: for each size and phase the parts of a call, and on a GPU its kernels."""
+"""Holds the results of a profile: for each size and phase the parts of a call, and on a GPU its kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does a call's time go inside the binding? In the operator built once more, with clocks between its parts.
+"""Times the parts of a call inside the binding, in a twin of the operator that is built with clocks between them.
 
 The same definition and the same kernel sources are compiled with a binding that reads the processor's counter after each
 part (include/opsmith/timed.h), and registered as every operator is, but in a namespace of its own, so that the operator

@@ -1,4 +1,4 @@
-"""What does the GPU run in some calls? Read from the trace of PyTorch's profiler, which CUPTI's activity records are in.
+"""Reads what the GPU runs in some calls from a trace of PyTorch's profiler, which has CUPTI's activity records.
 
 The trace is Chrome's format: `chrome://tracing` and https://ui.perfetto.dev show it. Kineto adds to each kernel its launch,
 its registers and shared memory, and the occupancy that follows from them.
