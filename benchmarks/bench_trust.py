@@ -1,11 +1,11 @@
-"""Can `opsmith bench` be believed? The same operator against itself, and a slowdown of 5 % that was planted.
+"""Measures how far `opsmith bench` can be trusted: an operator against itself, and a planted slowdown of 5 %.
 
     python benchmarks/bench_trust.py [--device cpu] [--runs 20] [--output benchmarks/results/bench_trust.json]
 
-Each run is a benchmark of its own, as the command makes it, with `again`, a second competitor that is the operator itself.
-"No difference" is right for it at every size and phase, and has to be the verdict in 19 of 20 runs. The planted slowdown is
-a kernel that moves 21 numbers where the other moves 20; it has to be found in every run on a GPU, where memory is quiet
-enough for it, and is counted on the CPU. Exits with 1 where that is not so.
+Each run is a full benchmark with a second competitor, `again`, which is the operator itself. The correct verdict for it is
+"no difference" at every size and phase, and 19 of 20 runs have to give it. The planted slowdown is a kernel that moves 21
+numbers instead of 20. On a GPU, where memory timings are stable enough, every run has to find it; on the CPU it is only
+counted. Exits with 1 otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of bias_act's operator that are timed: leaky ReLU behind a convolution, in sizes for a CPU and for a GPU."""
+"""Calls of bias_act's operator for `opsmith bench`: leaky ReLU after a convolution, in sizes for a CPU and for a GPU."""
 
 from __future__ import annotations
 

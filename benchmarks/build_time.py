@@ -1,10 +1,10 @@
-"""How long does a build take? opsmith against torch.utils.cpp_extension and nvcc, cold; and opsmith warm.
+"""Measures build times: opsmith against torch.utils.cpp_extension and nvcc with an empty store, and opsmith's warm load.
 
     python benchmarks/build_time.py [--rounds 5] [--cuda] [--output benchmarks/results/build_time.json]
 
-Every figure is taken in a process of its own with an empty store (cold) or a filled one (warm); competitors take turns, and
+Every figure comes from a process of its own with an empty store (cold) or a filled one (warm); competitors take turns, and
 ratios are formed within a round. Peak memory is the largest sum of resident memory over all processes of a build, sampled
-every 5 ms. `--cuda` adds nvcc for one architecture (sm_90): opsmith's whole build of the kernel against nvcc alone on the
+every 5 ms. `--cuda` adds CUDA for one architecture (sm_90): opsmith's whole build of the kernel against nvcc alone on the
 same kernel in a file with torch/extension.h.
 """
 

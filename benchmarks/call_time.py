@@ -1,11 +1,11 @@
-"""What does a call cost beside the kernel's work? opsmith against torch.add, torch.library.custom_op and other operators.
+"""Measures the overhead of a call: opsmith against torch.add, torch.library.custom_op and other operators.
 
     python benchmarks/call_time.py [--device cpu] [--rounds 51] [--output benchmarks/results/call_time.json]
 
-Tensors have 8 elements, so that a kernel takes next to nothing. In each round every contender runs for some milliseconds,
-in an order that turns from round to round, and ratios are formed within the round. With `--device cuda` it is the host's
-time: nothing waits for the GPU inside the loop that is timed, and no more calls are queued than the driver takes without
-waiting. Then the memory of an LLTM training step, against a torch.autograd.Function written by hand.
+Tensors have 8 elements, so the kernel's time is negligible. In each round every contender runs for some milliseconds, in an
+order that rotates from round to round, and ratios are formed within the round. `--device cuda` measures the host's time:
+nothing waits for the GPU inside the timed loop, and no more calls are queued than the driver accepts without waiting. The
+last part compares the memory of an LLTM training step with a hand-written torch.autograd.Function.
 
 OPSMITH_BRIDGE=off times the gradient path in Python.
 """

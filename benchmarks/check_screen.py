@@ -1,4 +1,4 @@
-"""What does `opsmith check` print for the README's first operator? With the machine it was printed on.
+"""Records what `opsmith check` prints for the README's first operator, and on which machine.
 
 python benchmarks/check_screen.py [--output benchmarks/results/check_screen.json]
 """

@@ -1,11 +1,11 @@
-"""Can `opsmith bench --compare` be believed? How often it calls the same program slower, and how often it finds a slowdown.
+"""Measures how often `opsmith bench --compare` reports a false slowdown, and how often it finds a planted one.
 
     python benchmarks/compare_trust.py [--processes 10] [--folder DIR] [--output benchmarks/results/compare_trust.json]
 
-The same operator is timed in some processes, one after the other (reports that lie in DIR already are taken as they are).
-Then reports are drawn from them: as many for each side of a comparison as `--runs` would make, none on both sides. A
-slowdown is planted by making the times of one side longer. Splits of one set of reports are not independent of each other,
-so the counts say less than as many comparisons of fresh reports would.
+One operator is timed in several processes, one after the other; reports that DIR already has are reused. Then reports are
+drawn from them: as many for each side of a comparison as `--runs` would make, none for both sides. A slowdown is planted by
+lengthening the times of one side. Splits of one set of reports are not independent of each other, so the counts are less
+conclusive than the same number of comparisons of fresh reports.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""How long does deform_conv2d take, by opsmith, by torchvision where it is installed, and by the textbook (on a CPU)?
+"""Times deform_conv2d against torchvision, if it is installed, and on a CPU against the textbook algorithm.
 
     python benchmarks/deform_conv2d.py [--device cpu|cuda] [--output benchmarks/results/deform_conv2d_cpu.json]
 
-Version 2 (with a mask) with a 3 x 3 filter, padding 1, as many outputs as channels, offsets of 1.5 pixels on average. On a
-CPU one image of 64 x 32 x 32; on a GPU 8 images of 256 x 64 x 64, and 32 and 37 of them. "forward" is one call; "both" is
-one call and the gradients of all five tensors, "backward" those alone. The textbook algorithm
-(benchmarks/deform_conv2d/textbook.cpp) is compiled with -O3 and runs on one thread; its backward gets its memory as the
-others do, from PyTorch.
+Version 2 (with a mask), a 3 x 3 filter, padding 1, as many outputs as channels, offsets of 1.5 pixels on average. On a CPU
+one image of 64 x 32 x 32; on a GPU 8 images of 256 x 64 x 64, and 32 and 37 of them. "forward" is one call; "both" is one
+call and the gradients of all five tensors, "backward" only those. The textbook algorithm
+(benchmarks/deform_conv2d/textbook.cpp) is compiled with -O3 and runs on one thread; its backward gets memory from PyTorch,
+like the others.
 
-Competitors take turns within a round, ratios are formed within a round, and all that compete have been called before. On a
-GPU a sample is the median of ten calls, between events, all queued before the first has ended. `difference` is the largest
-between their results and ours; torchvision has no bfloat16, so there its float32 competes. TF32 "in convolutions" is
-PyTorch's setting: opsmith goes by it, torchvision by that of matrix products, which takes part "everywhere".
+Competitors take turns within a round, ratios are formed within a round, and all of them have been called before. On a GPU a
+sample is the median of ten calls, between events, all queued before the first has ended. `difference` is the largest one
+between their results and ours; torchvision does not support bfloat16, so its float32 competes there. TF32 "in convolutions"
+is the PyTorch setting that opsmith follows; torchvision follows that of matrix products, which is included in "everywhere".
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""How long does unchanged code for torch.utils.cpp_extension take to build, by opsmith and by PyTorch's own tool?
+"""Measures build times of unchanged code for torch.utils.cpp_extension, with opsmith and with PyTorch's own tool.
 
     python benchmarks/existing_build.py [--rounds 5] [--racers 16] [--cuda] [--output benchmarks/results/existing_build.json]
 
-One C++ file with torch/extension.h, loaded by `load` with nothing but its name and source. Cold: the store is empty. Header
-warm: the store has torch's precompiled header and nothing else. Warm: it has the library. Every figure is from a process of
-its own and contains the import of the tool; competitors take turns in one run, and ratios are formed within a round. No
-compiler cache is used. At the end many processes, each of which has imported torch, ask for one extension at the same
-moment: the time until the last has it, against one process alone, both in empty stores. Since the memory of that many
-processes makes any compiler slower on some virtual machines, one that asks while the others sleep is timed as well.
+One C++ file with torch/extension.h is loaded by `load` with only its name and source. Cold: the store is empty. Header
+warm: the store has only torch's precompiled header. Warm: it has the library. Every figure comes from a process of its own
+and includes the import of the tool; competitors take turns in one run, and ratios are formed within a round. No compiler
+cache is used.
+
+At the end many processes, each of which has imported torch, load one extension at the same moment: the time until the last
+has it, against one process alone, both with empty stores. The memory of that many processes slows any compiler down on some
+virtual machines, so a single load while the others sleep is timed as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of filtered_lrelu_sized that are timed: StyleGAN3's layers, in sizes for a CPU and for a GPU."""
+"""Calls of filtered_lrelu_sized for `opsmith bench`: StyleGAN3's layers, in sizes for a CPU and for a GPU."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Does a library built elsewhere run here? Loads libraries with PyTorch alone, without opsmith, and checks their operators.
+"""Loads libraries that were built elsewhere with PyTorch alone, without opsmith, and checks their operators.
 
     python benchmarks/foreign_binary.py LIBRARY... [--output results.json]
 
-Meant for libraries built with another torch and another Python (`opsmith build opsmith.ops.add2 --device cpu --device
-cuda --arch 9.0`): nothing here imports opsmith, so what runs is the binary and torch. Operators are checked on the CPU and,
-where there is one, on the GPU, against PyTorch's own formulas in float64.
+For libraries built with another torch and another Python (`opsmith build opsmith.ops.add2 --device cpu --device cuda
+--arch 9.0`): nothing here imports opsmith, so only the binary and torch run. Operators are checked on the CPU and, if there
+is one, on the GPU, against PyTorch's own formulas in float64.
 """
 
 from __future__ import annotations

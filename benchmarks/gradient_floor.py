@@ -1,10 +1,10 @@
-"""What does a forward and backward of mlp cost when nothing is computed? That is the least time any kernel can reach.
+"""Measures the least time of a forward and backward of mlp: what it costs when kernels compute nothing.
 
     python benchmarks/gradient_floor.py [--device cpu] [--seconds 10] [--output benchmarks/results/gradient_floor_cpu.json]
 
-Times, by the host's clock and at the size of the issue's small perceptron, the layers in eager PyTorch, mlp, an operator
-with mlp's arguments whose kernels only allocate (gradient_floor/nothing.py), and PyTorch's own cheapest node of five
-inputs. They take turns; a ratio is formed within each round. On a GPU nothing waits for it inside what is timed.
+Times, in wall-clock time and at the size of a small perceptron, the layers in eager PyTorch, mlp, an operator with mlp's
+arguments whose kernels only allocate (gradient_floor/nothing.py), and PyTorch's own cheapest node of five inputs. They take
+turns; ratios are formed within each round. On a GPU nothing waits for it inside the timed part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One measured ratio, as the tables of README and docs/figures.md show it."""
+"""A measured speedup, as the tables of README and docs/figures.md show it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""How fast is an LLTM over a sequence, against torch.nn.LSTM of equal size and against the loop that PyTorch would run?
+"""Times an LLTM over a sequence against torch.nn.LSTM of equal size, and against a loop over the definition.
 
     python benchmarks/lltm_against_lstm.py [--rounds 15] [--output benchmarks/results/lltm_lstm_gpu.json]
 
-For a GPU. Everything has the same steps, batch, input and state. An LSTM has four gates to an LLTM's three, so it is not
-the same work but the same place in a model, and cuDNN's is the fastest recurrent layer that PyTorch brings; it has
-PyTorch's settings, among them TF32 for products of float32, which the LLTM does without. The loop is the definition in
-plain PyTorch, step by step. In each round every contender takes its turn, in an order that goes round; ratios are formed
-within a round. Both times are given: what the GPU takes with the second-level cache emptied and the launches hidden, and
-what a program waits for by the host's clock.
+For a GPU. All have the same steps, batch, input and state. An LSTM has four gates to an LLTM's three: it does not do the
+same work, but has the same role in a model, and cuDNN's is the fastest recurrent layer in PyTorch. It runs with PyTorch's
+settings, among them TF32 for float32 products, which the LLTM does not use. The loop is the definition in plain PyTorch,
+step by step. In each round every contender takes its turn, in a rotating order; ratios are formed within a round. Both
+times are recorded: the GPU's, with the L2 cache flushed and launches hidden, and the wall-clock time that a program waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of lltm_sequence that are timed: parameters as the module draws them, with which the cells stay finite."""
+"""Calls of lltm_sequence for `opsmith bench`, with the initial parameters of the module, which keep the cells finite."""
 
 from __future__ import annotations
 

@@ -1,18 +1,21 @@
-"""How long does non-maximum suppression take, by opsmith, by torchvision where it is installed, and by the textbook?
+"""Times non-maximum suppression against torchvision, if it is installed, and against the textbook algorithm.
 
     python benchmarks/nms.py [--device cpu|cuda] [--sizes 1000 4000] [--functions nms] [--output results.json]
 
-Three kinds of boxes. "random": corners anywhere in 1,000 x 1,000 pixels, sides up to 50; most boxes are kept. "dense":
-corners and sides anywhere in 100 x 100; every box overlaps many. "crowded": what a detector gives, boxes around each of 50
-objects, off by 8 pixels. Scores are random, and so are the 80 classes of batched_nms. soft_nms is linear with a least score
-of 0.05; on a GPU it competes with its own CPU kernel and the copies there and back ("host"), and soft_nms_padded takes 100.
+There are three kinds of boxes. "random": corners anywhere in 1,000 x 1,000 pixels, sides up to 50; most boxes are kept.
+"dense": corners and sides anywhere in 100 x 100; every box overlaps many. "crowded": typical of a detector, boxes around
+each of 50 objects, off by 8 pixels. Scores are random, and so are the 80 classes of batched_nms. soft_nms is linear with a
+minimum score of 0.05; on a GPU it competes with its own CPU kernel and the copies there and back ("host"), and
+soft_nms_padded takes 100.
 
-A sample is one call; on a GPU it ends when the GPU is done, and it contains the wait for the number of kept boxes, which
-all who return that many have. Half of a small call is the host's work, and a virtual machine's host has phases, of seconds,
-in which it is half as fast: a loop in Python before and after each case tells, and such cases are measured again while there
-is patience; `host_us` is what the loop took. Competitors take turns within a round, ratios are formed within a round, and
-all that compete have been called before. The textbook algorithm (benchmarks/nms/textbook.cpp) is compiled with -O3. `same`
-says whether the results were equal; they need not be, where a pair of boxes is at the threshold but for a rounding.
+A sample is one call. On a GPU it ends when the GPU is done, and includes the wait for the number of kept boxes, which every
+function that returns that many needs. Half of a small call is the host's work, and the host of a virtual machine has phases
+of seconds in which it is half as fast: a Python loop before and after each case detects them, and such cases are measured
+again until patience runs out; `host_us` is the loop's time.
+
+Competitors take turns within a round, ratios are formed within a round, and all of them have been called before. The
+textbook algorithm (benchmarks/nms/textbook.cpp) is compiled with -O3. `same` tells whether the results were equal; they may
+differ if a pair of boxes is at the threshold, up to rounding.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How many of the planted defects does `torch.library.opcheck` notice, and how many `opsmith check`?
+"""Counts the planted defects that `torch.library.opcheck` finds, and those that `opsmith check` finds.
 
     python benchmarks/opcheck_score.py [name ...]
 
-opcheck runs its four tests on the calls that ours makes for the property in question, each defect in a child process:
-some crash. A defect counts for opcheck if any of them raises, and for ours if the property fails that is its name. The
-same operators without the defects are counted as false alarms. Writes results/check_score.json.
+opcheck runs its four tests on the calls that opsmith generates for the property in question, each defect in a child
+process, because some crash. opcheck finds a defect if any of its tests raises, opsmith if the property of that name fails.
+The same operators without defects give the false alarms. Writes results/check_score.json.
 """
 
 from __future__ import annotations

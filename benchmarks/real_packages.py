@@ -1,14 +1,14 @@
-"""Do extension packages from PyPI build unchanged through `opsmith run -- pip install`, and do their own tests pass then?
+"""Builds extension packages from PyPI unchanged with `opsmith run -- pip install`, and runs their own tests.
 
     python benchmarks/real_packages.py [--only NAME] [--output benchmarks/results/real_packages.json]
 
-Each package is downloaded as its authors publish it (an sdist whose setup.py imports torch.utils.cpp_extension) and
-installed twice into a folder of its own by the same pip command, with PyTorch's tool and below `opsmith run` with an empty
-store. The tests are those in the sdist, run in the same way on both. Packages without tests in their sdist are asked for
-one result that the two builds must agree on, to the last bit. The build time is that of the whole pip command, without a
-pause between the two; the packages take turns, so that neither tool always goes first.
+Each package is downloaded as published (an sdist whose setup.py imports torch.utils.cpp_extension) and installed twice into
+separate folders by the same pip command, with PyTorch's tool and under `opsmith run` with an empty store. The tests are
+those of the sdist, run in the same way on both. For packages without tests in their sdist, the two builds must agree on one
+result in every bit. The build time is that of the whole pip command, without a pause between the two; the order of the
+tools alternates between packages.
 
-It needs PyPI, torch, setuptools, wheel and a C++ compiler. Without a network it ends with status 3 and says so.
+It needs PyPI, torch, setuptools, wheel and a C++ compiler. Without a network it says so and exits with 3.
 """
 
 from __future__ import annotations

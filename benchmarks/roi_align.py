@@ -1,15 +1,15 @@
-"""How long do roi_align and roi_pool take, by opsmith, by torchvision where it is installed, and by the textbook?
+"""Times roi_align and roi_pool against torchvision, if it is installed, and against the textbook algorithm.
 
     python benchmarks/roi_align.py [--device cpu|cuda] [--output benchmarks/results/roi_align_cpu.json]
 
-On a GPU all cases of benchmarks/roi_align_gpu.py are timed, which says what they are. On the CPU roi_align alone: 256 boxes
-of 16 to 500 pixels in two images of 800 x 1,088, and their features at a stride of 16: [2, 256, 50, 68], float32. Bins are
-7 x 7 with 2 x 2 sampling points, `aligned`. "forward" is one call; "both" is one call and the gradient of the features. The
-textbook algorithm (benchmarks/roi_align/textbook.cpp) is compiled with -O3 and runs on one thread; its backward gets its
-memory as the others do, from PyTorch.
+On a GPU it times the cases of benchmarks/roi_align_gpu.py. On the CPU only roi_align: 256 boxes of 16 to 500 pixels in two
+images of 800 x 1,088, and their features at a stride of 16: [2, 256, 50, 68], float32. Bins are 7 x 7 with 2 x 2 sampling
+points, `aligned`. "forward" is one call; "both" is one call and the gradient of the features. The textbook algorithm
+(benchmarks/roi_align/textbook.cpp) is compiled with -O3 and runs on one thread; its backward gets memory from PyTorch, like
+the others.
 
-Competitors take turns within a round, ratios are formed within a round, and all that compete have been called before.
-`difference` is the largest between their results and ours.
+Competitors take turns within a round, ratios are formed within a round, and all of them have been called before.
+`difference` is the largest one between their results and ours.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What roi_align, its pyramid and roi_pool take on a GPU beside torchvision's: the cases, and how they are timed.
+"""The cases in which roi_align, its pyramid and roi_pool are timed against torchvision's on a GPU.
 
 1,024 boxes of 16 to 500 pixels in two images of 800 x 1,088, and their features at a stride of 4: [2, 256, 200, 272]. Bins
-have 2 x 2 sampling points and are `aligned`. "backward" is the gradient of the features alone. Contiguous features and
-channels_last ones; torchvision, which knows contiguous ones only and copies others, is timed with contiguous ones too
-where ours has channels_last: `layout` says what ours has. torchvision takes boxes of the features' type, and no bfloat16;
-what it has in float16 stands beside ours in bfloat16. A pyramid has four such levels, each half as large as the one before,
-and the same boxes; its sampling is not `aligned`, as the module has it.
+have 2 x 2 sampling points and are `aligned`. "backward" is the gradient of the features alone. Features are contiguous or
+channels_last; torchvision, which copies the latter, is timed with contiguous ones in both cases: `layout` is that of ours.
+torchvision takes boxes of the features' dtype and does not support bfloat16; its float16 is compared with our bfloat16. A
+pyramid has four levels, each half as large as the one before, and the same boxes; its sampling is not `aligned`, as in the
+module.
 """
 
 from __future__ import annotations

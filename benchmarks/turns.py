@@ -1,7 +1,7 @@
-"""Contenders that take turns: what the benchmarks of nms, roi_align and deform_conv2d share.
+"""Times contenders that take turns, for the benchmarks of nms, roi_align and deform_conv2d.
 
-Competitors take turns within a round, in an order drawn anew each time, and ratios are formed within a round, so that a
-drift of the machine's speed favours nobody.
+Competitors take turns within a round, in a new random order each time, and ratios are formed within a round, so a drift of
+the machine's speed does not favour any of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of upfirdn2d_sized that are timed: what StyleGAN asks for, in sizes for a CPU and for a GPU."""
+"""Calls of upfirdn2d_sized for `opsmith bench`: StyleGAN's, in sizes for a CPU and for a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's first operator works as it stands there: its files, its calls, and the words of its error."""
+"""The README's first operator works as printed: its files, its calls, and the text of its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator that benchmarks/build_time.py builds: one kernel, a line long."""
+"""The operator that benchmarks/build_time.py builds: a one-line kernel."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Load benchmarks/build_time/axpy.py in a new process and print, as JSON, what that took.
+"""Loads benchmarks/build_time/axpy.py in a new process and prints the time it took as JSON.
 
-Counts the programs that were started meanwhile: a load from the store must start none.
+Counts the programs that were started meanwhile: a load from the store must not start any.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The same function through torch.utils.cpp_extension.load_inline: the baseline for the C++ build. Prints seconds."""
+"""Builds the same function with torch.utils.cpp_extension.load_inline, the baseline for C++, and prints the seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator with eight arguments that benchmarks/call_time.py calls: four tensors, two ints, a float and a keyword."""
+"""The operator with eight arguments for benchmarks/call_time.py: four tensors, two ints, a float and a keyword."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is called in benchmarks/call_time.py: for each row of its table the contenders, as statements with their names."""
+"""The contenders of benchmarks/call_time.py: statements with their names, for each row of its table."""
 
 from __future__ import annotations
 

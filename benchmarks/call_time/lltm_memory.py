@@ -1,6 +1,6 @@
-"""The memory of an LLTM training step: opsmith's operator against a torch.autograd.Function written by hand.
+"""Measures the memory of an LLTM training step: opsmith's operator against a hand-written torch.autograd.Function.
 
-Both run the same kernels. The one by hand keeps the least that they need: no bias, no cell of the step before.
+Both run the same kernels. The hand-written one saves the minimum that they need: neither the bias nor the previous cell.
 """
 
 from __future__ import annotations

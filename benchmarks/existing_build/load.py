@@ -1,8 +1,8 @@
-"""Load the extension with one of the two tools in this process, and print how long that took.
+"""Loads the extension with one of the two tools in this process, and prints how long that took.
 
     python load.py ours|theirs COPY FLAGS [GATE]
 
-With a gate, a folder, it says there that it is ready, and begins when the file `open` is there.
+With a gate, which is a folder, it reports there that it is ready, and starts once the folder has the file `open`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""An operator with the arguments, the results and the saved tensor of mlp, whose kernels compute nothing."""
+"""An operator with the arguments, results and saved tensor of mlp, whose kernels compute nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learn how fast the Nile forgets: fit the decay of a low-pass filter to a century of the river's flow.
+"""Fits the decay of a low-pass filter to a century of the Nile's flow.
 
 The series is the annual flow at Aswan, 1871-1970, in 10^8 cubic metres (Cobb, "The problem of the Nile", Biometrika 65,
 1978). The filtered value of one year is the forecast for the next, so the decay with the smallest squared error is simple

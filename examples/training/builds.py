@@ -1,4 +1,4 @@
-"""The builds of a training's operators: each from nothing, to a place where a process of its own finds the library."""
+"""Builds a training's operators from scratch, into a folder where a separate process finds the library."""
 
 from __future__ import annotations
 

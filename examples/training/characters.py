@@ -1,4 +1,4 @@
-"""A model of text, character by character: an LLTM learns Python's own reference manual, and so does an LSTM."""
+"""Trains an LLTM and an LSTM to predict the characters of Python's own reference manual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handwritten digits, read row by row: an LLTM learns to name them, and so does an LSTM of equal size."""
+"""Trains an LLTM and an LSTM of equal size to classify handwritten digits, read row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of a training: its curves over time, and what a model draws itself."""
+"""Plots the curves of a training, and draws the samples of a model."""
 
 from __future__ import annotations
 

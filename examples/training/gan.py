@@ -1,4 +1,4 @@
-"""Handwritten digits, drawn: a small StyleGAN2 learns to draw the digit that it is asked for."""
+"""Trains a small StyleGAN2 to draw handwritten digits of a given class."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A small StyleGAN2: its generator and its discriminator, made of the operators that StyleGAN's own networks use.
+"""A small StyleGAN2: generator and discriminator, from the operators that StyleGAN's own networks use.
 
 Karras et al., "Analyzing and Improving the Image Quality of StyleGAN", CVPR 2020. `impl` is "cuda" for opsmith's kernels
-(on every device) and "ref" for their definitions in PyTorch. What is left out: noise for each pixel, and a slower
-learning rate of the mapping network.
+(on every device) and "ref" for their definitions in PyTorch. Per-pixel noise and the lower learning rate of the mapping
+network are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Handwritten digits as 64 numbers each: a perceptron with one hidden layer learns to name them."""
+"""Trains a perceptron with one hidden layer to classify handwritten digits of 64 numbers each."""
 
 from __future__ import annotations
 

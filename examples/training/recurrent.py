@@ -1,4 +1,4 @@
-"""The recurrent layer of a variant: opsmith's LLTM, its definition in plain PyTorch, or PyTorch's LSTM of equal size."""
+"""The recurrent layer of each variant: opsmith's LLTM, its definition in plain PyTorch, or PyTorch's LSTM of equal size."""
 
 from __future__ import annotations
 

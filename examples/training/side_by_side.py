@@ -1,4 +1,4 @@
-"""What the trainings here share: a process for each build, a loop over batches, and the table that compares them."""
+"""Trains a model with every build in separate processes, and compares them in a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load the library, without opsmith, and check the operator: python check.py build/opsmith/lltm_tutorial/lltm_tutorial.so"""
+"""Loads the library without opsmith and checks the operator: python check.py build/opsmith/lltm_tutorial/lltm_tutorial.so"""
 
 from __future__ import annotations
 

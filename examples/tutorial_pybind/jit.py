@@ -1,4 +1,4 @@
-"""The same without an installation: build lltm.cpp when this runs, or find it built."""
+"""Builds lltm.cpp without an installation, or loads it if it is already built."""
 
 from __future__ import annotations
 

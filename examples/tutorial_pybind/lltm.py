@@ -1,4 +1,4 @@
-"""An LLTM cell around the extension module lltm_cpp: the C++ functions, made differentiable, and an nn.Module."""
+"""An LLTM cell around the extension module lltm_cpp: the C++ functions made differentiable, and an nn.Module."""
 
 from __future__ import annotations
 

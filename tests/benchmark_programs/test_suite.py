@@ -1,4 +1,4 @@
-"""suite.toml lists benchmarks that exist, and run.py runs them: every one, also behind one that fails."""
+"""suite.toml lists benchmarks that exist, and run.py runs them all, even after a failure."""
 
 from __future__ import annotations
 

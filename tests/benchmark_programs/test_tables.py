@@ -1,4 +1,4 @@
-"""The pages show what the result files say: an operator's figures, the README's rows, and nothing that was not measured."""
+"""The pages show what the result files contain: operators' figures, the README's rows, and nothing that was not measured."""
 
 from __future__ import annotations
 

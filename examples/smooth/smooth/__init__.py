@@ -1,4 +1,4 @@
-"""smooth: an exponential low-pass filter whose decay can be learned, as a PyTorch operator."""
+"""An exponential low-pass filter with a learned decay, as a PyTorch operator."""
 
 from __future__ import annotations
 
