@@ -1,4 +1,4 @@
-"""`python -m opsmith`: the command line, where the `opsmith` script is not on PATH."""
+"""Runs the command line for `python -m opsmith`, where the `opsmith` script is not on PATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does opsmith do in the background what nobody should wait for?
+"""Starts work in the background that no caller should wait for.
 
 A process of its own, of low priority, that outlives this one. A lock file sees to it that one of them is at a piece of
 work; whatever goes wrong there is no error here.

@@ -1,4 +1,4 @@
-"""How a package offers names whose modules are imported only when one is used (PEP 562).
+"""Lets a package export names whose modules are imported on first use (PEP 562).
 
 Loading a finished operator in a new process shall take milliseconds, and most of what opsmith has is not needed for that.
 """

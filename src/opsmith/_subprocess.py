@@ -1,4 +1,4 @@
-"""How opsmith starts another program: the one gateway, so that encodings and environments are handled once."""
+"""Starts other programs: the one gateway, so that encodings and environments are handled once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which version of opsmith this is: the one place where it stands."""
+"""Holds opsmith's version."""
 
 from __future__ import annotations
 

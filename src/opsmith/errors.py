@@ -1,4 +1,4 @@
-"""What can go wrong: every exception that opsmith raises on purpose, in one tree.
+"""Defines every exception that opsmith raises on purpose, in one tree.
 
 Each message says what happened, what was found, and what to do about it. An exception that is also a ValueError, a
 TypeError or a RuntimeError is so because PyTorch's own operators raise that for the same mistake.

@@ -1,4 +1,4 @@
-"""How a build shows itself: one calm line while it runs, nothing where nobody looks."""
+"""Reports the progress of a build: one line while it runs, and nothing where nobody can see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three ways to build a group of definitions, under one signature: JIT, setuptools and CMake."""
+"""Builds a group of definitions by JIT, setuptools or CMake, behind one signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How CMake builds a plan: each step becomes one custom command, so CMake runs what the other drivers run."""
+"""Writes a plan as CMake: each step is one custom command, so CMake runs what the other drivers run."""
 
 from __future__ import annotations
 

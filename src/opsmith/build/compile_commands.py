@@ -1,4 +1,4 @@
-"""What must an editor know to understand a source: which command compiles it, in the form that clangd reads.
+"""Writes compile_commands.json for clangd: which command compiles which source.
 
 The form is Clang's JSON compilation database. A view kernel is no file of its own to the compiler: a generated file
 includes it. So the user's file gets the generated file's command with its own name in it, which parses the template, and

@@ -1,4 +1,4 @@
-"""For which devices are operators built on this machine, where nobody says?"""
+"""Chooses the devices to build for on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong in a failed build, in the user's terms: their file and line, the compiler's words, and no ninja."""
+"""Reports a failed build in the user's terms: file and line of their sources, and the compiler's message."""
 
 from __future__ import annotations
 

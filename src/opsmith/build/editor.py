@@ -1,4 +1,4 @@
-"""Where do editors find what they need to know of a build that happens out of their sight?
+"""Records for editors how sources are compiled in builds that they cannot see.
 
 Beside the store's artefacts lies a room for them: for each extension and project the compilation database and the
 generated sources. It is written before the build, because a source that does not compile is when an editor is needed

@@ -1,4 +1,4 @@
-"""How existing sources (pybind11, TORCH_LIBRARY, anything over torch's C++ API) become an extension and a plan."""
+"""Makes an extension and a plan from existing sources (pybind11, TORCH_LIBRARY, anything over torch's C++ API)."""
 
 from __future__ import annotations
 

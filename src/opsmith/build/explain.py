@@ -1,4 +1,4 @@
-"""Would the next build of something find its artefact, and why not?"""
+"""Tells whether the next build finds its artefact, and if not, why."""
 
 from __future__ import annotations
 

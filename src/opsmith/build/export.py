@@ -1,4 +1,4 @@
-"""How a finished library is put somewhere: beside its module, or into a folder, with the description that loads it."""
+"""Copies a finished library beside its module or into a folder, with the description that loads it."""
 
 from __future__ import annotations
 

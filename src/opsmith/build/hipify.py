@@ -1,4 +1,4 @@
-"""How CUDA sources are translated for ROCm: by the hipify that comes with torch, in a folder of our own.
+"""Translates CUDA sources for ROCm with the hipify that comes with torch, in a separate folder.
 
 PyTorch's cpp_extension writes the translation beside the user's files; nothing is written there by opsmith.
 """

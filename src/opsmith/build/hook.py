@@ -1,4 +1,4 @@
-"""What setuptools calls for every project on a machine with opsmith: it answers only where one has [tool.opsmith].
+"""Answers setuptools' hook, which is called for every project, where the project has a [tool.opsmith] table.
 
 So nothing but the standard library is imported before the table is found: a project that does not know opsmith must
 neither wait for it nor fail because of it.

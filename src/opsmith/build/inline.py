@@ -1,4 +1,4 @@
-"""How sources that are given as text become files: what load_inline writes around them."""
+"""Writes sources that are given as text to files, with what load_inline adds to them."""
 
 from __future__ import annotations
 

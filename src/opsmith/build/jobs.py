@@ -1,4 +1,4 @@
-"""How many compilers may run at once?"""
+"""Decides how many compilers run at once."""
 
 from __future__ import annotations
 

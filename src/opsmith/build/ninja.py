@@ -1,4 +1,4 @@
-"""How a plan is run: through ninja, in parallel, with each finished step told to whoever watches."""
+"""Runs a plan through ninja, in parallel, and reports each finished step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which commands build an extension: a pure function of the extension and the toolchain.
+"""Plans the commands that build an extension: a pure function of the extension and the toolchain.
 
 Every driver (ninja for JIT, setuptools, CMake) runs these commands, letter for letter, in a build folder; so the three
 can only ever produce the same library. Paths inside the build folder are relative.

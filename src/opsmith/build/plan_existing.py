@@ -1,4 +1,4 @@
-"""Which commands build existing sources: those of torch.utils.cpp_extension in meaning, opsmith's in order and rigour.
+"""Plans the commands that build existing sources, to the same effect as torch.utils.cpp_extension's.
 
 A pure function of the sources, the toolchain and the target, as `plan.py` is for declared operators.
 """

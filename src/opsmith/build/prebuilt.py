@@ -1,4 +1,4 @@
-"""Which finished library lies beside a module: what `pip install` or CMake has put there, and whether it still fits."""
+"""Finds a finished library beside a module, left by `pip install` or CMake, and checks that it still fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one build of definitions needs: the devices that can be served here, the toolchain, the target, and the plan."""
+"""Prepares a build of definitions: devices that can be served here, toolchain, target and plan."""
 
 from __future__ import annotations
 

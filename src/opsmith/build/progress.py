@@ -1,4 +1,4 @@
-"""What is there to tell of a build at a moment: what compiles, how much is done, since when, and who else is at it?"""
+"""Holds the progress of a build: what compiles, how much is done, since when, and which process it waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a project says about its operators: the `[tool.opsmith]` table of its pyproject.toml."""
+"""Reads the `[tool.opsmith]` table of a project's pyproject.toml."""
 
 from __future__ import annotations
 

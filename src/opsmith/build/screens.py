@@ -1,4 +1,4 @@
-"""Where does a build show itself: on a terminal, in a notebook, or in a log where nobody looks?
+"""Draws a build's progress on a terminal or in a notebook; writes a few lines to a log.
 
 Each screen has the same three ways: `show` is called when something has changed and from time to time, `say` leaves a line
 for good, `close` ends what `show` began.

@@ -1,4 +1,4 @@
-"""How setuptools builds declared operators: a `build_ext` that runs plans.
+"""Builds declared operators with setuptools: a `build_ext` that runs plans.
 
 Nothing here is imported unless setuptools is running already.
 """

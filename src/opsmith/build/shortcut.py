@@ -1,4 +1,4 @@
-"""Which artefact did a module's operators have, if nothing that decides it has changed? (`notes`, for definitions.)"""
+"""Finds the artefact of a module's operators by the notes of an earlier process (`notes`, for definitions)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How SYCL sources are compiled: where Intel's compiler is, and which words its commands have."""
+"""Finds Intel's compiler and writes the commands that compile SYCL sources."""
 
 from __future__ import annotations
 

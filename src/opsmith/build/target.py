@@ -1,4 +1,4 @@
-"""With what, and for which GPUs, is a build made: what every kind of extension asks before it is planned."""
+"""Chooses the toolchain and the GPU architectures of a build, for every kind of extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where do type checkers find the operators that were built here? In a folder of stubs that each build adds to."""
+"""Keeps a folder of type stubs of torch.ops for type checkers; each build adds to it."""
 
 from __future__ import annotations
 

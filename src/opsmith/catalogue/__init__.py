@@ -1,4 +1,4 @@
-"""What does a compiler's, a linker's or a loader's failure mean, and what mends it?
+"""Explains failures of compilers, linkers and loaders: cause and remedy.
 
 A table: each entry has a pattern, a cause and a remedy. It knows only text and the facts it is given, so that builds, the
 runtime and the command line can all ask it. docs/errors.md is generated from it.

@@ -1,4 +1,4 @@
-"""Which failures of a host compiler have a cause outside of the code that it compiles?"""
+"""Lists failures of host compilers whose cause lies outside of the compiled code."""
 
 from __future__ import annotations
 

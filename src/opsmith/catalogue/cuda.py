@@ -1,4 +1,4 @@
-"""Which failures does nvcc print, and which come from a CUDA that does not fit?"""
+"""Lists failures of nvcc, and those of a CUDA version that does not fit."""
 
 from __future__ import annotations
 

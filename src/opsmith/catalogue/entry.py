@@ -1,4 +1,4 @@
-"""What is an entry of the catalogue, and which facts may its sentences name?"""
+"""Defines an entry of the catalogue, and the facts that its sentences may name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures come when a kernel meets a GPU or a driver that it was not built for?"""
+"""Lists failures of kernels on a GPU or with a driver that they were not built for."""
 
 from __future__ import annotations
 

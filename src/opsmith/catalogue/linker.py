@@ -1,4 +1,4 @@
-"""Which failures of the linker have a known cause?"""
+"""Lists failures of the linker with a known cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which other failures does the loader print, when a finished library meets another machine?"""
+"""Lists failures of the loader, other than undefined symbols, on another machine than the build's."""
 
 from __future__ import annotations
 

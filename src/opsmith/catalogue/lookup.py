@@ -1,4 +1,4 @@
-"""Which entries of the catalogue does a text fit, and what do they say about it?"""
+"""Looks a text up in the catalogue and fills in cause and remedy."""
 
 from __future__ import annotations
 

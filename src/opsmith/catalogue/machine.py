@@ -1,4 +1,4 @@
-"""Which failures mean that the machine has no memory, disk or compiler left to give?"""
+"""Lists failures of a machine that is out of memory or disk, or that lacks a compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which package brings a CUDA header or a CUDA library?
+"""Maps CUDA headers and libraries to the packages that provide them.
 
 On PyPI the parts of a toolkit are wheels with version numbers of their own. The package cuda-toolkit has an extra for each
 part and keeps them at one version of CUDA, and PyTorch's own requirements name it; so it is what a remedy installs.

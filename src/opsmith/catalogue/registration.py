@@ -1,4 +1,4 @@
-"""Which failures mean that an operator or a class is registered twice?"""
+"""Lists failures that mean that an operator or a class is registered twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which undefined symbols does the loader complain of, and whose are they?"""
+"""Lists undefined symbols that the loader reports, by the library that they belong to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All entries of the catalogue, in the order in which they are tried."""
+"""Lists all entries of the catalogue, in the order in which they are tried."""
 
 from __future__ import annotations
 

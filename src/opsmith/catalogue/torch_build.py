@@ -1,4 +1,4 @@
-"""Which failures of torch.utils.cpp_extension, pip and setuptools have a known cause?"""
+"""Lists failures of torch.utils.cpp_extension, pip and setuptools with a known cause."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""CMake's package of opsmith: data, found through the `cmake.prefix` entry point."""
+"""Holds opsmith's CMake package: data, found through the `cmake.prefix` entry point."""

@@ -1,4 +1,4 @@
-"""Which C++ file makes kernels into operators: schemas, checks, allocation and dispatch, for every definition in it.
+"""Generates the C++ file that makes kernels into operators: schemas, checks, allocation and dispatch.
 
 The text is written against torch's C ABI through `<opsmith/binding.h>`. Names of the definition are prefixed (`arg_`,
 `out_`, `sizes_`, `size_`, `group_`), so that no choice of names can clash with C++ or with another's.

@@ -1,4 +1,4 @@
-"""How a binding passes a call on to a kernel: to a view kernel as views, to a native one as torch's C++ types."""
+"""Generates the call of a kernel: a view kernel gets views, a native one torch's C++ types."""
 
 from __future__ import annotations
 

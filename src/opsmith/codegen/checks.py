@@ -1,4 +1,4 @@
-"""How a binding checks a call: devices, ranks, element types and sizes, printed from the size program."""
+"""Generates a call's checks of devices, ranks, element types and sizes from the size program."""
 
 from __future__ import annotations
 

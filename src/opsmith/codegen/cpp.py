@@ -1,4 +1,4 @@
-"""How a signature's parts are spelled in C++: the one table that prototypes, instantiations and bindings share."""
+"""Spells a signature's parts in C++: the one table that prototypes, instantiations and bindings share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How definitions become an extension: the binding, and one instantiating file for each kernel source."""
+"""Makes an extension from definitions: the binding, and one instantiating file for each kernel source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which file compiles a user's kernel: one that includes it and instantiates it for every element type.
+"""Generates the file that includes a user's kernel and instantiates it for every element type.
 
 The instantiations are ordinary functions with plain names, and the binding calls them. So the user's file sees no
 framework header, the binding sees no kernel, and the two compile side by side.

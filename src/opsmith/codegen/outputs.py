@@ -1,4 +1,4 @@
-"""How a binding prepares the call of a view kernel: it allocates the outputs and lays out the inputs as declared."""
+"""Generates the preparation of a view kernel's call: outputs are allocated and inputs laid out as declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel must look like for its definition: the prototype, and a skeleton file to start from."""
+"""Writes the prototype that a kernel must have for its definition, and a skeleton file to start from."""
 
 from __future__ import annotations
 

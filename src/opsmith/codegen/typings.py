@@ -1,4 +1,4 @@
-"""What does a type checker read of `torch.ops.<namespace>`? A stub for each namespace, made from operators' schemas.
+"""Generates type stubs of `torch.ops.<namespace>` from operators' schemas.
 
 The stubs form a partial stub package (PEP 561) for torch: it holds the one module that `torch.ops` comes from, and leaves
 all others to torch itself.

@@ -1,4 +1,4 @@
-"""How a binding takes the arguments of a call from the dispatcher's stack: `arg_<name>` for each of them."""
+"""Generates the unboxing of a call's arguments from the dispatcher's stack: `arg_<name>` for each of them."""
 
 from __future__ import annotations
 

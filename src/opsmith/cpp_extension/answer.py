@@ -1,4 +1,4 @@
-"""How is a call of `load` or `load_inline` answered: by what an earlier process found, from the store, or by a build?"""
+"""Answers a call of `load` or `load_inline`: from an earlier process's notes, from the store, or by a build."""
 
 from __future__ import annotations
 

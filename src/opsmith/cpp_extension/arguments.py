@@ -1,4 +1,4 @@
-"""How the arguments of `load` and `load_inline` are read: leniently, as PyTorch does, and without changing any."""
+"""Reads the arguments of `load` and `load_inline`: leniently, as PyTorch does, and without changing any."""
 
 from __future__ import annotations
 

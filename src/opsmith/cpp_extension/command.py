@@ -1,4 +1,4 @@
-"""The build_ext command of the drop-in: it builds what uses torch by opsmith's plan, and all else as setuptools does."""
+"""Defines the drop-in's build_ext: what uses torch is built by opsmith's plan, all else as setuptools does."""
 
 from __future__ import annotations
 

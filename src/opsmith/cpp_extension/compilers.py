@@ -1,4 +1,4 @@
-"""What torch.utils.cpp_extension tells about compilers and ninja, answered by opsmith's toolchain."""
+"""Answers torch.utils.cpp_extension's questions about compilers and ninja from opsmith's toolchain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which constants do other projects read, or change, in torch.utils.cpp_extension?
+"""Defines the constants of torch.utils.cpp_extension that other projects read or change.
 
 Lists are lists: a project that removes a flag from COMMON_NVCC_FLAGS builds without it.
 """

@@ -1,4 +1,4 @@
-"""Setuptools extensions for C++, CUDA and SYCL: what a setup.py lists.
+"""Makes setuptools extensions for C++, CUDA and SYCL, as a setup.py lists them.
 
 Each is a plain setuptools.Extension, whose lists a setup.py may read and change until it is built. The caller's own
 lists are never changed.

@@ -1,4 +1,4 @@
-"""Which flags choose the GPUs to build for, and which compiler is a file for?"""
+"""Computes flags for GPU architectures, and tells which compiler a file is for."""
 
 from __future__ import annotations
 

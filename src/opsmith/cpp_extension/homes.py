@@ -1,4 +1,4 @@
-"""What was assigned to the drop-in, and where its store is: all that a finished library's load needs to know."""
+"""Reads what the user assigned to the drop-in, and finds its store: all that loading a finished library needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build and load at once: `load` and `load_inline`, with the arguments of torch.utils.cpp_extension in its order.
+"""Builds and loads at once: `load` and `load_inline`, with the arguments of torch.utils.cpp_extension in its order.
 
 What differs: a build is optimised (-O3), is found again by its content and never by a time stamp, and is kept in opsmith's
 store, so that an edited header, another torch or another flag gives a new binary and nothing else does.

@@ -1,4 +1,4 @@
-"""Where are torch, the toolkits and the build folders, in the words of torch.utils.cpp_extension?"""
+"""Finds torch, the toolkits and the build folders under the names of torch.utils.cpp_extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a setuptools.Extension, with the command that builds it, mean as existing sources?"""
+"""Translates a setuptools.Extension, with the command that builds it, into existing sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does this machine have to build and run operators with, what is broken, and which command mends it?
+"""Examines what this machine has to build and run operators with, what is broken, and which command fixes it.
 
 Each topic is a module with two halves: facts that are gathered, and findings that are a pure function of them.
 """

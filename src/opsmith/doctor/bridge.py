@@ -1,4 +1,4 @@
-"""Is the bridge, which makes calls and gradients fast, built for this torch?"""
+"""Examines whether the bridge, which makes calls and gradients fast, is built for this torch."""
 
 from __future__ import annotations
 

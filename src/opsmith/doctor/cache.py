@@ -1,4 +1,4 @@
-"""Where is the cache, how full is it, and may only its owner write there?"""
+"""Examines the store: where it is, how full it is, and whether only its owner may write to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is there what C++ is built with: a compiler, ninja, and the headers of Python?"""
+"""Examines what C++ is built with: a compiler, ninja, and Python's headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can CUDA be compiled here, and does what is compiled fit torch?"""
+"""Examines whether CUDA can be compiled here, and whether the result fits torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What are all findings about this machine?"""
+"""Collects all findings about this machine."""
 
 from __future__ import annotations
 

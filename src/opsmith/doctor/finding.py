@@ -1,4 +1,4 @@
-"""What is one line of the doctor's?"""
+"""Defines a finding, one line of `opsmith doctor`."""
 
 from __future__ import annotations
 

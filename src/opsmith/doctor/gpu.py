@@ -1,4 +1,4 @@
-"""Which GPUs does the machine have, and can torch use them?"""
+"""Examines which GPUs the machine has, and whether torch can use them."""
 
 from __future__ import annotations
 

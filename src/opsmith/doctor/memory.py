@@ -1,4 +1,4 @@
-"""How many compilers can run at once?"""
+"""Examines how many compilers can run at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the packages here that opsmith itself needs?"""
+"""Examines whether the packages are here that opsmith itself needs."""
 
 from __future__ import annotations
 

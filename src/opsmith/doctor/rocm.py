@@ -1,4 +1,4 @@
-"""Can ROCm be compiled here?"""
+"""Examines whether ROCm can be compiled here."""
 
 from __future__ import annotations
 

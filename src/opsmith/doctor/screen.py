@@ -1,4 +1,4 @@
-"""How are findings shown to people?"""
+"""Prints findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does torch say about itself? A program of its own: importing a broken torch may end the process, or never end."""
+"""Prints what torch says about itself, as a program: importing a broken torch may end its process or hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is torch here, does it start, and what is it built for?"""
+"""Examines whether torch is installed and starts, and what it is built for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a build really work here, from the source to the call, and how long does it take?"""
+"""Builds, loads and calls an operator to find out whether that works here, and how long it takes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How somebody else's code gets the drop-in without an edit: what `opsmith run` sets up, and what acts in its processes."""
+"""Gives other people's code the drop-in without an edit, for `opsmith run`."""

@@ -1,4 +1,4 @@
-"""Which environment makes every Python process below a command take opsmith's module for torch.utils.cpp_extension?"""
+"""Makes the environment in which every Python process takes opsmith's module for torch.utils.cpp_extension."""
 
 from __future__ import annotations
 

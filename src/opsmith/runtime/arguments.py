@@ -1,4 +1,4 @@
-"""Whether the arguments of a call fit the definition, told as typed exceptions; and the sizes that they determine.
+"""Checks the arguments of a call against the definition, finds the sizes, and raises typed exceptions.
 
 The binding makes the same checks in C++ on every call, and this module is asked only when one has failed, when an
 operator runs its Python body, and when PyTorch traces it with fake tensors, where sizes are symbols.

@@ -1,4 +1,4 @@
-"""What an operator does inside a torch.autocast region: the casts that its definition asks for, then the operator itself.
+"""Registers what an operator does under torch.autocast: the casts that its definition asks for, then the operator.
 
 PyTorch calls these kernels only there, and only for tensors of the region's device type. The casts are ordinary
 operators above autograd, so gradients flow through them. The bridge has the same in C++ (bridge/autocast.h), where a

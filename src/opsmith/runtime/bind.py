@@ -1,4 +1,4 @@
-"""Which argument of a call is which: Python's rules for positions, names and defaults, told as typed exceptions."""
+"""Binds the arguments of a call to parameters by Python's rules, and raises typed exceptions."""
 
 from __future__ import annotations
 

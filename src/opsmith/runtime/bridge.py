@@ -1,4 +1,4 @@
-"""Where the bridge comes from: a library in C++ that gives operators their gradients and their fast entry.
+"""Finds or builds the bridge: the C++ library behind operators' gradients and fast calls.
 
 It is built against torch's whole C++ API, once for each torch and Python, into the store. Nobody waits for it: where it
 is not there yet it is built by a process in the background, and until it is there, or where it cannot be built, the same

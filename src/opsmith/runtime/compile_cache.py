@@ -1,4 +1,4 @@
-"""What keeps torch.compile from using yesterday's gradient.
+"""Keeps torch.compile's cache from reusing the gradient of an earlier version of an operator.
 
 torch.compile keeps compiled graphs on disk, by the names of the operators in the forward graph. The backward graph comes
 from the operator's gradient, of which the name says nothing: after an edit of a body or of a backward's signature the old

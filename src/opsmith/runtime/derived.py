@@ -1,4 +1,4 @@
-"""What `...` as a body means: in a backward, the gradient of the forward's body."""
+"""Derives the body of a backward whose own body is `...`: the gradient of the forward's body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a Python body is differentiated: run again on aliases of its arguments, with autograd switched on."""
+"""Differentiates a Python body by running it again, with autograd on, on aliases of its arguments."""
 
 from __future__ import annotations
 

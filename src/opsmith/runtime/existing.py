@@ -1,4 +1,4 @@
-"""How a library of existing C++ and CUDA sources comes into a process: as a module, or for what it registers."""
+"""Loads a library of existing C++ and CUDA sources: as a Python module, or for what it registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many floating-point operations torch.utils.flop_counter counts for an operator: those of its body, or as declared.
+"""Registers an operator's formula with torch.utils.flop_counter: as declared, or counted in the body.
 
 PyTorch counts matrix products, convolutions and attention, and nothing else. An operator counts what its body would.
 """

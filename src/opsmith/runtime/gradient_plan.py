@@ -1,4 +1,4 @@
-"""How an operator is differentiated, worked out once from its definition: what both gradient paths go by."""
+"""Plans an operator's gradient once, from its definition; the C++ and the Python path both follow the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an operator gets its gradient: by the bridge in C++ where it is there, else by the same in Python."""
+"""Registers an operator's gradient: through the bridge if there is one, else in Python."""
 
 from __future__ import annotations
 

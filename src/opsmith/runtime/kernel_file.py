@@ -1,4 +1,4 @@
-"""Which files a kernel is in: what a definition says by a name, by `opsmith.view` or by `opsmith.native`."""
+"""Finds a kernel's files from a file name, `opsmith.view(...)` or `opsmith.native(...)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why does a finished library not load, and what mends it?
+"""Explains why a finished library does not load, and what fixes it.
 
 The loader says only which symbol or file is missing. The catalogue says what that means, and the manifest beside the
 library what it was built against.

@@ -1,4 +1,4 @@
-"""The options of `opsmith.op` and of `Operator.backward`, each declared once: name, type, default, documentation."""
+"""Declares the options of `opsmith.op` and `Operator.backward`: name, type, default and documentation of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the outputs of a call look like: sizes, element types and strides, as the binding allocates them.
+"""Computes the sizes, element types and strides of a call's outputs, as the binding allocates them.
 
 The fake kernel makes its tensors from this, and the results of a Python body are brought into this form, so that an
 operator gives the same strides whoever computes it.

@@ -1,4 +1,4 @@
-"""How an operator gets its gradient in Python: where the bridge is not there yet, or cannot be built.
+"""Registers an operator's gradient in Python, for when the bridge is not built yet or cannot be built.
 
 It works with every torch and needs no compiler. Results are the bridge's; each call takes some microseconds more.
 """

@@ -1,4 +1,4 @@
-"""How a loaded operator becomes a first-class one: fake kernel, fallback on its body, gradient."""
+"""Registers what an operator's library does not bring: fake kernel, fallback on the body, gradient and rules."""
 
 from __future__ import annotations
 

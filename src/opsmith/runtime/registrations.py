@@ -1,4 +1,4 @@
-"""Which operators does a C++ source define? Read from its text, well enough to refuse what would end the process.
+"""Finds the operators that C++ sources define by reading their text, to refuse what would end the process.
 
 PyTorch aborts, past every `except`, when a library defines a namespace or an operator twice. What is read here only
 ever leads to a refusal, and only where PyTorch confirms that it has the very namespace or operator already.

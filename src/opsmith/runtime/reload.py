@@ -1,4 +1,4 @@
-"""How does a library with operators make room for its next version in the same process?
+"""Replaces a library of operators by its next version in the same process.
 
 PyTorch ends the process where an operator is defined twice, and where a kernel comes back with another C++ signature. So
 the earlier library gives its registrations back (build/release.cpp), its code stays for whoever still holds it, and all

@@ -1,4 +1,4 @@
-"""How an operator runs on DTensors: which arguments may be sharded along which dimension, and what the outputs are then.
+"""Registers how an operator runs on DTensors: which dimensions may be sharded, and what the outputs are then.
 
 Everything may be replicated. Along a dimension of independent samples (see `spec.samples`) every tensor that has it may
 be sharded, the others are replicated, and an output of a backward that lacks it is a sum of what each device holds.

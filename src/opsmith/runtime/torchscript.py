@@ -1,4 +1,4 @@
-"""How can TorchScript compile a function that calls operators?"""
+"""Lets TorchScript compile functions that call operators."""
 
 from __future__ import annotations
 

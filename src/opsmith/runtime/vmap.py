@@ -1,4 +1,4 @@
-"""What torch.vmap makes of an operator: one call for all samples, and one call a sample only where nothing else is right.
+"""Registers an operator's torch.vmap rule: one call for all samples, or one for each where nothing else is right.
 
 The first of these that fits is taken:
 

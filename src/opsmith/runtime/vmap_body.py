@@ -1,4 +1,4 @@
-"""What torch.vmap does with an operator that has no dimension for the samples: vmap of its body, or a call for each."""
+"""Batches an operator that has no dimension for samples: torch.vmap of its body, or a call for each sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an operator is called once for all samples of torch.vmap: their dimension joins one that the operator has."""
+"""Batches an operator that has a dimension for samples: torch.vmap's dimension is merged into it."""
 
 from __future__ import annotations
 

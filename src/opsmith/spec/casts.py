@@ -1,4 +1,4 @@
-"""What `autocast=` makes of an operator's arguments: which are cast under torch.autocast, and to what.
+"""Plans which arguments are cast under torch.autocast, and to what, from a definition's `autocast=`.
 
 This is data alone, by the arguments' positions, so that whoever runs it needs nothing else of a definition. float64 and
 integers are never cast: autocast is a choice among the types of at most 32 bits.

@@ -1,4 +1,4 @@
-"""What an operator is: its signature, its kernels for each device, and the Python body that defines its values."""
+"""Defines an operator as data: its signature, its kernels for each device, and the body that defines its values."""
 
 from __future__ import annotations
 

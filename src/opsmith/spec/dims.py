@@ -1,4 +1,4 @@
-"""What a size in a shape may be: integer arithmetic over named dimensions and int arguments.
+"""Represents a size in a shape: integer arithmetic over named dimensions and int arguments.
 
     "B"    "3*S"    "S+I"    "(H*up+pad0+pad1-kh)//down+1"
 

@@ -1,4 +1,4 @@
-"""Which element types a tensor may have, and what each is called in PyTorch, in C++ and in jaxtyping.
+"""Lists the element types of tensors and their names in PyTorch, C++ and jaxtyping.
 
 A definition's tensors are *generic* or *pinned*. Generic floating tensors (`Float[...]`) share one element type, the
 kernel's template parameter `T`; generic integer tensors (`Int[...]`) share another, `I`. A pinned tensor

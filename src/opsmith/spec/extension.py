@@ -1,4 +1,4 @@
-"""What is built: the sources of one shared library and what they need, whoever wrote them and whatever builds them."""
+"""Describes an extension: the sources of one shared library and what they need, whatever builds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a backward definition is wired to its forward: by the names of its parameters and outputs alone."""
+"""Wires a backward definition to its forward by the names of its parameters and outputs."""
 
 from __future__ import annotations
 

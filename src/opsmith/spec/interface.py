@@ -1,4 +1,4 @@
-"""What a finished library and a definition must agree on: one digest over everything that the binding depends on."""
+"""Digests everything that the binding depends on: what a finished library and a definition must agree on."""
 
 from __future__ import annotations
 

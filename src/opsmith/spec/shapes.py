@@ -1,4 +1,4 @@
-"""What shape a tensor is declared to have: jaxtyping's dimension string, taken apart.
+"""Parses jaxtyping's dimension strings into shapes.
 
 "B 3*S"         two dimensions, the second an expression
 "*batch N"      any number of leading dimensions under one name; the kernel sees them as one

@@ -1,4 +1,4 @@
-"""What an operator takes and returns: parameters and outputs as frozen data, and PyTorch's schema made from them."""
+"""Describes what an operator takes and returns, as frozen data, and writes PyTorch's schema of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the sizes of a call are found and checked: a program of small steps, derived once from the declared shapes.
+"""Plans how the sizes of a call are found and checked: a program of small steps, derived once from the shapes.
 
 The same steps are run in Python (validation, the fake kernel) and printed as C++ (the binding), so the two can never
 disagree about what an operator accepts. Names are bound in three passes: plain names first, then names that one size

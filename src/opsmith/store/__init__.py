@@ -1,4 +1,4 @@
-"""Where do finished artefacts live, and which of them still fits its inputs? (The store's public names.)"""
+"""Stores finished artefacts by content and finds those that still fit their inputs: the store's public names."""
 
 from __future__ import annotations
 

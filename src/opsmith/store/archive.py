@@ -1,4 +1,4 @@
-"""How do artefacts go to another machine in one file?
+"""Packs artefacts into one file for another machine, and unpacks them.
 
 An archive is a zip file:
 

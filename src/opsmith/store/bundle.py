@@ -1,4 +1,4 @@
-"""What does a shared store say about an artefact, and who vouches for it?
+"""Describes an artefact in a shared store, with the signature that vouches for it.
 
 A bundle is a small JSON file with the artefact's manifest, its record and a signature. The signature covers, each with its
 length, the artefact's key, the platform, the manifest and the record, byte for byte; the manifest has the digests of the

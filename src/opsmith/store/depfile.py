@@ -1,4 +1,4 @@
-"""Which files did a compiler read? (The Make rules that `g++ -MD` and `nvcc -MD` write.)
+"""Reads which files a compiler read, from the Make rules of `g++ -MD` and `nvcc -MD`.
 
 Make's quoting is odd and worth a table:
 

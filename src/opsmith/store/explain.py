@@ -1,4 +1,4 @@
-"""Why was no artefact found?"""
+"""Explains why no artefact was found."""
 
 from __future__ import annotations
 

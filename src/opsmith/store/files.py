@@ -1,4 +1,4 @@
-"""How does a file reach the disk whole or not at all, and what is said when it cannot?"""
+"""Writes files whole or not at all, and explains why one cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are the headers of a build named and compared, so that two checkouts can share an artefact?
+"""Names and compares the headers of a build so that two checkouts can share an artefact.
 
 A header below one of the caller's named roots is recorded as `<root>/path`, any other by its absolute path. A record
 made for one checkout therefore looks at the headers of the checkout that asks, never at those of the one that built.

@@ -1,4 +1,4 @@
-"""Which artefact belongs to a source key, given the headers as they are now?
+"""Maps a source key and the headers as they are now to an artefact.
 
 A source key cannot cover headers: only the compiler knows which it reads. So each publication leaves a record of the
 headers it found, and a lookup accepts the record whose headers all still have the recorded digests (the direct mode of

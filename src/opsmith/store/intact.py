@@ -1,4 +1,4 @@
-"""Is a stored artefact, byte for byte, what its manifest says, and nobody else's to change?"""
+"""Checks that a stored artefact is, byte for byte, what its manifest says, and that only its owner can change it."""
 
 from __future__ import annotations
 

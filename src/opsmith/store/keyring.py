@@ -1,4 +1,4 @@
-"""Whose signatures does this user trust, and with which key does he sign?
+"""Keeps the keys that this user trusts and the one he signs with.
 
 Keys are ed25519, of `cryptography`. They lie in the user's configuration folder, not in the store, which is handed on:
 

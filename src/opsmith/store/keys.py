@@ -1,4 +1,4 @@
-"""Under which name is an artefact stored?
+"""Computes the keys that artefacts are stored under.
 
 A source key covers everything that is known before a compiler runs. Its inputs are a plain mapping from a name to a
 digest, for example

@@ -1,4 +1,4 @@
-"""Which line of a source changed since the build? A few digits of each line's digest are kept beside the binary.
+"""Tells which line of a source changed since a build, from short digests of lines kept beside the binary.
 
 The sources themselves are not kept: a store is handed on, and they may be nobody else's business.
 """

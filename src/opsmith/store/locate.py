@@ -1,4 +1,4 @@
-"""Where does the store lie, and what lies where in it?"""
+"""Finds the store's folder, and names what is where in it."""
 
 from __future__ import annotations
 

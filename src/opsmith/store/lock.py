@@ -1,4 +1,4 @@
-"""How does one process build while the others wait for it?
+"""Lets one process build while the others wait for it.
 
 The lock saves double work and nothing else: publication is safe without it. It is the operating system's (flock), so
 it dies with its process, and no stale lock can be left behind.

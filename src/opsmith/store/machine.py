@@ -1,4 +1,4 @@
-"""On which machines does a binary run that was built on this one?"""
+"""Tells on which machines a binary built here runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is an artefact, and what was it made from?"""
+"""Defines the manifest of an artefact: what it is and what it was made from."""
 
 from __future__ import annotations
 

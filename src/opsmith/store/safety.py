@@ -1,4 +1,4 @@
-"""Who else could write to a folder, and so run code as whoever loads a library from it?
+"""Finds who else could write to a folder, and so run code as the user who loads a library from it.
 
 A folder is safe where it, and every folder above it, belongs to this user or to root and nobody else may write to it. A
 group counts as nobody where it is root's, or the user's private one (the group of his own name with no other member,

@@ -1,4 +1,4 @@
-"""Which artefacts does somebody mean by a name?"""
+"""Selects artefacts by name or key."""
 
 from __future__ import annotations
 

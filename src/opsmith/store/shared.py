@@ -1,4 +1,4 @@
-"""How does one machine build and the others fetch? (The shared store of OPSMITH_STORE.)
+"""Shares artefacts between machines through OPSMITH_STORE: one builds and signs, the others fetch and verify.
 
     v1/<platform>/<2 digits>/<source key>/<artefact key>.<signer>.json    a bundle, put there last
     v1/<platform>/<2 digits>/<source key>/<artefact key>/<sha256>         the binary and what lies beside it

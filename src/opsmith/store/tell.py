@@ -1,4 +1,4 @@
-"""How is a miss told to people?"""
+"""Words the reasons of a miss."""
 
 from __future__ import annotations
 

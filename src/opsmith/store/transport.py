@@ -1,4 +1,4 @@
-"""How do files get to a shared store and back, be it a folder or whatever fsspec has a name for?"""
+"""Copies files to a shared store and back: a folder, or anything that fsspec has a name for."""
 
 from __future__ import annotations
 

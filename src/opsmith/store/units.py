@@ -1,4 +1,4 @@
-"""How large, how long ago: amounts as people write and read them."""
+"""Reads and formats sizes and ages as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When was an artefact last used, written down so that a load does not pay for it?"""
+"""Records when an artefact was last used, at no cost to a load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is everything in the store what it says it is?"""
+"""Verifies every byte of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does this machine have to build with?"""
+"""Finds what this machine has to build with: host compiler, CUDA, ROCm, torch, ninja."""
 
 from __future__ import annotations
 

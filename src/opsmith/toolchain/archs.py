@@ -1,4 +1,4 @@
-"""Which GPU architectures does a list such as '8.0;9.0a+PTX' or 'gfx90a gfx942' name?"""
+"""Parses lists of GPU architectures such as '8.0;9.0a+PTX' and 'gfx90a gfx942'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which CUDA toolkit compiles the kernels?"""
+"""Finds the CUDA toolkit that compiles kernels."""
 
 from __future__ import annotations
 

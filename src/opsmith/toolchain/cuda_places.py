@@ -1,4 +1,4 @@
-"""Where may an nvcc be, and which place comes first?"""
+"""Lists where nvcc may be installed, in order of preference."""
 
 from __future__ import annotations
 

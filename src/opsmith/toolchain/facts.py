@@ -1,4 +1,4 @@
-"""What does the error catalogue need to know about this machine, as far as it can be told without importing torch?"""
+"""Gathers what the error catalogue needs to know about this machine, without importing torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which C++ compiler builds the host code?"""
+"""Finds the C++ compiler for host code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where is the ninja program itself?
+"""Finds the ninja program.
 
 Some installations put a Python script named ninja on PATH, which starts the program; that costs 100 ms a build.
 """

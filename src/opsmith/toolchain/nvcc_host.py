@@ -1,4 +1,4 @@
-"""Which host compiler may nvcc use?
+"""Chooses a host compiler that nvcc accepts.
 
 Every toolkit refuses compilers that are newer than it, and says so only after seconds, in a header. That header,
 crt/host_config.h, is read here, so a fit compiler is chosen beforehand, and no table of versions can grow old.

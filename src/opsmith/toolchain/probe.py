@@ -1,4 +1,4 @@
-"""What does a program say about itself, without asking it twice?
+"""Asks programs about themselves and caches the answers.
 
 `g++ -v` costs some 10 ms, `nvcc --version` the same, and each process would ask again. Answers are kept in a file of
 the store. An answer holds while the program, and each file the answer depends on, has the same path, size, time and

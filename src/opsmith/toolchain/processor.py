@@ -1,4 +1,4 @@
-"""Which processor is here, and for which one does -march=native compile?"""
+"""Identifies this machine's processor, and the one that -march=native compiles for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where is Python.h, and how does an extension module's file name end?"""
+"""Finds Python.h and the file suffix of extension modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many cores and how much memory may this process use?
+"""Measures how many cores and how much memory this process may use.
 
 A container or a batch job is given less than the machine has, by control groups (cgroups, version 1 or 2; see the Linux
 kernel's admin-guide/cgroup-v2 and admin-guide/cgroup-v1). A limit may stand in any group above the process's own, so all

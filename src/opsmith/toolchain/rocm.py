@@ -1,4 +1,4 @@
-"""Which ROCm toolkit compiles the kernels?"""
+"""Finds the ROCm toolkit that compiles kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where on PATH is a program?"""
+"""Searches PATH for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which host compiler, device compilers and torch does a build use together?"""
+"""Combines host compiler, device compilers and torch into the toolchain of a build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where is torch, and what is it built for? (Read from its files: importing it costs a second or more.)"""
+"""Finds torch and what it is built for, from its files: importing it costs a second or more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a plan run in less time, with the same result?
+"""Runs a plan in less time, with the same result.
 
 A plan says what must be compiled; it is what keys are made from and what CMake runs. Here some of its steps become
 others that give an equal object sooner:

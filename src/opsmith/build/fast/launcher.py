@@ -1,4 +1,4 @@
-"""Is there a compiler cache of the user's to ask before a compiler runs?"""
+"""Finds the user's compiler cache (ccache, sccache) and puts it in front of compile commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which object files of a plan are there already, from another build of the same sources?
+"""Keeps the object files of a build in the store and reuses them in the next.
 
 An edit of one file of twenty compiles one file, and a build that failed at the last goes on there. Objects lie in the
 store as artefacts of their own: found by the same key as a library's, checked by digest, and evicted like the rest.

@@ -1,4 +1,4 @@
-"""Which of torch's operators does a source mention?
+"""Writes headers with only the torch operators that a source mentions.
 
 ATen/Functions.h includes a header for each of 1,345 operators, and most sources call five. PyTorch's own sources include
 these one by one (AT_PER_OPERATOR_HEADERS), so its headers do not rely on having them all. Here torch's Functions.h is

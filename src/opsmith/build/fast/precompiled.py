@@ -1,4 +1,4 @@
-"""Where is the precompiled form of the slim header, for the flags of a compile step?
+"""Finds, builds and uses the precompiled form of the slim header for a compile step's flags.
 
 gcc reads it in half a second instead of six. It holds for one compiler, one torch and one set of flags; gcc itself
 refuses it where a macro differs that matters, and reads the text then. It lies in the store, is checked by digest at

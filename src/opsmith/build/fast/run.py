@@ -1,4 +1,4 @@
-"""How is a plan run with all that makes it faster, and set right where a guess was wrong?"""
+"""Runs a plan with its faster steps, and with the plan's own where one of those turns out wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a source mention, in its own text and in the headers of its project?
+"""Scans a source and its project's headers: their text, their conditions, and how torch's headers come in.
 
 Read as text, not as C++: enough to decide which of torch's headers it cannot do without, and whether these may be read
 before everything else.

@@ -1,4 +1,4 @@
-"""Which part of torch's headers is enough for a source, and was it?
+"""Chooses the part of torch's headers that is enough for a source, and recognises when it was not.
 
 `#include <torch/extension.h>` is 5,400 files, and half of its compile time goes into the C++ frontend (torch::nn,
 torch::optim, torch::data), serialisation and TorchScript, which few extensions touch. In front of torch's header stands

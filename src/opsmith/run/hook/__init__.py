@@ -1,1 +1,1 @@
-"""What acts in the processes below `opsmith run`. The folder is on their path as it is, not as this package."""
+"""Runs in processes below `opsmith run`: the folder is on their path as it is, not as this package."""

@@ -1,4 +1,4 @@
-"""How does `import torch.utils.cpp_extension` give opsmith's module in a process that nobody prepared?
+"""Redirects `import torch.utils.cpp_extension` to opsmith's module in processes below `opsmith run`.
 
 This runs at the start of every Python process below `opsmith run`, most of which never ask for that module. So it imports
 nothing but what Python has loaded by then, and does nothing before somebody asks. It is no part of the package `opsmith`,

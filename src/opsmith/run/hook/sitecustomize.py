@@ -1,4 +1,4 @@
-"""What does every Python process below `opsmith run` do first? It puts one finder in place, and goes on as without it.
+"""Installs the import hook at the start of every Python process below `opsmith run`.
 
 Python imports the first `sitecustomize` of its path at start, and this folder is first. The one that it hides (pip's, in
 the environments that pip builds in; a distribution's; the user's) is run afterwards, and is then the module of that name.
