@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from opsmith.errors import ArgumentTypeError
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 
-__all__ = ["bind_arguments"]
+__all__ = ["bind_arguments", "refuse_struct"]
 
 _INTEGERS = (int, torch.SymInt)
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
@@ -68,12 +69,22 @@ def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[st
                 raise ArgumentTypeError(f"{signature.name}(): {parameter.label} is missing: {_describe(parameter)}")
             values[parameter.name] = parameter.default
         value = values[parameter.name]
+        if parameter.struct is not None and is_dataclass(value):
+            refuse_struct(signature, parameter.struct, value)
         if not _SCALAR_CHECKS[parameter.kind](value):
             found = type(value).__name__
             raise ArgumentTypeError(
                 f"{signature.name}(): {parameter.label} is {found} {value!r:.60}, expected {_describe(parameter)}"
             )
     return {parameter.name: values[parameter.name] for parameter in signature.parameters}
+
+
+def refuse_struct(signature: Signature, struct: Struct, value: Any) -> NoReturn:
+    """Raise the exception for an argument that is not the dataclass it should be."""
+    raise ArgumentTypeError(
+        f"{signature.name}(): {struct.name} is {type(value).__name__} {value!r:.60}, expected {struct.type.__name__} or its "
+        f"fields: {', '.join(struct.fields)}"
+    )
 
 
 def _name(item: Parameter | Struct) -> str:

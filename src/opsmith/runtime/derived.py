@@ -29,9 +29,10 @@ def derived_body(forward: Definition, backward: Definition, wiring: Wiring) -> C
     """Return the reference of a backward that declares none: the gradient of the forward's body."""
     from opsmith.runtime.differentiate import differentiate_body
     from opsmith.runtime.outputs import zero_outputs
-    from opsmith.runtime.structs import flatten_call
+    from opsmith.runtime.structs import flattener
 
     signature, function = forward.signature, backward.body
+    flatten = flattener(backward.signature)
     given = {parameter.name for parameter in backward.signature.parameters}
     if missing := [parameter.name for parameter in signature.parameters if parameter.name not in given]:
         raise DefinitionError(
@@ -44,7 +45,7 @@ def derived_body(forward: Definition, backward: Definition, wiring: Wiring) -> C
         )
 
     def derived(**arguments: Any) -> Any:
-        _, arguments = flatten_call(backward.signature, (), arguments) or ((), arguments)
+        _, arguments = flatten((), arguments) or ((), arguments)
         present = [parameter.name for parameter in signature.tensors if arguments[parameter.name] is not None]
         names = [signature.parameters[index].name for index in wiring.inputs]
         needed = [

@@ -15,7 +15,7 @@ from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.define import define_backward, with_gradient, with_rival, with_rule
 from opsmith.runtime.options import DefinitionOptions
 from opsmith.runtime.sharding import ensure_sharding_rules
-from opsmith.runtime.structs import flatten_call
+from opsmith.runtime.structs import Flatten, flattener
 from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec import registry
 from opsmith.spec.definition import Definition
@@ -46,7 +46,7 @@ class Operator:
         self._entry: Callable[..., Any] = self._first_call
         self._visible = tuple(index for index, output in enumerate(definition.signature.outputs) if not output.saved)
         self._hides = len(self._visible) != len(definition.signature.outputs)
-        self._structs = definition.signature.structs
+        self._flatten = flattener(definition.signature) if definition.signature.structs else None
         update_wrapper(self, definition.body)
 
         def ensure_loaded() -> None:
@@ -63,8 +63,8 @@ class Operator:
         """Run the operator; raises ShapeError, DtypeError, DeviceError or ArgumentTypeError for unfit arguments."""
         if torch.compiler.is_compiling():
             self._ensure_loaded()
-            if self._structs:
-                args, kwargs = flatten_call(self.definition.signature, args, kwargs) or (args, kwargs)
+            if self._flatten is not None:
+                args, kwargs = self._flatten(args, kwargs) or (args, kwargs)
             results = self._overload(*args, **kwargs)
             return self._select(results) if self._hides else results
         return self._entry(*args, **kwargs)
@@ -199,7 +199,7 @@ class Operator:
             return select(results) if hides else results
 
         self._overload = overload
-        self._entry = self._flattened(entry) if self._structs else entry
+        self._entry = entry if self._flatten is None else self._flattened(entry, self._flatten)
         if (bridge := find_bridge()) is not None:
             definition = self.definition
             self._fast = bridge.make_entry(definition.qualified_name, definition.signature.parameters, self._visible)
@@ -218,12 +218,11 @@ class Operator:
         self.load()
         return self._entry(*args, **kwargs)
 
-    def _flattened(self, entry: Callable[..., Any]) -> Callable[..., Any]:
+    def _flattened(self, entry: Callable[..., Any], flatten: Flatten) -> Callable[..., Any]:
         """Return what takes dataclasses, too: it calls the operator again with their fields, which the bridge can take."""
-        signature = self.definition.signature
 
         def flattened(*args: Any, **kwargs: Any) -> Any:
-            flat = flatten_call(signature, args, kwargs)
+            flat = flatten(args, kwargs)
             return entry(*args, **kwargs) if flat is None else self(*flat[0], **flat[1])
 
         return flattened

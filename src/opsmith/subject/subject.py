@@ -14,7 +14,7 @@ from torch import Tensor
 from opsmith._env import set_default
 from opsmith.errors import ArgumentError, DefinitionError
 from opsmith.runtime.operator import Operator
-from opsmith.runtime.structs import flatten_call, with_dataclasses
+from opsmith.runtime.structs import flattener, with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case, TensorRecipe
@@ -159,10 +159,11 @@ def _flattened(example: Any, signature: Signature | None) -> Any:
     """Return an example with the fields of dataclasses in their place: cases have the arguments of the schema."""
     if signature is None or not signature.structs:
         return example
+    flatten = flattener(signature)
     if isinstance(example, Mapping):
-        flat = flatten_call(signature, (), example)
+        flat = flatten((), example)
         return example if flat is None else flat[1]
-    flat = flatten_call(signature, example, {}) if isinstance(example, tuple | list) else None
+    flat = flatten(example, {}) if isinstance(example, tuple | list) else None
     return example if flat is None else flat[0]
 
 
