@@ -3,8 +3,8 @@
     python tests/mutants/run.py [NAME ...] [--jobs 2] [--json FILE]
 
 A mutant is a copy of src/ with one fault in it. The tests of `make test` run first, those next to the fault before the
-others, and end at the first that fails; the slow tests of `make test-all` run where those have passed. A run that
-exceeds its time limit counts as found: the fault made something hang.
+others, and end at the first that fails; the slow tests of `make test-all` run where those have passed. A test counts
+only if it passes without the fault. A run that exceeds its time limit counts as found: the fault made something hang.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from mutants import MUTANTS, ROOT, Mutant, mutated
 
 FAST, SLOW = "not slow and not gpu", "slow and not gpu"
 LIMIT_S = 2400
+_ENDLESS = "no end within the time limit"
 
 
 @dataclass(frozen=True)
@@ -83,21 +84,33 @@ def run_mutant(mutant: Mutant) -> Result:
 
 
 def first_failure(source: Path, marks: str, paths: Iterable[str]) -> str:
-    """Return the first test that fails over some source, or an empty text where all pass."""
+    """Return the first test that fails over some source and passes without the fault, or "" where there is none."""
+    ignored: list[str] = []
+    while failed := run_tests(source, marks, paths, ignored):
+        if failed == _ENDLESS or not run_tests(ROOT / "src", marks, [failed], []):
+            return failed
+        ignored.append(failed)
+    return ""
+
+
+def run_tests(source: Path, marks: str, paths: Iterable[str], ignored: Iterable[str]) -> str:
+    """Run tests over some source and return the first that fails, or "" where all pass."""
     argv = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider", "-m", marks]
-    # Their own table says of a mutant's source that it is not the original's.
-    argv += ["--ignore", "tests/mutants", *paths]
+    # The table's own test says of a mutant's source that it is not the original's.
+    argv += ["--ignore", "tests/mutants", *(f"--deselect={test}" for test in ignored), *paths]
     environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
             argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S
         )
     except subprocess.TimeoutExpired:
-        return "no test came to an end"
+        return _ENDLESS
     if done.returncode in (0, 5):
         return ""
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    return failed[0] if failed else f"pytest ended with {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}"
+    failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    if not failed:
+        raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return str(failed[0])
 
 
 def line_of(result: Result) -> str:
