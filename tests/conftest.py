@@ -17,6 +17,9 @@ import pytest
 
 import opsmith
 
+# `from forks import python_c`: for tests of what a new process does.
+sys.path.append(str(Path(__file__).parent))
+
 
 def pytest_configure() -> None:
     """Give each of pytest-xdist's workers a core of its own, before torch counts them.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from forks import python_c
 from opsmith.build.discover import discover
 from opsmith.build.prepare import prepare
 from opsmith.errors import ToolchainError
@@ -58,7 +58,7 @@ except ToolchainError as error:
 @pytest.mark.compile
 def test_a_call_on_the_gpu_raises_instead_of_running_the_body(no_nvcc):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, check=False)
+    done = python_c(CHILD, env=env)
     assert done.returncode == 0, done.stderr
     assert "add2() has a kernel for cuda, but it could not be built" in done.stdout
     assert str(no_nvcc) in done.stdout

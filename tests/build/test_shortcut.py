@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from forks import python_c
 
 pytestmark = pytest.mark.compile
 
@@ -57,7 +58,7 @@ class Project:
             "OPSMITH_BRIDGE": "off",
             **environment,
         }
-        done = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, check=False)
+        done = python_c(CHILD, env=env)
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)
         return answer["value"], answer["planned"]

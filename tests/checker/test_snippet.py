@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from kit_screen import operators
 from torch import Tensor
 
 import opsmith
+from forks import python_c
 from opsmith.checker.literals import number_text, tensor_code
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.run import Options, run_check
@@ -73,7 +73,7 @@ def test_small_tensors_are_plain_torch_and_large_ones_recipes():
 def run(text: str, code: int = 0) -> str:
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     env = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, check=False)
+    done = python_c(text, env=env)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from forks import python_c
 
 pytestmark = pytest.mark.compile
 
@@ -40,14 +41,7 @@ class Project:
         store = {"OPSMITH_CACHE_DIR": str(self.root / "store"), "PYTHONPATH": os.pathsep.join(sys.path)}
         arguments = json.dumps({"extra_cflags": ["-DMORE=1", *flags]})
         env = {**os.environ, **store, **environment}
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, arguments],
-            cwd=self.root,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = python_c(CHILD, [arguments], cwd=self.root, env=env)
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 

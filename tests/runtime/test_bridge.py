@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from forks import python_c
 from opsmith._background import do_quietly
 from opsmith.errors import ArgumentError
 from opsmith.runtime import bridge
@@ -38,7 +39,7 @@ print(json.dumps({
 
 def run(store: Path, **environment: str) -> dict[str, object]:
     env = {**os.environ, "OPSMITH_CACHE_DIR": str(store), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
-    done = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, check=False)
+    done = python_c(CHILD, env=env)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
