@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 
 import opsmith
+from forks import python_c
 
 HERE = Path(__file__).parent
 MODULES = {"opsmith": "opsmith.cpp_extension", "torch": "torch.utils.cpp_extension"}
@@ -104,9 +105,46 @@ class Tool:
 
         A variable of None is not there.
         """
+        process = subprocess.Popen(
+            [sys.executable, "-c", self._program(code, is_imported)],
+            env=self._environment(site, variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(
+        self,
+        code: str,
+        *,
+        site: Path | None = None,
+        is_imported: bool = True,
+        timeout_s: float = 120,
+        **variables: str | None,
+    ) -> str:
+        """Run code in a process of its own, as `start` does, and return what it prints."""
+        if site is not None:  # its packages may stand in for torch itself
+            return output_of(self.start(code, site=site, is_imported=is_imported, **variables), timeout_s)
+        try:
+            done = python_c(
+                self._program(code, is_imported), env=self._environment(site, variables), timeout_s=timeout_s
+            )
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the process did not come to an end within {timeout_s:.0f} s") from None
+        assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr}"
+        return done.stdout.strip()
+
+    def _program(self, code: str, is_imported: bool) -> str:
+        load = f"import {self.module} as tool" if is_imported else ""
+        return f"import sys, torch\n{load}\n{code}"
+
+    def _environment(self, site: Path | None, variables: Mapping[str, str | None]) -> dict[str, str]:
         ours = Path(opsmith.__file__).parents[1]
         path = [str(site)] if site else []
-        load = f"import {self.module} as tool" if is_imported else ""
         env = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",  # PyTorch looks for ninja there
@@ -117,21 +155,7 @@ class Tool:
             "TORCH_EXTENSIONS_DIR": str(self.folder),
             **variables,
         }
-        process = subprocess.Popen(
-            [sys.executable, "-c", f"import sys, torch\n{load}\n{code}"],
-            env={name: value for name, value in env.items() if value is not None},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.started.append(process)
-        return process
-
-    def run(self, code: str, *, timeout_s: float = 120, **others: Any) -> str:
-        """Run code in a process of its own, with what `start` takes, and return what it prints."""
-        return output_of(self.start(code, **others), timeout_s)
+        return {name: value for name, value in env.items() if value is not None}
 
 
 def output_of(process: subprocess.Popen[str], timeout_s: float = 120) -> str:
