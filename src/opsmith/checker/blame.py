@@ -12,11 +12,12 @@ from math import inf
 
 from opsmith.checker.outcome import Outcome, not_run
 from opsmith.checker.process.child import Ended, in_child
+from opsmith.checker.properties.answers import OTHER_RESULT
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.subject.subject import Subject
 
-__all__ = ["ELSEWHERE", "Blame"]
+__all__ = ["Blame"]
 
 # What depends on memory that is not the kernel's to read, or on which thread comes first, may be wrong anywhere.
 _ANYWHERE = ("outputs written", "reads outside", "threads")
@@ -33,8 +34,6 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
 # The same where one of these says that a gradient differs.
 _CAUSE_OF_GRADIENTS = "gradient"
 _IN_GRADIENT = frozenset({"determinism", "threads", "reads outside", "opcheck"})
-# What `bad arguments` says of a call that was answered, with other numbers than the reference's.
-ELSEWHERE = "it returned something else"
 # The same where the process died; these find out about it themselves.
 _CAUSE_OF_CRASHES = "writes outside"
 _FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments", "large"})
@@ -132,6 +131,6 @@ def _suspects(name: str, outcome: Outcome, crashed: bool) -> Iterator[tuple[str,
             yield "sizes", "died"
         return
     causes = _CAUSES.get(name, ())
-    if name == "bad arguments" and all(ELSEWHERE in line for line in text.splitlines()[1:]):
+    if name == "bad arguments" and all(OTHER_RESULT in line for line in text.splitlines()[1:]):
         causes = ("outputs written", "reads outside")
     yield from ((cause, "failed") for cause in causes)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from kit import narrow
 
-from opsmith.checker.memory.available import address_room_bytes, memory_room_bytes
+from opsmith.checker.memory.available import available_address_bytes, available_memory_bytes
 from opsmith.checker.outcome import Outcome
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.large import large
@@ -21,7 +21,7 @@ from opsmith.subject.subject import subject_of
 
 pytestmark = [
     pytest.mark.compile,
-    pytest.mark.skipif(address_room_bytes("cpu") < 12e9, reason="needs 12 GB of addresses"),
+    pytest.mark.skipif(available_address_bytes("cpu") < 12e9, reason="needs 12 GB of addresses"),
 ]
 
 
@@ -68,7 +68,7 @@ def test_a_refusal_is_right() -> None:
     assert outcome.note.startswith("it refuses 2 of 2 calls")
 
 
-@pytest.mark.skipif(memory_room_bytes("cpu") > 60e9, reason="there is memory for it here")
+@pytest.mark.skipif(available_memory_bytes("cpu") > 60e9, reason="there is memory for it here")
 def test_calls_that_do_not_fit_are_not_made() -> None:
     # 2^31 numbers in half precision, eight times: more than this machine has.
     outcome = check(lltm_gates, large=True)
@@ -77,7 +77,7 @@ def test_calls_that_do_not_fit_are_not_made() -> None:
 
 
 @pytest.mark.slow("calls with more than 2^31 elements")
-@pytest.mark.skipif(memory_room_bytes("cpu") < 18e9, reason="needs 18 GB of memory")
+@pytest.mark.skipif(available_memory_bytes("cpu") < 18e9, reason="needs 18 GB of memory")
 def test_a_size_in_32_bits() -> None:
     assert check(narrow.negated, large=True).state == "passed"
     (finding,) = check(narrow.negated_narrow, large=True).findings

@@ -1,4 +1,4 @@
-"""What if memory ended right behind an input? Then a kernel that reads one element too many dies of it at once."""
+"""Puts inputs right before a guard page: a kernel that reads one element too many crashes at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["at_the_end_of_memory"]
+__all__ = ["before_guard_page"]
 
 _PROT_NONE = 0
 
 
-def at_the_end_of_memory(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments on the CPU whose contiguous tensors end where a page begins that nobody may read.
+def before_guard_page(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments on the CPU whose contiguous tensors end where an unreadable page begins.
 
-    The pages are never given back: only a child process should do this, which ends soon.
+    The pages are never given back: only a child process that ends soon should do this.
     """
     return {name: _fenced(value) if isinstance(value, Tensor) else value for name, value in values.items()}
 

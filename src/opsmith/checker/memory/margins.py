@@ -1,4 +1,4 @@
-"""What lies around an input? Memory of ours with chosen numbers in it, so that who reads or writes there is found out."""
+"""Puts inputs between margins of chosen numbers, which show a read or a write outside an input."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from torch import Tensor
 
 from opsmith.checker.memory.guard import MARGIN_BYTES
 
-__all__ = ["AROUND", "Place", "place_all"]
+__all__ = ["AROUND", "PaddedTensor", "pad_tensors"]
 
-# What can lie around: for floating types NaN and numbers that show in every sum and every maximum. For integers small
-# ones: a kernel that takes them for an index shall not crash before its result is looked at.
+# The numbers around: for floating types NaN and numbers that show in every sum and every maximum. For integers small
+# ones, so that a kernel that takes one for an index does not crash before its result is compared.
 AROUND: dict[str, tuple[float, int]] = {"nan": (math.nan, 1), "high": (1.0, 123), "low": (-1.0, 0)}
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where one input lies: `tensor` in the middle of `arena`, with a margin on either side of its storage."""
+class PaddedTensor:
+    """One input: `tensor` in the middle of `arena`, with a margin on either side of its storage."""
 
     name: str
     tensor: Tensor
     arena: Tensor  # bytes
-    before: Tensor  # the arena's bytes when the tensor was put there
+    before: Tensor  # the arena's bytes before any call
 
-    def strayed(self) -> str:
+    def stray_write(self) -> str:
         """Say which byte of the margins was written, or return ""."""
         changed = (self.arena != self.before).nonzero()[:, 0]
         size = len(self.arena) - 2 * MARGIN_BYTES
@@ -59,36 +59,36 @@ class Place:
         return mask.repeat_interleave(tensor.element_size())
 
 
-def place_all(values: Mapping[str, Any], around: str) -> tuple[dict[str, Any], list[Place]]:
-    """Return arguments with every tensor put between margins, and where they are; `around` is a name of AROUND.
+def pad_tensors(values: Mapping[str, Any], around: str) -> tuple[dict[str, Any], list[PaddedTensor]]:
+    """Return arguments with every tensor between margins, and those tensors; `around` is a name of AROUND.
 
     Values, strides and the alignment of each tensor's first element stay; what of its storage belongs to no element is
     filled as the margins are.
     """
-    places: list[Place] = []
+    padded: list[PaddedTensor] = []
 
     def put(name: str, value: Any) -> Any:
         if isinstance(value, Tensor):
-            places.append(_place(name, value, around))
-            return places[-1].tensor
+            padded.append(_padded(name, value, around))
+            return padded[-1].tensor
         if isinstance(value, list):
             return [put(f"{name}[{index}]", item) for index, item in enumerate(value)]
         return value
 
-    return {name: put(name, value) for name, value in values.items()}, places
+    return {name: put(name, value) for name, value in values.items()}, padded
 
 
-def _place(name: str, tensor: Tensor, around: str) -> Place:
+def _padded(name: str, tensor: Tensor, around: str) -> PaddedTensor:
     size = tensor.untyped_storage().nbytes()
     arena = torch.empty(size + 2 * MARGIN_BYTES, dtype=torch.uint8, device=tensor.device)
     _fill(arena, tensor.dtype, around)
     inner, start = _inner(arena, size)
-    placed = inner.view(tensor.dtype).as_strided(
+    inner_tensor = inner.view(tensor.dtype).as_strided(
         tensor.shape, tensor.stride(), start // tensor.element_size() + tensor.storage_offset()
     )
     if tensor.numel() > 0:
-        _without_repeats(placed).copy_(_without_repeats(tensor.detach()))
-    return Place(name, placed, arena, arena.clone())
+        _without_repeats(inner_tensor).copy_(_without_repeats(tensor.detach()))
+    return PaddedTensor(name, inner_tensor, arena, arena.clone())
 
 
 def _fill(arena: Tensor, dtype: torch.dtype, around: str) -> None:
@@ -115,7 +115,7 @@ def _inner(arena: Tensor, size: int) -> tuple[Tensor, int]:
 
 
 def _without_repeats(tensor: Tensor) -> Tensor:
-    """Return the part of an expanded tensor that has each element once."""
+    """Return the part of an expanded tensor that holds each element once."""
     for dim in range(tensor.dim()):
         if tensor.stride(dim) == 0 and tensor.shape[dim] > 1:
             tensor = tensor.narrow(dim, 0, 1)

@@ -1,6 +1,6 @@
-"""What do a kernel's calls do to memory? Each case is run with several fillings of what is around; properties read this.
+"""Observes what a kernel's calls do to memory: each case is run with several fillings of what lies around.
 
-Four properties ask the same calls different questions, so the calls are made once for all of them. Where results differ
+Four properties look at the same calls, so the calls are made once for all of them. Where results differ
 between fillings, the case is run again with one thing changed at a time: `depends_on` says which elements depend on it.
 """
 
@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from opsmith.checker.bits import Difference, differences
+from opsmith.checker.calls import is_accepted
 from opsmith.checker.memory.guard import why_unguarded
-from opsmith.checker.memory.observed_call import BODIES, Trial, attempt, is_accepted
+from opsmith.checker.memory.observed_call import BODIES, ObservedCall, observe_call
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
 
-__all__ = ["Difference", "Seen", "depends_on", "differences", "same_bits", "survey"]
+__all__ = ["Observation", "depends_on", "observation_of", "observe_cases"]
 
 # Body, margin and what lies around inputs: all three differ between any two.
 _FILLINGS = ((BODIES[0], BODIES[1], "high"), (BODIES[1], BODIES[0], "low"), (BODIES[2], BODIES[2], "nan"))
@@ -32,8 +31,8 @@ _REPEATS = 3
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the calls of one case did.
+class Observation:
+    """What the calls of one case do to memory.
 
     `differs` says that results depend on the filling; `outside` and `gaps` name a write to memory that belongs to nobody
     (beside a block, or between the elements of an argument that may be written to), `changed` the inputs that were.
@@ -47,71 +46,56 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One result in which elements differ: its name, the first of them, and how many."""
+class Observations:
+    """Those of all cases that there was time for, and how many more there are."""
 
-    name: str
-    index: tuple[int, ...]
-    count: int
-    elements: int
-    is_untouched: bool = False  # they hold exactly what had been put there
-
-    def __str__(self) -> str:
-        where = f"[{', '.join(map(str, self.index))}]" if self.index else ""
-        return f"{self.name}{where} ({self.count} of {self.elements} elements)"
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What was seen in the cases, and for how many more of them there was no time."""
-
-    seen: tuple[Seen, ...]
+    made: tuple[Observation, ...]
     left_out: int
 
 
-def survey(context: Context) -> Survey:
-    """Return what was seen in all cases that the reference takes and the kernel does not refuse."""
+def observe_cases(context: Context) -> Observations:
+    """Observe all cases that the reference takes and the kernel does not refuse."""
     key = (id(context.subject), context.device, tuple(context.dtypes.items()))
-    if key not in _surveys:
+    if key not in _observed:
         cases = TimedCases(context, _cases(context))
-        _surveys[key] = Survey(tuple(_survey(context, cases)), cases.left_out)
-    return _surveys[key]
+        _observed[key] = Observations(tuple(_observe(context, cases)), cases.left_out)
+    return _observed[key]
 
 
-_surveys: dict[Any, Survey] = {}
+_observed: dict[Any, Observations] = {}
 
 
-def _survey(context: Context, cases: TimedCases) -> Iterator[Seen]:
+def _observe(context: Context, cases: TimedCases) -> Iterator[Observation]:
     is_guarded = not why_unguarded(context.device)
     for number, case in enumerate(cases):
         if not is_accepted(context, case):
             continue
-        trials = [
-            attempt(context, case, body=body, margin=margin, around=around, with_guard=is_guarded)
+        calls = [
+            observe_call(context, case, body=body, margin=margin, around=around, with_guard=is_guarded)
             for body, margin, around in _fillings(case, number)
         ]
-        if all(trial.error is None for trial in trials):
+        if all(call.error is None for call in calls):
             with on_threads(1):
-                seen = look(context, case, trials)
-            yield seen
+                observation = observation_of(context, case, calls)
+            yield observation
 
 
-def look(context: Context, case: Case, trials: list[Trial]) -> Seen:
-    """Return what trials of one case show."""
+def observation_of(context: Context, case: Case, calls: list[ObservedCall]) -> Observation:
+    """Return what calls of one case show."""
     outside = gaps = changed = ""
-    for trial in trials:
-        outside = outside or _outside(trial)
-        for place in trial.places:
-            may_write = place.name.partition("[")[0] in context.subject.mutated
-            if not may_write and place.changed(elements=True):
-                changed = changed or place.name
-            if place.changed(elements=False):
+    for call in calls:
+        outside = outside or _outside(call)
+        for padded in call.inputs:
+            may_write = padded.name.partition("[")[0] in context.subject.mutated
+            if not may_write and padded.changed(elements=True):
+                changed = changed or padded.name
+            if padded.changed(elements=False):
                 if may_write:
-                    gaps = gaps or f"memory between the elements of {place.name} was written"
+                    gaps = gaps or f"memory between the elements of {padded.name} was written"
                 else:
-                    changed = changed or f"memory between the elements of {place.name}"
-    differs = any(differences(trials[0], trial) for trial in trials[1:])
-    return Seen(case, differs, outside, gaps, changed)
+                    changed = changed or f"memory between the elements of {padded.name}"
+    differs = any(_differences(calls[0], call) for call in calls[1:])
+    return Observation(case, differs, outside, gaps, changed)
 
 
 def _cases(context: Context) -> Iterator[Case]:
@@ -131,30 +115,14 @@ def _fillings(case: Case, number: int) -> list[tuple[int, int, str]]:
     return list(_FILLINGS)
 
 
-def _outside(trial: Trial) -> str:
-    if trial.damage is not None:
-        return trial.damage.describe(trial.damaged or "memory that it allocated")
-    return next((text for place in trial.places if (text := place.strayed())), "")
+def _outside(call: ObservedCall) -> str:
+    if call.damage is not None:
+        return call.damage.describe(call.damaged or "memory that it allocated")
+    return next((text for padded in call.inputs if (text := padded.stray_write())), "")
 
 
-def differences(one: Trial, other: Trial) -> list[Difference]:
-    """Return the results that are not the same, bit by bit."""
-    found = []
-    for name in dict.fromkeys([*one.results, *other.results]):
-        first, second = one.results.get(name), other.results.get(name)
-        if first is None or second is None or first.shape != second.shape or first.dtype != second.dtype:
-            elements = 0 if first is None else first.numel()
-            found.append(Difference(name, (), elements, elements))
-            continue
-        differs = (_bits(first) != _bits(second)).any(dim=1)
-        if bool(differs.any()):
-            found.append(_describe(name, first, second, differs))
-    return found
-
-
-def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one shape, one type and the same bits; NaN equals itself then."""
-    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(_bits(one), _bits(other))
+def _differences(one: ObservedCall, other: ObservedCall) -> list[Difference]:
+    return differences(one.results, other.results, BODIES)
 
 
 def depends_on(context: Context, case: Case, what: str) -> list[Difference]:
@@ -166,17 +134,17 @@ def depends_on(context: Context, case: Case, what: str) -> list[Difference]:
         for other, other_margin, other_around in _FILLINGS[1:]
     ]
 
-    def run(filling: tuple[int, int, str]) -> Trial:
-        return attempt(context, case, body=filling[0], margin=filling[1], around=filling[2], with_guard=is_guarded)
+    def run(filling: tuple[int, int, str]) -> ObservedCall:
+        return observe_call(context, case, body=filling[0], margin=filling[1], around=filling[2], with_guard=is_guarded)
 
     base = run(_FILLINGS[0])
     for filling in changed:
         other = run(filling)
-        found = [] if base.error is not None or other.error is not None else differences(base, other)
+        found = [] if base.error is not None or other.error is not None else _differences(base, other)
         if not found:
             continue
         is_steady = not any(
-            differences(first, run(again))
+            _differences(first, run(again))
             for first, again in ((base, _FILLINGS[0]), (other, filling))
             for _ in range(_REPEATS)
         )
@@ -185,16 +153,3 @@ def depends_on(context: Context, case: Case, what: str) -> list[Difference]:
         if found:
             return found
     return []
-
-
-def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor) -> Difference:
-    flat = int(differs.to(torch.uint8).argmax())
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), first.shape)) if first.dim() else ()
-    untouched = [any(bool((_bits(tensor)[differs] == body).all()) for body in BODIES) for tensor in (first, second)]
-    return Difference(name, index, int(differs.sum()), first.numel(), all(untouched))
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    """Return the bytes of a tensor on the CPU, a row for each element."""
-    flat = tensor.detach().cpu().resolve_conj().contiguous().reshape(-1)
-    return flat.view(torch.uint8).reshape(flat.numel(), flat.element_size())

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.fakes import depends_on_data
-from opsmith.checker.properties.values import RefusedError, disagreement
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.derivatives import first_line
 from opsmith.subject.subject import Subject

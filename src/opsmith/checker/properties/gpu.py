@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.values import RefusedError, disagreement
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.oracle import Disagreement, Expected, compare, expect
 

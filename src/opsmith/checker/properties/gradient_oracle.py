@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.checker.properties.agreement import RefusedError
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.values import RefusedError
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import Asked, NoGradientError, as_result, first_line
 from opsmith.subject.oracle import Expected, evened, expect, upcast

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from opsmith.checker.memory.observed_call import is_gradient_of_body
+from opsmith.checker.calls import is_gradient_of_body
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.process.timed_cases import TimedCases
+from opsmith.checker.properties.agreement import RefusedError, agrees, is_repeatable
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradient_oracle import eased, expected_gradients, without_overflow
-from opsmith.checker.properties.values import RefusedError, agrees, is_repeatable
 from opsmith.checker.shrink import smallest
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (

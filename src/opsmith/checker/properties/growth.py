@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import torch
 
-from opsmith.checker.memory.observed_call import accepted, differentiated, kernel_outputs, quiet
+from opsmith.checker.calls import accepted, differentiated, kernel_outputs, quiet
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.clock import now_s
 from opsmith.checker.process.threads import on_threads

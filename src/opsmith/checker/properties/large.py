@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.checker.memory.available import address_room_bytes, words_of
+from opsmith.checker.memory.available import available_address_bytes, size_text
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.large_calls import check_large_calls
-from opsmith.checker.properties.values import agrees
 from opsmith.subject.case import Case
 from opsmith.subject.oracle import Disagreement, Expected, compare, expect
 
@@ -71,7 +71,7 @@ def _check_strides(context: Context, case: Case) -> Outcome:
         recipe = case.tensors()[name]
         itemsize = getattr(torch, recipe.dtype).itemsize
         needed = _span(recipe.shape, dim) * itemsize
-        room = address_room_bytes(context.device) * 9 // 10
+        room = available_address_bytes(context.device) * 9 // 10
         if needed > room:
             unfit = max(unfit, needed)
             continue
@@ -103,7 +103,7 @@ def _check_strides(context: Context, case: Case) -> Outcome:
     if tried + refused > 0:
         return passed(tried, refused=refused, note=note)
     if unfit:
-        return not_run(f"{words_of(unfit)} of addresses are needed, and {words_of(room)} can be had")
+        return not_run(f"{size_text(unfit)} of addresses are needed, and {size_text(room)} can be had")
     return not_run("it takes no strided input, so that only calls of 2^31 elements would show it")
 
 

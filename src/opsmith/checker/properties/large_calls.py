@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.checker.memory.available import memory_room_bytes, words_of
+from opsmith.checker.memory.available import available_memory_bytes, size_text
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import roughly_equal
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.verdict import alike
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.space import Choice, Space
 
@@ -34,7 +34,7 @@ def check_large_calls(context: Context) -> Outcome:
     for case in _cases(context, space):
         largest = max(case.tensors().values(), key=lambda recipe: math.prod(recipe.shape))
         needed = _RESULTS * math.prod(largest.shape) * getattr(torch, largest.dtype).itemsize
-        room = memory_room_bytes(context.device)
+        room = available_memory_bytes(context.device)
         if needed > room:
             unfit = max(unfit, needed)
             continue
@@ -44,11 +44,11 @@ def check_large_calls(context: Context) -> Outcome:
             return failed(Finding(f"{case.label}: {words}", hint="Sizes, indices and loop counters in int64_t."))
     if tried == 0:
         return not_run(
-            f"calls of 2^31 elements need {words_of(unfit)} of memory, and {words_of(room)} are free"
+            f"calls of 2^31 elements need {size_text(unfit)} of memory, and {size_text(room)} are free"
             if unfit
             else "no output grows with a size"
         )
-    return passed(tried, note=f"some calls would need {words_of(unfit)} of memory" if unfit else "")
+    return passed(tried, note=f"some calls would need {size_text(unfit)} of memory" if unfit else "")
 
 
 def _wrong(context: Context, case: Case) -> str | None:
@@ -65,7 +65,7 @@ def _wrong(context: Context, case: Case) -> str | None:
         if one.shape != other.shape:
             return f"output {number} has the shape {tuple(one.shape)}, the reference's has {tuple(other.shape)}"
         for start, mine, theirs in _chunks(one, other):
-            same = alike([mine], [theirs]) if mine.is_floating_point() else torch.equal(mine, theirs)
+            same = roughly_equal([mine], [theirs]) if mine.is_floating_point() else torch.equal(mine, theirs)
             if not same:
                 return f"output {number} differs from the reference's from element {start:,} on"
     return None

@@ -1,17 +1,18 @@
-"""Does the kernel keep to its memory? It writes all of its outputs, nothing else, and reads nothing but its inputs."""
+"""Checks that a kernel writes all of its outputs and nothing else, and reads nothing but its inputs."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
 
-from opsmith.checker.memory.fence import at_the_end_of_memory
+from opsmith.checker.calls import accepted, accepts, kernel_outputs, quiet
+from opsmith.checker.memory.fence import before_guard_page
 from opsmith.checker.memory.guard import why_unguarded
-from opsmith.checker.memory.observations import Seen, depends_on, look, survey
-from opsmith.checker.memory.observed_call import accepted, accepts, attempt, kernel_outputs, quiet
+from opsmith.checker.memory.observations import Observation, depends_on, observation_of, observe_cases
+from opsmith.checker.memory.observed_call import observe_call
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.values import agrees
 from opsmith.checker.shrink import smallest
 from opsmith.subject.case import Case
 
@@ -36,7 +37,7 @@ def outputs_written(context: Context) -> Outcome:
 
     return _first(
         context,
-        [seen.case for seen in survey(context).seen if seen.differs],
+        [seen.case for seen in observe_cases(context).made if seen.differs],
         judge,
         "Allocated memory holds anything. Write each element on every path, the tail of vectors and the last block too.",
     )
@@ -52,7 +53,7 @@ def writes_outside(context: Context) -> Outcome:
         # A kernel that ignores strides writes between elements as well; that has a name of its own.
         return seen.outside or (seen.gaps if seen.gaps and agrees(context, case) else "")
 
-    cases = [seen.case for seen in survey(context).seen if seen.outside or seen.gaps]
+    cases = [seen.case for seen in observe_cases(context).made if seen.outside or seen.gaps]
     hint = "Compare the last index with the size: vectors and blocks end behind it where they do not divide it."
     return _first(context, cases, judge, hint, note=why_unguarded(context.device))
 
@@ -70,19 +71,19 @@ def reads_outside(context: Context) -> Outcome:
         )
 
     hint = "Compare indices with the size before the read; a neighbour of the first or last element may not exist."
-    cases = [seen.case for seen in survey(context).seen if seen.differs]
+    cases = [seen.case for seen in observe_cases(context).made if seen.differs]
     outcome = _first(context, cases, judge, hint, note=why_unguarded(context.device))
     if outcome.state == "passed" and context.device == "cpu":
-        _call_at_the_end_of_memory(context)
+        _call_before_guard_page(context)
     return outcome
 
 
-def _call_at_the_end_of_memory(context: Context) -> None:
-    """Call the kernel on inputs behind which nothing may be read: what comes of a read is then no matter, it crashes."""
+def _call_before_guard_page(context: Context) -> None:
+    """Call the kernel on inputs that end at an unreadable page: a read past their end crashes, whatever it would give."""
     for case in accepted(context, "plain"):
         context.tell(case)
         with quiet(), contextlib.suppress(Exception):
-            kernel_outputs(context.subject, at_the_end_of_memory(case.build()))
+            kernel_outputs(context.subject, before_guard_page(case.build()))
 
 
 def inputs_unchanged(context: Context) -> Outcome:
@@ -96,15 +97,15 @@ def inputs_unchanged(context: Context) -> Outcome:
             else ""
         )
 
-    cases = [seen.case for seen in survey(context).seen if seen.changed]
+    cases = [seen.case for seen in observe_cases(context).made if seen.changed]
     hint = "Work on a copy, or declare it: mutates=... in a definition, mutates_args, or Tensor(a!) in the schema."
     return _first(context, cases, judge, hint)
 
 
 def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: str = "") -> Outcome:
     """Return the outcome of the first case that is found wrong when it is run again for this question alone."""
-    seen = survey(context)
-    count = len(seen.seen)
+    observed = observe_cases(context)
+    count = len(observed.made)
     if count == 0:
         return not_run("there is no input that both the reference and the kernel take")
     for case in cases:
@@ -114,10 +115,10 @@ def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: 
         message = judge(small) or judge(case)
         if message:
             return failed(Finding(f"{small.label}: {message}", small, hint), inputs=count, note=note)
-    return passed(count, left_out=seen.left_out, note=note)
+    return passed(count, left_out=observed.left_out, note=note)
 
 
-def _look_again(context: Context, case: Case) -> Seen | None:
+def _look_again(context: Context, case: Case) -> Observation | None:
     is_guarded = not why_unguarded(context.device)
-    trial = attempt(context, case, with_guard=is_guarded)
-    return look(context, case, [trial]) if trial.error is None else None
+    call = observe_call(context, case, with_guard=is_guarded)
+    return observation_of(context, case, [call]) if call.error is None else None

@@ -15,9 +15,10 @@ import torch
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.checker.properties.agreement import roughly_equal
+from opsmith.checker.properties.answers import SpoiledError, judge
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.probes import Probe, probes_of
-from opsmith.checker.properties.verdict import SpoiledError, alike, judge
 from opsmith.subject.case import Case
 
 __all__ = ["bad_arguments"]
@@ -177,7 +178,7 @@ def _find_base(context: Context, cases: list[Case]) -> tuple[int, bool] | str:
                 found = context.subject.results(context.subject.kernel, case.build(context.device))
             except Exception:
                 continue
-            send((number, alike(found, expected)))
+            send((number, roughly_equal(found, expected)))
             return
         send("the reference refuses every input, or the kernel does")
 

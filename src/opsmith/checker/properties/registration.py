@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import RefusedError, disagreement, is_repeatable
 from opsmith.checker.properties.compiling import compiled, trainable_inputs
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradients import why_no_gradient
 from opsmith.checker.properties.tracing import NO_OPERATOR, is_fake_wrong
-from opsmith.checker.properties.values import RefusedError, disagreement, is_repeatable
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import differentiable_inputs, first_line, is_generated, with_leaves
 

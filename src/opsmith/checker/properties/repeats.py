@@ -1,4 +1,4 @@
-"""Does the same call give the same bits, every time and on any number of threads?"""
+"""Checks that the same call gives the same bits, every time and on any number of threads."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ import ctypes
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from opsmith.checker.bits import Difference, differences
+from opsmith.checker.calls import accepted, differentiated, is_accepted, is_gradient_of_body, kernel_outputs, quiet
 from opsmith.checker.memory.guard import sheltered
-from opsmith.checker.memory.observations import Difference, differences
-from opsmith.checker.memory.observed_call import (
-    Trial,
-    accepted,
-    differentiated,
-    is_accepted,
-    is_gradient_of_body,
-    kernel_outputs,
-    quiet,
-)
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
@@ -50,11 +44,19 @@ _HARMLESS = (
 )
 
 
+@dataclass
+class _Run:
+    """The results of a call by name, gradients too, or what it raised."""
+
+    results: dict[str, Tensor] = field(default_factory=dict)
+    error: Exception | None = None
+
+
 def determinism(context: Context) -> Outcome:
     """Equal calls give equal bits under torch.use_deterministic_algorithms(True), gradients too."""
     count, refused = 0, ""
     usual = torch.get_num_threads()
-    first: tuple[Case, Trial] | None = None
+    first: tuple[Case, _Run] | None = None
     with _deterministic(), sheltered(context.device), quiet(), on_threads(1):
         for case in _cases(context):
             base = _run(context, case, usual)
@@ -72,9 +74,9 @@ def determinism(context: Context) -> Outcome:
                         kernel_outputs(context.subject, case.build(context.device))
                 other = _run(context, case, usual)
                 kept = [base, *kept[-3:], other]
-                if found := differences(base, other):
+                if found := differences(base.results, other.results):
                     return failed(_varies(context, case, found[0], number + 2), inputs=count)
-        if first is not None and (found := differences(first[1], _run(context, first[0], usual))):
+        if first is not None and (found := differences(first[1].results, _run(context, first[0], usual).results)):
             return failed(_remembers(first[0], found[0]), inputs=count)
     if count:
         return passed(count)
@@ -117,23 +119,23 @@ def _cases(context: Context) -> Iterator[Case]:
     yield from itertools.islice((case for case in largest if is_accepted(context, case)), 1)
 
 
-def _run(context: Context, case: Case, count: int) -> Trial:
+def _run(context: Context, case: Case, count: int) -> _Run:
     """Call the kernel on a number of threads, and once more for gradients; everything is made anew."""
     subject = context.subject
     context.tell(case)
-    trial = Trial()
+    call = _Run()
     values = case.build(context.device)
     torch.manual_seed(subject.seed)
     try:
         with on_threads(count):
             outputs = kernel_outputs(subject, values)
-        trial.results = {f"output {index}": output for index, output in enumerate(outputs)}
-        trial.results |= {name: values[name] for name in subject.mutated if isinstance(values[name], torch.Tensor)}
+        call.results = {f"output {index}": output for index, output in enumerate(outputs)}
+        call.results |= {name: values[name] for name in subject.mutated if isinstance(values[name], Tensor)}
     except Exception as error:
-        trial.error = error
-        return trial
+        call.error = error
+        return call
     if is_gradient_of_body(subject):
-        return trial  # its roundings are those of PyTorch's operators
+        return call  # its roundings are those of PyTorch's operators
     values = case.build(context.device)
     with contextlib.suppress(Exception), on_threads(count):
         results, leaves = differentiated(subject, values)
@@ -141,8 +143,8 @@ def _run(context: Context, case: Case, count: int) -> Trial:
             total = sum((result.sum() for result in results[1:]), results[0].sum())
             found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
             gradients = zip(leaves, found, strict=True)
-            trial.results |= {f"the gradient of {name}": item for name, item in gradients if item is not None}
-    return trial
+            call.results |= {f"the gradient of {name}": item for name, item in gradients if item is not None}
+    return call
 
 
 def _repeats(context: Context, case: Case) -> Iterator[int]:
@@ -201,10 +203,10 @@ def _remembers(case: Case, difference: Difference) -> Finding:
     return Finding(message, case, hint)
 
 
-def _unsteady_alone(context: Context, case: Case, base: Trial) -> Outcome | None:
+def _unsteady_alone(context: Context, case: Case, base: _Run) -> Outcome | None:
     """Return what is said of an operator whose results vary on one thread of PyTorch's already."""
     for _ in _repeats(context, case):
-        if found := differences(base, _run(context, case, 1)):
+        if found := differences(base.results, _run(context, case, 1).results):
             if _starts_threads(context, case):
                 message = f"{case.label}: {found[0]} varies from call to call, and the kernel starts threads of its own"
                 return failed(Finding(message, case, _RACE_HINT))
@@ -232,20 +234,20 @@ def _busy_elsewhere_s() -> float:
     return time.process_time() - time.thread_time()
 
 
-def _differs_on(context: Context, case: Case, base: Trial, number: int) -> Finding | str:
+def _differs_on(context: Context, case: Case, base: _Run, number: int) -> Finding | str:
     """Return how results on a number of threads differ from those on one: a finding, or a note where it is no defect."""
     found: list[Difference] = []
-    first: Trial | None = None
+    first: _Run | None = None
     for _ in _repeats(context, case):
-        trial = _run(context, case, number)
-        if first is not None and (varying := differences(first, trial)):
+        call = _run(context, case, number)
+        if first is not None and (varying := differences(first.results, call.results)):
             message = (
                 f"{case.label}: {varying[0]} varies from call to call on {number} threads, and does not on one: "
                 "a data race"
             )
             return Finding(message, case, _RACE_HINT)
-        found = found or differences(base, trial)
-        first = first or trial
+        found = found or differences(base.results, call.results)
+        first = first or call
     if not found or first is None:
         return ""
     if _is_rounding(context, case, first) and (why := _why_excused(context, case, number)):
@@ -256,10 +258,10 @@ def _differs_on(context: Context, case: Case, base: Trial, number: int) -> Findi
     )
 
 
-def _is_rounding(context: Context, case: Case, trial: Trial) -> bool:
+def _is_rounding(context: Context, case: Case, call: _Run) -> bool:
     """Whether results are as near to the reference's as results may be."""
     values = case.build(context.device)
-    outputs = [result for name, result in trial.results.items() if not name.startswith("the gradient")]
+    outputs = [result for name, result in call.results.items() if not name.startswith("the gradient")]
     try:
         return compare(outputs, expect(context.subject, case, values)) is None
     except Exception:
@@ -270,14 +272,14 @@ def _why_excused(context: Context, case: Case, number: int) -> str:
     """Return why results may differ in their last digits, or "": PyTorch's own sums and products do."""
     subject = context.subject
 
-    def reference() -> Trial:
+    def reference() -> _Run:
         outputs = subject.results(subject.reference, case.build(context.device))
-        return Trial({f"output {index}": output for index, output in enumerate(outputs)})
+        return _Run({f"output {index}": output for index, output in enumerate(outputs)})
 
     with on_threads(1):
         one = reference()
     with on_threads(number):
-        if differences(one, reference()):
+        if differences(one.results, reference().results):
             return "the last digits depend on the number of threads, as the reference's do"
     values = case.build(context.device)
     used = _pytorch_operators(lambda: kernel_outputs(subject, values))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import RefusedError
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradients import (
     MOST_ELEMENTS,
@@ -17,7 +18,6 @@ from opsmith.checker.properties.gradients import (
     first_wrong,
     why_no_gradient,
 )
-from opsmith.checker.properties.values import RefusedError
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import Asked, first_line, is_refusal, no_gradient_registered, second_gradients
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.checker.bits import same_bits
+from opsmith.checker.calls import accepted, kernel_outputs, quiet
 from opsmith.checker.memory.guard import sheltered
-from opsmith.checker.memory.observations import same_bits
-from opsmith.checker.memory.observed_call import accepted, kernel_outputs, quiet
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case, TensorRecipe

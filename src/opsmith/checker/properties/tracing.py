@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from opsmith.checker.memory.observed_call import is_accepted
+from opsmith.checker.calls import is_accepted
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.timed_cases import TimedCases
+from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.fakes import MissingFakeError, call_fake, difference
-from opsmith.checker.properties.values import RefusedError, disagreement
 from opsmith.checker.shrink import smallest
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import differentiable_inputs, first_line, has_autograd_kernel, with_leaves

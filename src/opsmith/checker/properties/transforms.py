@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.batching import has_rule, vmap
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.fakes import depends_on_data
 from opsmith.checker.properties.gradients import asked_of, is_gradient_wrong, why_no_gradient
-from opsmith.checker.properties.values import RefusedError, disagreement
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (
     Asked,

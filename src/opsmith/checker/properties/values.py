@@ -1,4 +1,4 @@
-"""Does the kernel compute what the reference computes? Each group of the suite is a property with its own name."""
+"""Checks that the kernel computes what the reference computes: a property for each group of the suite."""
 
 from __future__ import annotations
 
@@ -6,33 +6,23 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import torch
-
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
-from opsmith.checker.process.threads import on_threads
 from opsmith.checker.process.timed_cases import TimedCases
+from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.context import Context
 from opsmith.checker.shrink import smallest
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.oracle import Disagreement, compare, expect
 
 __all__ = [
-    "RefusedError",
-    "agrees",
     "arguments",
-    "disagreement",
     "empty",
-    "is_repeatable",
     "magnitude",
     "sizes",
     "special",
     "strides",
     "value",
 ]
-
-
-class RefusedError(Exception):
-    """The reference does not take these arguments: nothing is known about them."""
 
 
 def value(context: Context) -> Outcome:
@@ -82,48 +72,6 @@ def arguments(context: Context) -> Outcome:
         message = f"{ignored} is ignored: the results are those of a call without it"
         return failed(Finding(message, case, "Read the argument in the kernel."))
     return _agree(context, "scalars")
-
-
-def disagreement(context: Context, case: Case) -> Disagreement | Exception | None:
-    """Return how the kernel's results differ from what they should be, or the kernel's exception; raises RefusedError."""
-    subject = context.subject
-    values = case.build(context.device)
-    try:
-        with on_threads(1):
-            expected = expect(subject, case, values)
-    except Exception as error:
-        raise RefusedError(str(error)) from error
-    context.tell(case)
-    try:
-        found = subject.results(subject.kernel, values)
-    except Exception as error:
-        return error
-    wrong = compare(found, expected)
-    if (
-        wrong is not None
-        and wrong.kind == "shape"
-        and case.group in ("empty", "scalars")
-        and subject.operator is not None
-    ):
-        # The definition says the shape, and opsmith holds every kernel to it; some of PyTorch's own functions have
-        # another one for nothing (a convolution of no channels), or for another number.
-        raise RefusedError("the reference returns another shape than the definition says")
-    return wrong
-
-
-def agrees(context: Context, case: Case) -> bool:
-    """Whether the kernel gives what the reference does; not where the reference refuses the arguments."""
-    try:
-        return disagreement(context, case) is None
-    except RefusedError:
-        return False
-
-
-def is_repeatable(context: Context, case: Case) -> bool:
-    """Whether two calls of the kernel give the same numbers."""
-    subject = context.subject
-    one, other = (subject.results(subject.kernel, case.build(context.device)) for _ in range(2))
-    return all(torch.equal(first, second) for first, second in zip(one, other, strict=True))
 
 
 def _agree(context: Context, *groups: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""Was it right to answer, or to refuse, a call with something wrong in it? Run where a crash may follow."""
+"""Judges the answer to a call with something wrong in it: a result, a refusal, or what may become a crash."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from opsmith.checker.blame import ELSEWHERE
+from opsmith.checker.properties.agreement import roughly_equal
 from opsmith.checker.properties.probes import Probe
 from opsmith.subject.subject import Subject
 
-__all__ = ["SpoiledError", "alike", "judge"]
+__all__ = ["OTHER_RESULT", "SpoiledError", "judge"]
 
-# What a reference says that has run out of memory or of digits: a limit of PyTorch's, and no word about the call.
+# The words of a reference that runs out of memory or of digits: a limit of PyTorch's, which says nothing of the call.
 _LIMITS = ("allocate", "out of memory", "enough memory", "overflow", "too large", "invalid size")
+# A call that is answered with other numbers than the reference's.
+OTHER_RESULT = "it returned something else"
 _ASSERTION = "INTERNAL ASSERT"
-_TOLERANCE = 0.05
 
 
 class SpoiledError(Exception):
@@ -55,26 +56,9 @@ def judge(
             if answer and all(result.numel() == 0 for result in answer):
                 continue  # nothing was computed
             return f"it returned a result, though {forbidden}"
-        elif expected is not None and call is subject.kernel and not alike(answer, expected):
-            return f"{ELSEWHERE} than the reference does for it"
+        elif expected is not None and call is subject.kernel and not roughly_equal(answer, expected):
+            return f"{OTHER_RESULT} than the reference does for it"
     return ""
-
-
-def alike(found: list[Tensor], expected: list[Tensor]) -> bool:
-    """Whether results are the same but for digits: what is read as another type, or elsewhere, is far off."""
-    return len(found) == len(expected) and all(map(_is_alike, found, expected))
-
-
-def _is_alike(found: Tensor, expected: Tensor) -> bool:
-    if found.shape != expected.shape:
-        return False
-    if found.is_complex() or expected.is_complex():
-        found, expected = (torch.view_as_real(t.to("cpu", torch.complex128).resolve_conj()) for t in (found, expected))
-    # What goes to an integer result has been cut off on the way, perhaps more than once.
-    is_cut = not found.dtype.is_floating_point
-    absolute, relative = (1.0, 0.5) if is_cut else (_TOLERANCE, _TOLERANCE)
-    one, other = found.detach().to("cpu", torch.float64), expected.detach().to("cpu", torch.float64)
-    return bool(torch.isclose(one, other, relative, absolute, equal_nan=True).all())
 
 
 class _Rule(NamedTuple):

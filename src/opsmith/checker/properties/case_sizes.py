@@ -6,8 +6,8 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.values import agrees
 from opsmith.subject.case import Case, TensorRecipe
 
 __all__ = ["MOST_SIZES", "cases_of_sizes"]

@@ -1,0 +1,61 @@
+"""Compares results bit by bit, and describes where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Difference", "differences", "same_bits"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One result in which elements differ: its name, the first of them, and how many."""
+
+    name: str
+    index: tuple[int, ...]
+    count: int
+    elements: int
+    is_untouched: bool = False  # they hold one of the fillings
+
+    def __str__(self) -> str:
+        where = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        return f"{self.name}{where} ({self.count} of {self.elements} elements)"
+
+
+def differences(
+    one: Mapping[str, Tensor], other: Mapping[str, Tensor], fillings: Iterable[int] = ()
+) -> list[Difference]:
+    """Return the results that are not the same, bit by bit; `fillings` are bytes that memory held before the calls."""
+    found = []
+    for name in dict.fromkeys([*one, *other]):
+        first, second = one.get(name), other.get(name)
+        if first is None or second is None or first.shape != second.shape or first.dtype != second.dtype:
+            elements = 0 if first is None else first.numel()
+            found.append(Difference(name, (), elements, elements))
+            continue
+        differs = (_bits(first) != _bits(second)).any(dim=1)
+        if bool(differs.any()):
+            found.append(_describe(name, first, second, differs, fillings))
+    return found
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape, one type and the same bits; NaN equals itself then."""
+    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(_bits(one), _bits(other))
+
+
+def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor, fillings: Iterable[int]) -> Difference:
+    flat = int(differs.to(torch.uint8).argmax())
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), first.shape)) if first.dim() else ()
+    untouched = [any(bool((_bits(tensor)[differs] == body).all()) for body in fillings) for tensor in (first, second)]
+    return Difference(name, index, int(differs.sum()), first.numel(), all(untouched))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """Return the bytes of a tensor on the CPU, a row for each element."""
+    flat = tensor.detach().cpu().resolve_conj().contiguous().reshape(-1)
+    return flat.view(torch.uint8).reshape(flat.numel(), flat.element_size())

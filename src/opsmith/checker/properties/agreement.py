@@ -1,0 +1,78 @@
+"""Compares one call of the kernel with the oracle, or with other results."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opsmith.checker.process.threads import on_threads
+from opsmith.checker.properties.context import Context
+from opsmith.subject.case import Case
+from opsmith.subject.oracle import Disagreement, compare, expect
+
+__all__ = ["RefusedError", "agrees", "disagreement", "is_repeatable", "roughly_equal"]
+
+_TOLERANCE = 0.05
+
+
+class RefusedError(Exception):
+    """The reference does not take these arguments: nothing is known about them."""
+
+
+def disagreement(context: Context, case: Case) -> Disagreement | Exception | None:
+    """Return how the kernel's results differ from what they should be, or the kernel's exception; raises RefusedError."""
+    subject = context.subject
+    values = case.build(context.device)
+    try:
+        with on_threads(1):
+            expected = expect(subject, case, values)
+    except Exception as error:
+        raise RefusedError(str(error)) from error
+    context.tell(case)
+    try:
+        found = subject.results(subject.kernel, values)
+    except Exception as error:
+        return error
+    wrong = compare(found, expected)
+    if (
+        wrong is not None
+        and wrong.kind == "shape"
+        and case.group in ("empty", "scalars")
+        and subject.operator is not None
+    ):
+        # The definition says the shape, and opsmith holds every kernel to it; some of PyTorch's own functions have
+        # another one for nothing (a convolution of no channels), or for another number.
+        raise RefusedError("the reference returns another shape than the definition says")
+    return wrong
+
+
+def agrees(context: Context, case: Case) -> bool:
+    """Whether the kernel gives what the reference does; not where the reference refuses the arguments."""
+    try:
+        return disagreement(context, case) is None
+    except RefusedError:
+        return False
+
+
+def is_repeatable(context: Context, case: Case) -> bool:
+    """Whether two calls of the kernel give the same numbers."""
+    subject = context.subject
+    one, other = (subject.results(subject.kernel, case.build(context.device)) for _ in range(2))
+    return all(torch.equal(first, second) for first, second in zip(one, other, strict=True))
+
+
+def roughly_equal(found: list[Tensor], expected: list[Tensor]) -> bool:
+    """Whether results are equal but for their last digits: what is read as another type, or elsewhere, is far off."""
+    return len(found) == len(expected) and all(map(_is_roughly_equal, found, expected))
+
+
+def _is_roughly_equal(found: Tensor, expected: Tensor) -> bool:
+    if found.shape != expected.shape:
+        return False
+    if found.is_complex() or expected.is_complex():
+        found, expected = (torch.view_as_real(t.to("cpu", torch.complex128).resolve_conj()) for t in (found, expected))
+    # What goes to an integer result has been cut off on the way, perhaps more than once.
+    is_cut = not found.dtype.is_floating_point
+    absolute, relative = (1.0, 0.5) if is_cut else (_TOLERANCE, _TOLERANCE)
+    one, other = found.detach().to("cpu", torch.float64), expected.detach().to("cpu", torch.float64)
+    return bool(torch.isclose(one, other, relative, absolute, equal_nan=True).all())
