@@ -1,6 +1,6 @@
 """Runs each property of each operator as a pytest test: `pytest --opsmith mypkg.ops`.
 
-pytest imports this module in every run, whether the option is used or not: nothing of torch is imported before it is.
+pytest imports this module in every run, so it imports torch only where the option is used.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class OperatorTest(pytest.Item):
             raise CheckError(failure_text(report))
         if all(result.outcome.state == "not run" for result in report.results):
             reasons = dict.fromkeys(result.outcome.note for result in report.results)
-            # In the summary with the operator's place, not with this line.
+            # The summary shows where the operator is declared, not this line.
             raise pytest.skip.Exception("; ".join(reasons), _use_item_location=True)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

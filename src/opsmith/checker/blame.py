@@ -48,10 +48,10 @@ _Row = tuple[str, str, frozenset[tuple[str, str]]]
 
 
 class Blame:
-    """Finds what lies behind failures; each question is asked once a check.
+    """Finds what lies behind failures; each property is run again at most once a check.
 
-    A failure is charged only to a row of the same report, and that row says then what was found when it was asked: a race
-    may not show a second time.
+    A failure is charged only to a row of the same report, and that row then reports what was found here: a race may
+    not show a second time.
     """
 
     def __init__(self, subject: Subject, silence_s: float, rows: Iterable[_Row], until_s: float = inf) -> None:
@@ -60,7 +60,7 @@ class Blame:
         self._until_s = until_s
         # The rows of the report with their outcomes, None for those that are still to come.
         self._rows: dict[_Row, Outcome | None] = dict.fromkeys(rows)
-        self._asked: dict[_Row, Outcome | None] = {}
+        self._rerun_outcomes: dict[_Row, Outcome | None] = {}
 
     @staticmethod
     def row(name: str, device: str, dtypes: Mapping[str, str]) -> _Row:
@@ -81,7 +81,7 @@ class Blame:
         self, row: _Row, item: Property, device: str, dtypes: Mapping[str, str], outcome: Outcome, *, crashed: bool
     ) -> Outcome:
         if outcome.state != "failed":
-            earlier = self._asked.get(row)
+            earlier = self._rerun_outcomes.get(row)
             return earlier if earlier is not None and earlier.state == "failed" else outcome
         what = "the process died" if crashed else "it fails"
         for cause, state in _suspects(item.name, outcome, crashed):
@@ -95,12 +95,12 @@ class Blame:
             return False
         if (known := self._rows[row]) is not None:
             return known.state == "failed"
-        if row not in self._asked:
-            self._asked[row] = self._ask(row, dtypes)
-        asked = self._asked[row]
-        return asked is None if state == "died" else asked is not None and asked.state == state
+        if row not in self._rerun_outcomes:
+            self._rerun_outcomes[row] = self._run_again(row, dtypes)
+        again = self._rerun_outcomes[row]
+        return again is None if state == "died" else again is not None and again.state == state
 
-    def _ask(self, row: _Row, dtypes: Mapping[str, str]) -> Outcome | None:
+    def _run_again(self, row: _Row, dtypes: Mapping[str, str]) -> Outcome | None:
         """Return the outcome of a property, or None where its process died."""
         name, device, _ = row
         item = next(item for item in PROPERTIES if item.name == name)

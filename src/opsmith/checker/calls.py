@@ -32,7 +32,7 @@ def accepted(context: Context, *groups: str) -> Iterator[Case]:
 
 
 def is_accepted(context: Context, case: Case) -> bool:
-    """Whether the reference takes a case of the suite; a reference may be slow, and each is asked once."""
+    """Whether the reference takes a case of the suite; a reference may be slow, so each case is tried once."""
     key = (id(context.subject), context.device, tuple(context.dtypes.items()), case.group, case.label)
     if key not in _accepted:
         _accepted[key] = accepts(context, case)

@@ -1,6 +1,6 @@
-"""How is a tensor of a check written as a line of Python? Few elements as numbers, many by the recipe that makes them.
+"""Writes a tensor of a check as a line of Python: few elements as numbers, many by the recipe that makes them.
 
-What is written makes the tensor again exactly: the same bits in the same layout.
+The line makes exactly the same tensor: the same bits in the same layout.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _channels_last(numbers: Tensor, device: str) -> str:
 
 
 def _around(numbers: Tensor, shape: tuple[int, ...], device: str) -> str:
-    """Return the memory around a tensor, filled with what nobody should read (see opsmith.subject.layouts)."""
+    """Return the memory around a tensor, filled with numbers that no kernel should read (see opsmith.subject.layouts)."""
     dtype = numbers.dtype
     value = "True" if dtype is torch.bool else "7777.0" if dtype.is_floating_point else "77"
     return f"torch.full({shape}, {value}, {_kind(str(dtype).removeprefix('torch.'), device)})"

@@ -35,7 +35,7 @@ _SECONDS = 16.0
 
 @dataclass(frozen=True)
 class Watcher:
-    """Who is told how a check goes: of each result, and of what is tried before there is one.
+    """Functions that follow a check: its results, and what it tries before there is one.
 
     `on_doing` gets the property's name, the column, and the case that the operator is called with (or a text, or None
     where the property has just begun).
@@ -45,12 +45,12 @@ class Watcher:
     on_doing: Callable[[str, Column, Any], None] | None = None
 
     def tell_result(self, result: Result) -> None:
-        """Tell of a result."""
+        """Report a result."""
         if self.on_result is not None:
             self.on_result(result)
 
     def tell_doing(self, task: Task, doing: Any) -> None:
-        """Tell what is tried."""
+        """Report what is tried."""
         if self.on_doing is not None:
             self.on_doing(task.item.name, task.column, doing)
 

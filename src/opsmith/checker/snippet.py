@@ -1,6 +1,6 @@
-"""How is a finding shown as a program? Its input as plain PyTorch, then the operator and the reference, side by side.
+"""Writes a finding as a program: its input in plain PyTorch, then the operator and the reference side by side.
 
-The program is meant for a file or a notebook of the user's: it imports the operator as they do.
+The program is for a file or a notebook of the user's, and imports the operator as they do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is an input of a check, as plain data: enough to make the tensors again, here, in a child process or in a snippet.
+"""Describes the input of a call as plain data, from which its tensors can be made again in any process.
 
-A recipe says shape, element type, layout, kind of values and a seed; `build` makes the tensor. The same recipe gives the
+A recipe gives shape, element type, layout, kind of values and a seed; `build` makes the tensor. The same recipe gives the
 same values on every device, and the same values in every element type as far as the type can hold them.
 """
 
@@ -99,7 +99,7 @@ class Case:
 
 
 def _fitting(recipe: TensorRecipe, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes that make sense for a tensor: another floating type is no type for indices."""
+    """Return the changes that make sense for a tensor: indices do not take another floating type."""
     kept = dict(changes)
     dtype = kept.get("dtype")
     if dtype is not None and _is_floating(dtype) != _is_floating(recipe.dtype):

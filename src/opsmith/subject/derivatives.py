@@ -1,6 +1,6 @@
-"""How are the gradients of a call taken, and what is no defect but a plain refusal?
+"""Takes the gradients of a call, and tells a refusal to differentiate from a defect.
 
-The kernel and the reference are asked for the same gradients: of the same inputs, through the same outputs, for the same
+The gradients are the same for the kernel and the reference: of the same inputs, through the same outputs, for the same
 gradients of the outputs. Those are random but fixed, and rounded to the element type under check, so that float64 and
 float16 see the same numbers.
 """
@@ -23,7 +23,7 @@ from opsmith.subject.subject import Subject
 from opsmith.subject.values import fill
 
 __all__ = [
-    "Asked",
+    "GradientRequest",
     "NoGradientError",
     "as_function",
     "as_result",
@@ -64,7 +64,7 @@ class NoGradientError(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class GradientRequest:
     """Which gradients are taken: of which inputs (`x`, `levels[0]`), through which outputs by index.
 
     `layout` is how the gradients of the outputs lie: a name of the layouts' table, or "summed", as `.sum()` gives them.
@@ -123,29 +123,29 @@ def leaves_of(values: Mapping[str, Any], names: Iterable[str]) -> list[Tensor]:
 
 
 def gradients(
-    subject: Subject, function: Callable[..., Any], values: Mapping[str, Any], asked: Asked
+    subject: Subject, function: Callable[..., Any], values: Mapping[str, Any], request: GradientRequest
 ) -> list[Tensor | None]:
-    """Return the gradients of the inputs that are asked for.
+    """Return the gradients of the inputs that are requested.
 
     Raises NoGradientError where no output has a gradient, and whatever the forward or the backward raises.
     """
-    given, leaves = with_leaves(values, asked.inputs)
-    outputs, weights = _outputs(subject, function, given, asked)
+    given, leaves = with_leaves(values, request.inputs)
+    outputs, weights = _outputs(subject, function, given, request)
     return list(torch.autograd.grad(outputs, leaves, weights, allow_unused=True))
 
 
 def second_gradients(
-    subject: Subject, function: Callable[..., Any], values: Mapping[str, Any], asked: Asked
+    subject: Subject, function: Callable[..., Any], values: Mapping[str, Any], request: GradientRequest
 ) -> list[Tensor] | None:
     """Return the gradients of the first gradients: of the inputs, and then of the gradients of the outputs.
 
     None where the first ones have no graph; raises as `gradients`.
     """
-    given, leaves = with_leaves(values, asked.inputs)
-    outputs, weights = _outputs(subject, function, given, asked)
+    given, leaves = with_leaves(values, request.inputs)
+    outputs, weights = _outputs(subject, function, given, request)
     # Gradients that need none themselves would hide a refusal: once_differentiable looks at these alone.
     leaves = [*leaves, *(weight.requires_grad_() for weight in weights)]
-    first = torch.autograd.grad(outputs, leaves[: len(asked.inputs)], weights, allow_unused=True, create_graph=True)
+    first = torch.autograd.grad(outputs, leaves[: len(request.inputs)], weights, allow_unused=True, create_graph=True)
     chosen = [one for one in first if one is not None and one.requires_grad]
     if not chosen:
         return None
@@ -156,14 +156,14 @@ def second_gradients(
 
 
 def _outputs(
-    subject: Subject, function: Callable[..., Any], given: Mapping[str, Any], asked: Asked
+    subject: Subject, function: Callable[..., Any], given: Mapping[str, Any], request: GradientRequest
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the outputs that are asked for and have a gradient, and the gradients to begin with."""
+    """Return the outputs that are requested and have a gradient, and the gradients to begin with."""
     results = subject.results(function, given)
-    chosen = [index for index in asked.outputs if index < len(results) and results[index].requires_grad]
+    chosen = [index for index in request.outputs if index < len(results) and results[index].requires_grad]
     if not chosen:
         raise NoGradientError("no output requires a gradient, although inputs do")
-    return [results[index] for index in chosen], [_gradient_of(results[index], index, asked) for index in chosen]
+    return [results[index] for index in chosen], [_gradient_of(results[index], index, request) for index in chosen]
 
 
 def materialized(found: Iterable[Tensor | None], leaves: Iterable[Tensor]) -> list[Tensor]:
@@ -172,31 +172,31 @@ def materialized(found: Iterable[Tensor | None], leaves: Iterable[Tensor]) -> li
 
 
 def as_function(
-    subject: Subject, function: Callable[..., Any], values: Mapping[str, Any], asked: Asked
+    subject: Subject, function: Callable[..., Any], values: Mapping[str, Any], request: GradientRequest
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """Return the outputs that are asked for as a function of the inputs that are; the other arguments are `values`."""
+    """Return the outputs that are requested as a function of the inputs that are; the other arguments are `values`."""
 
     def call(*tensors: Tensor) -> tuple[Tensor, ...]:
         given = {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
-        for name, tensor in zip(asked.inputs, tensors, strict=True):
+        for name, tensor in zip(request.inputs, tensors, strict=True):
             base, bracket, index = name.partition("[")
             if bracket:
                 given[base][int(index[:-1])] = tensor
             else:
                 given[base] = tensor
         results = subject.results(function, given)
-        return tuple(results[index] for index in asked.outputs)
+        return tuple(results[index] for index in request.outputs)
 
     return call
 
 
 def as_result(
-    subject: Subject, function: Callable[..., Any], asked: Asked
+    subject: Subject, function: Callable[..., Any], request: GradientRequest
 ) -> Callable[[Mapping[str, Any]], list[Tensor]]:
     """Return the gradients as the results of a function of the arguments, which is what the oracle expects."""
 
     def run(values: Mapping[str, Any]) -> list[Tensor]:
-        return materialized(gradients(subject, function, values, asked), leaves_of(values, asked.inputs))
+        return materialized(gradients(subject, function, values, request), leaves_of(values, request.inputs))
 
     return run
 
@@ -218,7 +218,7 @@ def no_gradient_registered() -> Iterator[Callable[[], bool]]:
 
 
 def has_autograd_kernel(subject: Subject, device: str) -> bool:
-    """Tell whether the operator has a kernel where PyTorch looks for gradients; what is no operator needs none.
+    """Tell whether the operator has a kernel where PyTorch looks for gradients; a plain function needs none.
 
     One whose gradient comes from the kernel of a device alone has none wherever PyTorch traces or transforms: `opcheck`
     says so, and the properties that trace do not say it again.
@@ -245,9 +245,9 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
-def _gradient_of(output: Tensor, index: int, asked: Asked) -> Tensor:
-    dtype = getattr(torch, asked.dtype)
-    if asked.layout == "summed":
+def _gradient_of(output: Tensor, index: int, request: GradientRequest) -> Tensor:
+    dtype = getattr(torch, request.dtype)
+    if request.layout == "summed":
         return torch.full((), 0.75, dtype=output.dtype, device=output.device).expand(output.shape)
     numbers = fill(tuple(output.shape), dtype, "normal", 4001 + index)
-    return lay_out(numbers.to(output.device, output.dtype), asked.layout)
+    return lay_out(numbers.to(output.device, output.dtype), request.layout)

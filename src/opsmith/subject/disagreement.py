@@ -1,4 +1,4 @@
-"""How do results differ from what they should be? The worst element, in numbers and in words."""
+"""Compares results with the expected ones, and describes the worst element in numbers and in words."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Disagreement", "Expected", "compare"]
 class Expected:
     """Results in float64 (integers as they are), how far off each element may be, and what the body gives by itself.
 
-    `own` are the reference's results in the element type under check: whoever agrees with them to the last digits agrees
-    with the definition, and where they are not finite a kernel need not be either. It is None where the reference does
+    `own` are the reference's results in the element type under check: results that agree with them to the last digits
+    agree with the definition, and where they are not finite a kernel need not be either. It is None where the reference does
     not run in that type.
     """
 

@@ -1,4 +1,4 @@
-"""Which operators does a text on the command line stand for? `smooth`, `smooth::lowpass`, `torch.ops.torchvision.nms`."""
+"""Finds operators by name: `smooth`, `smooth::lowpass`, `torch.ops.torchvision.nms`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def find_operators(path: str) -> tuple[Any, ...]:
     """Return the operators of a module's name, a `.py` file or a folder, or the one that is named behind `::`.
 
     That one may also be any other callable of the module. `torch.ops.namespace.name` is an operator of PyTorch's. Raises
-    ArgumentError where there is none of that name, and DefinitionError where there is no such module.
+    ArgumentError where no operator has that name, and DefinitionError where there is no such module.
     """
     if path.startswith("torch.ops."):
         return (_find_torch_op(path),)
-    place, _, name = path.partition("::")
-    modules = module_names(place)
+    where, _, name = path.partition("::")
+    modules = module_names(where)
     operators = [operator for module in modules for operator in operators_of(module)]
     if not name:
         if not operators:
             raise ArgumentError(
-                f"{place} declares no operator with @opsmith.op. What another tool has made is checked by its name, as "
-                f"{place}::name or torch.ops.namespace.name, with --reference"
+                f"{where} declares no operator with @opsmith.op. What another tool has made is checked by its name, as "
+                f"{where}::name or torch.ops.namespace.name, with --reference"
             )
         return forward_operators(operators)
     named = [operator for operator in operators if operator.definition.name == name]
@@ -41,7 +41,7 @@ def find_operators(path: str) -> tuple[Any, ...]:
         if callable(found := getattr(sys.modules[module], name, None)):
             return (found,)
     there = ", ".join(operator.definition.name for operator in operators) or "no operator"
-    raise ArgumentError(f"{place} has no {name!r}; it declares {there}")
+    raise ArgumentError(f"{where} has no {name!r}; it declares {there}")
 
 
 def find_attribute(text: str, option: str) -> Any:

@@ -1,4 +1,4 @@
-"""How does a tensor of a check lie in memory? Every layout holds the same values; a kernel must not be able to tell."""
+"""Lays tensors out in memory: contiguous, transposed, with offsets and gaps, always with the same values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _transposed(tensor: Tensor) -> Tensor:
 
 
 def _every_second(tensor: Tensor) -> Tensor:
-    """Every second element of rows twice as long; between them lie numbers that nobody may read or write."""
+    """Every second element of rows twice as long; between them lie numbers that must not be read or written."""
     wide = _strange(tensor, (*tensor.shape[:-1], 2 * tensor.shape[-1]))
     view = wide[..., ::2]
     return view.copy_(tensor)

@@ -1,7 +1,7 @@
-"""What should a call have given, and how far off may a kernel be?
+"""Computes the expected results of a call, and how far off a kernel may be.
 
-The reference is run in float64 on the same numbers. What an error of one rounding can do to the result is measured, not
-guessed: the reference is run again with the inputs off by one unit in the last place of the element type, up or down at
+The reference runs in float64 on the same numbers. The effect of one rounding on the result is measured, not
+guessed: the reference runs again with the inputs off by one unit in the last place of the element type, up or down at
 random, in float64 (which shows what cancels) and in the element type itself (which shows what its own roundings and
 overflows do). A kernel may be off by a small multiple of that, of how far the reference itself is off in that type, and
 of the rounding of the result. In half precision the multiple does not grow with the length of a sum, because sums belong
@@ -148,7 +148,7 @@ def _allow_nan_of_inf(
 
 def evened(noise: Tensor) -> Tensor:
     """Return noise with a part of what all have added to each: where roundings grow from step to step, or the reference
-    has lost its digits too, it is chance who has few.
+    has lost its digits too, chance decides which element has few.
     """
     finite = noise[noise.isfinite()]
     return noise if finite.numel() == 0 else noise + _OF_OTHERS * float(finite.square().mean().sqrt())

@@ -1,4 +1,4 @@
-"""Which calls does a signature allow? Sizes for its names, shapes from the sizes, and numbers for its other arguments."""
+"""Makes the calls that a signature allows: sizes for its names, shapes from the sizes, numbers for its other arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Choice:
 
     `sizes` are by name (int arguments that stand in shapes too), `groups` the sizes of variadic groups; `layouts` and
     `values` are by parameter, with "" for all others; `absent` are optional tensors left out; `scalars` are arguments
-    that are no tensors.
+    that are not tensors.
     """
 
     sizes: Mapping[str, int]
@@ -78,7 +78,7 @@ class Space:
 
     @cached_property
     def scalars(self) -> dict[str, tuple[Any, ...]]:
-        """The arguments that are no tensors and no sizes, each with the values to try, the plain one first."""
+        """The arguments that are not tensors and no sizes, each with the values to try, the plain one first."""
         return {
             p.name: _values_of(p) for p in self.signature.parameters if p.tensor is None and p.name not in self.names
         }
@@ -154,7 +154,7 @@ def _values_of(parameter: Parameter) -> tuple[Any, ...]:
     if isinstance(default, float):
         # Half of a rate, a temperature or a margin is one, too.
         return (default, default / 2 if default else 0.5)
-    # What other numbers mean nobody has said, but the next one is likely to mean something.
+    # Other numbers may mean nothing, but the next one is likely to mean something.
     if isinstance(default, int):
         return (default, default + 1)
     if isinstance(default, tuple) and all(isinstance(number, int) for number in default):

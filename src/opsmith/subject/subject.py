@@ -1,4 +1,4 @@
-"""What is checked: an operator with its reference, what it may be called with, and how it is called."""
+"""Describes an operator that is checked or timed: its reference, what it may be called with, and how it is called."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
 
 
 def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
-    """Return an example as a case; raises ArgumentError for what is no call."""
+    """Return an example as a case; raises ArgumentError for what is not a call."""
     if isinstance(example, Mapping):
         values = dict(example)
     elif isinstance(example, tuple | list):
@@ -252,13 +252,13 @@ def _keyword_only(schema: Any, reference: Callable[..., Any]) -> tuple[str, ...]
         return tuple(argument.name for argument in schema.arguments if argument.kwarg_only)
     try:
         parameters = inspect.signature(reference).parameters.values()
-    except ValueError:  # a builtin tells no signature
+    except ValueError:  # a builtin has no signature to inspect
         return ()
     return tuple(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
 
 
 def _overload_of(op: Any) -> Any:
-    """Return the operator of `torch.ops` that a callable is, or None where it is none."""
+    """Return the operator of `torch.ops` that a callable is, or None."""
     if isinstance(op, torch._ops.OpOverload):
         return op
     if isinstance(op, torch._ops.OpOverloadPacket):
@@ -281,17 +281,17 @@ def _signature_of(reference: Callable[..., Any], mutated: tuple[str, ...]) -> Si
         # What others made is called as its reference is, and a case has no dataclasses.
         return None if signature.structs else signature
     except (DefinitionError, ValueError):
-        return None  # ValueError: a builtin, such as torch.sin, tells nothing of its parameters
+        return None  # ValueError: a builtin, such as torch.sin, has no signature to inspect
 
 
 def _parameters_of(*functions: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the parameters of the first function that tells them."""
+    """Return the names of the parameters of the first function that can be inspected."""
     for function in functions:
         try:
             return tuple(inspect.signature(function).parameters)
         except ValueError:
             continue
-    raise ArgumentError(f"{functions[0]!r} does not tell what its parameters are: wrap it into a function of yours")
+    raise ArgumentError(f"{functions[0]!r} has no signature to inspect: wrap it in a function of yours")
 
 
 def _dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:
@@ -307,7 +307,7 @@ def _dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:
 def devices_here() -> tuple[str, ...]:
     """Return the devices of this machine, without using them.
 
-    Asking CUDA itself would spoil the GPU for the processes that are forked later; so would the load of an operator, which
+    Asking CUDA itself would make the GPU unusable in processes that are forked later; so would loading an operator, which
     asks as well. From here on both ask the driver's management library.
     """
     set_default("PYTORCH_NVML_BASED_CUDA_CHECK", "1")

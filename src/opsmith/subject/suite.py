@@ -1,7 +1,7 @@
-"""Which calls does a check make? Every size, layout and kind of values that kernels are known to fail at, by name.
+"""Lists the calls of a check: every size, layout and kind of values that kernels are known to fail at, by name.
 
-The suite is the same in every run but for the seed of its random numbers; each case changes one thing against the plain
-one, so that a failure says by itself what is wrong.
+The suite is the same in every run but for the seed of its random numbers. Each case differs from the plain one in one
+thing, so a failure by itself says what is wrong.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Suite:
             if layout == "contiguous":
                 continue
             choice = four if layout == "channels_last" else base
-            # Nobody can write to an expanded tensor: several of its elements share one place.
+            # An expanded tensor cannot be written to: several of its elements share memory.
             kept = dict.fromkeys(self.mutated, "contiguous") if layout == "expanded" else {}
             yield replace(choice, layouts={"": layout, **kept}, label=f"every tensor {layout}", group="layouts")
             if len(tensors) > 1:

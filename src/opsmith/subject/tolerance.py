@@ -1,4 +1,4 @@
-"""How far off may a kernel be, given what one rounding does to the result? See `oracle` for how that is measured."""
+"""Computes how far off a kernel may be from the measured effect of one rounding (see `oracle`)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def allowed_errors(
         + floor
         + 4 * info.smallest_normal
     )
-    # Of what is NaN no distance is measured.
+    # NaN has no distance.
     return torch.where(total.isnan(), torch.where((spread + noise).isinf(), math.inf, 0.0).to(total.dtype), total)
 
 
@@ -61,7 +61,7 @@ def usual_scale(
     """Return how large results are for ordinary inputs, at most 1.
 
     Where a result is far smaller, the reference may have lost all digits of it (1 - tanh(20)**2 is 0) and a better
-    kernel none. For inputs that are tiny themselves this is no measure.
+    kernel none. This does not apply to inputs that are tiny themselves.
     """
     recipes = case.tensors().values()
     if dtype is None or not any(recipe.values in EXTREME for recipe in recipes):

@@ -1,4 +1,4 @@
-"""Which numbers does a tensor of a check hold? Each kind is where some class of kernels goes wrong."""
+"""Fills tensors with numbers of a kind: ordinary, large, special and others that some class of kernels fails at."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _steep(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) 
 def _huge(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
     """Between a hundredth and a half of the largest number: products overflow, sums of a few do not have to.
 
-    In float64 as in float32: no wider type would tell there what is right.
+    In float64 as in float32: there is no wider type to compare with.
     """
     largest = math.log10(min(torch.finfo(dtype).max, torch.finfo(torch.float32).max))
     low = max(largest - 2, largest / 2)
@@ -73,12 +73,12 @@ def _nan(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) ->
 
 
 def _small_integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
-    """0 to 3: what is an index or a count somewhere may be that."""
+    """0 to 3: valid as an index or a count in most operators."""
     return torch.randint(0, 4, shape, generator=random)
 
 
 def _integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
-    """Of both signs, and a larger one in front, so that nobody takes them for indices of a small tensor."""
+    """Of both signs, and a larger one in front, so that they are not taken for indices of a small tensor."""
     numbers = torch.randint(-9 if dtype.is_signed else 0, 100, shape, generator=random)
     numbers.view(-1)[:1] = min(1000, torch.iinfo(dtype).max)
     return numbers

@@ -1,7 +1,7 @@
-"""Examples with one thing changed: the calls of a property whose generated ones the definition refuses altogether.
+"""Varies examples in one thing at a time, for a property of which the definition refuses all generated calls.
 
-Sizes and numbers may have to fit one another in a way that no shape tells: groups that divide the channels. Then only the
-examples say what fits, and whatever else an argument may be is tried on them.
+Sizes and numbers may have to fit in a way that no shape expresses, such as groups that divide the channels. Then only
+the examples show what fits, and other values of an argument are tried on them.
 """
 
 from __future__ import annotations

@@ -159,11 +159,11 @@ opsmith-call: plain (float32)
 def test_reports_of_compute_sanitizer_are_read() -> None:
     first, second = read_output(GPU_OUTPUT, [KERNELS])
     assert (first.what, first.call) == ("Invalid __global__ write of size 4 bytes", "plain (float32)")
-    assert first.place is not None
-    assert (first.place.file, first.place.line) == (KERNELS, 6)
+    assert first.source is not None
+    assert (first.source.file, first.source.line) == (KERNELS, 6)
     assert second.what == "Error: Race reported between Write access"
-    assert second.place is not None
-    assert second.place.line == 15
+    assert second.source is not None
+    assert second.source.line == 15
     # Of an operator whose files are not known, what is not PyTorch's.
     assert [sighting.what for sighting in read_output(GPU_OUTPUT, [])] == [first.what, second.what]
 

@@ -1,4 +1,4 @@
-"""How is it seen what a kernel does with memory? It gets memory that is filled with a byte, between margins.
+"""Guards what a kernel allocates: blocks are filled with a byte, and lie between margins that show a stray write.
 
 On the CPU an allocator in C++ (guard.cpp) stands in for PyTorch's, built in a second and kept in the store: a
 TorchDispatchMode does not see what a library over the stable ABI allocates.
@@ -47,7 +47,7 @@ class Guard:
     """Memory under watch, between `guarded`'s beginning and its end."""
 
     def damage(self) -> Damage | None:
-        """Return the first write that went where nobody may write, or None."""
+        """Return the first write outside of all blocks, or None."""
         raise NotImplementedError
 
 
@@ -79,7 +79,7 @@ def guarded(device: str, body: int, margin: int) -> Iterator[Guard]:
 
 @contextmanager
 def sheltered(device: str) -> Iterator[None]:
-    """Guard what is allocated where that is possible, and ask nothing.
+    """Guard what is allocated where that is possible, without looking for damage.
 
     A kernel that writes outside of its memory would otherwise spoil the heap, and another property would seem to fail.
     """

@@ -117,7 +117,7 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
         os.dup2(output, 2)
         # What stood there before is pytest's or a notebook's, and goes elsewhere than to the descriptors.
         sys.stdout, sys.stderr = (
-            open(descriptor, "w", errors="replace", closefd=False)  # noqa: SIM115 -- it is no path, and stays open
+            open(descriptor, "w", errors="replace", closefd=False)  # noqa: SIM115 -- a descriptor, which stays open
             for descriptor in (1, 2)
         )
         _die_with_parent()
@@ -132,7 +132,7 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
                 traceback.print_exc()
                 failed.append(error)
 
-        # As large as a main thread's: deep recursion is no finding of ours.
+        # As large as a main thread's: deep recursion is not a finding.
         threading.stack_size(64 << 20)
         worker = threading.Thread(target=run)
         worker.start()

@@ -16,7 +16,7 @@ _ALONE_S = 10.0
 
 
 def see_earlier(context: Context, doing: Any, earlier: list[str]) -> Outcome | None:
-    """Return that nothing can be said where the plain call dies too, and an earlier property has found that.
+    """Return `not run` where the plain call dies too and an earlier property has found that.
 
     A kernel that crashes at a certain size does so under every property that comes to it, and is one defect.
     """

@@ -35,12 +35,12 @@ def judge(
     """Make a probe's call; return what was wrong about the answer, "" where all was well, None where nothing was tried.
 
     `plain` are the reference's results for the call that the probe comes from, or None where the kernel differs from
-    them already. `tell` hears "reference" and "kernel" before either is called.
+    them already. `tell` gets "reference" and "kernel" before either is called.
     """
     try:
         values = probe.make()
     except Exception:
-        return None  # this build of PyTorch has no such tensors
+        return None  # this build of PyTorch does not have such tensors
     tell("reference")
     forbidden, expected, is_made = _rule(subject, probe, values, plain)
     if forbidden is None and expected is None and not is_made:
@@ -62,7 +62,7 @@ def judge(
 
 
 class _Rule(NamedTuple):
-    """Why a call must be refused, or what it must give, or that it is made for the sake of a crash alone."""
+    """Why a call must be refused, or what it must give, or that it is made only because it may crash."""
 
     forbidden: str | None = None
     expected: list[Tensor] | None = None
@@ -73,7 +73,7 @@ def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Te
     if subject.operator is not None and probe.about not in ("view", "number"):
         return _Rule(_definition(subject, probe, values))
     if probe.about == "leaf":
-        return _Rule()  # whether autograd hears of a foreign operator's writing is for others to say
+        return _Rule()  # whether autograd learns of a foreign operator's writes is not judged here
     if probe.about == "device":
         is_mixed = any(isinstance(value, Tensor) and value.is_cuda for value in values.values())
         refused = is_mixed and not probe.label.endswith("meta device")

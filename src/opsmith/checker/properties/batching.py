@@ -1,4 +1,4 @@
-"""Does torch.vmap give what a loop over the samples gives, and is there a rule for it?"""
+"""Calls an operator under torch.vmap, and compares with a loop over the samples."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def vmap(context: Context) -> Outcome:
     """torch.vmap over each tensor argument and over all, along other dimensions too, and nested, against a loop."""
     subject = context.subject
     if subject.overload is None:
-        return not_run("it is no operator of torch.ops: PyTorch batches what its Python code calls")
+        return not_run("it is not an operator of torch.ops: PyTorch batches what its Python code calls")
     if subject.mutated:
         return not_run(f"it writes to {', '.join(subject.mutated)}: samples would write to one tensor")
     if not has_rule(subject):
@@ -63,7 +63,7 @@ def vmap(context: Context) -> Outcome:
 
 
 def _missing(context: Context) -> Outcome:
-    """Return what it means that there is no rule: nothing, where none could be given or PyTorch has no way to."""
+    """Return what the missing rule means: nothing, where it could not exist or PyTorch cannot register it."""
     subject = context.subject
     case = subject.suite.plain(context.dtypes)
     kinds = {str(argument.type) for argument in subject.overload._schema.arguments if "Tensor" in str(argument.type)}

@@ -1,4 +1,4 @@
-"""Which calls differ in their sizes and in nothing else? A compiler that knows one knows all of them."""
+"""Finds calls that differ in their sizes alone: one compiled graph has to serve all of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cases_of_sizes(context: Context) -> list[Case]:
 
 
 def _with_large_results(context: Context, cases: list[Case]) -> list[Case]:
-    """Return the calls without those whose results have a size of 0 or 1 that others have not: tracers single that out."""
+    """Return the calls without those that alone have a size of 0 or 1 in a result: tracers specialize on that."""
 
     def shapes(case: Case) -> list[int]:
         try:

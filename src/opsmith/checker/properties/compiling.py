@@ -1,4 +1,4 @@
-"""Can the operator be compiled and exported: one graph for all sizes, with the results and gradients of eager PyTorch?"""
+"""Checks torch.compile and torch.export: one graph for all sizes, with the results and gradients of eager PyTorch."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _plain_function(subject: Subject) -> FunctionType:
 
 
 def _numbers(case: Case) -> Any:
-    """Return the arguments that are no tensors."""
+    """Return the arguments that are not tensors."""
     return {
         name: value
         for name, value in case.arguments.items()
@@ -240,7 +240,7 @@ def _count_graphs(context: Context, cases: list[Case]) -> int:
 
 
 def _judged(context: Context, case: Case, message: str, hint: str, *, is_export: bool = False) -> Outcome:
-    """Return a finding, unless what is more basic is wrong and explains it."""
+    """Return a finding, unless a more basic defect explains it."""
     if hint == _FIXED and not is_export and _is_of_the_body(context):
         return passed(
             MOST_SIZES, note="one graph for all sizes; the gradient comes from the body, which has one for each"

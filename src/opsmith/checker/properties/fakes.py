@@ -1,4 +1,4 @@
-"""How is an operator called on tensors without data, and where do its results differ from the real ones?"""
+"""Calls an operator on fake tensors, which hold no data, and compares the results with the real ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Does an operator behave on a GPU as PyTorch's do: on the current stream, on the tensors' device, and in CUDA graphs?
+"""Checks that an operator works on the current stream, on the tensors' device, and in CUDA graphs.
 
-On which stream a kernel runs is seen by what it reads. The inputs hold zeros until a copy arrives behind a long wait on
-the current stream: a kernel that does not queue up behind that copy is done with the zeros by then.
+What a kernel reads shows the stream it runs on. The inputs hold zeros until a copy that is queued behind a long wait on
+the current stream: a kernel that is not queued behind that copy has read the zeros by then.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _late_inputs(context: Context, case: Case, device: str, stream: torch.cuda.S
         return None
     queue = stream if stream is not None else torch.cuda.default_stream(device)
     with torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
-        # Memory of this stream's own, and code that is loaded: neither shall be waited for below.
+        # Memory of this stream's own, and code that is loaded: the call below must wait for neither.
         for _ in range(2):
             subject.results(subject.kernel, {name: _zeroed(value) for name, value in real.items()})
     torch.cuda.synchronize(device)

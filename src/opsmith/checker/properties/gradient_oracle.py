@@ -1,4 +1,4 @@
-"""What should the gradients of a call be, and how far off may they be? At kinks and near overflows several are right."""
+"""Computes the expected gradients of a call, with tolerances: at kinks and near overflows several are right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from opsmith.checker.properties.agreement import RefusedError
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
-from opsmith.subject.derivatives import Asked, NoGradientError, as_result, first_line
+from opsmith.subject.derivatives import GradientRequest, NoGradientError, as_result, first_line
 from opsmith.subject.oracle import Expected, evened, expect, upcast
 
 __all__ = ["eased", "expected_gradients", "without_overflow"]
@@ -47,9 +47,9 @@ def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> lis
     return replaced
 
 
-def expected_gradients(context: Context, case: Case, asked: Asked, values: dict[str, Any]) -> Expected:
+def expected_gradients(context: Context, case: Case, request: GradientRequest, values: dict[str, Any]) -> Expected:
     """Return the gradients that a call should have; raises RefusedError where the reference cannot be differentiated."""
-    run = as_result(context.subject, context.subject.reference, asked)
+    run = as_result(context.subject, context.subject.reference, request)
     terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
     try:
         expected = expect(context.subject, case, values, run, terms=max(terms, 1))
@@ -59,33 +59,33 @@ def expected_gradients(context: Context, case: Case, asked: Asked, values: dict[
         raise RefusedError(str(error)) from error
     except Exception as error:
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
-    is_half = asked.dtype in ("float16", "bfloat16")
+    is_half = request.dtype in ("float16", "bfloat16")
     even_out = _at_worst if is_half and _is_large(case) else evened
     allowed = [even_out(one) for one in expected.allowed]
-    if asked.layout == "summed":
+    if request.layout == "summed":
         # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
-        usual = as_result(context.subject, context.subject.reference, replace(asked, layout="contiguous"))(
+        usual = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))(
             upcast(values)
         )
-        eps = torch.finfo(getattr(torch, asked.dtype)).eps
+        eps = torch.finfo(getattr(torch, request.dtype)).eps
         allowed = [one + _OF_USUAL * eps * _largest(value) for one, value in zip(allowed, usual, strict=True)]
     return replace(expected, allowed=tuple(allowed))
 
 
-def eased(context: Context, case: Case, asked: Asked, expected: Expected) -> Expected:
+def eased(context: Context, case: Case, request: GradientRequest, expected: Expected) -> Expected:
     """Return expected gradients with one rounding more of what they are in the case without its particular size or layout.
 
     Through a softmax that has settled on one column gradients are nothing, and are the difference of terms that are as
     large as ever: of those a kernel has the roundings, and the reference, in one function of PyTorch's, may have none.
     """
-    if case.base is None or set(asked.inputs) - case.base.tensors().keys():
+    if case.base is None or set(request.inputs) - case.base.tensors().keys():
         return expected
-    run = as_result(context.subject, context.subject.reference, replace(asked, layout="contiguous"))
+    run = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))
     try:
         usual = run(upcast(case.base.build(context.device)))
     except Exception:
         return expected
-    eps = torch.finfo(getattr(torch, asked.dtype)).eps
+    eps = torch.finfo(getattr(torch, request.dtype)).eps
     scale = min(1.0, max(map(_largest, usual), default=0.0))
     return replace(expected, allowed=tuple(one + eps * scale for one in expected.allowed))
 
@@ -113,7 +113,7 @@ def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: 
     for signs in (torch.ones_like, lambda x: -torch.ones_like(x), _alternating):
         for index, beside in enumerate(run(_beside_zero(wide, signs))):
             distance = (beside - expected.values[index]).abs().nan_to_num(nan=torch.inf)
-            # What a smooth function does over so small a distance is no kink, but may be steep.
+            # What a smooth function does over so small a distance is not a kink, but may be steep.
             allowed[index] = allowed[index] + distance.to(allowed[index].dtype)
     return replace(expected, allowed=tuple(allowed))
 

@@ -1,4 +1,4 @@
-"""Are the gradients right? Compared with autograd's through the reference, and in float64 with finite differences too."""
+"""Checks first gradients against autograd's through the reference, and in float64 against finite differences too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opsmith.checker.properties.gradient_oracle import eased, expected_gradients
 from opsmith.checker.shrink import smallest
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (
-    Asked,
+    GradientRequest,
     NoGradientError,
     as_function,
     differentiable_inputs,
@@ -37,10 +37,10 @@ __all__ = [
     "MOST_ELEMENTS",
     "NotRegisteredError",
     "Wrong",
-    "asked_of",
     "first_wrong",
     "gradient",
     "is_gradient_wrong",
+    "request_of",
     "why_no_gradient",
 ]
 
@@ -76,15 +76,15 @@ def gradient(context: Context) -> Outcome:
     cases = TimedCases(context, _cases(context))
     for case in cases:
         try:
-            for asked in _asked(context, case):
-                wrong = first_wrong(context, case, asked)
+            for request in _requests(context, case):
+                wrong = first_wrong(context, case, request)
                 compared += 1
                 if wrong is None:
                     continue
                 if not agrees(context, case):
                     skipped += 1
                     break
-                return _found(context, case, asked, wrong, compared)
+                return _found(context, case, request, wrong, compared)
         except RefusedError:
             refused += 1
         except NotRegisteredError as error:
@@ -124,8 +124,8 @@ def why_no_gradient(context: Context) -> str | None:
 def is_gradient_wrong(context: Context, case: Case) -> bool:
     """Whether the first gradients of a call are wrong already, missing or refused."""
     try:
-        asked = asked_of(context, case)
-        return asked is None or first_wrong(context, case, asked) is not None
+        request = request_of(context, case)
+        return request is None or first_wrong(context, case, request) is not None
     except (RefusedError, NotRegisteredError):
         return True
 
@@ -146,52 +146,52 @@ def _cases(context: Context) -> Iterator[Case]:
             yield case
 
 
-def asked_of(context: Context, case: Case) -> Asked | None:
+def request_of(context: Context, case: Case) -> GradientRequest | None:
     """Return all gradients of a case, or None where there are none; raises RefusedError as the reference does."""
     inputs = differentiable_inputs(context.subject, case)
     try:
         outputs = differentiable_outputs(context.subject, case, inputs) if inputs else ()
     except Exception as error:
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
-    return Asked(inputs, outputs, dtype=context.dtype or "float32") if outputs else None
+    return GradientRequest(inputs, outputs, dtype=context.dtype or "float32") if outputs else None
 
 
-def _asked(context: Context, case: Case) -> Iterator[Asked]:
+def _requests(context: Context, case: Case) -> Iterator[GradientRequest]:
     """Yield the gradients to take of a case: all; of a plain one also each alone, and for gradients in other layouts."""
-    asked = asked_of(context, case)
-    if asked is None:
+    request = request_of(context, case)
+    if request is None:
         return
-    yield asked
+    yield request
     if case.group == "layouts":
-        yield replace(asked, layout="transposed")
+        yield replace(request, layout="transposed")
     if all(recipe.values == "big" for recipe in case.tensors().values()):
         # Everything of one sign: a sum that is kept in half precision stops growing.
-        yield replace(asked, layout="summed")
+        yield replace(request, layout="summed")
     if case.group != "plain":
         return
     for layout in ("summed", "transposed", "every second"):
-        yield replace(asked, layout=layout)
-    if len(asked.inputs) > 1:
-        yield from (replace(asked, inputs=(name,)) for name in asked.inputs)
-    if len(asked.outputs) > 1:
-        yield from (replace(asked, outputs=(index,)) for index in asked.outputs)
+        yield replace(request, layout=layout)
+    if len(request.inputs) > 1:
+        yield from (replace(request, inputs=(name,)) for name in request.inputs)
+    if len(request.outputs) > 1:
+        yield from (replace(request, outputs=(index,)) for index in request.outputs)
 
 
-def first_wrong(context: Context, case: Case, asked: Asked) -> Wrong | None:
+def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong | None:
     """Return what is wrong with the gradients; raises RefusedError where the reference has none to compare with."""
     subject = context.subject
     values = case.build(context.device)
     with on_threads(1):
-        expected = expected_gradients(context, case, asked, values)
+        expected = expected_gradients(context, case, request, values)
     context.tell(case)
     with no_gradient_registered() as is_unregistered:
         try:
-            found = gradients(subject, subject.kernel, values, asked)
+            found = gradients(subject, subject.kernel, values, request)
         except NoGradientError:
             if not any(bool(value.any()) for value in expected.values):
                 return None
             return Wrong(
-                "inputs require gradients and no result does: gradients are lost without a word",
+                "inputs require gradients and no result does: gradients are silently lost",
                 "Register a gradient, or have the operator raise where an input requires one.",
             )
         except Exception as error:
@@ -200,41 +200,41 @@ def first_wrong(context: Context, case: Case, asked: Asked) -> Wrong | None:
             return Wrong(f"the gradient raises {type(error).__name__}: {first_line(error)}")
         if is_unregistered():
             raise NotRegisteredError("PyTorch warns of it in a backward, and the gradients stay None")
-    leaves = leaves_of(values, asked.inputs)
+    leaves = leaves_of(values, request.inputs)
     results = without_overflow(case, materialized(found, leaves), expected)
     wrong = compare(results, expected)
     if wrong is not None and wrong.kind == "value":
-        wrong = compare(results, eased(context, case, asked, expected))
+        wrong = compare(results, eased(context, case, request, expected))
     if wrong is None:
         return None
-    name = asked.inputs[wrong.output]
+    name = request.inputs[wrong.output]
     if found[wrong.output] is None:
-        return Wrong(f"no gradient arrives at {name}{_how(asked)}; the reference has {wrong.expected:.6g} for it")
+        return Wrong(f"no gradient arrives at {name}{_how(request)}; the reference has {wrong.expected:.6g} for it")
     text = str(wrong).replace(f"output {wrong.output}", f"the gradient of {name}", 1)
-    return Wrong(f"{text}{_how(asked)}", _hint(asked))
+    return Wrong(f"{text}{_how(request)}", _hint(request))
 
 
 def _numeric(context: Context) -> Finding | None:
-    """Compare with finite differences, in float64; what the reference fails at as well is no defect."""
+    """Compare with finite differences, in float64; what the reference fails too is not a defect."""
     if context.dtype != "float64":
         return None
     subject = context.subject
     case = subject.suite.plain(context.dtypes)
-    asked = asked_of(context, case)
-    if asked is None or any(case.tensors()[name].dtype != "float64" for name in asked.inputs):
+    request = request_of(context, case)
+    if request is None or any(case.tensors()[name].dtype != "float64" for name in request.inputs):
         return None
     context.tell(case)
-    message = _gradcheck(context, case, asked, subject.kernel)
-    if message is None or _gradcheck(context, case, asked, subject.reference) is not None:
+    message = _gradcheck(context, case, request, subject.kernel)
+    if message is None or _gradcheck(context, case, request, subject.reference) is not None:
         return None
     if not agrees(context, case) or not is_repeatable(context, case):
         return None  # Differences of results that are not sure say nothing, and other properties say so.
     return Finding(f"{case.label}: torch.autograd.gradcheck: {message}", case)
 
 
-def _gradcheck(context: Context, case: Case, asked: Asked, function: Callable[..., Any]) -> str | None:
-    values, leaves = with_leaves(case.build(context.device), asked.inputs)
-    call = as_function(context.subject, function, values, asked)
+def _gradcheck(context: Context, case: Case, request: GradientRequest, function: Callable[..., Any]) -> str | None:
+    values, leaves = with_leaves(case.build(context.device), request.inputs)
+    call = as_function(context.subject, function, values, request)
     many = sum(leaf.numel() for leaf in leaves) > 40
     try:
         # Whether two runs agree to the bit is another property's.
@@ -244,27 +244,27 @@ def _gradcheck(context: Context, case: Case, asked: Asked, function: Callable[..
     return None
 
 
-def _found(context: Context, case: Case, asked: Asked, wrong: Wrong, compared: int) -> Outcome:
+def _found(context: Context, case: Case, request: GradientRequest, wrong: Wrong, compared: int) -> Outcome:
     def fails(other: Case) -> bool:
         try:
-            return set(asked.inputs) <= other.tensors().keys() and first_wrong(context, other, asked) is not None
+            return set(request.inputs) <= other.tensors().keys() and first_wrong(context, other, request) is not None
         except (RefusedError, NotRegisteredError):
             return False
 
     small = smallest(context, case, fails)
-    again = first_wrong(context, small, asked) or wrong
+    again = first_wrong(context, small, request) or wrong
     return failed(Finding(f"{small.label}: {again.message}", small, again.hint), inputs=compared)
 
 
-def _how(asked: Asked) -> str:
-    if asked.layout == "summed":
+def _how(request: GradientRequest) -> str:
+    if request.layout == "summed":
         return ", for the gradient that .sum() gives, expanded with strides of 0"
-    if asked.layout != "contiguous":
-        return f", for gradients of the outputs that are {asked.layout}"
+    if request.layout != "contiguous":
+        return f", for gradients of the outputs that are {request.layout}"
     return ""
 
 
-def _hint(asked: Asked) -> str:
-    if asked.layout == "contiguous":
+def _hint(request: GradientRequest) -> str:
+    if request.layout == "contiguous":
         return ""
     return "Gradients arrive with any strides: index through them, or make them contiguous in the backward."

@@ -1,4 +1,4 @@
-"""Do a thousand calls leave memory behind? What malloc has given out, what a GPU's allocator has, and Python's objects."""
+"""Checks that a thousand calls leave no memory behind: neither malloc's, nor a GPU allocator's, nor Python objects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _HeapInfo(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _Held:
-    """What is held at one moment, in bytes and in Python's objects."""
+    """The memory that is held at one moment, in bytes and in Python objects."""
 
     heap: int
     device: int
@@ -85,7 +85,7 @@ def memory_growth(context: Context) -> Outcome:
             try:
                 backward()
             except Exception:
-                return passed(calls, note="without a backward, which it has not")
+                return passed(calls, note="without a backward, which it does not have")
             calls, grown = _growth(context, backward, _CALLS_WITH_GRADIENT)
             kind = " with a backward"
     if not grown:
@@ -94,7 +94,7 @@ def memory_growth(context: Context) -> Outcome:
         Finding(
             f"{calls:,} calls{kind} leave {grown} behind",
             case,
-            "Free what is allocated by hand on every path; a cache or a list that is kept between calls must have an end.",
+            "Free what is allocated by hand on every path; a cache or a list that is kept between calls must be bounded.",
         ),
         inputs=calls,
     )
@@ -105,7 +105,7 @@ def _growth(context: Context, call: Callable[[], None], calls: int) -> tuple[int
 
     What grows at first is a cache, a pool, or one of Python's free lists, of which some take hundreds of calls to fill up
     and leave a few objects less with each. So where it grows at all, the same is measured again, and what has stopped
-    growing is no leak. Where it goes on, it is measured over windows that double all calls before them: a list whose
+    growing is not a leak. Where it goes on, it is measured over windows that double all calls before them: a list whose
     memory doubles when it is full grows in each of those, a pool in none.
     """
     calls = _as_many_as_fit(context.device, call, calls)
@@ -164,7 +164,7 @@ def _held(context: Context) -> _Held:
 
 
 def _heap_bytes() -> int | None:
-    """Return how much memory malloc has given out, or None where nobody counts."""
+    """Return how much memory malloc has given out, or None where the C library does not say."""
     try:
         ask = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError):

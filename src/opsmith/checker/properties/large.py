@@ -1,7 +1,7 @@
-"""Is every index computed in 64 bits? Few elements that lie far apart tell as much as many, and cost no memory.
+"""Checks that indices are computed in 64 bits, with few elements that lie far apart and so need little memory.
 
-A view whose rows are 2^31 elements apart lies in memory of which all but a few pages are never touched. In front of it
-there is as much again: what is read at an index that wrapped around is found there, and it is not what was put in.
+A view whose rows are 2^31 elements apart lies in memory of which all but a few pages are never touched. As much memory
+lies before it, where an index that wraps around reads other numbers.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _check_strides(context: Context, case: Case) -> Outcome:
         recipe = case.tensors()[name]
         itemsize = getattr(torch, recipe.dtype).itemsize
         needed = _span(recipe.shape, dim) * itemsize
-        room = available_address_bytes(context.device) * 9 // 10
-        if needed > room:
+        free = available_address_bytes(context.device) * 9 // 10
+        if needed > free:
             unfit = max(unfit, needed)
             continue
-        # Where there is no room in front, a wrapped index is outside of the memory, and is a crash perhaps.
-        before = _LIMIT if needed + _LIMIT * itemsize <= room else _NEAR
+        # Without memory before it, a wrapped index lies outside and may crash.
+        before = _LIMIT if needed + _LIMIT * itemsize <= free else _NEAR
         # The same with rows that are near: a kernel that ignores strides, or refuses them, is another matter.
         if not _is_right_nearby(context, case, name, dim, expected):
             continue
@@ -103,7 +103,7 @@ def _check_strides(context: Context, case: Case) -> Outcome:
     if tried + refused > 0:
         return passed(tried, refused=refused, note=note)
     if unfit:
-        return not_run(f"{size_text(unfit)} of addresses are needed, and {size_text(room)} can be had")
+        return not_run(f"{size_text(unfit)} of addresses are needed, and {size_text(free)} can be had")
     return not_run("it takes no strided input, so that only calls of 2^31 elements would show it")
 
 

@@ -1,4 +1,4 @@
-"""Calls with more than 2^31 elements, which need the memory for their results; inputs hold one row for all."""
+"""Makes calls with more than 2^31 elements, which need memory for their results; inputs expand one row."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def check_large_calls(context: Context) -> Outcome:
     """Let each size that an output has pass 2^31, one after the other."""
     space = context.subject.suite.space
     if space is None:
-        return not_run("without a definition nobody says how examples are made larger")
-    tried, unfit, room = 0, 0, 0
+        return not_run("without a definition it is not known how to make examples larger")
+    tried, unfit, free = 0, 0, 0
     for case in _cases(context, space):
         largest = max(case.tensors().values(), key=lambda recipe: math.prod(recipe.shape))
         needed = _RESULTS * math.prod(largest.shape) * getattr(torch, largest.dtype).itemsize
-        room = available_memory_bytes(context.device)
-        if needed > room:
+        free = available_memory_bytes(context.device)
+        if needed > free:
             unfit = max(unfit, needed)
             continue
         context.tell(case.label)
@@ -44,7 +44,7 @@ def check_large_calls(context: Context) -> Outcome:
             return failed(Finding(f"{case.label}: {words}", hint="Sizes, indices and loop counters in int64_t."))
     if tried == 0:
         return not_run(
-            f"calls of 2^31 elements need {size_text(unfit)} of memory, and {size_text(room)} are free"
+            f"calls of 2^31 elements need {size_text(unfit)} of memory, and {size_text(free)} are free"
             if unfit
             else "no output grows with a size"
         )

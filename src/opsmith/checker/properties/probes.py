@@ -1,4 +1,4 @@
-"""Which calls must an operator refuse? One thing is made wrong at a time in a call that is right."""
+"""Makes the calls that an operator must refuse: valid calls with one thing wrong at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from opsmith.subject.subject import Subject
 
 __all__ = ["Probe", "probes_of"]
 
-# What is wrong with the call, which decides who says whether it may be answered:
+# What is wrong with the call, and what decides whether it may be answered:
 #   size, dtype, layout, overlap   the definition, or the reference of an operator that has none
-#   broadcast                      likewise; whoever answers must do as the reference does
-#   device                         the definition; nobody on the CPU, where PyTorch sends such a call elsewhere
-#   missing                        nobody may answer
-#   view                           whoever answers must do as the reference does
-#   leaf                           nobody may answer, of operators with a definition
+#   broadcast                      likewise; an answer must be the reference's
+#   device                         the definition; not on the CPU, where PyTorch sends such a call elsewhere
+#   missing                        must be refused
+#   view                           an answer must be the reference's
+#   leaf                           must be refused by operators with a definition
 #   number                         the reference
 About = Literal["size", "broadcast", "dtype", "layout", "overlap", "device", "missing", "view", "leaf", "number"]
 
@@ -166,7 +166,7 @@ def _of_written(name: str, tensor: Tensor) -> Iterator[_Change]:
 
 
 def _numbers(subject: Subject, name: str, value: Any) -> tuple[Any, ...]:
-    """Return what to give for an argument that is no tensor."""
+    """Return what to give for an argument that is not a tensor."""
     parameter = subject.signature.parameter(name) if subject.signature is not None else None
     kind = parameter.kind if parameter is not None else _kind_of(value)
     return _WRONG.get(kind, ())

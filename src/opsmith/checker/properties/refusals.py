@@ -1,4 +1,4 @@
-"""Are arguments that do not fit refused? Every call is made in a child process, so that a crash or a hang is told too."""
+"""Checks that invalid arguments are refused, in child processes, so that a crash or a hang is reported too."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def bad_arguments(context: Context) -> Outcome:
     if isinstance(base, str):
         return not_run(base)
     index, is_right = base
-    trial = _Trial(context, cases[index], is_right)
-    trial.run()
-    if trial.is_sound is False:
+    run = _ProbeRun(context, cases[index], is_right)
+    run.run()
+    if run.is_sound is False:
         return not_run("ordinary calls end the process too, after a while")
-    if not trial.wrong:
-        return passed(trial.tried, note=trial.note)
-    worst_first = sorted(trial.wrong, key=lambda pair: pair[1].startswith("it returned"))
+    if not run.wrong:
+        return passed(run.tried, note=run.note)
+    worst_first = sorted(run.wrong, key=lambda pair: pair[1].startswith("it returned"))
     lines = [f"  {label}: {words}" for label, words in worst_first[:_SHOWN]]
-    if len(trial.wrong) > _SHOWN:
-        lines.append(f"  and {len(trial.wrong) - _SHOWN} more")
-    head = f"{len(trial.wrong)} of {trial.tried} calls with something wrong in them were not refused:"
-    return failed(Finding("\n".join([head, *lines]), hint=_HINT), inputs=trial.tried, note=trial.note)
+    if len(run.wrong) > _SHOWN:
+        lines.append(f"  and {len(run.wrong) - _SHOWN} more")
+    head = f"{len(run.wrong)} of {run.tried} calls with something wrong in them were not refused:"
+    return failed(Finding("\n".join([head, *lines]), hint=_HINT), inputs=run.tried, note=run.note)
 
 
-class _Trial:
+class _ProbeRun:
     """All probes around one call, in as few children as do not crash."""
 
     def __init__(self, context: Context, case: Case, is_right: bool) -> None:
@@ -86,7 +86,7 @@ class _Trial:
             children += 1
 
     def _run_from(self, start: int) -> int:
-        """Make the calls from one on in a new child; return with which to go on."""
+        """Make the calls from `start` on in a new child; return the number to go on with."""
         at, stage = start, ""
         for message in in_child(self._worker(start), silence_s=_silence(self.context)):
             if isinstance(message, Ended):
@@ -110,7 +110,7 @@ class _Trial:
             self.wrong.append((probe.label, words))
 
     def _take_end(self, probe: Probe, stage: str, ended: Ended) -> None:
-        """Note that a child died or hung; in the reference, which is PyTorch's, that says nothing about the kernel."""
+        """Record that a child died or hung; in the reference, which is PyTorch's, that says nothing of the kernel."""
         if stage == "kernel" and (ended.hung or self._is_of_probe(probe)):
             words = "it hangs: no answer" if ended.hung else f"it crashes: {ended.crash or 'the process ended'}"
             self._take(probe, words)
@@ -199,10 +199,10 @@ def _plain_results(context: Context, case: Case) -> list[torch.Tensor] | None:
 
 def _prepare(device: str) -> None:
     warnings.simplefilter("ignore")
-    faulthandler.disable()  # a crash is told in our own words
+    faulthandler.disable()  # a crash is reported as a finding
     if device != "cpu" or sys.platform != "linux":
         return
-    # Sizes of 2^31 shall end in an exception and not in the machine's memory.
+    # Sizes of 2^31 must end in an exception, and not take the machine's memory.
     import resource
 
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])

@@ -1,4 +1,4 @@
-"""Is the operator registered as PyTorch wants it? torch.library.opcheck says so, where no other property names it."""
+"""Runs torch.library.opcheck, and reports what no other property has a name for."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _opcheck(context: Context, case: Case) -> dict[str, Any]:
     """Return what each test says: "SUCCESS", or an exception. Inputs require gradients where the operator has some."""
     subject = context.subject
     names = trainable_inputs(context, case)
-    # An operator that raises by itself is no matter of its registration.
+    # An operator that raises by itself says nothing of its registration.
     subject.results(subject.kernel, with_leaves(case.build(context.device), names)[0])
     if names or why_no_gradient(context) is not None:
         return _run_tests(context, case, names, _TESTS)

@@ -148,7 +148,7 @@ def _run(context: Context, case: Case, count: int) -> _Run:
 
 
 def _repeats(context: Context, case: Case) -> Iterator[int]:
-    """Count for a while: a few times at least, and in large cases so often that what is rare has its chance."""
+    """Count for a while: a few times at least, and in large cases so often that a rare difference shows."""
     seconds = _SECONDS * (10 if context.thorough else 1)
     started = time.monotonic()
     for number in range(_MANY if case.elements >= _LARGE_ELEMENTS else _FEW):
@@ -171,7 +171,7 @@ def _deterministic() -> Iterator[None]:
 
 
 def _perturb_malloc(number: int) -> None:
-    """Have malloc give out other bytes each time, so that scratch memory that nobody set shows.
+    """Have malloc give out other bytes each time, so that a read of uninitialized memory shows.
 
     glibc fills what is larger than its caches for each thread; those are filled by hand.
     """
@@ -204,7 +204,7 @@ def _remembers(case: Case, difference: Difference) -> Finding:
 
 
 def _unsteady_alone(context: Context, case: Case, base: _Run) -> Outcome | None:
-    """Return what is said of an operator whose results vary on one thread of PyTorch's already."""
+    """Return the outcome for an operator whose results vary on one thread of PyTorch's already."""
     for _ in _repeats(context, case):
         if found := differences(base.results, _run(context, case, 1).results):
             if _starts_threads(context, case):
@@ -235,7 +235,7 @@ def _busy_elsewhere_s() -> float:
 
 
 def _differs_on(context: Context, case: Case, base: _Run, number: int) -> Finding | str:
-    """Return how results on a number of threads differ from those on one: a finding, or a note where it is no defect."""
+    """Return how results on a number of threads differ from those on one: a finding, or a note where it is not a defect."""
     found: list[Difference] = []
     first: _Run | None = None
     for _ in _repeats(context, case):

@@ -1,4 +1,4 @@
-"""Are gradients of gradients right, or refused? Compared with autograd's through the reference, in float64."""
+"""Checks that gradients of gradients are right or refused: against autograd's through the reference, in float64."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from opsmith.checker.properties.gradients import (
     MOST_ELEMENTS,
     NotRegisteredError,
     Wrong,
-    asked_of,
     first_wrong,
+    request_of,
     why_no_gradient,
 )
 from opsmith.subject.case import Case
-from opsmith.subject.derivatives import Asked, first_line, is_refusal, no_gradient_registered, second_gradients
+from opsmith.subject.derivatives import (
+    GradientRequest,
+    first_line,
+    is_refusal,
+    no_gradient_registered,
+    second_gradients,
+)
 
 __all__ = ["second_gradient"]
 
@@ -34,12 +40,12 @@ def second_gradient(context: Context) -> Outcome:
     small = (case for case in plain if case.elements <= MOST_ELEMENTS)
     for case in itertools.islice(small, 2):
         try:
-            asked = asked_of(wide, case)
-            if asked is None or not _has_second(wide, case, asked):
+            request = request_of(wide, case)
+            if request is None or not _has_second(wide, case, request):
                 continue
-            if first_wrong(wide, case, asked) is not None:
+            if first_wrong(wide, case, request) is not None:
                 return not_run("the first gradient is wrong already, or the results are")
-            wrong = _wrong_second(wide, case, asked)
+            wrong = _wrong_second(wide, case, request)
         except (RefusedError, NotRegisteredError) as error:
             return not_run(str(error))
         compared += 1
@@ -56,22 +62,22 @@ def _in_float64(context: Context) -> dict[str, str]:
     }
 
 
-def _has_second(context: Context, case: Case, asked: Asked) -> bool:
+def _has_second(context: Context, case: Case, request: GradientRequest) -> bool:
     try:
-        found = second_gradients(context.subject, context.subject.reference, case.build(context.device), asked)
+        found = second_gradients(context.subject, context.subject.reference, case.build(context.device), request)
     except Exception:
         return False
     return found is not None and any(bool(one.any()) for one in found)
 
 
-def _wrong_second(context: Context, case: Case, asked: Asked) -> Wrong | None:
+def _wrong_second(context: Context, case: Case, request: GradientRequest) -> Wrong | None:
     subject = context.subject
-    expected = second_gradients(subject, subject.reference, case.build(context.device), asked)
+    expected = second_gradients(subject, subject.reference, case.build(context.device), request)
     assert expected is not None
     context.tell(case)
     with no_gradient_registered() as is_unregistered:
         try:
-            found = second_gradients(subject, subject.kernel, case.build(context.device), asked)
+            found = second_gradients(subject, subject.kernel, case.build(context.device), request)
         except Exception as error:
             if is_refusal(error):
                 raise NotRegisteredError(f"the second gradient is refused: {first_line(error)}") from error
@@ -83,7 +89,7 @@ def _wrong_second(context: Context, case: Case, asked: Asked) -> Wrong | None:
             "with create_graph=True the gradients come without a graph: second gradients are zero without a word",
             "Let the backward call operators that have gradients themselves, or refuse (once_differentiable).",
         )
-    names = [*asked.inputs, *(f"the gradient of output {index}" for index in asked.outputs)]
+    names = [*request.inputs, *(f"the gradient of output {index}" for index in request.outputs)]
     if len(found) != len(expected):
         return Wrong("some outputs have no gradient, and so no second one")
     for name, one, other in zip(names, found, expected, strict=True):

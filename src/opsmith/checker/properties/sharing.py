@@ -1,4 +1,4 @@
-"""Do results share memory with anything? With inputs and each other as the schema says, and with later results never."""
+"""Checks that results share memory with inputs and each other as the schema says, and never with later results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists the properties: a table whose rows name each one and say how often it runs and where its code is.
+"""Lists the properties: a row names one, and says how often it runs and where its code is.
 
 A property is a function from a `Context` to an `Outcome`, in one of the modules of this package. Its name is what a
 failure is called, so each class of defect has a name of its own, and a property looks at nothing that another one is

@@ -1,4 +1,4 @@
-"""Does the fake kernel say what the real one returns, with numbers and with symbols for sizes?"""
+"""Checks that the fake kernel agrees with the real one, for concrete and for symbolic sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opsmith.subject.oracle import Disagreement
 __all__ = ["NO_OPERATOR", "fake", "is_fake_wrong"]
 
 _MOST_ELEMENTS = 5000
-NO_OPERATOR = "it is no operator of torch.ops: PyTorch traces through a Python function, which has no fake kernel"
+NO_OPERATOR = "it is not an operator of torch.ops: PyTorch traces through a Python function, which has no fake kernel"
 _REGISTER = (
     "Register one: torch.library.register_fake({name!r}), a function of the same arguments that returns torch.empty of "
     "the results' shapes and types."

@@ -1,4 +1,4 @@
-"""Does the operator compose with torch.func: forward-mode derivatives, grad, vjp, jacrev, and vmap of them?"""
+"""Checks an operator under torch.func: vmap, grad, vjp, jacrev, and forward-mode derivatives."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.batching import has_rule, vmap
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.fakes import depends_on_data
-from opsmith.checker.properties.gradients import asked_of, is_gradient_wrong, why_no_gradient
+from opsmith.checker.properties.gradients import is_gradient_wrong, request_of, why_no_gradient
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (
-    Asked,
+    GradientRequest,
     NoGradientError,
     as_function,
     first_line,
@@ -44,17 +44,17 @@ class _Plain:
     """A plain call, the gradients that it has, and its differentiable inputs."""
 
     case: Case
-    asked: Asked
+    request: GradientRequest
 
     def inputs(self, context: Context) -> list[Tensor]:
-        return leaves_of(self.case.build(context.device), self.asked.inputs)
+        return leaves_of(self.case.build(context.device), self.request.inputs)
 
     def function(self, context: Context, function: Callable[..., object]) -> Callable[..., tuple[Tensor, ...]]:
-        return as_function(context.subject, function, self.case.build(context.device), self.asked)
+        return as_function(context.subject, function, self.case.build(context.device), self.request)
 
 
 class NotJudgedError(Exception):
-    """Nothing can be said, and why."""
+    """The reason why the operator cannot be judged."""
 
 
 def jvp(context: Context) -> Outcome:
@@ -78,7 +78,7 @@ def jvp(context: Context) -> Outcome:
                 refusals += 1
                 refusal = f"{type(error).__name__}: {first_line(error)}"
                 continue
-            names = ", ".join(plain.asked.inputs[index] for index in chosen)
+            names = ", ".join(plain.request.inputs[index] for index in chosen)
             message = _wrong_tangent(found, wanted, names)  # type: ignore[arg-type]
             if message is not None:
                 return _judged_jvp(context, plain, message)
@@ -111,7 +111,7 @@ def func_grad(context: Context) -> Outcome:
                 return not_run(f"torch.func.{name} is refused: {first_line(error)}")
             return failed(Finding(f"torch.func.{name} raises {type(error).__name__}: {first_line(error)}", plain.case))
         compared += 1
-        for input_name, one, other in zip(plain.asked.inputs, found, expected, strict=True):
+        for input_name, one, other in zip(plain.request.inputs, found, expected, strict=True):
             if not _is_close(one, other):
                 message = (
                     f"torch.func.{name} with respect to {input_name} is {_first_wrong(one, other)} from "
@@ -130,17 +130,17 @@ def _plain(context: Context) -> _Plain:
         raise NotJudgedError(reason)
     case = context.subject.suite.plain(context.dtypes)
     try:
-        asked = asked_of(context, case)
+        request = request_of(context, case)
     except RefusedError as error:
         raise NotJudgedError(str(error)) from error
-    if asked is None:
+    if request is None:
         raise NotJudgedError("no output has a gradient")
-    return _Plain(case, asked)
+    return _Plain(case, request)
 
 
 def _refuse_generated(context: Context, plain: _Plain, what: str) -> None:
     try:
-        generated = is_generated(context.subject, plain.case, plain.asked.inputs, context.device)
+        generated = is_generated(context.subject, plain.case, plain.request.inputs, context.device)
     except Exception as error:
         raise NotJudgedError(f"the kernel raises {type(error).__name__}: {first_line(error)}") from error
     if generated:
@@ -205,7 +205,7 @@ def _judged_jvp(context: Context, plain: _Plain, message: str) -> Outcome:
     except NotJudgedError as error:
         return not_run(str(error))
     try:
-        gradients(context.subject, context.subject.kernel, plain.case.build(context.device), plain.asked)
+        gradients(context.subject, context.subject.kernel, plain.case.build(context.device), plain.request)
     except NoGradientError:
         return not_run("gradients are lost already, in reverse mode as in forward mode")
     except Exception as error:

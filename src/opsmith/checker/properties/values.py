@@ -30,7 +30,7 @@ def value(context: Context) -> Outcome:
     outcome = _agree(context, "plain", "equal")
     if outcome.state != "failed":
         return outcome
-    # One defect has one name: what is wrong for the sake of an argument or a size is called by that.
+    # One defect has one name: results that are wrong because of an argument or a size fail under that property.
     if ignored := _ignored(context):
         return not_run(f"wrong for ordinary values, but because {ignored} is ignored: see `arguments`")
     if _depends_on_size(context):
@@ -126,7 +126,7 @@ def _why_nothing(refused: int, left_out: int) -> str:
 
 
 def _is_other_number(case: Case) -> bool:
-    """Whether a case has another number than the default, which the kernel may refuse: nobody has said what it means."""
+    """Whether a case has another number than the default, which the kernel may refuse: its meaning is not known."""
     if case.group != "scalars" or case.base is None:
         return False
     changed = [value for name, value in case.arguments.items() if _differs(value, case.base.arguments[name])]

@@ -1,7 +1,7 @@
-"""What a sanitizer's process runs: every call of the suite that the reference takes, and gradients of some.
+"""Runs in a sanitizer's process: makes every call of the suite that the reference takes, and gradients of some.
 
 `opsmith.checker.sanitize.run` starts it as `python -m opsmith.checker.sanitize.child REQUEST`, with a JSON text. Results
-are compared with nothing here: what is looked for is said by the sanitizer on stderr.
+are compared with nothing here: the sanitizer reports on stderr.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WRAPS = "extremes"
 
 def main(text: str) -> None:
     """Make the calls and print a mark before each, and how many there were at the end."""
-    # The compilers that are started from here shall run without the sanitizer.
+    # Compilers that start from here run without the sanitizer.
     os.environ.pop("LD_PRELOAD", None)
     request = json.loads(text)
     sys.path[:0] = [folder for folder in request["search"] if folder not in sys.path]

@@ -1,4 +1,4 @@
-"""What does the output of a sanitizer say? Each report as data, with the first line of the user's own in it."""
+"""Reads the output of a sanitizer: each report as data, with the first line of the user's own code in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MARK", "Place", "Sighting", "read_output"]
+__all__ = ["MARK", "Sighting", "SourceLine", "read_output"]
 
 # A line of ours in the output, before each call: which one the report behind it is about.
 MARK = "opsmith-call: "
@@ -34,14 +34,14 @@ _GPU_TALK = (
 
 
 @dataclass(frozen=True)
-class Place:
-    """A line of a file of the user's."""
+class SourceLine:
+    """A line of one of the user's files."""
 
     file: Path
     line: int
 
     @property
-    def source(self) -> str:
+    def text(self) -> str:
         """The text of the line, or nothing where it cannot be read."""
         try:
             return self.file.read_text(encoding="utf-8", errors="replace").splitlines()[self.line - 1].strip()
@@ -54,32 +54,32 @@ class Sighting:
     """One report: what, where in the user's files (None where no frame is theirs), and in which call."""
 
     what: str
-    place: Place | None
+    source: SourceLine | None
     call: str
 
 
 def read_output(output: str, files: Sequence[Path]) -> list[Sighting]:
     """Return the reports in a process's output, each once; `files` are the user's."""
-    found: dict[tuple[str, Place | None], Sighting] = {}
+    found: dict[tuple[str, SourceLine | None], Sighting] = {}
     call = ""
     lines = output.splitlines()
     for index, line in enumerate(lines):
         if line.startswith(MARK):
             call = line.removeprefix(MARK)
         elif (sighting := _read_at(lines, index, call, files)) is not None:
-            found.setdefault((sighting.what, sighting.place), sighting)
+            found.setdefault((sighting.what, sighting.source), sighting)
     return list(found.values())
 
 
 def _read_at(lines: list[str], index: int, call: str, files: Sequence[Path]) -> Sighting | None:
     line = lines[index]
     if match := _RUNTIME_ERROR.match(line):
-        place = _place(match["file"], match["line"], files)
-        return Sighting(_without_addresses(match["text"]), place, call)
+        source = _source_line(match["file"], match["line"], files)
+        return Sighting(_without_addresses(match["text"]), source, call)
     if match := _ADDRESS.match(line):
         return _of_address(match["text"], lines[index + 1 :], call, files)
     if match := _THREAD.match(line):
-        return Sighting(match["text"], _first_place(_until(lines[index + 1 :], "====="), files), call)
+        return Sighting(match["text"], _first_source_line(_until(lines[index + 1 :], "====="), files), call)
     if (
         (match := _GPU.match(line))
         and not line.startswith("=========     ")
@@ -94,7 +94,7 @@ def _of_address(text: str, rest: list[str], call: str, files: Sequence[Path]) ->
     report = list(_until(rest, "SUMMARY:"))
     details = [m["text"] for line in report for pattern in (_ACCESS, _REGION) if (m := pattern.match(line))]
     # Behind the first empty line are the stacks of whoever allocated it.
-    return Sighting(", ".join([what, *details[:2]]), _first_place(_until(report, ""), files), call)
+    return Sighting(", ".join([what, *details[:2]]), _first_source_line(_until(report, ""), files), call)
 
 
 def _of_gpu(text: str, rest: list[str], call: str, files: Sequence[Path]) -> Sighting | None:
@@ -106,8 +106,8 @@ def _of_gpu(text: str, rest: list[str], call: str, files: Sequence[Path]) -> Sig
     what = _without_addresses(re.split(r" at |\. Saved", text, maxsplit=1)[0])
     for line in body:
         for match in _GPU_PLACE.finditer(line):
-            if (place := _place(match["file"], match["line"], files)) is not None:
-                return Sighting(what, place, call)
+            if (source := _source_line(match["file"], match["line"], files)) is not None:
+                return Sighting(what, source, call)
     is_kernel = any(" at " in f" {line}" for line in body) and not any("at::" in line for line in body)
     return Sighting(what, None, call) if is_kernel and not files else None
 
@@ -119,19 +119,19 @@ def _until_next(lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def _first_place(lines: Iterator[str], files: Sequence[Path]) -> Place | None:
+def _first_source_line(lines: Iterator[str], files: Sequence[Path]) -> SourceLine | None:
     for line in lines:
-        if (match := _FRAME.match(line)) and (place := _place(match["file"], match["line"], files)) is not None:
-            return place
+        if (match := _FRAME.match(line)) and (source := _source_line(match["file"], match["line"], files)) is not None:
+            return source
     return None
 
 
-def _place(file: str, line: str, files: Sequence[Path]) -> Place | None:
-    """Return the place in one of the user's files. Paths in a library are relative, so that it does not name a folder."""
+def _source_line(file: str, line: str, files: Sequence[Path]) -> SourceLine | None:
+    """Return the line of one of the user's files. Paths in a library are relative, so it does not name a folder."""
     parts = Path(file).parts
     named = [path for path in files if path.name == Path(file).name]
     close = [path for path in named if path.parts[-len(parts) :] == parts] or named
-    return Place(close[0], int(line)) if close else None
+    return SourceLine(close[0], int(line)) if close else None
 
 
 def _until(lines: Sequence[str], start: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Does a sanitizer of the compiler's, or NVIDIA's, see anything while an operator runs?
+"""Runs an operator under a sanitizer, the host compiler's or NVIDIA's, and reports what that sees.
 
-The operator's library is built again with the sanitizer's flags, which are part of its key in the store, and used in a
-process of its own that has the sanitizer's runtime loaded first.
+The operator's library is built again with the sanitizer's flags, which are part of its key in the store, and loaded in a
+process that has loaded the sanitizer's runtime first.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _start(kind: str, request: Request, environment: dict[str, str]) -> Complete
 def _head(kind: str) -> list[str]:
     if kind in GPU_TOOLS:
         return [str(find_compute_sanitizer()), "--tool", kind, "--target-processes", "all", "--print-limit", "100"]
-    # ThreadSanitizer of older compilers finds no place for itself where addresses are random in many bits.
+    # ThreadSanitizer of older compilers does not fit into an address space that is random in many bits.
     setarch = shutil.which("setarch") if kind == "thread" else None
     return [setarch, "-R"] if setarch and run([setarch, "-R", "true"]).status == 0 else []
 
@@ -167,10 +167,10 @@ def _made(output: str) -> tuple[int | None, int]:
 def _finding(sighting: Sighting, kind: str) -> Finding:
     tool = SANITIZERS[kind].finds if kind in SANITIZERS else GPU_TOOLS[kind]
     call = f", in the call with {sighting.call}" if sighting.call else ""
-    if sighting.place is None:
+    if sighting.source is None:
         return Finding(
             f"{sighting.what}{call}; no line of the kernel's files is in its stack", hint=f"It finds {tool}."
         )
-    place = sighting.place
-    shown = f"\n    {place.line} | {place.source}" if place.source else ""
-    return Finding(f"{place.file.name}:{place.line}: {sighting.what}{call}{shown}", hint=f"It finds {tool}.")
+    source = sighting.source
+    shown = f"\n    {source.line} | {source.text}" if source.text else ""
+    return Finding(f"{source.file.name}:{source.line}: {sighting.what}{call}{shown}", hint=f"It finds {tool}.")

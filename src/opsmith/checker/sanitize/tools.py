@@ -1,4 +1,4 @@
-"""Which sanitizers are there? One table: how a library is built for each, and what its process is started with."""
+"""Lists the sanitizers: how a library is built for each, and what its process is started with."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ SANITIZERS: dict[str, Sanitizer] = {
 GPU_TOOLS: dict[str, str] = {
     "memcheck": "reads and writes outside of GPU memory",
     "racecheck": "races between threads of a block in shared memory",
-    "initcheck": "reads of GPU memory that nobody has written",
+    "initcheck": "reads of GPU memory that was never written",
     "synccheck": "barriers that not all threads reach",
 }
 
@@ -92,7 +92,7 @@ def environment_of(kind: str, folder: Path) -> dict[str, str]:
     Raises ToolchainError where the compiler has no such runtime.
     """
     if kind in GPU_TOOLS:
-        # racecheck does not follow a lane that arrives at a barrier for its warp: kernels may be told of it.
+        # racecheck does not follow a lane that arrives at a barrier for its warp, so kernels can be told that it runs.
         flags = (_env.read("NVCC_APPEND_FLAGS"), "-lineinfo", "-DOPSMITH_RACECHECK" if kind == "racecheck" else "")
         return {
             "NVCC_APPEND_FLAGS": " ".join(filter(None, flags)),
@@ -159,9 +159,9 @@ def find_compute_sanitizer() -> Path:
     except ToolchainError:
         roots = []
     for root in roots:
-        for place in (root / "bin" / "compute-sanitizer", root / "compute-sanitizer" / "compute-sanitizer"):
-            if place.is_file():
-                return place
+        for program in (root / "bin" / "compute-sanitizer", root / "compute-sanitizer" / "compute-sanitizer"):
+            if program.is_file():
+                return program
     on_path = shutil.which("compute-sanitizer")
     if on_path is None:
         raise ToolchainError(
