@@ -7,7 +7,7 @@ thing, so a failure by itself says what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Kind, Parameter
@@ -68,12 +68,17 @@ class Suite:
     most_elements: int = MOST_ELEMENTS
     mutated: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()
+    # By element types: a check goes through the same cases hundreds of times.
+    _made: dict[tuple[tuple[str, str], ...], tuple[Case, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def cases(self, dtypes: Mapping[str, str], *groups: str) -> Iterator[Case]:
-        """Yield the cases of some groups (plain, equal, sizes, empty, large, layouts, values, special, scalars), or all."""
-        for case in [*self._examples(dtypes), *self._generated(dtypes)]:
-            if not groups or case.group in groups:
-                yield case
+        """Return the cases of some groups (plain, equal, sizes, empty, large, layouts, values, special, scalars), or all."""
+        key = tuple(dtypes.items())
+        if key not in self._made:
+            self._made[key] = (*self._examples(dtypes), *self._generated(dtypes))
+        return (case for case in self._made[key] if not groups or case.group in groups)
 
     def plain(self, dtypes: Mapping[str, str]) -> Case:
         """Return the plainest case there is."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
 import pickle
 import signal
@@ -120,6 +121,8 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
             open(descriptor, "w", errors="replace", closefd=False)  # noqa: SIM115 -- a descriptor, which stays open
             for descriptor in (1, 2)
         )
+        # The parent's objects need no collection here, and a collection that visits them copies their pages.
+        gc.freeze()
         _die_with_parent()
         _crash_in_silence()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
