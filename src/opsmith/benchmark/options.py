@@ -25,7 +25,7 @@ class BenchOptions:
     examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = option(
         None,
         Option(
-            "Calls to time in place of the definition's own, or a function that returns them: each a tuple of arguments "
+            "Calls to time instead of the definition's own, or a function that returns them: each a tuple of arguments "
             "or a dict by name, in a list or in a dict that names each call.",
             kind="function",
             for_one=True,
@@ -34,8 +34,8 @@ class BenchOptions:
     device: str | None = option(
         None,
         Option(
-            "Where the operator is timed.",
-            unset="cuda where there is a GPU and the operator has a kernel for it, else cpu",
+            "The device.",
+            unset="cuda if there is a GPU and the operator has a kernel for it, otherwise cpu",
             kind="text",
             choices=("cpu", "cuda"),
         ),
@@ -43,7 +43,7 @@ class BenchOptions:
     dtypes: Iterable[str | torch.dtype] | str | torch.dtype = option(
         (),
         Option(
-            "Element types: float32, ...",
+            "Dtypes: float32, ...",
             unset="float32, on a GPU bfloat16 too",
             kind="text",
             flag="dtype",
@@ -82,10 +82,10 @@ class BenchOptions:
             is_repeated=True,
         ),
     )
-    seconds: float = option(60.0, Option("How long one operator may take.", kind="number"))
-    seed: int = option(0, Option("The same seed makes the same inputs and the same order.", kind="integer"))
+    seconds: float = option(60.0, Option("Time limit for one operator.", kind="number"))
+    seed: int = option(0, Option("The same seed gives the same inputs and the same order.", kind="integer"))
     threads: int | None = option(
-        None, Option("PyTorch's threads on the CPU.", unset="as many as it has", kind="integer", metavar="N")
+        None, Option("PyTorch's threads on the CPU.", unset="PyTorch's setting", kind="integer", metavar="N")
     )
 
     def __post_init__(self) -> None:

@@ -33,13 +33,13 @@ class CheckOptions:
         ),
     )
     devices: Iterable[str] | str | None = option(
-        None, Option("cpu, cuda.", unset="all that are here", kind="text", flag="device", is_repeated=True)
+        None, Option("cpu or cuda.", unset="all available", kind="text", flag="device", is_repeated=True)
     )
     dtypes: Iterable[str | torch.dtype] | str | torch.dtype | None = option(
         None,
         Option(
-            "Element types: float32, ...",
-            unset="all that the operator declares",
+            "Dtypes: float32, ...",
+            unset="all that the operator supports",
             kind="text",
             flag="dtype",
             is_repeated=True,
@@ -55,17 +55,17 @@ class CheckOptions:
             is_repeated=True,
         ),
     )
-    seed: int = option(0, Option("The same seed makes the same inputs.", kind="integer"))
+    seed: int = option(0, Option("The same seed gives the same inputs.", kind="integer"))
     seconds: float | None = option(
         None,
         Option(
-            "How long the check of one operator may take. What does not fit is left out and listed in the report.",
+            "Time limit for one operator. The report lists what does not fit.",
             unset="about half a minute",
             kind="number",
         ),
     )
-    thorough: bool = option(False, Option("Try all inputs, however long that takes.", kind="switch"))
-    large: bool = option(False, Option("Try tensors of more than 2^31 elements too.", kind="switch"))
+    thorough: bool = option(False, Option("Try all inputs, without a time limit.", kind="switch"))
+    large: bool = option(False, Option("Also try tensors of more than 2^31 elements.", kind="switch"))
 
     def __post_init__(self) -> None:
         from opsmith.subject.selection import dtype_names

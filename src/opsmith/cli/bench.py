@@ -30,14 +30,16 @@ __all__ = ["command"]
 @click.argument("path", metavar="PATH[::OP]")
 @options_of(
     BenchOptions,
-    seconds={"help": "How long one operator may take in a process.", "unset": "60, shared by --runs"},
+    seconds={"help": "Time limit for one operator in a process.", "unset": "60, shared by --runs"},
 )
 @click.option(
     "--runs",
     type=click.IntRange(1),
-    help="How many processes; what differs between them is in the intervals.  [default: 1, with --compare 5]",
+    help="Number of processes; intervals include their differences.  [default: 1, with --compare 5]",
 )
-@click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
+@click.option(
+    "--import", "imports", metavar="MODULE", multiple=True, help="Import this module first: it defines the operator."
+)
 @click.option(
     "--json",
     "json_file",
@@ -46,7 +48,9 @@ __all__ = ["command"]
     metavar="[FILE]",
     help="Print the report as JSON, or write it to FILE.",
 )
-@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as a page.")
+@click.option(
+    "--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as an HTML page."
+)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables for a README.")
 @click.option(
     "--compare",
@@ -59,12 +63,12 @@ __all__ = ["command"]
     "--tolerance",
     type=float,
     metavar="PERCENT",
-    help="What --compare lets pass however quiet the runs were.  [default: 3]",
+    help="Slowdown that --compare always accepts.  [default: 3]",
 )
 @click.option(
-    "--builds", is_flag=True, help="Compare builds by JIT, setuptools and CMake instead: their times, and calls."
+    "--builds", is_flag=True, help="Compare builds by JIT, setuptools and CMake instead: build times and call times."
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show every competitor's time, by the clock too, and what is done.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every competitor's time, wall-clock time too, and progress.")
 def command(
     path: str,
     imports: tuple[str, ...],
@@ -79,9 +83,9 @@ def command(
 ) -> None:
     """Time the operators of PATH: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
 
-    All competitors take turns in one run. PATH may be a report of an earlier run too (a .json file), which is then shown
-    again. Exits with 0 where all is well, 1 where a result is wrong, the operator fails or, with --compare, has become
-    slower beyond the noise, and 2 where the command line is wrong.
+    All competitors take turns in one run. PATH may also be the report of an earlier run (a .json file) to show again.
+    Exits with 0 if all is well, 1 if a result is wrong, the operator fails or, with --compare, is slower beyond the
+    noise, and 2 if the command line is wrong.
     """
     output = Output(json_file, page, as_markdown, verbose)
     with usage_errors():

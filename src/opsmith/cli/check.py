@@ -28,14 +28,18 @@ __all__ = ["command"]
 @click.command("check")
 @click.argument("path", metavar="PATH[::OP]")
 @options_of(CheckOptions)
-@click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
+@click.option(
+    "--import", "imports", metavar="MODULE", multiple=True, help="Import this module first: it defines the operator."
+)
 @click.option(
     "--sanitize",
     metavar="KIND",
     help="Run under address, undefined or thread; on a GPU memcheck, racecheck, initcheck or synccheck.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as a page.")
+@click.option(
+    "--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as an HTML page."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show each result, findings in every column, notes and times.")
 def command(
     path: str,
@@ -48,8 +52,8 @@ def command(
 ) -> None:
     """Check the operators of PATH: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
 
-    Inputs are generated from the definition. Exits with 0 where every property holds, 1 where one failed, and 2 where the
-    command line is wrong.
+    Inputs are generated from the definition. Exits with 0 if every property holds, 1 if one fails, and 2 if the command
+    line is wrong.
     """
     with usage_errors():
         if sanitize is not None:

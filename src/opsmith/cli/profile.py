@@ -25,13 +25,15 @@ __all__ = ["command"]
 @click.command("profile")
 @click.argument("path", metavar="PATH[::OP]")
 @options_of(ProfileOptions, ncu={"help": "Do not run Nsight Compute on a GPU."})
-@click.option("--import", "imports", metavar="MODULE", multiple=True, help="Import it first: it defines the operator.")
+@click.option(
+    "--import", "imports", metavar="MODULE", multiple=True, help="Import this module first: it defines the operator."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(path: str, imports: tuple[str, ...], as_json: bool, **values: object) -> None:
-    """Say where the time of one call goes, for the operators of PATH: a module's name, a .py file or a folder.
+    """Show where the time of one call goes, for the operators of PATH: a module's name, a .py file or a folder.
 
-    Exits with 0 where the parts add up to the call, 1 where they do not, which another program that takes the processor
-    can bring about, and 2 where the command line is wrong.
+    Exits with 0 if the parts add up to the call, 1 if they do not, for example because another program uses the
+    processor, and 2 if the command line is wrong.
     """
     # What is measured must not depend on whether a build in the background has come to its end.
     is_set = _env.read("OPSMITH_BRIDGE") is not None
@@ -70,7 +72,7 @@ def _tell_of_bridge() -> None:
     from opsmith.runtime.bridge import describe_bridge
 
     if sys.stderr.isatty() and describe_bridge()["library"] is None:
-        click.echo("opsmith: building the fast path for calls, once for this torch ...", err=True)
+        click.echo("opsmith: building the fast path for calls, once per torch ...", err=True)
 
 
 def _watch(name: str) -> Callable[[str], None] | None:

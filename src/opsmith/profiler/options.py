@@ -25,7 +25,7 @@ class ProfileOptions:
     examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = option(
         None,
         Option(
-            "Calls to profile in place of the definition's own, or a function that returns them: each a tuple of "
+            "Calls to profile instead of the definition's own, or a function that returns them: each a tuple of "
             "arguments or a dict by name, in a list or in a dict that names each call.",
             kind="function",
             for_one=True,
@@ -34,15 +34,15 @@ class ProfileOptions:
     device: str | None = option(
         None,
         Option(
-            "Where the operator is profiled.",
-            unset="cuda where there is a GPU and the operator has a kernel for it, else cpu",
+            "The device.",
+            unset="cuda if there is a GPU and the operator has a kernel for it, otherwise cpu",
             kind="text",
             choices=("cpu", "cuda"),
         ),
     )
     dtype: str | torch.dtype | None = option(
         None,
-        Option("The element type: float32, ...", unset="float32 where the operator takes it", kind="text"),
+        Option("The dtype: float32, ...", unset="float32 if the operator takes it", kind="text"),
     )
     sizes: Iterable[Mapping[str, int]] = option(
         (),
@@ -68,13 +68,13 @@ class ProfileOptions:
     trace: str | Path | None = option(
         None,
         Option(
-            "Write a Chrome trace of some calls of the last phase at the largest size to this file.",
+            "Write a Chrome trace of some calls to this file, of the last phase at the largest size.",
             kind="file",
             for_one=True,
         ),
     )
-    ncu: bool = option(True, Option("Run Nsight Compute on a GPU, where it is installed.", kind="switch"))
-    seed: int = option(0, Option("The same seed makes the same inputs.", kind="integer"))
+    ncu: bool = option(True, Option("Run Nsight Compute on a GPU, if it is installed.", kind="switch"))
+    seed: int = option(0, Option("The same seed gives the same inputs.", kind="integer"))
 
     def __post_init__(self) -> None:
         from opsmith.profiler.calls import PHASES
