@@ -41,7 +41,7 @@ def summary() -> str:
     """Return the table, and below it where its first rows were measured. A row without its result file is left out."""
     rows = [*_builds(), *_calls(), *_checks(), *(_operator(figure) for figure in headlines(_OPERATORS))]
     rows += [_operator(figure) for figure in turns_headlines(_TURNS)]
-    lines = ["| what | opsmith | against | ratio |", "|---|---|---|---|"]
+    lines = ["| what | opsmith | baseline | speedup |", "|---|---|---|---|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), "", _machine()])
 
 
