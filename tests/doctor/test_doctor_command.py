@@ -39,13 +39,13 @@ def test_a_terminal_without_unicode_gets_plain_marks():
 
 @pytest.mark.parametrize(("findings", "status"), [(FINDINGS, 1), (FINDINGS[:3], 0)])
 def test_the_exit_code_tells_whether_something_is_broken(monkeypatch, findings, status):
-    monkeypatch.setattr("opsmith.cli.doctor.examine", lambda *, with_trial: findings)
+    monkeypatch.setattr("opsmith.cli.doctor.examine", lambda *, with_build: findings)
     assert CliRunner().invoke(command).exit_code == status
     assert CliRunner().invoke(command, ["--json"]).exit_code == status
 
 
 def test_json_has_every_finding(monkeypatch):
-    monkeypatch.setattr("opsmith.cli.doctor.examine", lambda *, with_trial: FINDINGS)
+    monkeypatch.setattr("opsmith.cli.doctor.examine", lambda *, with_build: FINDINGS)
     content = json.loads(CliRunner().invoke(command, ["--json"]).output)
     assert [entry["status"] for entry in content] == ["ok", "warning", "ok", "problem"]
     assert set(content[0]) == {"topic", "status", "title", "detail", "remedy"}
@@ -72,14 +72,14 @@ def test_a_topic_that_fails_is_a_finding(monkeypatch):
 
 @pytest.mark.compile
 @pytest.mark.slow("builds with each compiler of the machine")
-def test_a_trial_builds_and_calls_an_operator():
-    found = [finding for finding in examine(with_trial=True) if finding.topic == "trial"]
+def test_a_sample_build_builds_and_calls_an_operator():
+    found = [finding for finding in examine(with_build=True) if finding.topic == "trial"]
     assert re.fullmatch(r"cpu: built in \d+\.\d s, called", found[0].title), found
 
 
 @pytest.mark.compile
-def test_a_trial_that_fails_says_why(monkeypatch):
-    from opsmith.doctor.trial import try_builds
+def test_a_sample_build_that_fails_says_why(monkeypatch):
+    from opsmith.doctor.sample_build import try_builds
 
     monkeypatch.setenv("CXX", "g++ -no-such-flag")
     found = try_builds(cuda=False, has_gpu=False)

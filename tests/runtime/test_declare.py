@@ -130,7 +130,7 @@ def test_an_operator_remembers_where_and_how_it_was_declared(package: Package) -
     module = package(DOUBLE)
     definition = module.double.definition
     line = Path(module.__file__).read_text().splitlines().index("@opsmith.op()") + 1
-    assert definition.place == f"{module.__file__}:{line}"
+    assert definition.location == f"{module.__file__}:{line}"
     assert (module.double.__name__, module.double.__doc__) == ("double", "Twice the input.")
     assert repr(module.double) == f"<opsmith operator {module.__name__}::double(Tensor x) -> Tensor>"
 
@@ -142,7 +142,7 @@ def test_one_name_in_two_files_is_refused(package: Package) -> None:
     with pytest.raises(DefinitionError) as error:
         package(text.format(1))
     assert "torch.ops has one shared1::twice, and it is declared at" in str(error.value)
-    assert first.twice.definition.place in str(error.value)
+    assert first.twice.definition.location in str(error.value)
 
 
 def test_a_module_that_is_run_again_replaces_its_operators_until_they_are_used(package: Package) -> None:
@@ -179,7 +179,7 @@ def test_a_body_that_returns_something_else_is_told(package: Package) -> None:
         with pytest.raises(DefinitionError) as error:
             module.wrong(x, how)
         assert words in str(error.value)
-        assert module.wrong.definition.place in str(error.value)
+        assert module.wrong.definition.location in str(error.value)
 
 
 @pytest.mark.compile

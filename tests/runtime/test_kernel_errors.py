@@ -59,7 +59,7 @@ def test_a_kernel_that_does_not_fit_is_shown_with_the_prototype_it_should_have(p
     message = failure(module, SignatureError)
     file = Path(module.__file__).with_name("scale.cpp")
     assert message.startswith(
-        f"{file}:5: the kernel `scale` does not match its definition ({module.scale.definition.place})"
+        f"{file}:5: the kernel `scale` does not match its definition ({module.scale.definition.location})"
     )
     assert f"the definition needs   {NEEDED}\n" in message
     assert f"the file has           {NEEDED.replace(old, new)}\n" in message
@@ -122,7 +122,7 @@ def test_a_function_that_nothing_defines_is_a_link_error(package: Package) -> No
 def test_a_missing_kernel_file_is_told_with_the_way_to_make_it(package: Package) -> None:
     module = package(VIEW)
     message = failure(module, DefinitionError)
-    assert f"scale ({module.scale.definition.place}): there is no kernel file" in message
+    assert f"scale ({module.scale.definition.location}): there is no kernel file" in message
     assert str(Path(module.__file__).with_name("scale.cpp")) in message
     assert "opsmith stub" in message
 

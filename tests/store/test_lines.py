@@ -6,7 +6,7 @@ import pytest
 
 from opsmith.store import Change, Miss, digest_file, explain_miss
 from opsmith.store.lines import LINES_NAME
-from opsmith.store.tell import tell_miss
+from opsmith.store.wording import tell_miss
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))
 

@@ -24,7 +24,7 @@ def no_real_toolkit(machine, monkeypatch):
     """Keep the toolkit and the wheels of the machine that runs the tests out of sight."""
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "prefix", str(machine.bin))
-    find = "opsmith.toolchain.cuda_places.is_executable"
+    find = "opsmith.toolchain.nvcc_search.is_executable"
     is_executable = sys.modules["opsmith.toolchain.search"].is_executable
     monkeypatch.setattr(find, lambda path: not path.is_relative_to("/usr/local/cuda") and is_executable(path))
 
@@ -169,7 +169,7 @@ def test_a_wrong_choice_is_not_replaced_by_another(machine, probes, put_toolkit,
     put_toolkit(tmp_path / "cuda")
     (machine.bin / "nvcc").symlink_to(tmp_path / "cuda/bin/nvcc")
     monkeypatch.setenv("CUDA_HOME", "/nowhere")
-    with pytest.raises(ToolchainError, match="CUDA_HOME is /nowhere, but /nowhere/bin/nvcc is no program"):
+    with pytest.raises(ToolchainError, match="CUDA_HOME is /nowhere, but /nowhere/bin/nvcc is not a program"):
         find_cuda_compiler(probes=probes)
 
 

@@ -19,9 +19,9 @@ BUILD = """
 import os, shutil, sys
 from pathlib import Path
 os.environ["PATH"] = str(Path(shutil.which("g++")).parent)
-from opsmith.toolchain import cuda_places
-real = cuda_places.is_executable
-cuda_places.is_executable = lambda path: "site-packages" in path.parts and real(path)
+from opsmith.toolchain import nvcc_search
+real = nvcc_search.is_executable
+nvcc_search.is_executable = lambda path: "site-packages" in path.parts and real(path)
 from opsmith.cli import main
 main(["build", "wheeled", "--device", "cuda", "--arch", "9.0", "--json", "-v"])
 """

@@ -118,11 +118,11 @@ def explain_signature(error: BuildError, definitions: list[Definition]) -> Build
     kernel = definition.kernels[device]
     source = kernel.sources[0]
     found = find_prototype(source.read_text(encoding="utf-8", errors="replace"), kernel.entry)
-    place = f"{source}:{found[0]}" if found else str(source)
+    location = f"{source}:{found[0]}" if found else str(source)
     shown = found[1] if found else f"no function `{kernel.entry}`"
     needed, says = _explain_structs(error, definition, device)
     return SignatureError(
-        f"{place}: the kernel `{kernel.entry}` does not match its definition ({definition.place})\n\n"
+        f"{location}: the kernel `{kernel.entry}` does not match its definition ({definition.location})\n\n"
         f"    the definition needs   {prototype(definition, device)}\n"
         f"{needed}"
         f"    the file has           {shown}\n"

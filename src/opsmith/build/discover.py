@@ -41,11 +41,11 @@ def _collect(name: str) -> Group | None:
 
 def module_names(path: str) -> list[str]:
     """Import what a path stands for; return the modules that may declare operators, the first being the path's own."""
-    place = Path(path)
-    if place.suffix == ".py" or place.is_dir():
-        if not place.exists():
-            raise DefinitionError(f"there is no file {place.absolute()}")
-        root, name = _import_root(place.resolve())
+    location = Path(path)
+    if location.suffix == ".py" or location.is_dir():
+        if not location.exists():
+            raise DefinitionError(f"there is no file {location.absolute()}")
+        root, name = _import_root(location.resolve())
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
     else:
@@ -64,10 +64,10 @@ def module_names(path: str) -> list[str]:
     return sorted(set(found))
 
 
-def _import_root(place: Path) -> tuple[Path, str]:
+def _import_root(location: Path) -> tuple[Path, str]:
     """Return the folder to import from and the module's full name: the way up ends where there is no `__init__.py`."""
-    parts = [place.stem] if place.suffix == ".py" and place.name != "__init__.py" else []
-    folder = place.parent if place.suffix == ".py" else place
+    parts = [location.stem] if location.suffix == ".py" and location.name != "__init__.py" else []
+    folder = location.parent if location.suffix == ".py" else location
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
@@ -76,7 +76,9 @@ def _import_root(place: Path) -> tuple[Path, str]:
         declaring = [child.name for child in candidates if any(_declaring_files(child))]
         if len(declaring) != 1:
             found = f"found {', '.join(declaring)}" if declaring else "found none"
-            raise DefinitionError(f"{place} is no package and should hold exactly one that declares operators; {found}")
+            raise DefinitionError(
+                f"{location} is no package and should hold exactly one that declares operators; {found}"
+            )
         parts = declaring
     return folder, ".".join(parts)
 

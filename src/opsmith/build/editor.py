@@ -52,12 +52,12 @@ def write_room(plan: Plan, store: Store) -> list[Entry]:
     return entries
 
 
-def known_entries(store: Store, place: Path) -> Iterator[Entry]:
+def known_entries(store: Store, folder: Path) -> Iterator[Entry]:
     """Yield the entries of all builds that the store's room knows for the files below a folder, or for one file."""
     for database in sorted(_room(store).glob(f"*/{DATABASE}")):
         with suppress(BuildError):
             found = read_database(database)
-            if any(_is_below(entry, place) for entry in found):
+            if any(_is_below(entry, folder) for entry in found):
                 yield from (entry for entry in found if Path(str(entry["file"])).is_file())
 
 
@@ -83,8 +83,8 @@ def _room(store: Store) -> Path:
     return store.layout.base / "editor"
 
 
-def _is_below(entry: Entry, place: Path) -> bool:
-    return Path(str(entry["file"])).is_relative_to(place)
+def _is_below(entry: Entry, folder: Path) -> bool:
+    return Path(str(entry["file"])).is_relative_to(folder)
 
 
 def _to_json(entries: Iterable[Entry]) -> bytes:

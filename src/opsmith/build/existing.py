@@ -172,8 +172,8 @@ def _surroundings(extension: ExistingSources) -> dict[str, str]:
     folders = [Path(flag[2:]) for flag in extension.link_flags if flag.startswith("-L")]
     names = [flag[2:] for flag in extension.link_flags if flag.startswith("-l")]
     for name in (*(extension.libraries or ()), *names):
-        places = (f / f"lib{name}{end}" for f in (*extension.library_dirs, *folders) for end in (".so", ".a"))
-        if (file := next((place for place in places if place.is_file()), None)) is None:
+        candidates = (f / f"lib{name}{end}" for f in (*extension.library_dirs, *folders) for end in (".so", ".a"))
+        if (file := next((candidate for candidate in candidates if candidate.is_file()), None)) is None:
             continue
         if not file.resolve().is_relative_to(find_torch().root):
             lines.append(f"{file.name} {digest_file(file)}")

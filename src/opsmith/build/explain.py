@@ -11,7 +11,7 @@ from opsmith.build.prepare import prepare
 from opsmith.errors import DefinitionError
 from opsmith.store import Miss, Store, compare_inputs, explain_miss
 from opsmith.store.intact import Artifact
-from opsmith.store.tell import tell_difference, tell_miss
+from opsmith.store.wording import tell_difference, tell_miss
 
 __all__ = ["Explanation", "explain_builds"]
 

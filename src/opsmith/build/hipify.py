@@ -76,7 +76,7 @@ def _moved(path: Path, root: Path, folder: Path) -> Path:
     return folder / path.relative_to(root) if path.is_relative_to(root) else path
 
 
-def _copy(path: Path, place: Path) -> None:
-    if not place.is_file():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, place)
+def _copy(path: Path, target: Path) -> None:
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)

@@ -56,13 +56,13 @@ def _portable(text: str, roots: Mapping[str, Path]) -> str:
 
 def _portable_command(argv: tuple[str, ...], roots: Mapping[str, Path], toolchain: Toolchain) -> list[str]:
     """Return a command without the places where its tools and folders happen to lie on this machine."""
-    places = dict(roots)
+    folders = dict(roots)
     tools = {"host": toolchain.host.path}
     if toolchain.cuda is not None:
         tools |= {"nvcc": toolchain.cuda.nvcc, "cuda host": toolchain.cuda.host.path}
-        places["cuda"] = toolchain.cuda.root
+        folders["cuda"] = toolchain.cuda.root
     if toolchain.rocm is not None:
         tools["hipcc"] = toolchain.rocm.hipcc
-        places["rocm"] = toolchain.rocm.root
+        folders["rocm"] = toolchain.rocm.root
     named = {str(path): f"<{name}>" for name, path in tools.items()}
-    return [named.get(word) or _portable(word, places) for word in argv]
+    return [named.get(word) or _portable(word, folders) for word in argv]

@@ -89,8 +89,8 @@ def find_holder(lock: Path) -> int | None:
         table = _LOCKS.read_text(encoding="ascii")
     except OSError:
         return None
-    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    return next((pid for pid, where in _holders(table) if where == place), None)
+    inode = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    return next((pid for pid, where in _holders(table) if where == inode), None)
 
 
 def _holders(table: str) -> Iterator[tuple[int, str]]:

@@ -51,8 +51,8 @@ def read_headers(plan: Plan, toolchain: Toolchain, folder: Path) -> tuple[Path, 
     covered += [toolchain.rocm.root] if toolchain.rocm and toolchain.rocm.root != Path("/usr") else []
     covered += [folder, Layout(default_root()).artifacts]
     # As the compiler names them, and as they really are: most headers are dropped by name, without a look at the disk.
-    skip = tuple(f"{place}/" for place in covered)
-    really = tuple(place.resolve() for place in covered)
+    skip = tuple(f"{prefix}/" for prefix in covered)
+    really = tuple(prefix.resolve() for prefix in covered)
     found: dict[Path, None] = {}
     for step in plan.steps:
         if step.depfile is not None:

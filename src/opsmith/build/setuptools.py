@@ -120,8 +120,8 @@ class BuildOperators(build_ext):
     def copy_extensions_to_source(self) -> None:
         """Put what was built into the source tree, for an editable installation."""
         self._of_others(lambda: super(BuildOperators, self).copy_extensions_to_source() or [])
-        for built, place in self.written.items():
-            export = Path(place)
+        for built, target in self.written.items():
+            export = Path(target)
             export.unlink(missing_ok=True)
             shutil.copy2(built, export)
 

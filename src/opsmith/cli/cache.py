@@ -170,8 +170,8 @@ def _some(artifacts: Sequence[Artifact], names: Sequence[str]) -> Sequence[Artif
 
 
 def _row(item: Artifact) -> tuple[str, ...]:
-    from opsmith.store.tell import tell_time
     from opsmith.store.usage import last_used_s
+    from opsmith.store.wording import tell_time
 
     manifest = item.manifest
     devices = ", ".join((*manifest.devices, *manifest.archs)) or "-"

@@ -18,12 +18,12 @@ _COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "problem": "r
 
 
 @click.command("doctor")
-@click.option("--try", "with_trial", is_flag=True, help="Also build a small operator, and call it where it can run.")
+@click.option("--try", "with_build", is_flag=True, help="Also build a small operator, and call it where it can run.")
 @click.option("-v", "--verbose", is_flag=True, help="Show more about what works: paths, versions.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(with_trial: bool, verbose: bool, as_json: bool) -> None:
+def command(with_build: bool, verbose: bool, as_json: bool) -> None:
     """Check compilers, CUDA, torch, GPU, cache and environment; exit with 1 if something is broken."""
-    findings = examine(with_trial=with_trial)
+    findings = examine(with_build=with_build)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:

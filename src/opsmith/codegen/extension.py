@@ -112,7 +112,7 @@ def _check_files(definition: Definition, kernel: Kernel) -> None:
     for file in kernel.sources:
         if not file.is_file():
             raise DefinitionError(
-                f"{definition.name} ({definition.place}): there is no kernel file {file}. "
+                f"{definition.name} ({definition.location}): there is no kernel file {file}. "
                 "`opsmith stub MODULE --write` makes a skeleton of it"
             )
 

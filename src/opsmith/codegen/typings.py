@@ -128,9 +128,9 @@ def _type(text: str, *, is_result: bool) -> str:
 def _split(text: str) -> list[str]:
     """Split at the commas that stand in no brackets."""
     parts, depth, start = [], 0, 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character == "[") - (character == "]")
         if character == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     return [*parts, text[start:]]

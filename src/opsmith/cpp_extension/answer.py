@@ -218,20 +218,20 @@ def _place(library: Path, call: Call) -> Path:
     import tempfile
 
     assert call.folder is not None
-    place = call.folder / (call.name.rpartition(".")[2] + ("" if call.kind == "program" else ".so"))
+    target = call.folder / (call.name.rpartition(".")[2] + ("" if call.kind == "program" else ".so"))
     if (
-        place.is_file()
-        and place.stat().st_size == library.stat().st_size
-        and place.read_bytes() == library.read_bytes()
+        target.is_file()
+        and target.stat().st_size == library.stat().st_size
+        and target.read_bytes() == library.read_bytes()
     ):
-        return place
+        return target
     # Whole or not at all, and never into a file that another process has loaded.
-    descriptor, part = tempfile.mkstemp(prefix=f".{place.name}.", dir=call.folder)
+    descriptor, part = tempfile.mkstemp(prefix=f".{target.name}.", dir=call.folder)
     os.close(descriptor)
     try:
         shutil.copyfile(library, part)
         Path(part).chmod(0o755)
-        Path(part).replace(place)
+        Path(part).replace(target)
     finally:
         Path(part).unlink(missing_ok=True)
-    return place
+    return target

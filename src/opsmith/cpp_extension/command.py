@@ -93,18 +93,18 @@ class BuildExtension(BuildOperators):
 
     def _build_existing(self, ext: Any) -> None:
         check_name(ext.name)
-        place = Path(self.get_ext_fullpath(ext.name))
+        target = Path(self.get_ext_fullpath(ext.name))
         sources = self._plain_sources(ext)
         gpu = True if needs_gpu(ext) else None
         with assigned_homes():
-            extension = translate(ext, sources, place.name, self)
+            extension = translate(ext, sources, target.name, self)
             prepared = prepare_existing(extension, with_gpu=gpu, check_cuda=False)
         library = self._obtain(prepared, ext.name)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         # Not over the old file: a process that has it loaded would see it change.
-        place.unlink(missing_ok=True)
-        shutil.copyfile(library, place)
-        place.chmod(0o755)
+        target.unlink(missing_ok=True)
+        shutil.copyfile(library, target)
+        target.chmod(0o755)
 
     def _obtain(self, prepared: Prepared, name: str) -> Path:
         """Return the library, from the store where it is there; a store that cannot be written to is left alone."""

@@ -40,8 +40,8 @@ def torch_module() -> ModuleType:
     package = path.with_suffix("")
     if not path.is_file():
         path = package / "__init__.py"  # newer releases
-    places = [str(package)] if path.name == "__init__.py" else None
-    spec = importlib.util.spec_from_file_location(_ALIAS, path, submodule_search_locations=places)
+    locations = [str(package)] if path.name == "__init__.py" else None
+    spec = importlib.util.spec_from_file_location(_ALIAS, path, submodule_search_locations=locations)
     if spec is None or spec.loader is None or not path.is_file():
         raise AttributeError(f"{_DROP_IN} does not have this name, and {path}, which may, is missing")
     module = importlib.util.module_from_spec(spec)

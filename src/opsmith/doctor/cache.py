@@ -98,10 +98,10 @@ def _judge_place(state: CacheState) -> Finding:
     return ok(_TOPIC, f"cache {show_size(state.size_bytes)}{limit}", detail)
 
 
-def _free_bytes(place: Path) -> int | None:
-    while not os.path.lexists(place) and place != place.parent:
-        place = place.parent
+def _free_bytes(folder: Path) -> int | None:
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
     try:
-        return shutil.disk_usage(place).free
+        return shutil.disk_usage(folder).free
     except OSError:
         return None

@@ -12,7 +12,7 @@ from opsmith.doctor.torch_state import TorchState
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import CudaCompiler, default_probes, find_cuda_compiler
 from opsmith.toolchain.cuda import real_nvcc
-from opsmith.toolchain.cuda_places import chosen_nvcc, found_nvccs
+from opsmith.toolchain.nvcc_search import chosen_nvcc, found_nvccs
 
 __all__ = ["CudaState", "find_cuda_state", "judge_cuda"]
 
@@ -35,13 +35,13 @@ def find_cuda_state(torch: TorchState) -> CudaState:
     """Return what this machine has to compile CUDA with."""
     try:
         chosen = chosen_nvcc()
-        places = [chosen] if chosen else list(found_nvccs())
+        candidates = [chosen] if chosen else list(found_nvccs())
         compiler = find_cuda_compiler(fit=torch.cuda)
     except ToolchainError as error:
-        found = [str(place.path) for place in found_nvccs()]
+        found = [str(candidate.path) for candidate in found_nvccs()]
         return CudaState(None, str(error), None, None, tuple(found))
-    used = [place for place in places if _is_of(place.path, compiler)]
-    others = [str(place.path) for place in places if place not in used]
+    used = [candidate for candidate in candidates if _is_of(candidate.path, compiler)]
+    others = [str(candidate.path) for candidate in candidates if candidate not in used]
     return CudaState(compiler, None, used[0].origin, _header_version(compiler.include), tuple(others))
 
 

@@ -13,8 +13,8 @@ __all__ = ["examine"]
 _REPORT = "python -m opsmith doctor --json   (and report it: this is a defect of opsmith)"
 
 
-def examine(*, with_trial: bool = False) -> tuple[Finding, ...]:
-    """Look at everything, in the order in which it matters; `with_trial` builds and runs operators too.
+def examine(*, with_build: bool = False) -> tuple[Finding, ...]:
+    """Look at everything, in the order in which it matters; `with_build` builds and runs operators too.
 
     Nothing is raised: a topic that cannot be examined is a finding.
     """
@@ -28,8 +28,8 @@ def examine(*, with_trial: bool = False) -> tuple[Finding, ...]:
         memory,
         packages,
         rocm,
+        sample_build,
         torch_state,
-        trial,
     )
 
     # Asked when the first topic needs them, so that what fails there fails for that topic alone.
@@ -48,9 +48,9 @@ def examine(*, with_trial: bool = False) -> tuple[Finding, ...]:
         ("memory", lambda: memory.judge_memory(memory.find_memory_state())),
         ("environment", lambda: environment.judge_slips(environment.find_slips(has_gpu=bool(torch().gpus)))),
     ]
-    if with_trial:
+    if with_build:
         has_gpu = torch().gpu_error is None and bool(torch().gpus)
-        topics.append(("trial", lambda: trial.try_builds(cuda=nvcc().compiler is not None, has_gpu=has_gpu)))
+        topics.append(("trial", lambda: sample_build.try_builds(cuda=nvcc().compiler is not None, has_gpu=has_gpu)))
     return tuple(finding for topic, judge in topics for finding in _safely(topic, judge))
 
 
@@ -58,9 +58,9 @@ def _safely(topic: str, judge: Callable[[], tuple[Finding, ...]]) -> tuple[Findi
     try:
         return judge()
     except ModuleNotFoundError as error:
-        detail = f"It needs the package {error.name}, which is not here."
+        detail = f"It needs the package {error.name}, which is not installed."
         return (warning(topic, f"{topic}: cannot be examined", detail, f"pip install {error.name}"),)
-    except Exception as error:  # a doctor who faints helps nobody
+    except Exception as error:  # one broken topic must not hide the others
         where = traceback.extract_tb(error.__traceback__)[-1]
         detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
         return (warning(topic, f"{topic}: cannot be examined", detail, _REPORT),)

@@ -36,6 +36,6 @@ def lent_folders() -> list[str]:
     for name in sorted(SERVED):
         spec = find_spec(name)
         if spec is not None and spec.origin is not None:
-            place = Path(spec.origin).parent
-            folders[str(place.parent if spec.submodule_search_locations else place)] = None
+            folder = Path(spec.origin).parent
+            folders[str(folder.parent if spec.submodule_search_locations else folder)] = None
     return list(folders)

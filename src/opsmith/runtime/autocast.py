@@ -80,15 +80,15 @@ def _cast(plan: CastPlan, values: Sequence[Any], device: str) -> list[Any]:
     cast = list(values)
     low = torch.get_autocast_dtype(device)
     for group in plan.groups:
-        places = [place for place in group.arguments if place < len(cast)]
-        given = frozenset(tensor.dtype for place in places for tensor in tensors_of(cast[place]))
+        indexes = [index for index in group.arguments if index < len(cast)]
+        given = frozenset(tensor.dtype for index in indexes for tensor in tensors_of(cast[index]))
         chosen = _choose(plan.rule, group.allowed, given, low)
         if chosen is not None and given != {chosen}:
-            for place in places:
-                cast[place] = map_tensors(partial(_to, chosen), cast[place])
-    for place, wanted in plan.pinned:
-        if place < len(cast):
-            cast[place] = map_tensors(partial(_low_to, DTYPES[wanted].torch), cast[place])
+            for index in indexes:
+                cast[index] = map_tensors(partial(_to, chosen), cast[index])
+    for index, wanted in plan.pinned:
+        if index < len(cast):
+            cast[index] = map_tensors(partial(_low_to, DTYPES[wanted].torch), cast[index])
     return cast
 
 

@@ -77,7 +77,7 @@ def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor,
     ):
         found = ", ".join(type(item).__name__ for item in tensors) or "nothing"
         raise DefinitionError(
-            f"{definition.name} ({definition.place}): the body returned {found}, the definition says "
+            f"{definition.name} ({definition.location}): the body returned {found}, the definition says "
             f"{len(signature.outputs)} tensor{'s' if len(signature.outputs) != 1 else ''}"
         )
     measured = {name: _measured(definition, name, tensors) for name in sorted(signature.data_dependent)}
@@ -193,7 +193,7 @@ def _measured(definition: Definition, name: str, tensors: Any) -> int:
 
 def _conform_one(definition: Definition, form: OutputForm, tensor: Tensor, taken: set[int]) -> Tensor:
     """Bring one result into its form, in memory that no input and no result before it has; adds it to `taken`."""
-    where = f"{definition.name} ({definition.place}): the body's output {form.output.name}"
+    where = f"{definition.name} ({definition.location}): the body's output {form.output.name}"
     if tuple(tensor.shape) != form.sizes:
         raise DefinitionError(
             f"{where} has the sizes {tuple(tensor.shape)}, the definition says {form.sizes}: {form.output.tensor.text}"

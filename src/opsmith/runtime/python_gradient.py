@@ -125,11 +125,11 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
         needed = ctx.needs_input_grad[1:]
         if all(gradient is None for gradient in gradients):
             return (None, *[None] * len(needed))
-        first, places = _places(plan, ctx.opsmith_counts)
+        first, positions = _positions(plan, ctx.opsmith_counts)
 
         def needs(index: int) -> bool:
             # A kernel writes the gradient of an optional tensor that was not given, too; autograd must not see it.
-            return bool(ctx.opsmith_counts[index] > 0 and needed[places[first[index]]])
+            return bool(ctx.opsmith_counts[index] > 0 and needed[positions[first[index]]])
 
         answer: list[Tensor | None] = [None] * len(needed)
         saved = ctx.saved_tensors
@@ -139,14 +139,14 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
             arguments = [inputs.get(index) for index in range(len(plan.differentiable_inputs))]
             for tensor, found in zip(wanted, body.backward(arguments, given, wanted), strict=True):
                 if found is not None:
-                    before = answer[places[tensor]]
-                    answer[places[tensor]] = found if before is None else before + found
+                    before = answer[positions[tensor]]
+                    answer[positions[tensor]] = found if before is None else before + found
 
-        passed = {places[first[index]]: gradients[output] for index, output in plan.passed if needs(index)}
-        for place, gradient in passed.items():
-            answer[place] = gradient
-        wanted = [tensor for tensor, place in places.items() if needed[place]]
-        to_compute = [tensor for tensor in wanted if places[tensor] not in passed]
+        passed = {positions[first[index]]: gradients[output] for index, output in plan.passed if needs(index)}
+        for position, gradient in passed.items():
+            answer[position] = gradient
+        wanted = [tensor for tensor, position in positions.items() if needed[position]]
+        to_compute = [tensor for tensor in wanted if positions[tensor] not in passed]
         if backward_overload is None:
             if to_compute:
                 through_body(gradients, to_compute)
@@ -165,7 +165,7 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
             found = backward_overload(*arguments)
             for index, gradient in zip(plan.results, found if isinstance(found, tuple) else (found,), strict=True):
                 if needs(index):
-                    answer[places[first[index]]] = gradient
+                    answer[positions[first[index]]] = gradient
         if any(gradient is not None for gradient in hidden):
             through_body(hidden, wanted)
         return (None, *answer)
@@ -174,18 +174,18 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
     return type(name, (torch.autograd.Function,), members)
 
 
-def _places(plan: GradientPlan, counts: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+def _positions(plan: GradientPlan, counts: Sequence[int]) -> tuple[list[int], dict[int, int]]:
     """Return the number of each argument's first tensor, and for each tensor with gradients its place among those."""
     first: list[int] = []
-    places: dict[int, int] = {}
+    positions: dict[int, int] = {}
     number = 0
     for count, differentiable in zip(counts, plan.differentiable_inputs, strict=True):
         first.append(number)
         for tensor in range(number, number + count):
             if differentiable:
-                places[tensor] = len(places)
+                positions[tensor] = len(positions)
         number += count
-    return first, places
+    return first, positions
 
 
 def _gradient(given: Tensor | None, form: tuple[Any, ...], optional: bool) -> Tensor | None:

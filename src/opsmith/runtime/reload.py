@@ -106,11 +106,11 @@ def _rehearse(name: str, release: Any, file: Path) -> None:
     if child == 0:  # pragma: no cover -- another process
         _act(release, file, writing)
     os.close(writing)
-    said, status = _attend(child, reading)
+    output, status = _attend(child, reading)
     if status is not None and os.WIFEXITED(status) and os.WEXITSTATUS(status) == _LOADED:
         return
-    what = _WHAT.search(said)
-    reason = " ".join((what[1] if what else said).split()) or "it did not come to an end"
+    what = _WHAT.search(output)
+    reason = " ".join((what[1] if what else output).split()) or "it did not come to an end"
     raise LoadError(
         f"the new version of {name} cannot take the earlier one's place in this process: {reason[:1000]}. PyTorch keeps "
         "the C++ signature of an operator for as long as the process lives: start a new process, or give the changed "
@@ -137,18 +137,18 @@ def _act(release: Any, file: Path, writing: int) -> None:  # pragma: no cover --
 
 def _attend(child: int, reading: int) -> tuple[str, int | None]:
     """Return what a child said and its status; None where it had to be ended."""
-    said = b""
+    output = b""
     end = time.monotonic() + _REHEARSAL_S
     try:
         while (left := end - time.monotonic()) > 0:
             if not select.select([reading], [], [], left)[0]:
                 break
             if not (part := os.read(reading, 1 << 16)):
-                return said.decode(errors="replace"), os.waitpid(child, 0)[1]
-            said += part
+                return output.decode(errors="replace"), os.waitpid(child, 0)[1]
+            output += part
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return said.decode(errors="replace"), None
+        return output.decode(errors="replace"), None
     finally:
         os.close(reading)

@@ -122,7 +122,7 @@ def _checked(
     """Return what a body returned as a tuple; raises DefinitionError where it is not what the definition says."""
     outputs = call.definition.signature.outputs
     tensors = found if isinstance(found, (tuple, list)) else (found,)
-    where = f"{call.name} ({call.definition.place}): the body"
+    where = f"{call.name} ({call.definition.location}): the body"
     if len(tensors) != len(outputs):
         raise DefinitionError(f"{where} returned {len(tensors)} results, the definition says {len(outputs)}")
     checked = []

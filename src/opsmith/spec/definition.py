@@ -88,7 +88,7 @@ class Definition:
         return self.file.parent
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the operator was declared, as `file:line`."""
         return f"{self.file}:{self.line}"
 

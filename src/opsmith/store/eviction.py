@@ -194,8 +194,8 @@ def _write_usage(layout: Layout, total_bytes: int) -> None:
 
 def _size_bytes(folder: Path) -> int:
     size = 0
-    for place, _, names in os.walk(folder):
+    for base, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):
-                size += Path(place, name).lstat().st_size
+                size += Path(base, name).lstat().st_size
     return size

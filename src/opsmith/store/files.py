@@ -44,8 +44,8 @@ def explain_os_errors(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason, remedy = _REMEDIES.get(error.errno or 0, (error.strerror or str(error), _MOVE))
-        place = f" (at {error.filename})" if error.filename else ""
-        raise StoreError(f"opsmith cannot write its store {root}: {reason}{place}. {remedy}") from error
+        where = f" (at {error.filename})" if error.filename else ""
+        raise StoreError(f"opsmith cannot write its store {root}: {reason}{where}. {remedy}") from error
 
 
 def refuse_full(root: Path, error: Exception) -> None:
@@ -122,11 +122,11 @@ def sync_folder(folder: Path) -> None:
 
 def sync_tree(folder: Path) -> None:
     """Wait until the disk has every file and folder below `folder`. Raises OSError."""
-    for place, _, names in os.walk(folder, topdown=False):
+    for base, _, names in os.walk(folder, topdown=False):
         for name in names:
-            path = Path(place, name)
+            path = Path(base, name)
             if path.is_symlink():
                 continue
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-        sync_folder(Path(place))
+        sync_folder(Path(base))

@@ -116,8 +116,8 @@ def digest_beside(folder: Path, library: str) -> dict[str, str]:
 
 def look_again(folder: Path) -> None:
     """Read a folder and the one above it, so that an NFS client sees what other machines have put there."""
-    for place in (folder.parent, folder):
-        with suppress(OSError), os.scandir(place) as entries:
+    for parent in (folder.parent, folder):
+        with suppress(OSError), os.scandir(parent) as entries:
             next(entries, None)
 
 

@@ -32,8 +32,8 @@ def write_lines(folder: Path, inputs: Mapping[str, str], headers: Iterable[str],
     named = {name: name.removeprefix(SOURCE_PREFIX) for name in inputs if name.startswith(SOURCE_PREFIX)}
     named |= {name: name for name in headers}
     known: dict[str, str] = {}
-    for name, place in named.items():
-        if (path := resolve_name(place, roots)) is not None and _is_still(path, inputs.get(name)):
+    for name, portable in named.items():
+        if (path := resolve_name(portable, roots)) is not None and _is_still(path, inputs.get(name)):
             lines = _digest_lines(path)
             if len(lines) <= _MAX_LINES:
                 known[name] = "".join(lines)

@@ -52,10 +52,10 @@ def stands_in_for(root: Path) -> Path | None:
 
 def _can_write(root: Path) -> bool:
     """Tell whether the store's folder, or the nearest that there is above it, can be written."""
-    place = root / _LAYOUT_VERSION
-    while not os.path.lexists(place) and place != place.parent:
-        place = place.parent
-    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    folder = root / _LAYOUT_VERSION
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
 class Layout:

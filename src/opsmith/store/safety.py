@@ -37,10 +37,10 @@ def make_folder(folder: Path) -> None:
 
 def seal_tree(folder: Path, mode: int) -> None:
     """Take the right to write away from everybody else in a tree, and give its folders `mode`. Raises OSError."""
-    for place, _, names in os.walk(folder):
-        Path(place).chmod(mode & _FOLDER_MODE)
+    for base, _, names in os.walk(folder):
+        Path(base).chmod(mode & _FOLDER_MODE)
         for name in names:
-            path = Path(place, name)
+            path = Path(base, name)
             if not path.is_symlink() and (before := path.stat().st_mode) & _OTHERS_WRITE:
                 path.chmod(stat.S_IMODE(before) & ~_OTHERS_WRITE)
 

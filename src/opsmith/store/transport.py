@@ -65,8 +65,8 @@ class _Folder:
         self._root = root
 
     def list(self, folder: str, *, deep: bool = False) -> list[str]:
-        place = self._root / folder
-        found = place.rglob("*") if deep else place.glob("*")
+        base = self._root / folder
+        found = base.rglob("*") if deep else base.glob("*")
         return sorted(path.relative_to(self._root).as_posix() for path in found if path.is_file())
 
     def read(self, name: str) -> bytes:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.errors import ToolchainError
-from opsmith.toolchain.cuda_places import INSTALL_CUDA, chosen_nvcc, found_nvccs
 from opsmith.toolchain.host import HostCompiler, find_host_compiler
 from opsmith.toolchain.nvcc_host import find_nvcc_host
+from opsmith.toolchain.nvcc_search import INSTALL_CUDA, chosen_nvcc, found_nvccs
 from opsmith.toolchain.probe import ProbeCache, default_probes
 from opsmith.toolchain.search import is_executable
 
@@ -92,19 +92,19 @@ def _choose_nvcc(fit: str | None, probes: ProbeCache) -> Path:
     """Return the user's nvcc; else the first found that is of the major version of CUDA that is wanted, or the first."""
     if (chosen := chosen_nvcc()) is not None:
         return chosen.path
-    places = list(found_nvccs())
-    if not places:
+    candidates = list(found_nvccs())
+    if not candidates:
         raise ToolchainError(
             "No CUDA compiler was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in a conda environment, "
             f"/usr/local/cuda or this Python's site-packages. {INSTALL_CUDA}"
         )
-    if fit is not None and len(places) > 1:
-        for place in places:
+    if fit is not None and len(candidates) > 1:
+        for candidate in candidates:
             with suppress(ToolchainError):  # a broken one is told where there is no better one
-                version, _ = _ask_version(real_nvcc(place.path, probes), probes)
+                version, _ = _ask_version(real_nvcc(candidate.path, probes), probes)
                 if version.split(".")[0] == fit.split(".")[0]:
-                    return place.path
-    return places[0].path
+                    return candidate.path
+    return candidates[0].path
 
 
 def real_nvcc(nvcc: Path, probes: ProbeCache) -> Path:
@@ -152,8 +152,8 @@ def _find_include(root: Path) -> Path:
     # Headers of another toolkit must not be mixed in: the first folder that has any is the one.
     candidates = [folder / "include" for folder in _target_dirs(root)]
     include = next((folder for folder in candidates if (folder / "cuda_runtime.h").is_file()), root / "include")
-    for wheel, places in _PARTS.items():
-        files = [Path(place.format(include=include, root=root)) for place in places]
+    for wheel, patterns in _PARTS.items():
+        files = [Path(pattern.format(include=include, root=root)) for pattern in patterns]
         if not any(file.is_file() for file in files):
             raise ToolchainError(
                 f"The CUDA toolkit {root} has an nvcc, but no {files[0]}. Install the whole toolkit, or the missing "
@@ -165,7 +165,7 @@ def _find_include(root: Path) -> Path:
 def _find_cudart(root: Path) -> Path | None:
     # The static one first: a library that carries it loads beside any CUDA runtime of its major version, and where there
     # is none. Some wheels have it not, and name the shared one libcudart.so.13 without a plain libcudart.so.
-    places = [folder / lib for folder in _target_dirs(root)[:2] for lib in ("lib", "lib64")]
+    folders = [folder / lib for folder in _target_dirs(root)[:2] for lib in ("lib", "lib64")]
     patterns = ("libcudart_static.a", "libcudart.so*")
-    found = [library for pattern in patterns for place in places for library in sorted(place.glob(pattern))]
+    found = [library for pattern in patterns for directory in folders for library in sorted(directory.glob(pattern))]
     return found[0] if found else None

@@ -104,13 +104,13 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
     mount = _mount_of(root, controller)
     if group is None or mount is None:
         return
-    shown, place = mount
+    shown, mount_point = mount
     # Inside a container the mount may show only a part of the tree, whose root has the group's own name.
     relative = group.relative_to(shown) if group.is_relative_to(shown) else Path()
-    folder = place / relative
+    folder = mount_point / relative
     yield folder
     for above in folder.parents:
-        if not above.is_relative_to(place):
+        if not above.is_relative_to(mount_point):
             return
         yield above
 

@@ -100,9 +100,9 @@ def _follow(name: str, folder: Path | None, state: _State) -> None:
 
 
 def _candidates(name: str, folder: Path | None, folders: Iterable[Path]) -> Iterator[Path]:
-    for place in (folder, *folders):
-        if place is not None:
-            yield place / name
+    for base in (folder, *folders):
+        if base is not None:
+            yield base / name
 
 
 def _read(file: Path) -> str:

@@ -154,12 +154,12 @@ def _separate_wheels(module: ModuleType) -> None:
 
     pip would else take one that PyTorch's tool has built before, and give one built here to whoever asks it later.
     """
-    place = getattr(getattr(module, "Cache", None), "_get_cache_path_parts", None)
-    if place is None:  # another pip than those known: its cache stays shared, and `--no-cache-dir` helps
+    get_parts = getattr(getattr(module, "Cache", None), "_get_cache_path_parts", None)
+    if get_parts is None:  # another pip than those known: its cache stays shared, and `--no-cache-dir` helps
         return
 
     def separate(cache: Any, link: Any) -> list[str]:
-        *folders, last = place(cache, link)
+        *folders, last = get_parts(cache, link)
         return [*folders, f"{last}-opsmith"]
 
     module.Cache._get_cache_path_parts = separate
@@ -167,16 +167,16 @@ def _separate_wheels(module: ModuleType) -> None:
 
 def _report(given: ModuleType) -> None:
     """Tell where OPSMITH_RUN_REPORT asks for it: 1 is stderr, anything else a file that lines are added to."""
-    place = os.environ.get("OPSMITH_RUN_REPORT")
-    if not place:
+    report = os.environ.get("OPSMITH_RUN_REPORT")
+    if not report:
         return
     command = " ".join(getattr(sys, "orig_argv", sys.argv))
     line = f"opsmith run: {_ASKED} is {given.__file__} in process {os.getpid()}: {command[:200]}\n"
-    if place == "1":
+    if report == "1":
         sys.stderr.write(line)
         return
     try:
-        with open(place, "a", encoding="utf-8") as file:  # noqa: PTH123 -- as above
+        with open(report, "a", encoding="utf-8") as file:  # noqa: PTH123 -- as above
             file.write(line)
     except OSError as error:
-        sys.stderr.write(f"{line}opsmith run: {place} cannot be written: {error}\n")
+        sys.stderr.write(f"{line}opsmith run: {report} cannot be written: {error}\n")

@@ -11,7 +11,7 @@ from opsmith import _env
 from opsmith.errors import ToolchainError
 from opsmith.toolchain.search import executables, is_executable
 
-__all__ = ["INSTALL_CUDA", "NvccPlace", "chosen_nvcc", "found_nvccs"]
+__all__ = ["INSTALL_CUDA", "NvccCandidate", "chosen_nvcc", "found_nvccs"]
 
 INSTALL_CUDA = (
     "Install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads), or its wheels with "
@@ -20,14 +20,14 @@ INSTALL_CUDA = (
 
 
 @dataclass(frozen=True)
-class NvccPlace:
-    """An nvcc, as it was found: perhaps a link or a script, with the variable or the kind of place that led to it."""
+class NvccCandidate:
+    """An nvcc, as it was found: perhaps a link or a script, with the variable or the kind of folder that led to it."""
 
     path: Path
     origin: str  # CUDA_HOME, PATH, conda, /usr/local/cuda, PyPI
 
 
-def chosen_nvcc() -> NvccPlace | None:
+def chosen_nvcc() -> NvccCandidate | None:
     """Return the nvcc that CUDA_HOME or CUDA_PATH names, or None where neither is set.
 
     Raises ToolchainError where the folder has none: a wrong choice is not replaced by another.
@@ -36,32 +36,32 @@ def chosen_nvcc() -> NvccPlace | None:
         if chosen := _env.read(variable):
             nvcc = Path(chosen).expanduser().absolute() / "bin" / "nvcc"
             if is_executable(nvcc):
-                return NvccPlace(nvcc, variable)
-            raise ToolchainError(f"{variable} is {chosen}, but {nvcc} is no program. {INSTALL_CUDA}")
+                return NvccCandidate(nvcc, variable)
+            raise ToolchainError(f"{variable} is {chosen}, but {nvcc} is not a program. {INSTALL_CUDA}")
     return None
 
 
-def found_nvccs() -> Iterator[NvccPlace]:
-    """Yield every nvcc of the usual places, the first to use first."""
-    for place in _places():
-        if is_executable(place.path):
-            yield place
+def found_nvccs() -> Iterator[NvccCandidate]:
+    """Yield every nvcc that is installed in a usual folder, in order of preference."""
+    for candidate in _candidates():
+        if is_executable(candidate.path):
+            yield candidate
 
 
-def _places() -> Iterator[NvccPlace]:
-    yield from (NvccPlace(path, "PATH") for path in executables("nvcc"))
+def _candidates() -> Iterator[NvccCandidate]:
+    yield from (NvccCandidate(path, "PATH") for path in executables("nvcc"))
     # An environment whose Python was started by its path, without `conda activate`, is not on PATH.
     activated = _env.read("CONDA_PREFIX")
     here = sys.prefix if Path(sys.prefix, "conda-meta").is_dir() else None
     for prefix in dict.fromkeys(filter(None, (activated, here))):
-        yield NvccPlace(Path(prefix, "bin", "nvcc"), "conda")
-    yield NvccPlace(Path("/usr/local/cuda/bin/nvcc"), "/usr/local/cuda")
+        yield NvccCandidate(Path(prefix, "bin", "nvcc"), "conda")
+    yield NvccCandidate(Path("/usr/local/cuda/bin/nvcc"), "/usr/local/cuda")
     for folder in dict.fromkeys(sys.path):
         wheels = Path(folder or ".").absolute() / "nvidia"
         # nvidia/cu13, in time nvidia/cu14: the newest first. The wheels of CUDA 12 (nvidia/cuda_nvcc) have ptxas and
         # headers, and no nvcc.
         found = wheels.glob("cu[0-9]*/bin/nvcc")
-        yield from (NvccPlace(nvcc, "PyPI") for nvcc in sorted(found, key=_wheel_major, reverse=True))
+        yield from (NvccCandidate(nvcc, "PyPI") for nvcc in sorted(found, key=_wheel_major, reverse=True))
 
 
 def _wheel_major(nvcc: Path) -> int:
