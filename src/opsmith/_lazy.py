@@ -1,6 +1,6 @@
 """Lets a package export names whose modules are imported on first use (PEP 562).
 
-Loading a finished operator in a new process shall take milliseconds, and most of what opsmith has is not needed for that.
+Loading a finished operator in a new process should take milliseconds, and most of what opsmith has is not needed for that.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def test_keys_and_sharing(cache, publish, tmp_path, monkeypatch):
     assert cache("pull", "one") == "1 fetched, 0 were here already\n"
     cache("key", "forget", key)
     assert "is not trusted" in cache("key", "forget", key, status=1)
-    assert "is no public key" in cache("key", "trust", "ed25519:x", status=1)
+    assert "is not a public key" in cache("key", "trust", "ed25519:x", status=1)
 
 
 def test_an_extension_is_explained_by_its_past(cache, publish):

@@ -18,10 +18,10 @@ def clean(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("TORCH_CUDA_ARCH_LIST", "9.0;blurb", "'blurb' is no CUDA architecture"),
+        ("TORCH_CUDA_ARCH_LIST", "9.0;blurb", "'blurb' is not a CUDA architecture"),
         ("OPSMITH_CUDA_ARCHS", ";", "is empty"),
         ("TORCH_CUDA_ARCH_LIST", "native", "torch sees none"),
-        ("PYTORCH_ROCM_ARCH", "sm_90", "is no ROCm architecture"),
+        ("PYTORCH_ROCM_ARCH", "sm_90", "is not a ROCm architecture"),
         ("ROCM_PATH", "/nowhere", "there is no program /nowhere/bin/hipcc"),
         ("NVCC_CCBIN", "nowhere++", "there is no program 'nowhere++'"),
         ("OPSMITH_JOBS", "-1", "not a number of compilers"),

@@ -45,7 +45,7 @@ def only(findings: tuple[Finding, ...], *, without_ok: bool = False) -> Finding:
 
 
 def test_what_is_wrong_must_have_a_remedy():
-    with pytest.raises(ValueError, match="not how to mend it"):
+    with pytest.raises(ValueError, match="not how to fix it"):
         problem("torch", "torch is gone", "", "")
 
 

@@ -176,7 +176,7 @@ def test_14_word_without_meaning_is_a_value_error_that_says_what_to_write(
 ) -> None:
     """PyTorch's does not say what to write."""
     no_gpu.setenv("TORCH_CUDA_ARCH_LIST", "9.0 nine")
-    with pytest.raises(ValueError, match=r"'nine' is no CUDA architecture\. Write them like"):
+    with pytest.raises(ValueError, match=r"'nine' is not a CUDA architecture\. Write them like"):
         tool.api._get_cuda_arch_flags()
 
 

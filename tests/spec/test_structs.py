@@ -255,7 +255,7 @@ def only_numbers(shape: Scale) -> Row: ...
         (several, "Annotate it Scale; the fields can be optional and can have defaults"),
         (takes_x, "the field TakesX.x has the name of another argument"),
         (takes_itself, "the field TakesItself.shape has the name of another argument"),
-        (takes_out, "the output name 'out' is no identifier or is taken already"),
+        (takes_out, "the output name 'out' is not an identifier or is taken already"),
         (twice, "the field Scale.factor has the name of another argument, but the schema has the fields by their own"),
         (only_numbers, "no argument is a tensor that is always there"),
     ],

@@ -58,7 +58,7 @@ def test_keys_are_trusted_and_forgotten():
 
 @pytest.mark.parametrize("text", ["", "ed25519:", "ed25519:AAAA", "rsa:" + "A" * 43, "ed25519:" + "?" * 43])
 def test_what_is_no_key_is_not_trusted(text):
-    with pytest.raises(ArgumentError, match="is no public key"):
+    with pytest.raises(ArgumentError, match="is not a public key"):
         keyring.trust_key(text, "")
 
 

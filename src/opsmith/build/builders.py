@@ -25,7 +25,7 @@ _NEEDS = {"setuptools": ("setuptools", 'setuptools is not installed. Get it with
 
 @dataclass(frozen=True)
 class Request:
-    """What `opsmith build` is asked for; `output` is the folder that the library shall lie in."""
+    """What `opsmith build` is asked for; `output` is the folder that the library should lie in."""
 
     devices: tuple[Device, ...]
     output: Path | None = None
@@ -58,7 +58,7 @@ def build_group(group: Group, builder: str, request: Request, watcher: Watcher |
 
 
 def require_builder(builder: str) -> None:
-    """Raise ToolchainError, with what mends it, where a builder needs a Python package that is not installed."""
+    """Raise ToolchainError, with the command that fixes it, if a builder needs a Python package that is not installed."""
     from importlib.util import find_spec
 
     module, advice = _NEEDS.get(builder, (None, ""))

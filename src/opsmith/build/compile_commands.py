@@ -1,6 +1,6 @@
 """Writes compile_commands.json for clangd: which command compiles which source.
 
-The form is Clang's JSON compilation database. A view kernel is no file of its own to the compiler: a generated file
+The form is Clang's JSON compilation database. A view kernel is not a file of its own to the compiler: a generated file
 includes it. So the user's file gets the generated file's command with its own name in it, which parses the template, and
 the generated file, which shows how it is instantiated, is kept where the editor finds it.
 """
@@ -29,7 +29,7 @@ Entry = Mapping[str, Any]
 # would be an error.
 _OUTPUT_FLAGS = {"-MD": 1, "-MF": 2, "-o": 2, "-c": 1}
 
-# nvcc's flags that clang has not, with a value in the next word or behind a sign of equality.
+# nvcc's flags that clang does not have, with a value in the next word or after an equals sign.
 _NVCC_ONLY = (
     "-Xcompiler",
     "--expt-",
@@ -80,7 +80,9 @@ def read_database(path: Path) -> list[Entry]:
         if not isinstance(found, list) or not all(isinstance(entry, dict) and "file" in entry for entry in found):
             raise ValueError("it is not a list of commands")
     except (OSError, ValueError) as error:
-        raise BuildError(f"{path} is no compilation database ({error}), so it is left alone. Move it away") from None
+        raise BuildError(
+            f"{path} is not a compilation database ({error}) and is left unchanged. Move it away"
+        ) from None
     return found
 
 

@@ -77,7 +77,7 @@ def _import_root(location: Path) -> tuple[Path, str]:
         if len(declaring) != 1:
             found = f"found {', '.join(declaring)}" if declaring else "found none"
             raise DefinitionError(
-                f"{location} is no package and should hold exactly one that declares operators; {found}"
+                f"{location} is not a package and should hold exactly one that declares operators; {found}"
             )
         parts = declaring
     return folder, ".".join(parts)

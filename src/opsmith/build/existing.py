@@ -50,7 +50,7 @@ def language_of(file: Path) -> Language:
     """Return who compiles a source file; raises ArgumentError where nobody does."""
     language = _LANGUAGES.get(file.suffix.lower())
     if language is None:
-        raise ArgumentError(f"{file} is no source file that opsmith knows: it should end in {', '.join(_LANGUAGES)}")
+        raise ArgumentError(f"{file} is not a source file that opsmith knows: it should end in {', '.join(_LANGUAGES)}")
     return language
 
 

@@ -28,7 +28,7 @@ def inline_sources(
 ) -> tuple[Source, ...]:
     """Return main.cpp and, where there are such texts, cuda.cu and sycl.sycl.
 
-    `functions` maps what Python shall see to its doc text. `translate_errors` lets C++ exceptions arrive as torch's
+    `functions` maps what Python should see to its doc text. `translate_errors` lets C++ exceptions arrive as torch's
     Python exceptions. Raises ArgumentError for a name that is no C++ function's.
     """
     sources = []

@@ -59,7 +59,7 @@ def write_note(
     *,
     with_gpu: bool = False,
 ) -> None:
-    """Write down what a plan has just found. A store that cannot be written has no notes; that is no error."""
+    """Record what a plan has just found. A store that cannot be written goes without notes; that is not an error."""
     from opsmith.store.files import write_atomic
     from opsmith.toolchain import default_probes
 
@@ -77,7 +77,7 @@ def write_note(
 
 
 def note_version(store: Store, request: Iterable[str]) -> tuple[int, int] | None:
-    """Return what differs whenever the note of a request has been written anew, or None where there is none."""
+    """Return what differs whenever the note of a request has been rewritten, or None where there is none."""
     try:
         status = _place(store, request).stat()
     except OSError:

@@ -21,7 +21,7 @@ __all__ = ["INCLUDE_DIR", "TORCH_TARGET", "Plan", "Step", "Target", "plan_extens
 
 INCLUDE_DIR = Path(__file__).resolve().parent.parent / "include"
 
-# The oldest torch that a stable binary shall load in; the headers then offer nothing newer.
+# The oldest torch that a stable binary should load in; the headers then offer nothing newer.
 TORCH_TARGET = (2, 10)
 
 # Kernels may reorder nothing and assume no NaN away (no -ffast-math). These two only say that nobody reads errno or the
@@ -67,7 +67,7 @@ class Plan:
     files: Mapping[str, str]
     steps: tuple[Step, ...]
     library: str
-    roots: Mapping[str, Path]  # folders that may lie elsewhere on another machine, for keys that shall not
+    roots: Mapping[str, Path]  # folders that may lie elsewhere on another machine, for keys that should not
     python_abi: str | None = None  # what the binary depends on where it uses Python's C API
 
 
@@ -140,7 +140,7 @@ def _link(extension: Extension, toolchain: Toolchain, objects: list[str]) -> Ste
     torch = toolchain.torch.lib_dir
     libraries = [f"-L{torch}", "-ltorch_cpu", "-lc10"]
     # An undefined symbol is an error here, where the file that lacks it can be named, and not when the library is loaded.
-    # The static CUDA runtime is ours alone: nobody else in the process shall find its symbols in this library.
+    # The static CUDA runtime is ours alone: nobody else in the process should find its symbols in this library.
     guards = ("-Wl,--no-undefined", "-Wl,--exclude-libs,ALL")
     if extension.needs_gpu_compiler:
         libraries += _gpu_libraries(toolchain)

@@ -242,7 +242,7 @@ class _Tools:
                 f"the CUDA toolkit {cuda.root} has no libcudart. Install the whole toolkit, or the missing wheel with "
                 "`pip install nvidia-cuda-runtime`"
             )
-        # The static CUDA runtime is this library's alone: nobody else in the process shall find its symbols here.
+        # The static CUDA runtime is this library's alone: nobody else in the process should find its symbols here.
         hidden = (f"-Wl,--exclude-libs,{_STATIC_CUDART}",) if cuda.cudart.name == _STATIC_CUDART else ()
         return (*hidden, str(cuda.cudart), "-lrt", "-lpthread")
 

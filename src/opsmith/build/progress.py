@@ -35,7 +35,7 @@ class State:
     holder: int | None = None
 
     def start(self, plan: Plan) -> None:
-        """Begin, or begin again: a source that is saved meanwhile makes a build start anew."""
+        """Begin, or begin again: a source that is saved meanwhile makes a build start over."""
         self.plan, self.finished, self.started_s, self.waited_s = plan, [], time.perf_counter(), None
 
     def wait(self, seconds: float) -> None:

@@ -28,7 +28,7 @@ class Project:
     operators     modules or folders whose operators are built, such as ["smooth"]
     devices       "cpu" and "cuda"; where it is not given, those of this machine
     archs         GPU architectures, as for `opsmith build --arch`
-    torch-target  the oldest torch that the libraries shall load in, such as "2.10"
+    torch-target  the oldest torch that the libraries should load in, such as "2.10"
     """
 
     operators: tuple[str, ...]
@@ -87,7 +87,7 @@ def parse_torch_target(text: str, where: str) -> tuple[int, int]:
     """Return a torch version as two numbers; raises DefinitionError below the oldest that opsmith serves."""
     parts = text.split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
-        raise DefinitionError(f'{where}: the torch target {text!r} is no version such as "2.10"')
+        raise DefinitionError(f'{where}: the torch target {text!r} is not a version such as "2.10"')
     version = (int(parts[0]), int(parts[1]))
     if version < TORCH_TARGET:
         oldest = ".".join(map(str, TORCH_TARGET))

@@ -38,7 +38,7 @@ class Screen(Protocol):
 
 
 def choose_screen(stream: TextIO | None = None) -> Screen:
-    """Return the screen for a stream, stderr by default: a notebook's output is no terminal, yet people look at it."""
+    """Return the screen for a stream, stderr by default: a notebook's output is not a terminal, yet people look at it."""
     if stream is None and _in_notebook():
         return Notebook()
     stream = stream or sys.stderr

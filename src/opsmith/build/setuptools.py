@@ -126,7 +126,7 @@ class BuildOperators(build_ext):
             shutil.copy2(built, export)
 
     def _of_others(self, ask: Callable[[], list[Any]]) -> list[Any]:
-        """Ask setuptools about all extensions but those that stand for operators, whose names are no modules'."""
+        """Ask setuptools about all extensions but those that stand for operators, whose names are not modules."""
         everything = self.extensions
         self.extensions = [ext for ext in everything or () if not isinstance(ext, OperatorExtension)]
         try:

@@ -29,14 +29,14 @@ def note_shortcut(
     artifact: Artifact,
     roots: Mapping[str, Path],
 ) -> None:
-    """Write down what a plan has just found. A store that cannot be written has no shortcuts; that is no error."""
+    """Record what a plan has just found. A store that cannot be written goes without shortcuts; that is not an error."""
     request = _request(module, definitions, devices)
     write_note(store, request, _sources(definitions), artifact, roots, with_gpu="cuda" in devices)
 
 
 def _request(module: str, definitions: Sequence[Definition], devices: Sequence[Device]) -> list[str]:
     kernels = [f"{item.name} {device} {kernel!r}" for item in definitions for device, kernel in item.kernels.items()]
-    # A kernel's structs are no part of the interface: the binding knows their fields alone.
+    # A kernel's structs are not part of the interface: the binding knows only their fields.
     structs = [f"{item.name} {struct!r}" for item in definitions for struct in item.signature.structs]
     interface = interface_digest(definitions)
     return ["operators", module, str(definitions[0].file), interface, *sorted(kernels), *sorted(structs), *devices]

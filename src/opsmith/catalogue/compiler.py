@@ -73,7 +73,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "removed-torch-header",
-        "A header that PyTorch has no more",
+        "A header that PyTorch no longer has",
         _no_header(r"THC/\S+?|TH/\S+?|THCUNN/\S+?|torch/csrc/utils/variadic\.h"),
         ("{header} was removed from PyTorch (the TH and THC headers in 1.11): the sources are older.",),
         (

@@ -111,7 +111,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "no-init-function",
-        "The library is no Python module, or of another name",
+        "The library is not a Python module, or has another name",
         r"dynamic module does not define module export function \((?P<symbol>PyInit_\w+)\)",
         (
             "Python looks for {symbol} in the library. Either the sources have no PYBIND11_MODULE (they register "
@@ -164,7 +164,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "invalid-elf",
-        "The file is no library, or not whole",
+        "The file is not a library, or is incomplete",
         r"invalid ELF header|file too short|ELF load command past end of file|not a mach-o file",
         (
             "The file is truncated (a full disk, an interrupted copy or download), or it is something else, such as "

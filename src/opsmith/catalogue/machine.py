@@ -51,7 +51,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "no-compiler",
-        "There is no compiler",
+        "No compiler is installed",
         r"(?:error: command ['\"](?P<program>[^'\"]*?(?:gcc|g\+\+|cc|c\+\+|clang(?:\+\+)?|nvcc|hipcc)(?:-\d+)?)['\"] "
         r"failed"
         r": No such file or directory"

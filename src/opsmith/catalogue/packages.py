@@ -44,7 +44,7 @@ _HEADERS: dict[str, str] = {
     "cuda.h": "cudart",
 }
 
-# Libraries that are no part of a toolkit and have wheels of their own, with the major version of CUDA in the name.
+# Libraries that are not part of a toolkit and have wheels of their own, with the major version of CUDA in the name.
 _OWN_HEADERS: dict[str, str] = {
     "cudnn": "nvidia-cudnn",
     "cusparseLt": "nvidia-cusparselt",

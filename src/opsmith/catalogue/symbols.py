@@ -16,7 +16,7 @@ _BUILT = (
 )
 _REBUILD = (
     "Build it again with the torch that is here: `pip install --no-build-isolation --no-cache-dir --force-reinstall "
-    "--no-deps PACKAGE` for a package; opsmith's own builds are made anew by themselves.",
+    "--no-deps PACKAGE` for a package; opsmith's own builds are rebuilt automatically.",
     "Or install the torch that it was built for: `pip install torch=={built_torch}`.",
 )
 

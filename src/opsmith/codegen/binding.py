@@ -26,7 +26,7 @@ _KEYS: dict[Device, str] = {"cpu": "CPU", "cuda": "CUDA"}
 
 
 def generate_binding(definitions: Iterable[Definition], devices: Iterable[Device], *, timed: bool = False) -> str:
-    """Return the binding of some definitions of one namespace, for the devices that the library shall serve.
+    """Return the binding of some definitions of one namespace, for the devices that the library should serve.
 
     A definition is left out where it has no kernel for any of the devices: Python then defines it. With `timed` clocks
     stand between the parts of a call, for `opsmith profile` (include/opsmith/timed.h); nothing else differs.

@@ -10,7 +10,7 @@ from opsmith.spec.signature import Kind, Signature, TensorType
 
 __all__ = ["kernel_arguments", "native_arguments"]
 
-# An argument that is no tensor as a view kernel takes it, made from the binding's `arg_<name>`.
+# An argument other than a tensor, as a view kernel takes it, made from the binding's `arg_<name>`.
 _PASSED = {Kind.STR: "{}.text()", Kind.INT_LIST: "{}.list()", Kind.FLOAT_LIST: "{}.list()"}
 # What a native kernel takes as it is.
 _PLAIN = frozenset({Kind.INT, Kind.FLOAT, Kind.BOOL})

@@ -107,7 +107,7 @@ def load_inline(
     """Build C++, CUDA and SYCL texts as `load` builds files.
 
     The C++ texts become one file behind `#include <torch/extension.h>`, the CUDA texts another behind torch/types.h and
-    the CUDA runtime; `no_implicit_headers` leaves those out. `functions` names the C++ functions that Python shall see
+    the CUDA runtime; `no_implicit_headers` leaves those out. `functions` names the C++ functions that Python should see
     (or maps each to its doc text) and writes the PYBIND11_MODULE for them; without it the texts bring their own, or a
     TORCH_LIBRARY. `with_pytorch_error_handling` turns C++ exceptions into torch's Python ones. A compiler's message
     names the argument and the line in it, such as `cpp_sources[0]:3`.

@@ -22,7 +22,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.status != "ok" and not self.remedy:
-            raise ValueError(f"{self.topic}: {self.title!r} says that something is wrong, and not how to mend it")
+            raise ValueError(f"{self.topic}: {self.title!r} says that something is wrong, but not how to fix it")
 
 
 def ok(topic: str, title: str, detail: str = "") -> Finding:

@@ -29,7 +29,7 @@ def find_rocm_state() -> RocmState:
 
 
 def judge_rocm(state: RocmState, torch: TorchState) -> tuple[Finding, ...]:
-    """Return what there is to say; where torch is no ROCm build, an absent hipcc is nobody's loss."""
+    """Return the findings; without a ROCm build of torch a missing hipcc is not one."""
     if state.compiler is not None:
         return (ok("ROCm compiler", f"hipcc {state.compiler.version}", str(state.compiler.hipcc)),)
     if torch.hip:

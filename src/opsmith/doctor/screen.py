@@ -23,7 +23,7 @@ def show(
     encoding: str = "utf-8",
     style: Callable[[str, Status], str] = lambda mark, status: mark,
 ) -> Iterator[str]:
-    """Yield the lines of a screen: what works side by side, then each thing that does not, with what mends it.
+    """Yield the lines of a screen: what works side by side, then each thing that does not, with what fixes it.
 
     `details` gives what works a line each, too. `style` colours a mark.
     """

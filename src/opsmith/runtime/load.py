@@ -83,7 +83,7 @@ def _build(
 ) -> tuple[tuple[str, ...], dict[Device, str]]:
     if prebuilt is not None and prebuilt.misfit is not None:
         warnings.warn(
-            f"{prebuilt.library} is not used: {prebuilt.misfit}. The operators of {module} are built anew",
+            f"{prebuilt.library} is not used: {prebuilt.misfit}. The operators of {module} are rebuilt",
             RuntimeWarning,
             stacklevel=6,
         )

@@ -188,7 +188,7 @@ def _measured(definition: Definition, name: str, tensors: Any) -> int:
         for index, dim in enumerate(output.tensor.shape.dims):
             if dim.expression is not None and dim.expression.name == name:
                 return int(tensor.shape[output.tensor.shape.axis(index)])
-    raise AssertionError("plan_sizes refuses a data-dependent size that is no plain name")
+    raise AssertionError("plan_sizes refuses a data-dependent size that is not a plain name")
 
 
 def _conform_one(definition: Definition, form: OutputForm, tensor: Tensor, taken: set[int]) -> Tensor:

@@ -96,7 +96,7 @@ def _read_parameter(where: str, parameter: inspect.Parameter, hint: Any, choices
     if mutated and kind is Kind.TENSOR_LIST:
         raise DefinitionError(f"{where} is a list, which cannot be declared as mutated; pass its tensors one by one")
     if mutated and not kind.is_tensor:
-        raise DefinitionError(f"{where} is declared as mutated but is no tensor")
+        raise DefinitionError(f"{where} is declared as mutated but is not a tensor")
     return Parameter(
         parameter.name,
         kind,
@@ -180,7 +180,9 @@ def _check_names(signature: Signature, choices: Choices) -> None:
     outputs = [output.name for output in signature.outputs]
     for name in outputs:
         if not name.isidentifier() or name in inputs or outputs.count(name) > 1:
-            raise DefinitionError(f"{signature.name}: the output name {name!r} is no identifier or is taken already")
+            raise DefinitionError(
+                f"{signature.name}: the output name {name!r} is not an identifier or is taken already"
+            )
     tensors = {parameter.name for parameter in signature.tensors}
     for option, names, pool in (
         ("saved", choices.saved, set(outputs)),

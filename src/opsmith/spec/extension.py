@@ -89,7 +89,7 @@ class ExistingSources(Extension):
     sycl_flags: tuple[str, ...] = ()
     # What nvcc links device code with, where that is a step of its own (relocatable device code); None: it is not.
     dlink_flags: tuple[str, ...] | None = None
-    # The oldest Python that the module shall load in, as Py_LIMITED_API is written.
+    # The oldest Python that the module should load in, as Py_LIMITED_API is written.
     limited_api: str | None = None
     with_sycl: bool = False
     # Whether the library can give back what it registered, so that its next version can be loaded beside it.

@@ -57,7 +57,7 @@ def check_passed_gradients(signature: Signature) -> None:
             names = ", ".join(output.name for output in signature.outputs if output.differentiable)
             raise DefinitionError(f"{where}, but the outputs with a gradient are {names or 'none'}")
         if parameter.kind is Kind.TENSOR_LIST or not parameter.differentiable:
-            raise DefinitionError(f"{where}, but {parameter.name} is no tensor that has a gradient")
+            raise DefinitionError(f"{where}, but {parameter.name} is not a tensor that has a gradient")
         type_, found = output.tensor, parameter.tensor_type
         if (type_.element, type_.shape.text) != (found.element, found.shape.text):
             raise DefinitionError(f"{where}, but one is {found.text} and the other {type_.text}")
@@ -178,7 +178,7 @@ def _wire_need(forward: Signature, backward: Signature, parameter: Parameter) ->
                 )
             return Argument("needs", position)
     raise DefinitionError(
-        f"{backward.name}: the parameter {parameter.name} asks for {name}, which is no differentiable input of "
+        f"{backward.name}: the parameter {parameter.name} asks for {name}, which is not a differentiable input of "
         f"{forward.name}. There are "
         + ", ".join(f"{_NEEDS}{source.name}" for source in forward.parameters if source.differentiable)
     )
@@ -215,6 +215,6 @@ def _wire_output(forward: Signature, backward: Signature, index: int) -> int:
                 )
             return position
     raise DefinitionError(
-        f"{backward.name}: the output {output.name} is no gradient of an input of {forward.name}. A backward returns "
+        f"{backward.name}: the output {output.name} is not the gradient of an input of {forward.name}. A backward returns "
         f"{', '.join(default_gradient_names(forward))} in this order, or in another that outputs= says"
     )

@@ -10,7 +10,7 @@ from opsmith.spec.signature import Signature
 
 __all__ = ["INTERFACE_VERSION", "interface_digest"]
 
-# Raise it when generated bindings change in what they accept or return; libraries built before are then built anew.
+# Raise it when generated bindings change in what they accept or return; libraries built before are then rebuilt.
 INTERFACE_VERSION = 1
 
 

@@ -41,8 +41,9 @@ def declare(operator: Declared) -> None:
             before = known.definition
             if (before.module, before.file) != (definition.module, definition.file):
                 raise DefinitionError(
-                    f"torch.ops has one {definition.qualified_name}, and it is declared at {before.location}; give the one at "
-                    f"{definition.location} another name, or a namespace of its own with @opsmith.op(namespace=...)"
+                    f"torch.ops has one {definition.qualified_name}, and it is declared at {before.location}; give the "
+                    f"one at {definition.location} another name, or a namespace of its own with "
+                    "@opsmith.op(namespace=...)"
                 )
             if known.is_loaded:
                 raise DefinitionError(

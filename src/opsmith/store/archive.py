@@ -90,7 +90,7 @@ def import_archive(store: Store, file: Path) -> Imported:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, StoreError):
             raise
-        raise StoreError(f"{file} is no archive of opsmith's, or is damaged: {error}") from error
+        raise StoreError(f"{file} is not an archive of opsmith's, or is damaged: {error}") from error
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror or error}") from error
 
@@ -178,7 +178,9 @@ def _member(archive: zipfile.ZipFile, name: str) -> Any:
     try:
         return archive.open(name)
     except KeyError:
-        raise StoreError(f"{archive.filename} has no {name}: it is no archive of opsmith's, or is damaged") from None
+        raise StoreError(
+            f"{archive.filename} has no {name}: it is not an archive of opsmith's, or is damaged"
+        ) from None
 
 
 def _json(archive: zipfile.ZipFile, name: str, version: int) -> dict[str, Any]:
@@ -188,6 +190,6 @@ def _json(archive: zipfile.ZipFile, name: str, version: int) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict) or content.get("format") != version:
         raise StoreError(
-            f"{archive.filename} is no archive that this opsmith can read; export it with the same version"
+            f"{archive.filename} is not an archive that this opsmith can read; export it with the same version"
         )
     return content

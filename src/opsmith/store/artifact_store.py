@@ -52,7 +52,7 @@ _PUBLISH_ATTEMPTS = 5
 # A record that is younger may be visible on NFS before its artefact is.
 _FRESH_S = 60.0
 
-# The roots that this process was told are no more than makeshifts.
+# The roots that this process has warned of as temporary.
 _warned: set[Path] = set()
 
 
@@ -96,7 +96,7 @@ class Store:
         Raises StoreError where it cannot be made or others could write to it.
         """
         refuse_unsafe(*self.layout.guarded)
-        self._warn_of_makeshift()
+        self._warn_of_stand_in()
         with explain_os_errors(self.root):
             folder = make_staging(self.layout.staging)
         try:
@@ -200,7 +200,7 @@ class Store:
                 yield Artifact(folder.name, folder, manifest)
 
     def remove(self, artifact: Artifact) -> None:
-        """Remove an artefact and its record; what is gone already is no error. Raises StoreError where it cannot be."""
+        """Remove an artefact and its record; what is gone already is not an error. Raises StoreError where it cannot be."""
         record = self.layout.index(keys.source_key(artifact.manifest.inputs)) / f"{artifact.key}.json"
         with explain_os_errors(self.root):
             # The record first: who finds it expects the artefact.
@@ -239,7 +239,7 @@ class Store:
             move_aside(target, self.layout.staging)
         raise StoreError(f"{target} is damaged again as soon as it is published; look at the disk")
 
-    def _warn_of_makeshift(self) -> None:
+    def _warn_of_stand_in(self) -> None:
         wanted = stands_in_for(self.root)
         if wanted is None or self.root in _warned:
             return

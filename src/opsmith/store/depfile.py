@@ -24,7 +24,7 @@ _PIECE = re.compile(
       (?P<slashes>\\*)(?P<blank>[ \t\r])   # the end of a name, or a blank inside it
     | \\(?P<quoted>[\#:])
     | (?P<dollar>\$\$)
-    | (?P<colon>:)(?=[ \t\r]|$)            # a colon inside a name is no separator
+    | (?P<colon>:)(?=[ \t\r]|$)            # a colon inside a name does not separate
     | (?P<plain>[^\\$:\ \t\r]+|.)
     """,
     re.VERBOSE,

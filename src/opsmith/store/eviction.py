@@ -1,7 +1,7 @@
 """Keeps the store within its size limit, without scanning all of it after each build.
 
 Each publication adds one line to a small file, and only where the lines add up to more than the limit, or have become
-many, is the store looked through; the file then begins anew with what was found. Lines that two machines lose to each
+many, is the store looked through; the file then starts over with what was found. Lines that two machines lose to each
 other are made up for there. What was used least recently goes first, and nothing goes that somebody may be about to load.
 """
 
@@ -38,7 +38,7 @@ _LINES_BEFORE_SCAN = 256
 # What is left by builds that ended: locks, and notes that lead to artefacts that are gone.
 _REST_STALE_S = 24 * 60 * 60
 
-# What is written anew by the next build that needs it: what editors read, and which sources need torch's whole header.
+# What is rewritten by the next build that needs it: what editors read, and which sources need torch's whole header.
 _NOTES = ("editor", "whole-headers")
 _NOTES_STALE_S = 30 * 24 * 60 * 60
 
@@ -64,7 +64,7 @@ class Pruned:
 def size_limit() -> int | None:
     """Return how many bytes the store may hold, of OPSMITH_CACHE_SIZE, or None for any number ("0" or "none").
 
-    Raises ArgumentError where it is no size.
+    Raises ArgumentError if it is not a size.
     """
     text = _env.read("OPSMITH_CACHE_SIZE") or DEFAULT_LIMIT
     if text.strip().lower() == "none":

@@ -167,14 +167,14 @@ def _load_signing_key() -> Ed25519PrivateKey:
     file = _signing_file()
     try:
         if file.stat().st_mode & stat.S_IROTH:
-            raise StoreError(f"everybody can read the signing key {file}; mend it with `chmod go-rwx {file}`")
+            raise StoreError(f"everybody can read the signing key {file}; fix it with `chmod go-rwx {file}`")
         key = serialization.load_pem_private_key(file.read_bytes(), password=None)
     except FileNotFoundError:
         raise StoreError(f"there is no signing key {file}; `opsmith cache key new` makes one") from None
     except (OSError, ValueError, TypeError) as error:
         raise StoreError(f"the signing key {file} cannot be read: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise StoreError(f"{file} is no ed25519 key; `opsmith cache key new` makes one")
+        raise StoreError(f"{file} is not an ed25519 key; `opsmith cache key new` makes one")
     return key
 
 
@@ -190,7 +190,7 @@ def _raw(key: str) -> bytes:
         except ValueError:
             raw = b""
     if len(raw) != _RAW_BYTES:
-        raise ArgumentError(f"{key!r} is no public key; `opsmith cache key list` prints them as {_PREFIX}...")
+        raise ArgumentError(f"{key!r} is not a public key; `opsmith cache key list` prints them as {_PREFIX}...")
     return raw
 
 

@@ -46,7 +46,7 @@ def wanted_root() -> Path:
 
 
 def stands_in_for(root: Path) -> Path | None:
-    """Return the root that this one is used instead of, or None where it is no makeshift."""
+    """Return the root that this one is used instead of, or None if it is the wanted one."""
     return _stand_ins.get(root)
 
 

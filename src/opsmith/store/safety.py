@@ -48,7 +48,7 @@ def seal_tree(folder: Path, mode: int) -> None:
 def refuse_unsafe(*folders: Path) -> None:
     """Raise StoreError where others could write to one of the folders or, in a folder above, put another in its place.
 
-    The first folder is named in the message, as the store's or whatever it is. Those that do not exist are no danger.
+    The first folder is named in the message, as the store's or whatever it is. Those that do not exist are not a danger.
     """
     if (danger := find_danger(*folders)) is not None:
         raise StoreError(
@@ -104,11 +104,11 @@ def _danger_of_owner(path: Path, uid: int, *, is_parent: bool) -> str | None:
 
 def _danger_of_mode(path: Path, status: os.stat_result) -> str | None:
     if status.st_mode & stat.S_IWOTH:
-        return f"everybody can write to {path} (mend it with `chmod go-w {path}`)"
+        return f"everybody can write to {path} (fix it with `chmod go-w {path}`)"
     if status.st_mode & stat.S_IWGRP and not _is_harmless_group(status.st_gid):
         group = _group(status.st_gid)
         return (
-            f"the group {group} can write to {path} (mend it with `chmod g-w {path}`, or trust all its members with "
+            f"the group {group} can write to {path} (fix it with `chmod g-w {path}`, or trust all its members with "
             f"OPSMITH_CACHE_TRUST=group:{group})"
         )
     return None

@@ -37,6 +37,6 @@ def verify_store(store: Store) -> Iterator[Checked]:
 
 
 def remove_damaged(store: Store, checked: Checked) -> None:
-    """Remove a damaged artefact; the next build makes it anew. Raises StoreError where it cannot be removed."""
+    """Remove a damaged artefact; the next build rebuilds it. Raises StoreError where it cannot be removed."""
     with explain_os_errors(store.root):
         move_aside(checked.folder, store.layout.staging)

@@ -46,7 +46,7 @@ def tell_difference(last: Manifest, before: Manifest | None, changes: Sequence[C
     if before is None:
         return f"built once, at {tell_time(last)}; there is no other build of it to compare with"
     what = _tell_changes(changes) or "a header changed, every input was the same"
-    return f"built anew at {tell_time(last)}: {what}, everything else as in the build of {tell_time(before)}"
+    return f"rebuilt at {tell_time(last)}: {what}, everything else as in the build of {tell_time(before)}"
 
 
 def tell_time(manifest: Manifest) -> str:

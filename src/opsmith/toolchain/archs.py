@@ -137,7 +137,7 @@ def parse_rocm_archs(text: str, *, native: Sequence[str] = ()) -> tuple[RocmArch
             names.add(word)
         else:
             raise ToolchainError(
-                f"{word!r} is no ROCm architecture. Write them like 'gfx90a;gfx942' or 'gfx90a:xnack-'."
+                f"{word!r} is not a ROCm architecture. Write them like 'gfx90a;gfx942' or 'gfx90a:xnack-'."
             )
     if not names:
         raise ToolchainError("The list of ROCm architectures is empty. Write them like 'gfx90a;gfx942'.")
@@ -166,12 +166,12 @@ def _expand_cuda(word: str, native: Sequence[str], supported: Sequence[str]) -> 
 def _parse_cuda(word: str) -> CudaArch:
     found = _CUDA_WORD.fullmatch(word)
     if found is None:
-        raise ToolchainError(f"{word!r} is no CUDA architecture. {_EXAMPLES}")
+        raise ToolchainError(f"{word!r} is not a CUDA architecture. {_EXAMPLES}")
     number = found["number"]
     major, minor = (int(number[:-1]), int(number[-1])) if number else (int(found["major"]), int(found["minor"]))
     suffix = _SUFFIXES[found["suffix"].lower()]
     if (major, minor) < _FIRST_WITH_SUFFIX[suffix] or major >= 50:
-        raise ToolchainError(f"{word!r} is no CUDA architecture: there is no {major}.{minor}{suffix}. {_EXAMPLES}")
+        raise ToolchainError(f"{word!r} is not a CUDA architecture: there is no {major}.{minor}{suffix}. {_EXAMPLES}")
     is_virtual = (found["code"] or "").lower() == "compute_"
     return CudaArch(major, minor, suffix, sass=not is_virtual, ptx=is_virtual or bool(found["ptx"]))
 

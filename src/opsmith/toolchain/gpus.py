@@ -1,4 +1,4 @@
-"""Finds the GPUs that torch sees, in another process where this one shall not initialise them.
+"""Finds the GPUs that torch sees, in another process where this one should not initialise them.
 
 A process that has asked CUDA anything cannot fork processes that use a GPU. Who is going to, as `opsmith check` is, sets
 PyTorch's own variable for that, PYTORCH_NVML_BASED_CUDA_CHECK=1.

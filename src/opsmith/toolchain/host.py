@@ -135,7 +135,7 @@ def _split(command: str, variable: str) -> tuple[tuple[str, ...], Path, tuple[st
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ToolchainError(f"{variable} is {command!r}, which is no command line: {error}") from error
+        raise ToolchainError(f"{variable} is {command!r}, which is not a command line: {error}") from error
     launcher: list[str] = []
     while words:
         program = resolve_program(words[0])

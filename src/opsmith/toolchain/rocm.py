@@ -70,7 +70,7 @@ def _first_hipcc() -> Path:
             hipcc = Path(chosen).expanduser().absolute() / "bin" / "hipcc"
             if is_executable(hipcc):
                 return hipcc
-            raise ToolchainError(f"{variable} is {chosen}, but {hipcc} is no program. {_INSTALL}")
+            raise ToolchainError(f"{variable} is {chosen}, but {hipcc} is not a program. {_INSTALL}")
     for hipcc in _usual_places():
         if is_executable(hipcc):
             return hipcc

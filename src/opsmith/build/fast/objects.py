@@ -39,7 +39,7 @@ def keep_objects(
 ) -> None:
     """Put the objects that a build has made since `since_ns` into the store, but for the known ones.
 
-    After a failed build too: what compiled need not be compiled again. A store that cannot be written is no error here.
+    After a failed build too: what compiled need not be compiled again. A store that cannot be written is not an error here.
     """
     for step in _worth_keeping(plan):
         if step.output in known or not (folder / step.output).is_file():

@@ -2,7 +2,7 @@
 
 ATen/Functions.h includes a header for each of 1,345 operators, and most sources call five. PyTorch's own sources include
 these one by one (AT_PER_OPERATOR_HEADERS), so its headers do not rely on having them all. Here torch's Functions.h is
-written anew, without those lines whose operator the source does not mention; all the rest of it stays. An operator that
+rewritten, without those lines whose operator the source does not mention; all the rest of it stays. An operator that
 is reached in another way, such as a name pasted together by a macro, is an error, and the source is compiled with the
 whole header then.
 """

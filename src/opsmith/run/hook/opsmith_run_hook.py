@@ -1,8 +1,8 @@
 """Redirects `import torch.utils.cpp_extension` to opsmith's module in processes below `opsmith run`.
 
-This runs at the start of every Python process below `opsmith run`, most of which never ask for that module. So it imports
-nothing but what Python has loaded by then, and does nothing before somebody asks. It is no part of the package `opsmith`,
-which the process may not even have: pip builds in environments that hold only what a project asks for.
+This runs at the start of every Python process below `opsmith run`, most of which never import that module. So it imports
+only what Python has loaded by then, and does nothing before that module is imported. It is not part of the package
+`opsmith`, which the process may not even have: pip builds in environments that hold only a project's requirements.
 """
 
 from __future__ import annotations
