@@ -140,7 +140,7 @@ def test_export_and_import(cache, publish, store, tmp_path, monkeypatch):
     assert cache("import", archive) == "1 added, 0 were there already\n"
     assert cache("import", archive) == "0 added, 1 were there already\n"
     (tmp_path / "a.zip").write_bytes(b"no archive")
-    assert "no archive of opsmith's" in cache("import", archive, status=1)
+    assert "not an archive of opsmith's" in cache("import", archive, status=1)
     assert "does not exist" in cache("import", str(tmp_path / "b.zip"), status=2)
 
 

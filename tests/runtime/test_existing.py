@@ -266,7 +266,7 @@ def test_build_directory_is_a_store_of_its_own(sources: Path, tmp_path: Path) ->
         ({"sources": ["/nowhere/at_all.cpp"]}, ArgumentError, "there is no source file /nowhere/at_all.cpp"),
         ({"sources": []}, ArgumentError, "no sources"),
         ({"sources": 5}, ArgumentTypeError, "sources must be"),
-        ({"sources": [__file__]}, ArgumentError, "no source file that opsmith knows"),
+        ({"sources": [__file__]}, ArgumentError, "is not a source file that opsmith knows"),
         ({"sources": [], "is_standalone": True}, ValueError, "is_python_module=False"),
         ({"sources": [], "extra_cflags": [1]}, ArgumentTypeError, "extra_cflags must be a list of texts"),
         ({"sources": [], "extra_cflags": ["-D'"]}, ArgumentError, "no shell would split"),

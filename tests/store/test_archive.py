@@ -111,7 +111,7 @@ def edit(what, **changes):
         (edit("manifest.json", inputs={"evil": "1"}), "not what its key says"),
         (edit("manifest.json", library="../../evil.so"), "manifest of .* damaged"),
         (edit("manifest.json", files={"../../evil": "0"}), "manifest of .* damaged"),
-        (edit("opsmith-archive.json", format=99), "no archive that this opsmith can read"),
+        (edit("opsmith-archive.json", format=99), "not an archive that this opsmith can read"),
         (edit("opsmith-archive.json", platform="plan9-mips-libc1"), "made on plan9-mips-libc1, and this machine is"),
     ],
 )
@@ -137,7 +137,7 @@ def test_members_with_paths_that_lead_out_are_not_written(archive, elsewhere, tm
 def test_a_truncated_archive_leaves_the_store_as_it_was(archive, elsewhere, length):
     data = archive.read_bytes()
     archive.write_bytes(data[:length])
-    with pytest.raises(StoreError, match="no archive of opsmith's"):
+    with pytest.raises(StoreError, match="not an archive of opsmith's"):
         import_archive(elsewhere, archive)
     assert list(elsewhere.artifacts()) == []
 

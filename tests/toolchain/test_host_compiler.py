@@ -123,7 +123,7 @@ def test_none_at_all(machine, probes):
         ("/nowhere/g++ -m64", "there is no program '/nowhere/g"),
         ("ccache", "names no compiler"),
         ("ccache nowhere", "there is no program 'nowhere'"),
-        ("'g++", "no command line"),
+        ("'g++", "not a command line"),
     ],
 )
 def test_a_wrong_cxx_is_not_replaced_by_another(machine, probes, monkeypatch, value, message):
