@@ -42,6 +42,7 @@ def test_single_copies_tell_nothing_about_their_places() -> None:
     assert noise == 0.02
 
 
+@pytest.mark.slow("twenty benchmarks")
 def test_of_twenty_runs_with_places_drawn_at_random_nearly_none_finds_a_difference() -> None:
     drawn = random.Random(5)
     kinds = []

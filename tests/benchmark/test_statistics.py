@@ -25,10 +25,12 @@ def coverage(memory: float, count: int, trials: int = 200) -> float:
     return sum(interval.low <= 1 <= interval.high for interval in found) / trials
 
 
+@pytest.mark.slow("thousands of bootstrap intervals")
 def test_an_interval_holds_the_median_as_often_as_it_says():
     assert 0.90 <= coverage(0.0, 40) <= 0.99
 
 
+@pytest.mark.slow("thousands of bootstrap intervals")
 def test_blocks_are_drawn_where_samples_depend_on_each_other():
     # Drawn one by one, such samples would give intervals that hold the median in 80 % of the runs.
     assert coverage(0.5, 120) >= 0.86

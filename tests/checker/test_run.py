@@ -170,6 +170,7 @@ def test_a_slow_reference_is_spared_the_largest_inputs():
     assert note.endswith("s for N = 4099: inputs of that size and larger are left out (--thorough tries them)")
 
 
+@pytest.mark.slow("compiles with Inductor")
 @pytest.mark.compile
 def test_a_body_that_is_traced_anew_for_each_size_is_no_fault_of_the_operator():
     report = check(subject_of(operators.running_sum), "value", "gradient", "compile")

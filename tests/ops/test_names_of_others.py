@@ -118,6 +118,7 @@ def test_a_resampling_convolution_is_its_definition(up: int, down: int, kernel: 
             torch.testing.assert_close(found, by_definition(x, w, f, up, down, padding, flips))
 
 
+@pytest.mark.slow("finite differences of second gradients")
 def test_a_resampling_convolution_has_second_gradients() -> None:
     f = upfirdn2d.setup_filter([1, 2, 1])
     for up, down in ((2, 1), (1, 2)):

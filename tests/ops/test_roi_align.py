@@ -124,7 +124,7 @@ def near(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
 
 
-@pytest.mark.parametrize("ratio", [-1, 2])
+@pytest.mark.parametrize("ratio", [-1, pytest.param(2, marks=pytest.mark.slow("finite differences"))])
 def test_gradients_of_any_order_are_roi_align_again(ratio: int) -> None:
     boxes = some_boxes(6, 2, 9, 0)
     features = torch.randn(2, 2, 5, 6, dtype=torch.float64, requires_grad=True)

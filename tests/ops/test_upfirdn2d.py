@@ -121,7 +121,14 @@ def near(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
 
 
-@pytest.mark.parametrize("f", [setup_filter([1, 3, 3, 1]), setup_filter(range(1, 9))], ids=["full", "separable"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        setup_filter([1, 3, 3, 1]),
+        pytest.param(setup_filter(range(1, 9)), marks=pytest.mark.slow("finite differences")),
+    ],
+    ids=["full", "separable"],
+)
 def test_gradients_of_any_order_are_upfirdn2d_again(f: Tensor) -> None:
     x = torch.randn(1, 2, 5, 6, dtype=torch.float64, requires_grad=True)
     function = lambda x: upfirdn2d(x, f, up=[2, 1], down=[1, 3], padding=[3, -1, 4, 5], gain=1.5)  # noqa: E731

@@ -98,6 +98,7 @@ def test_edited_header_source_and_flag_are_noticed_in_the_same_process(sources: 
     assert opsmith.load("edited", [file]) is first
 
 
+@pytest.mark.slow("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_edited_pybind11_module_is_a_new_one_of_the_same_name(tmp_path: Path) -> None:
     """pybind11 remembers modules by name: an edited one must not come back as it was."""
@@ -153,6 +154,7 @@ def test_missing_header_says_where_to_name_its_folder(sources: Path) -> None:
     assert opsmith.load("headerless", [sources / "module.cpp"], extra_include_paths=[other]).value() == 7
 
 
+@pytest.mark.slow("compiles torch/extension.h in processes")
 @pytest.mark.compile
 def test_processes_with_one_name_and_different_sources_never_mix(sources: Path) -> None:
     processes = []
@@ -195,6 +197,7 @@ def test_arguments_are_not_changed(sources: Path) -> None:
     assert len(texts) == 1
 
 
+@pytest.mark.slow("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_edited_library_takes_the_place_of_its_earlier_version(tmp_path: Path) -> None:
     """#23: with torch.utils.cpp_extension the second load ends the process."""

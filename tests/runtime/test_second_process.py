@@ -67,6 +67,7 @@ def run(project: Path) -> dict[str, list[object]]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.usefixtures("empty_store")
 def test_the_second_process_starts_no_program_and_an_edit_is_built(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

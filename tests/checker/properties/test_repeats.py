@@ -30,6 +30,7 @@ def assert_passes(report: Report) -> None:
     assert {result.outcome.state for result in report.results} == {"passed"}, report.results
 
 
+@pytest.mark.slow("stress of six operators; tests/checker/test_sound.py has more")
 @pytest.mark.parametrize("op", [add2, sigmoid, lltm_gates, lltm_cell, sums.total, sums.tidy])
 def test_operators_without_a_defect(op: Any) -> None:
     assert_passes(check(op))
@@ -60,6 +61,7 @@ def test_a_data_race(op: Any) -> None:
     assert "varies from call to call" in report.findings[0].message
 
 
+@pytest.mark.slow("stress of operators in Python")
 def test_operators_in_python() -> None:
     assert_passes(check(sums.copied_in_python, reference=sums.copied))
     assert check(sums.noisy, reference=sums.copied).failed == ("determinism",)
