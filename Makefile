@@ -1,9 +1,9 @@
-# The ways into the project: `make demo` and `make test` need python3 with venv, a C++ compiler and make, nothing else.
+# `make demo` and `make test` need only python3 with venv, a C++ compiler and make; they install everything else into .venv.
 
 PYTHON ?= python3
 
-# Which torch the virtual environment gets. Any build from 2.10 on will do, and pip takes what fits the machine; for a
-# certain one name its index too, for example the CPU build:
+# The torch of the virtual environment: any build since 2.10. By default pip selects one for the machine; for another, name
+# its index too, for example for the CPU build:
 #   make venv TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch==2.13.0
 
@@ -31,7 +31,7 @@ help:
 
 venv: $(READY)
 
-# torch comes first and alone, so that nothing chooses another build of it; what is there already stays as it is.
+# torch is installed first, on its own, so that no dependency selects another build; an installed one is kept.
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(TORCH)
