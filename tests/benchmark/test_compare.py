@@ -197,19 +197,19 @@ def test_json_is_read_again(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it is no JSON .* It ends too early"),
-        (small().to_json()[:400], "it is no JSON .* It ends too early"),
-        ('{"format": 1, x}', "it is no JSON .*double quotes.*$"),
-        ("[1, 2]", "is no report of opsmith bench"),
-        ("3", "is no report of opsmith bench"),
-        ("null", "is no report of opsmith bench"),
-        ('"text"', "is no report of opsmith bench"),
+        ("", "it is not JSON .* It ends too early"),
+        (small().to_json()[:400], "it is not JSON .* It ends too early"),
+        ('{"format": 1, x}', "it is not JSON .*double quotes.*$"),
+        ("[1, 2]", "is not a report of opsmith bench"),
+        ("3", "is not a report of opsmith bench"),
+        ("null", "is not a report of opsmith bench"),
+        ('"text"', "is not a report of opsmith bench"),
         ('{"operators": 3}', "it is of no operator"),
         ('{"operators": []}', "it is of no operator"),
-        ('{"ok": true, "machine": {}}', "is no report of opsmith bench"),
+        ('{"ok": true, "machine": {}}', "is not a report of opsmith bench"),
         (json.dumps({**json.loads(small().to_json()), "format": 99}), "the format is 99, not 1"),
-        (json.dumps({**json.loads(small().to_json()), "timings": [{}]}), "is no report of opsmith bench"),
-        (json.dumps({**json.loads(small().to_json()), "timings": 3}), "is no report of opsmith bench"),
+        (json.dumps({**json.loads(small().to_json()), "timings": [{}]}), "is not a report of opsmith bench"),
+        (json.dumps({**json.loads(small().to_json()), "timings": 3}), "is not a report of opsmith bench"),
         (
             replace(small(), timings=(replace(small().timings[0], time=around(0.0)),)).to_json(),
             "the time of opsmith, float32, B 64, N 64, forward is",
@@ -226,7 +226,7 @@ def test_files_that_are_no_report(tmp_path: Path, text: str, message: str):
 def test_a_report_of_check_is_no_report_of_bench(tmp_path: Path):
     file = tmp_path / "check.json"
     file.write_text(json.dumps({"format": 1, "ok": True, "machine": {}, "operators": [{"name": "a.b", "results": []}]}))
-    with pytest.raises(ArgumentError, match="is no report of opsmith bench"):
+    with pytest.raises(ArgumentError, match="is not a report of opsmith bench"):
         read_reports(file)
 
 

@@ -62,5 +62,6 @@ def test_another_failure_of_ncu_is_quoted() -> None:
         "missing"
     ]
     assert (
-        missing == "ncu told nothing (exit status 255): ==ERROR== Failed to initialize the profiler: LibraryNotLoaded"
+        missing
+        == "ncu reported nothing (exit status 255): ==ERROR== Failed to initialize the profiler: LibraryNotLoaded"
     )

@@ -13,7 +13,7 @@ from kit_profile import operators as kit
 import opsmith
 from opsmith.cli.profile import command
 from opsmith.errors import ArgumentError
-from opsmith.profiler.ladder import Pace
+from opsmith.profiler.ladder import RoundLimits
 from opsmith.profiler.options import ProfileOptions
 from opsmith.profiler.result import CallProfile, Part
 from opsmith.profiler.run import run_profile
@@ -27,10 +27,10 @@ SIZES = ({"N": 8},)
 
 
 def profiled(
-    pace: Pace, op: object = kit.spin, *phases: str, sizes: tuple[dict[str, int], ...] = SIZES
+    limits: RoundLimits, op: object = kit.spin, *phases: str, sizes: tuple[dict[str, int], ...] = SIZES
 ) -> list[CallProfile]:
     options = ProfileOptions(phases=phases or ("forward",), sizes=sizes)
-    return list(run_profile(subject_of(op, devices=("cpu",)), "cpu", options, pace=pace).calls)
+    return list(run_profile(subject_of(op, devices=("cpu",)), "cpu", options, limits=limits).calls)
 
 
 def run(*arguments: object) -> Result:
@@ -38,7 +38,7 @@ def run(*arguments: object) -> Result:
 
 
 @pytest.mark.parametrize("phase", ["forward", "recording", "backward"])
-def test_a_kernel_that_waits_is_found_to_be_most_of_the_call(phase: str, quick: Pace) -> None:
+def test_a_kernel_that_waits_is_found_to_be_most_of_the_call(phase: str, quick: RoundLimits) -> None:
     (call,) = profiled(quick, kit.spin, phase)
     parts = {part.name: part for part in call.parts}
     assert parts["kernel"].time.low > 1.9e-3
@@ -48,14 +48,14 @@ def test_a_kernel_that_waits_is_found_to_be_most_of_the_call(phase: str, quick: 
     assert call.agreement is not None
 
 
-def test_the_smallest_and_the_largest_size_are_profiled(quick: Pace) -> None:
+def test_the_smallest_and_the_largest_size_are_profiled(quick: RoundLimits) -> None:
     small, large = profiled(quick, kit.rows, sizes=())
     assert small.workload != large.workload
     kernels: list[Part] = [part for call in (small, large) for part in call.parts if part.name == "kernel"]
     assert kernels[0].time.middle < kernels[1].time.middle
 
 
-def test_an_operator_without_a_kernel_has_no_part_for_one(quick: Pace) -> None:
+def test_an_operator_without_a_kernel_has_no_part_for_one(quick: RoundLimits) -> None:
     forward, backward = profiled(quick, kit.body_alone, "forward", "backward")
     assert "kernel" not in [part.name for part in forward.parts]
     assert "Python" in [part.name for part in forward.parts]
@@ -64,11 +64,11 @@ def test_an_operator_without_a_kernel_has_no_part_for_one(quick: Pace) -> None:
     assert any("by no kernel for this device" in note for note in backward.notes)
 
 
-def test_an_operator_that_writes_to_its_argument_is_profiled_as_it_is_called(quick: Pace) -> None:
+def test_an_operator_that_writes_to_its_argument_is_profiled_as_it_is_called(quick: RoundLimits) -> None:
     subject = subject_of(
         kit.add_one, examples=[{"x": torch.zeros(8, dtype=torch.int32), "by": [1], "times": 3}], devices=("cpu",)
     )
-    (call,) = run_profile(subject, "cpu", pace=quick).calls
+    (call,) = run_profile(subject, "cpu", limits=quick).calls
     assert {"Python", "kernel"} <= {part.name for part in call.parts}
     assert call.dtype in ("int32", "int64")
     assert any("not put back" in note for note in call.notes)

@@ -47,15 +47,15 @@ def read_reports(file: Path) -> tuple[BenchReport, ...]:
     except OSError as error:
         raise ArgumentError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ArgumentError(f"{file} is no report of opsmith bench: it is not text") from error
+        raise ArgumentError(f"{file} is not a report of opsmith bench: it is not text") from error
     except json.JSONDecodeError as error:
         is_whole = error.doc.rstrip().endswith(("}", "]"))
         cut = "" if is_whole else " It ends too early: was its writing broken off?"
-        raise ArgumentError(f"{file} is no report of opsmith bench: it is no JSON ({error}).{cut}") from error
+        raise ArgumentError(f"{file} is not a report of opsmith bench: it is not JSON ({error}).{cut}") from error
     try:
         return reports_from(content)
     except (ValueError, TypeError) as error:
-        raise ArgumentError(f"{file} is no report of opsmith bench: {error}") from error
+        raise ArgumentError(f"{file} is not a report of opsmith bench: {error}") from error
 
 
 def reports_from(content: Any) -> tuple[BenchReport, ...]:

@@ -137,12 +137,12 @@ class _Builds:
         return tuple(self._times(builder) for builder in BUILDERS), self.renamed
 
     def _build(self, builder: str, index: int) -> None:
-        place = self.folder / f"{builder}{index}"
+        folder = self.folder / f"{builder}{index}"
         seconds = self.seconds[builder]
-        with _env.overridden("OPSMITH_CACHE_DIR", str(place / "store")):
+        with _env.overridden("OPSMITH_CACHE_DIR", str(folder / "store")):
             try:
                 require_builder(builder)
-                cold_s, library = _timed(self.group, builder, Request(self.devices, output=place / "cold"))
+                cold_s, library = _timed(self.group, builder, Request(self.devices, output=folder / "cold"))
             except ToolchainError as error:
                 if builder == _BASELINE:
                     raise
@@ -151,15 +151,15 @@ class _Builds:
             seconds["cold"].append(cold_s)
             self.libraries.setdefault(builder, library.read_bytes())
             for _ in range(_COPIES if index == 0 else 1):
-                self._build_copy(builder, place)
+                self._build_copy(builder, folder)
             seconds["load"] += list(self._loads(builder, library))
 
-    def _build_copy(self, builder: str, place: Path) -> None:
-        """Build the module once more, in a namespace that nobody has; the store knows the compilers by now."""
+    def _build_copy(self, builder: str, folder: Path) -> None:
+        """Build the module once more, in a new namespace; the store knows the compilers by now."""
         number = next(_numbers)
         others = [replace(one, namespace=f"{one.namespace}_{builder}{number}") for one in self.group.definitions]
         renamed = replace(self.group, definitions=tuple(others))
-        again_s, library = _timed(renamed, builder, Request(self.devices, output=place / f"again{number}"))
+        again_s, library = _timed(renamed, builder, Request(self.devices, output=folder / f"again{number}"))
         self.seconds[builder]["again"].append(again_s)
         (mine,) = [one for one in others if one.name == self.definition.name]
         self.renamed.setdefault(builder, []).append((library, mine))

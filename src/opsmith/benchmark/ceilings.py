@@ -79,29 +79,29 @@ class Ceilings:
 def ceilings(device: str, *, again: bool = False) -> Ceilings:
     """Return the ceilings of a device, measured now where they are not known; `again` measures and keeps the best of all.
 
-    A cache that cannot be written is no error.
+    A cache that cannot be written is not an error.
     """
     store = Store(default_root())
     machine = this_machine(device)
     known = digest(str(_FORMAT), __version__, device, machine.name, machine.torch, str(machine.threads))
-    place = store.layout.base / "ceilings" / f"{known}.json"
-    found, is_final = _read(place)
-    if found is not None and not again and (is_final or place in _measured_here):
+    file = store.layout.base / "ceilings" / f"{known}.json"
+    found, is_final = _read(file)
+    if found is not None and not again and (is_final or file in _measured_here):
         return found
-    _measured_here.add(place)
+    _measured_here.add(file)
     measured, is_quiet = _measure(device)
     if found is not None:
         measured = measured.best_of(found)
     text = json.dumps({**asdict(measured), "is_final": is_quiet or is_final})
     with contextlib.suppress(OSError):
-        write_atomic(place, text.encode(), scratch=store.layout.staging, durable=False)
+        write_atomic(file, text.encode(), scratch=store.layout.staging, durable=False)
     return measured
 
 
-def _read(place: Path) -> tuple[Ceilings | None, bool]:
+def _read(file: Path) -> tuple[Ceilings | None, bool]:
     """Return what is known, and whether the machine was quiet when that was measured."""
     try:
-        found = json.loads(place.read_bytes())
+        found = json.loads(file.read_bytes())
         rates = {str(name): float(rate) for name, rate in found["matmul_flops_s"].items()}
         known = Ceilings(float(found["copy_bytes_s"]), float(found["read_bytes_s"]), rates, float(found["launch_s"]))
         return known, bool(found["is_final"])

@@ -173,8 +173,8 @@ def _change(
         # Both are how many times as fast as the reference: what has fallen has become slower.
         times_as_long, against = _quotient(*_as_sure_as_runs(then, present, counts), widen), _BASELINE
     noise = max(tolerance, noise_then, noise_now)
-    place = (now.operator, new.dtype, new.workload, new.phase)
-    return Change(*place, clock, then_s.middle, now_s.middle, times_as_long, absolute, against, noise)
+    row = (now.operator, new.dtype, new.workload, new.phase)
+    return Change(*row, clock, then_s.middle, now_s.middle, times_as_long, absolute, against, noise)
 
 
 def _runs(report: BenchReport) -> int:

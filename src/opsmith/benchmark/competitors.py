@@ -23,7 +23,7 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "both")
 # Modes of torch.compile, by what a report calls them.
 MODES = {"compiled": "default", "reduce-overhead": "reduce-overhead", "max-autotune": "max-autotune"}
 # Without CUDA graphs, which the others are made of, `reduce-overhead` is `default`; max-autotune takes most of a minute
-# on the CPU and is there for those who name it.
+# on the CPU and is taken only by name.
 _MODES = {"cpu": ("compiled", "max-autotune"), "cuda": tuple(MODES)}
 _BY_DEFAULT = {"cpu": ("compiled",), "cuda": (*MODES, "graph", "eager graph")}
 
@@ -48,7 +48,7 @@ def competitors(
 ) -> tuple[Competitor, ...]:
     """Return the operator first, then eager, then those of `names`, by default what is usual on the device, and `extra`.
 
-    Raises ArgumentError for a name that there is none of.
+    Raises ArgumentError for an unknown name.
     """
     operator = Competitor("opsmith" if subject.operator is not None else "operator", subject.call)
     reference = visible_outputs(subject)

@@ -18,7 +18,7 @@ def extreme_workloads(
 ) -> list[Workload]:
     """Return the workloads of the sizes given by name, else the one with the fewest bytes and the one with the most.
 
-    The element type is float32 where the operator takes that and nobody says another. Raises ArgumentError for sizes and
+    The element type is float32 where the operator takes that and no other is given. Raises ArgumentError for sizes and
     types that the operator does not have, and where it has none.
     """
     found = sorted(

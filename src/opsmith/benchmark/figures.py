@@ -39,7 +39,7 @@ class Figures:
         time = series.device
         share: float | None = least_s / time.middle
         if least_s == 0.0 or (bound == "bandwidth" and not is_cold and share is not None and share > 1):
-            # Memory is no limit to what it is not asked for.
+            # Memory does not limit what does not use it.
             share, bound = None, "cache" if least_s else ""
         operator = next(iter(measured.series))
         is_cpu = workload.device == "cpu"

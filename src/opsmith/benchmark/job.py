@@ -26,7 +26,7 @@ from opsmith.benchmark.work import work_of
 from opsmith.benchmark.workload import Workload
 from opsmith.subject.subject import Subject
 
-__all__ = ["Job", "JobRun", "Place"]
+__all__ = ["Job", "JobContext", "JobRun"]
 
 # A job is measured for so long at least, however long getting ready for it took; and the last one may be late by so much.
 _LEAST_S, _GRACE_S = 0.4, 2.0
@@ -48,7 +48,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Place:
+class JobContext:
     """What all jobs of a benchmark share. No job begins after `last`."""
 
     subject: Subject
@@ -62,10 +62,10 @@ class Place:
 
 
 class JobRun:
-    """The run of one job. `probes` are calls of what was timed, one each, for who wants to look at them later."""
+    """The run of one job. `probes` are calls of what was timed, one each, to be looked at later."""
 
-    def __init__(self, place: Place, job: Job, seconds: float, tell: Callable[[str], Any]) -> None:
-        self._place, self._job, self._tell = place, job, tell
+    def __init__(self, context: JobContext, job: Job, seconds: float, tell: Callable[[str], Any]) -> None:
+        self._context, self._job, self._tell = context, job, tell
         self._share = Deadline(seconds)
         self._failed: dict[str, Timing] = {}
         self._prepare_s: dict[str, float] = {}
@@ -75,20 +75,20 @@ class JobRun:
         """Return a timing of each competitor, in their order; of those that cannot be timed too."""
         timed: dict[str, Timing] = {}
         try:
-            if self._place.last.left_s == 0.0:
+            if self._context.last.left_s == 0.0:
                 raise OutOfTime
-            with time_limit(self._place.last.left_s + _GRACE_S), _warnings_ignored():
+            with time_limit(self._context.last.left_s + _GRACE_S), _warnings_ignored():
                 timed = self._run()
         except OutOfTime:
             self._fail_all(f"not timed: there was no time left for it ({_MORE})")
         except Exception as error:
-            # The reference itself does not run with these inputs: nothing can be said about anybody.
+            # The reference itself does not run with these inputs, so no competitor can be judged.
             self._fail_all(f"failed: the reference raises {short_text(error)}")
         found = {**self._failed, **timed}
-        return [found[one.name] for one in self._place.competitors if one.name in found]
+        return [found[one.name] for one in self._context.competitors if one.name in found]
 
     def _run(self) -> dict[str, Timing]:
-        subject, job, figures = self._place.subject, self._job, self._place.figures
+        subject, job, figures = self._context.subject, self._job, self._context.figures
         self._tell("getting ready")
         first = job.workload.inputs(0)
         work = work_of(subject, job.phase, first)
@@ -128,13 +128,13 @@ class JobRun:
         if self._job.phase == "forward":
             return _MOST_SETS
         started = time.perf_counter()
-        gradients(self._place.subject, self._place.competitors[1].function, values)
-        call_s = (time.perf_counter() - started) * (len(self._place.competitors) + 1)
+        gradients(self._context.subject, self._context.competitors[1].function, values)
+        call_s = (time.perf_counter() - started) * (len(self._context.competitors) + 1)
         return int(self._share.left_s * _SETS_PART / call_s)
 
     def _prepare(self, judge: Judge, inputs: Sequence[Values]) -> list[Contender]:
         contenders = []
-        for competitor in self._place.competitors:
+        for competitor in self._context.competitors:
             if self._job.phase not in competitor.phases:
                 continue
             self._tell(f"trying {competitor.name}")
@@ -159,29 +159,29 @@ class JobRun:
         function = competitor.function
         if competitor.kind == "compiled":
             with_gradient = self._job.phase != "forward"
-            found = self._place.compiler.compile(competitor, self._job.workload, with_gradient=with_gradient)
+            found = self._context.compiler.compile(competitor, self._job.workload, with_gradient=with_gradient)
             if found.function is None:
                 self._fail(competitor.name, found.error)
                 return None
             function, self._prepare_s[competitor.name] = found.function, found.seconds
         with self._gradients():
-            return prepare(self._place.subject, competitor, function, self._job.phase, inputs)
+            return prepare(self._context.subject, competitor, function, self._job.phase, inputs)
 
     def _measure(self, contenders: list[Contender], control: Contender | None) -> Measurement | None:
         """Return the measurement; who is so slow that there is no time for it is left out, the slowest first."""
         chosen = {contender.competitor.name: contender.turns for contender in contenders}
         self._tell(f"timing {', '.join(chosen)}")
         while True:
-            seconds = min(self._place.limits.seconds, max(self._share.left_s * _MEASURED_PART, _LEAST_S))
-            limits = replace(self._place.limits, seconds=seconds)
+            seconds = min(self._context.limits.seconds, max(self._share.left_s * _MEASURED_PART, _LEAST_S))
+            limits = replace(self._context.limits, seconds=seconds)
             try:
                 with self._gradients(), _collected():
                     return measure(
                         chosen,
-                        self._place.clock,
+                        self._context.clock,
                         limits,
                         control=None if control is None else control.turns,
-                        seed=self._place.seed,
+                        seed=self._context.seed,
                     )
             except TooSlowError as error:
                 rivals = [name for name in chosen if name != contenders[0].competitor.name]
@@ -215,7 +215,7 @@ class JobRun:
         self._failed[name] = Timing(workload.label, workload.dtype, self._job.phase, name, error=error)
 
     def _fail_all(self, error: str) -> None:
-        for competitor in self._place.competitors:
+        for competitor in self._context.competitors:
             if self._job.phase in competitor.phases and competitor.name not in self._failed:
                 self._fail(competitor.name, error)
 

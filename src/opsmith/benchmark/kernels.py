@@ -20,7 +20,7 @@ __all__ = ["KernelTime", "kernel_times", "read_events"]
 Key = TypeVar("Key")
 
 _CALLS = 5
-# A kernel that nobody else uses lies before the calls of each: PyTorch's waiting loop.
+# A kernel that nothing else uses lies before the calls of each: PyTorch's waiting loop.
 _MARK = "spin_kernel"
 
 

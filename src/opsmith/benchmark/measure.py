@@ -28,7 +28,7 @@ __all__ = ["LEAST_DIFFERENCE", "Limits", "Measurement", "Series", "TooSlowError"
 # The second series of the first competitor.
 _CONTROL = "\0control"
 
-# No two things are said to differ by less, however quiet the machine: a function's place in memory can do as much.
+# No smaller difference is reported, however quiet the machine: a function's address in memory can make as much.
 LEAST_DIFFERENCE = 0.01
 # With fewer rounds an interval means nothing.
 _LEAST_ROUNDS = 5

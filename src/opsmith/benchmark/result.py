@@ -114,7 +114,7 @@ class BenchReport:
             known |= {"machine": Machine(**content["machine"]), "warnings": tuple(content["warnings"])}
             return cls(**{**known, "timings": tuple(map(_timing, content["timings"]))})
         except (KeyError, TypeError) as error:
-            raise ValueError(f"this is no report of opsmith bench ({error!r})") from None
+            raise ValueError(f"this is not a report of opsmith bench ({error!r})") from None
 
 
 def _timing(content: dict[str, Any]) -> Timing:

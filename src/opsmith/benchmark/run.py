@@ -21,7 +21,7 @@ from opsmith.benchmark.compiled import Compiler, compiling
 from opsmith.benchmark.conditions import Conditions, load_at_once
 from opsmith.benchmark.deadline import Deadline, OutOfTime, time_limit
 from opsmith.benchmark.figures import Figures
-from opsmith.benchmark.job import Job, JobRun, Place
+from opsmith.benchmark.job import Job, JobContext, JobRun
 from opsmith.benchmark.machine import this_machine
 from opsmith.benchmark.measure import Limits
 from opsmith.benchmark.options import BenchOptions
@@ -36,7 +36,7 @@ __all__ = ["refuse_wrong", "run_bench"]
 # Of the time there is, compiling may take this part; the sizes share what lies before the last part of it, and none begins
 # when the half of that is over.
 _COMPILING, _AFTER = 0.5, 0.14
-# Whatever a build and the machine's limits have taken, which are there the next time: this part is for the operator.
+# This part of the time is for the operator, however long the build and the machine's limits took; both are kept.
 _AT_LEAST = 0.5
 # Looking at kernels may be late by so much.
 _LATE_S = 3.0
@@ -104,11 +104,11 @@ class _Bench:
         compiler = Compiler(self.subject, self.device, Deadline(self.end.left_s * _COMPILING))
         clock = clock_for(self.device)
         last = Deadline(self.end.left_s + options.seconds * _AFTER / 2)
-        place = Place(self.subject, self.competitors, clock, compiler, figures, self.limits, options.seed, last)
+        context = JobContext(self.subject, self.competitors, clock, compiler, figures, self.limits, options.seed, last)
         with self._compiling():
             self._compile(compiler)
             conditions = Conditions(self.device)
-            self._time(place)
+            self._time(context)
             found, warned = conditions.finish()
             if self.device == "cuda":
                 self._add_kernel_times()
@@ -131,10 +131,10 @@ class _Bench:
                     self._tell(f"compiling {competitor.name} for {job}")
                     compiler.compile(competitor, job.workload, with_gradient=job.phase != "forward")
 
-    def _time(self, place: Place) -> None:
+    def _time(self, context: JobContext) -> None:
         for index, job in enumerate(self.jobs):
             share = self.end.left_s / (len(self.jobs) - index)
-            running = JobRun(place, job, share, partial(self._tell_job, job, index))
+            running = JobRun(context, job, share, partial(self._tell_job, job, index))
             self.timings += running.run()
             if self.device == "cuda" and _has_memory_to_spare():
                 self.probes |= {(job, name): _in_phase(job, call) for name, call in running.probes.items()}
@@ -153,12 +153,12 @@ class _Bench:
                 found = kernel_times(self.probes)
         except (OutOfTime, RuntimeError):
             return  # no right to use CUPTI, or somebody else uses it
-        by_place = {
+        by_key = {
             (job.workload.label, job.workload.dtype, str(job.phase), name): taken
             for (job, name), taken in found.items()
         }
         for index, timing in enumerate(self.timings):
-            taken = by_place.get((timing.workload, timing.dtype, timing.phase, timing.competitor))
+            taken = by_key.get((timing.workload, timing.dtype, timing.phase, timing.competitor))
             if taken is not None and timing.time is not None:
                 self.timings[index] = replace(timing, kernel_s=taken.seconds, kernels=taken.count)
 

@@ -33,10 +33,10 @@ def combined(reports: Sequence[BenchReport]) -> BenchReport:
     if len(reports) == 1:
         return reports[0]
     first = reports[0]
-    places = dict.fromkeys((t.workload, t.dtype, t.phase, t.competitor) for report in reports for t in report.timings)
+    keys = dict.fromkeys((t.workload, t.dtype, t.phase, t.competitor) for report in reports for t in report.timings)
     timings = []
-    for place in places:
-        found = [timing for report in reports if (timing := report.find(*place)) is not None]
+    for key in keys:
+        found = [timing for report in reports if (timing := report.find(*key)) is not None]
         timings.append(_timing(found))
     return replace(
         first,

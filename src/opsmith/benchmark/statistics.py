@@ -113,8 +113,8 @@ def _resampled_medians(samples: torch.Tensor, seed: int) -> torch.Tensor:
     length, drawn = max(1, round(count ** (1 / 3))), count - 1 + count % 2
     random = torch.Generator().manual_seed(seed)
     starts = torch.randint(count, (_RESAMPLES, -(-drawn // length), 1), generator=random)
-    places = (starts + torch.arange(length)).flatten(1)[:, :drawn] % count
-    return samples[places].kthvalue(drawn // 2 + 1, dim=1).values.sort().values
+    indices = (starts + torch.arange(length)).flatten(1)[:, :drawn] % count
+    return samples[indices].kthvalue(drawn // 2 + 1, dim=1).values.sort().values
 
 
 def _ranked(samples: Sequence[float]) -> tuple[float, float]:

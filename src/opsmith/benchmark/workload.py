@@ -52,12 +52,12 @@ class Workload:
     def sets_for(self, read_bytes: int, most: int = _MOST_SETS) -> int:
         """Return how many sets of inputs are taken in turn, so that each is out of the cache when its turn comes.
 
-        `read_bytes` is what one call reads, which may be less than its inputs are: a gradient that is passed on as it
-        is reads nothing. There are `most` at most, and at least two.
+        `read_bytes` is what one call reads, which may be less than its inputs are: a gradient that is passed on
+        unchanged reads nothing. There are `most` at most, and at least two.
         """
         wanted = _TIMES_CACHE * cache_bytes(self.device) // max(1, read_bytes) + 1
-        room = _MOST_BYTES[self.device] // max(1, read_bytes, self.bytes_in)
-        return int(max(2, min(wanted, most, _MOST_SETS, room)))
+        fitting = _MOST_BYTES[self.device] // max(1, read_bytes, self.bytes_in)
+        return int(max(2, min(wanted, most, _MOST_SETS, fitting)))
 
     def is_out_of_cache(self, read_bytes: int, sets: int) -> bool:
         """Return whether the sets together are more than the cache holds; small inputs come from it."""
@@ -79,7 +79,7 @@ def workloads(
 ) -> Iterator[Workload]:
     """Yield what is timed on a device: the sizes given by name, else those of the operator's examples, else three.
 
-    Raises ArgumentError for a name that is no size of the operator, and for an element type that it does not have.
+    Raises ArgumentError for a name that is not a size of the operator, and for an element type that it does not have.
     """
     given = list(sizes)
     for dtype in dtypes:

@@ -45,9 +45,9 @@ def command(path: str, commands: Path, typings: Path, as_json: bool) -> None:
     """
     store = Store(default_root())
     groups, refusal = _groups(path)
-    place = Path(path).resolve()
+    source = Path(path).resolve()
     entries = [entry for group in groups for entry in _entries(group, store)]
-    entries += list(known_entries(store, place)) if place.exists() else []
+    entries += list(known_entries(store, source)) if source.exists() else []
     if not entries:
         raise refusal or DefinitionError(f"nothing is known of {path}")
     database = publish_entries(entries, commands.absolute(), store)

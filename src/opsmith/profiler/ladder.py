@@ -17,7 +17,7 @@ from opsmith.profiler.timed import TimedTwin
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.operator import Operator
 
-__all__ = ["Ladder", "Pace", "climb", "ladder_of", "operator_ladder"]
+__all__ = ["Ladder", "RoundLimits", "climb", "ladder_of", "operator_ladder"]
 
 # A GPU's queue holds about a thousand launches, and what is launched without waiting must not fill it.
 _MOST_QUEUED = 200
@@ -26,7 +26,7 @@ _MOST_QUEUED_S = 0.05
 
 
 @dataclass(frozen=True)
-class Pace:
+class RoundLimits:
     """How long to measure: at least `rounds`, and until `seconds` are over or `most_rounds` are done."""
 
     rounds: int = 15
@@ -43,7 +43,7 @@ class Ladder:
 
 
 def ladder_of(call: Callable[..., Any], example: Call) -> Ladder:
-    """Return the one level of what is no operator of opsmith's, or comes to none: the whole call."""
+    """Return the one level of a function that is not an operator of opsmith's, or calls none: the whole call."""
     return Ladder({"whole": python_loop(call, example), "empty": empty_loop(example)})
 
 
@@ -80,7 +80,12 @@ def operator_ladder(
 
 
 def climb(
-    ladder: Ladder, calls: Mapping[str, Sequence[Call]] | Sequence[Call], device: str, pace: Pace, *, seed: int = 0
+    ladder: Ladder,
+    calls: Mapping[str, Sequence[Call]] | Sequence[Call],
+    device: str,
+    limits: RoundLimits,
+    *,
+    seed: int = 0,
 ) -> list[Round]:
     """Take one sample of each level in every round; a GPU is waited for before and after, not inside.
 
@@ -93,7 +98,7 @@ def climb(
     rounds: list[Round] = []
     offset = 0
     started = time.perf_counter()
-    while len(rounds) < pace.most_rounds:
+    while len(rounds) < limits.most_rounds:
         shuffle.shuffle(order)
         item = {}
         for name in order:
@@ -102,7 +107,7 @@ def climb(
             item[name] = ladder.levels[name](given, repeats[name])
             offset += len(given)
         rounds.append(item)
-        if len(rounds) >= pace.rounds and time.perf_counter() - started > pace.seconds:
+        if len(rounds) >= limits.rounds and time.perf_counter() - started > limits.seconds:
             break
     _wait(device)
     return rounds

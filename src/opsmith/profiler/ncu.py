@@ -73,8 +73,8 @@ def parse_ncu(text: str, status: int) -> dict[str, Any]:
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = list(csv.reader(lines))
     if len(rows) < 3:
-        said = [line for line in text.splitlines() if line.startswith("==ERROR==")] or text.strip().splitlines()[-1:]
-        return {"missing": f"ncu told nothing (exit status {status}): {' '.join(said)[:300]}"}
+        errors = [line for line in text.splitlines() if line.startswith("==ERROR==")] or text.strip().splitlines()[-1:]
+        return {"missing": f"ncu reported nothing (exit status {status}): {' '.join(errors)[:300]}"}
     head, units, *values = rows
     kernels = []
     for row in values:

@@ -106,7 +106,7 @@ class CallProfile:
 
     @property
     def is_believable(self) -> bool:
-        """Whether the parts add up: a clock that changes what it measures is no clock."""
+        """Whether the parts add up: a clock that changes what it measures is worthless."""
         return self.uncertainty < _BELIEVABLE
 
 

@@ -19,7 +19,7 @@ from opsmith.benchmark.work import work_of
 from opsmith.benchmark.workload import Workload
 from opsmith.profiler.calls import backward_calls, forward_call, gradients, recording_call
 from opsmith.profiler.gpu import profile_gpu
-from opsmith.profiler.ladder import Ladder, Pace, climb, ladder_of, operator_ladder
+from opsmith.profiler.ladder import Ladder, RoundLimits, climb, ladder_of, operator_ladder
 from opsmith.profiler.loops import Call
 from opsmith.profiler.ncu import ask_ncu
 from opsmith.profiler.options import ProfileOptions
@@ -43,7 +43,7 @@ def run_profile(
     options: ProfileOptions | None = None,
     watch: Callable[[str], Any] | None = None,
     *,
-    pace: Pace | None = None,
+    limits: RoundLimits | None = None,
 ) -> ProfileReport:
     """Profile an operator on a device; `watch` is told what comes next.
 
@@ -68,7 +68,7 @@ def run_profile(
         # some seconds each, are of that size too.
         trace = Path(options.trace) if options.trace is not None and index == len(jobs) - 1 else None
         ncu = options.ncu and workload is jobs[-1][0]
-        calls.append(_Profiler(subject, workload, phase, pace or Pace(), options.seed, trace, ncu).run())
+        calls.append(_Profiler(subject, workload, phase, limits or RoundLimits(), options.seed, trace, ncu).run())
     return ProfileReport(
         subject.name,
         this_machine(device),
@@ -83,10 +83,17 @@ class _Profiler:
     """One size at one phase."""
 
     def __init__(
-        self, subject: Subject, workload: Workload, phase: str, pace: Pace, seed: int, trace: Path | None, ncu: bool
+        self,
+        subject: Subject,
+        workload: Workload,
+        phase: str,
+        limits: RoundLimits,
+        seed: int,
+        trace: Path | None,
+        ncu: bool,
     ) -> None:
         self.subject, self.workload, self.phase = subject, workload, phase
-        self.pace, self.seed, self.trace, self.ncu = pace, seed, trace, ncu
+        self.limits, self.seed, self.trace, self.ncu = limits, seed, trace, ncu
         operator = subject.operator
         device: Device = "cpu" if workload.device == "cpu" else "cuda"
         self.twin = build_twin(operator.definition, device) if operator is not None else None
@@ -96,7 +103,7 @@ class _Profiler:
         inputs = self.workload.input_sets(self.workload.inputs(0), self.workload.sets)
         with torch.no_grad() if self.phase == "forward" else torch.enable_grad():
             ladder, calls = self._prepare(inputs)
-            rounds = climb(ladder, calls, self.workload.device, self.pace, seed=self.seed)
+            rounds = climb(ladder, calls, self.workload.device, self.limits, seed=self.seed)
             whole = whole_of(rounds)
             gpu = self._gpu(ladder, calls["whole"], whole, inputs[0])
         return CallProfile(
