@@ -75,7 +75,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	git ls-files '*.cpp' '*.cu' '*.h' ':!tests/codegen/expected' | xargs $(BIN)/clang-format --dry-run --Werror
+	git ls-files '*.cpp' '*.cu' '*.cuh' '*.h' ':!tests/codegen/expected' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/python docs/generate.py --check
 

@@ -25,7 +25,7 @@ from opsmith.spec.definition import Device, Group
 
 __all__ = ["Build", "are_identical", "build_all", "build_one", "build_table", "find_group", "prepare_group"]
 
-_SOURCES = frozenset({".cpp", ".cu", ".h", ".py"})
+_SOURCES = frozenset({".cpp", ".cu", ".cuh", ".h", ".py"})
 
 
 @dataclass(frozen=True)
