@@ -113,16 +113,21 @@ def differences(before: Code, after: Code) -> list[str]:
     """Return what tells two versions apart: nothing where each function of one has its equal in the other."""
     removed = Counter(before.values()) - Counter(after.values())
     added = Counter(after.values()) - Counter(before.values())
-    gone = [name for name, text in before.items() if text in removed]
-    new = [name for name, text in after.items() if text in added]
+    gone = {plain_name(name): text for name, text in before.items() if text in removed}
+    new = {plain_name(name): text for name, text in after.items() if text in added}
     lines = []
-    for name in gone:
-        pair = max(new, key=lambda other: difflib.SequenceMatcher(None, name, other).ratio(), default=None)
-        lines.append(f"- {name}\n  {before[name].splitlines()[0]}")
-        if pair is not None:
-            compared = difflib.unified_diff(before[name].splitlines(), after[pair].splitlines(), "before", pair, n=0)
-            lines += list(compared)[:12]
-    return lines + [f"+ {name}\n  {after[name].splitlines()[0]}" for name in new]
+    for name in sorted({*gone, *new}):
+        old, made = gone.get(name, "").splitlines(), new.get(name, "").splitlines()
+        lines.append(f"{'  ' if old and made else '- ' if old else '+ '}{name}: {len(old)} lines, then {len(made)}")
+        if old and made:
+            lines += [f"    {line}" for line in difflib.unified_diff(old, made, n=0, lineterm="")][2:10]
+    return lines
+
+
+def plain_name(name: str) -> str:
+    """Return a function's name without its namespaces, which a change may rename."""
+    plain = run(["c++filt", name.rpartition(" ")[2]]).strip()
+    return re.sub(r"(\(anonymous namespace\)|_GLOBAL__N_\w+|\b\w+)::", "", plain)
 
 
 def main() -> int:

@@ -4,6 +4,7 @@
 #include <opsmith/elementwise.h>
 
 using namespace opsmith;
+using namespace opsmith::ops::add2;
 
 template <class T>
 void add2(View<const T, 1> a, View<const T, 1> b, View<T, 1> out) {

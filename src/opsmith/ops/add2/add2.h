@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+namespace opsmith::ops::add2 {
 namespace {
 
 struct Add {
@@ -20,3 +21,4 @@ struct Add {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::add2

@@ -3,10 +3,14 @@
 
 #include <opsmith/native.h>
 
+using namespace opsmith;
+using namespace opsmith::ops::mlp;
+
+namespace opsmith::ops::mlp {
 namespace {
 
 template <class T>
-struct Layers {
+struct CpuLayers {
   View<const T, 2> input;    // [B F]
   View<const T, 2> weight1;  // [H F]
   View<const T, 1> bias1;
@@ -16,7 +20,7 @@ struct Layers {
 
 // A gradient that is not needed has no elements.
 template <class T>
-struct Gradients {
+struct CpuGradients {
   View<T, 2> input;
   View<T, 2> weight1;
   View<T, 1> bias1;
@@ -25,7 +29,7 @@ struct Gradients {
 };
 
 template <class T>
-void forward_fused(const Layers<T>& layers, View<T, 2> hidden, View<T, 2> output) {
+void forward_fused(const CpuLayers<T>& layers, View<T, 2> hidden, View<T, 2> output) {
   using C = compute_t<T>;
   const int64_t units = hidden.size[1], outputs = output.size[1];
   const View<const T, 2> activation = hidden;
@@ -40,8 +44,8 @@ void forward_fused(const Layers<T>& layers, View<T, 2> hidden, View<T, 2> output
 }
 
 template <class T>
-void backward_fused(View<const T, 2> grad_output, const Layers<T>& layers, View<const T, 2> hidden,
-                    const Gradients<T>& to) {
+void backward_fused(View<const T, 2> grad_output, const CpuLayers<T>& layers, View<const T, 2> hidden,
+                    const CpuGradients<T>& to) {
   using C = compute_t<T>;
   const int64_t batch = hidden.size[0], units = hidden.size[1];
   // A cache line more than whole vectors need, lest all rows start in one set of the cache.
@@ -67,8 +71,8 @@ bool is_fused(const Tensor& input, const Tensor& weight1, const Tensor& weight2)
 }
 
 template <class T>
-Layers<T> layers_of(const Tensor& input, const Tensor& weight1, const Tensor& bias1, const Tensor& weight2,
-                    const Tensor& bias2) {
+CpuLayers<T> layers_of(const Tensor& input, const Tensor& weight1, const Tensor& bias1, const Tensor& weight2,
+                       const Tensor& bias2) {
   return {view<const T, 2>(input), view<const T, 2>(weight1), view<const T, 1>(bias1), view<const T, 2>(weight2),
           view<const T, 1>(bias2)};
 }
@@ -93,6 +97,7 @@ void mask_all(View<T, 2> grad_hidden, View<const T, 2> hidden) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::mlp
 
 std::tuple<Tensor, Tensor> mlp_cpu(const Tensor& input, const Tensor& weight1, const Tensor& bias1,
                                    const Tensor& weight2, const Tensor& bias2) {

@@ -6,7 +6,9 @@
 #include <torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h>
 
 using namespace opsmith;
+using namespace opsmith::ops::mlp;
 
+namespace opsmith::ops::mlp {
 namespace {
 
 // Whether the small kernels are faster than PyTorch's products, as measured over a grid of sizes on an H200. An
@@ -37,7 +39,7 @@ Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
   return Tensor(result);
 }
 
-perceptron::Sizes sizes_of(const Tensor& input, const Tensor& weight1, const Tensor& weight2) {
+opsmith::ops::mlp::Sizes sizes_of(const Tensor& input, const Tensor& weight1, const Tensor& weight2) {
   const auto size = [](const Tensor& tensor, int64_t dim) { return static_cast<int>(tensor.size(dim)); };
   return {size(input, 0), size(input, 1), size(weight1, 0), size(weight2, 0)};
 }
@@ -53,6 +55,7 @@ T* written(const Tensor& tensor) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::mlp
 
 std::tuple<Tensor, Tensor> mlp(const Tensor& input, const Tensor& weight1, const Tensor& bias1, const Tensor& weight2,
                                const Tensor& bias2) {
@@ -67,9 +70,9 @@ std::tuple<Tensor, Tensor> mlp(const Tensor& input, const Tensor& weight1, const
   const Tensor output = empty_like(input, {input.size(0), weight2.size(0)});
   with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    perceptron::forward_small<T>(sizes_of(input, weight1, weight2),
-                                 {read<T>(x), read<T>(w1), read<T>(b1), read<T>(w2), read<T>(b2)}, written<T>(hidden),
-                                 written<T>(output), stream_of(input));
+    opsmith::ops::mlp::forward_small<T>(sizes_of(input, weight1, weight2),
+                                        {read<T>(x), read<T>(w1), read<T>(b1), read<T>(w2), read<T>(b2)},
+                                        written<T>(hidden), written<T>(output), stream_of(input));
   });
   return {output, hidden};
 }
@@ -88,26 +91,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> mlp_backward(const Tensor& gr
     const Tensor grad_weight2 = gradient_like(weight2, needs_grad_weight2);
     with_floating_type(input.scalar_type(), [&](auto element) {
       using T = decltype(element);
-      perceptron::backward_small<T>(sizes_of(input, weight1, weight2), view<const T, 2>(grad_output),
-                                    {read<T>(x), read<T>(w1), nullptr, read<T>(w2), nullptr}, read<T>(h),
-                                    {written<T>(grad_input), written<T>(grad_weight1), written<T>(grad_bias1),
-                                     written<T>(grad_weight2), written<T>(grad_bias2)},
-                                    stream_of(input));
+      opsmith::ops::mlp::backward_small<T>(sizes_of(input, weight1, weight2), view<const T, 2>(grad_output),
+                                           {read<T>(x), read<T>(w1), nullptr, read<T>(w2), nullptr}, read<T>(h),
+                                           {written<T>(grad_input), written<T>(grad_weight1), written<T>(grad_bias1),
+                                            written<T>(grad_weight2), written<T>(grad_bias2)},
+                                           stream_of(input));
     });
     return {grad_input, grad_weight1, grad_bias1, grad_weight2, grad_bias2};
   }
   const Tensor grad_hidden = aten::mm(grad_output, weight2);
-  const int64_t slabs = (input.size(0) + perceptron::slab_rows - 1) / perceptron::slab_rows;
+  const int64_t slabs = (input.size(0) + opsmith::ops::mlp::slab_rows - 1) / opsmith::ops::mlp::slab_rows;
   const ScalarType type = input.scalar_type();
   const ScalarType wide = type == ScalarType::Double ? type : ScalarType::Float;
   const Tensor partial = torch::stable::new_empty(input, {slabs, weight1.size(0) + weight2.size(0)}, wide);
   with_floating_type(type, [&](auto element) {
     using T = decltype(element);
     using C = compute_t<T>;
-    perceptron::mask_and_sum<T>(view<T, 2>(grad_hidden), view<const T, 2>(hidden), view<const T, 2>(grad_output),
-                                view<C, 2>(partial), stream_of(input));
-    perceptron::sum_slabs<T>(view<const C, 2>(partial), view<T, 1>(grad_bias1), view<T, 1>(grad_bias2),
-                             stream_of(input));
+    opsmith::ops::mlp::mask_and_sum<T>(view<T, 2>(grad_hidden), view<const T, 2>(hidden), view<const T, 2>(grad_output),
+                                       view<C, 2>(partial), stream_of(input));
+    opsmith::ops::mlp::sum_slabs<T>(view<const C, 2>(partial), view<T, 1>(grad_bias1), view<T, 1>(grad_bias2),
+                                    stream_of(input));
   });
   return {
       needs_grad_input ? aten::mm(grad_hidden, weight1) : gradient_like(input, false),

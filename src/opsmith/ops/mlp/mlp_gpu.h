@@ -3,10 +3,7 @@
 
 #include <opsmith/kernel.h>
 
-namespace perceptron {
-
-using opsmith::compute_t;
-using opsmith::View;
+namespace opsmith::ops::mlp {
 
 // What a small perceptron is made of: contiguous, and below 2^31 elements each. Sizes and pointers alone, because the
 // time of a small kernel goes into loads one after the other, and those of its parameters are among them.
@@ -59,4 +56,4 @@ void mask_and_sum(View<T, 2> grad_hidden, View<const T, 2> hidden, View<const T,
 template <class T>
 void sum_slabs(View<const compute_t<T>, 2> partial, View<T, 1> grad_bias1, View<T, 1> grad_bias2, void* stream);
 
-}  // namespace perceptron
+}  // namespace opsmith::ops::mlp

@@ -4,8 +4,7 @@
 
 #include <type_traits>
 
-using namespace opsmith;
-
+namespace opsmith::ops::mlp {
 namespace {
 
 constexpr int threads = 256;        // of a block
@@ -23,8 +22,8 @@ __global__ void __launch_bounds__(threads)
   __shared__ C shared[rows_down][columns_across * width];
   const int64_t column = (blockIdx.x * static_cast<int64_t>(columns_across) + threadIdx.x) * width;
   for (int64_t slab = blockIdx.y; slab < partial.size[0]; slab += gridDim.y) {
-    const int64_t begin = slab * perceptron::slab_rows;
-    const int64_t end = begin + perceptron::slab_rows < matrix.size[0] ? begin + perceptron::slab_rows : matrix.size[0];
+    const int64_t begin = slab * slab_rows;
+    const int64_t end = begin + slab_rows < matrix.size[0] ? begin + slab_rows : matrix.size[0];
     C sum[width] = {};
     if (column < matrix.size[1]) {
 #pragma unroll 4
@@ -59,7 +58,7 @@ __global__ void __launch_bounds__(threads)
 // The columns of `partial`, added up into the two vectors one behind the other.
 template <class T>
 __global__ void __launch_bounds__(threads)
-    sum_slabs(View<const compute_t<T>, 2> partial, View<T, 1> first, View<T, 1> second) {
+    sum_partials(View<const compute_t<T>, 2> partial, View<T, 1> first, View<T, 1> second) {
   using C = compute_t<T>;
   __shared__ C shared[rows_down][columns_across];
   const int64_t column = blockIdx.x * static_cast<int64_t>(columns_across) + threadIdx.x;
@@ -99,8 +98,6 @@ void launch_sum_columns(View<Element, 2> matrix, View<const T, 2> hidden, View<c
 
 }  // namespace
 
-namespace perceptron {
-
 template <class T>
 void mask_and_sum(View<T, 2> grad_hidden, View<const T, 2> hidden, View<const T, 2> grad_output,
                   View<compute_t<T>, 2> partial, void* opaque) {
@@ -132,7 +129,7 @@ template <class T>
 void sum_slabs(View<const compute_t<T>, 2> partial, View<T, 1> grad_bias1, View<T, 1> grad_bias2, void* stream) {
   if (partial.size[1] == 0) return;
   const dim3 block(columns_across, rows_down);
-  ::sum_slabs<T><<<blocks_for(partial.size[1], columns_across), block, 0, static_cast<Stream>(stream)>>>(
+  sum_partials<T><<<blocks_for(partial.size[1], columns_across), block, 0, static_cast<Stream>(stream)>>>(
       partial, grad_bias1, grad_bias2);
   check_launch("mlp_backward");
 }
@@ -146,4 +143,4 @@ OPSMITH_MLP(float)
 OPSMITH_MLP(double)
 #undef OPSMITH_MLP
 
-}  // namespace perceptron
+}  // namespace opsmith::ops::mlp

@@ -1,11 +1,9 @@
 // All gradients of a small perceptron on a GPU, in one kernel. All sums are taken in a fixed order.
 #include <opsmith/early_launch.h>
 
-#include "mlp_device.h"
+#include "mlp_device.cuh"
 
-using namespace opsmith;
-using namespace perceptron;
-
+namespace opsmith::ops::mlp {
 namespace {
 
 constexpr int most_threads = 512;  // of a block
@@ -193,8 +191,6 @@ KindPlan plan_kind(int64_t outer, int64_t items, int64_t length, int count) {
 
 }  // namespace
 
-namespace perceptron {
-
 template <class T>
 void backward_small(const Sizes& sizes, View<const T, 2> grad_output, const Layers<T>& layers, const T* hidden,
                     const Gradients<T>& to, void* stream) {
@@ -230,4 +226,4 @@ OPSMITH_MLP(float)
 OPSMITH_MLP(double)
 #undef OPSMITH_MLP
 
-}  // namespace perceptron
+}  // namespace opsmith::ops::mlp

@@ -4,11 +4,9 @@
 
 #include <type_traits>
 
-#include "mlp_device.h"
+#include "mlp_device.cuh"
 
-using namespace opsmith;
-using namespace perceptron;
-
+namespace opsmith::ops::mlp {
 namespace {
 
 constexpr int most_threads = 1024;  // of a block
@@ -120,8 +118,6 @@ constexpr int loads_per_lane = 2;
 
 }  // namespace
 
-namespace perceptron {
-
 template <class T>
 void forward_small(const Sizes& sizes, const Layers<T>& layers, T* hidden, T* output, void* stream) {
   if (sizes.batch == 0) return;
@@ -153,4 +149,4 @@ OPSMITH_MLP(float)
 OPSMITH_MLP(double)
 #undef OPSMITH_MLP
 
-}  // namespace perceptron
+}  // namespace opsmith::ops::mlp

@@ -10,9 +10,8 @@
 #include <algorithm>
 #include <type_traits>
 
+namespace opsmith::ops::mlp {
 namespace {
-
-using namespace opsmith;
 
 // A left-hand matrix in the type to compute in: element (r, k) is data[r * row + k * step].
 template <class C>
@@ -262,3 +261,4 @@ void sum_columns(const Factor<compute_t<T>>& matrix, int64_t rows, const View<T,
 }
 
 }  // namespace
+}  // namespace opsmith::ops::mlp

@@ -13,9 +13,8 @@
 
 #include "overlap.h"
 
+namespace opsmith::ops::nms {
 namespace {
-
-using opsmith::bit_cast;
 
 // Boxes and their areas in arrays of their own, for vectors; none owns memory.
 template <class C>
@@ -226,7 +225,7 @@ class KeptGrid {
 
   // Not a part of the hot loop, which is compiled three times.
   __attribute__((noinline)) int32_t new_group(int32_t next) {
-    if (groups_.size() == INT32_MAX) opsmith::fail("nms(): the boxes fill more than 2^31 - 1 places of a grid");
+    if (groups_.size() == INT32_MAX) fail("nms(): the boxes fill more than 2^31 - 1 places of a grid");
     groups_.emplace_back(next);
     return static_cast<int32_t>(groups_.size() - 1);
   }
@@ -268,7 +267,7 @@ class Keeper {
   int64_t keep_with(Kept& so_far, const Boxes<C>& boxes, int64_t n, int64_t most, uint8_t* kept) {
     so_far.reset(n);
     int64_t count = 0;
-    opsmith::with_best_isa(
+    with_best_isa(
         [&](const Boxes<C>& sorted) {
           for (int64_t k = 0; k < n && count < most; ++k) {
             const Box<C> box = sorted[k];
@@ -290,3 +289,4 @@ class Keeper {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::nms

@@ -17,9 +17,7 @@
 #include "nms_gpu.h"
 #include "overlap.h"
 
-using namespace opsmith;
-
-namespace nms_gpu {
+namespace opsmith::ops::nms::hard_gpu {
 namespace {
 
 constexpr int words = tile / 32;
@@ -196,4 +194,4 @@ template void suppress(const Work<double>&, double, void*);
 template void write_indices(const Work<float>&, const int64_t*, void*);
 template void write_indices(const Work<double>&, const int64_t*, void*);
 
-}  // namespace nms_gpu
+}  // namespace opsmith::ops::nms::hard_gpu

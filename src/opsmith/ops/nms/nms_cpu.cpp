@@ -10,7 +10,9 @@
 #include "overlap.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::nms;
 
+namespace opsmith::ops::nms {
 namespace {
 
 template <class Key>
@@ -99,6 +101,7 @@ int64_t find_kept(const Tensor& boxes, const Tensor& scores, double threshold, c
 }
 
 }  // namespace
+}  // namespace opsmith::ops::nms
 
 Tensor hard_nms_cpu(const Tensor& boxes, const Tensor& scores, double iou_threshold,
                     const std::optional<Tensor>& idxs) {

@@ -7,7 +7,9 @@
 #include "result.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::nms;
 
+namespace opsmith::ops::nms {
 namespace {
 
 template <class T>
@@ -35,19 +37,19 @@ class Pieces {
 };
 
 template <class C>
-nms_gpu::Work<C> plan(Pieces& pieces, int64_t n, bool has_classes, const Tensor& indices, const Tensor& count) {
-  nms_gpu::Work<C> work{};
+hard_gpu::Work<C> plan(Pieces& pieces, int64_t n, bool has_classes, const Tensor& indices, const Tensor& count) {
+  hard_gpu::Work<C> work{};
   work.n = n;
   work.boxes = pieces.take<C>(4 * n);
   work.areas = pieces.take<C>(n);
-  work.kept_boxes = pieces.take<C>(4 * nms_gpu::tile);
-  work.kept_areas = pieces.take<C>(nms_gpu::tile);
-  work.overlaps = pieces.take<uint32_t>(nms_gpu::tile / 32 * nms_gpu::tile);
+  work.kept_boxes = pieces.take<C>(4 * hard_gpu::tile);
+  work.kept_areas = pieces.take<C>(hard_gpu::tile);
+  work.overlaps = pieces.take<uint32_t>(hard_gpu::tile / 32 * hard_gpu::tile);
   work.removed = pieces.take<uint8_t>(n);
-  work.progress = pieces.take<nms_gpu::Progress>(1);
+  work.progress = pieces.take<hard_gpu::Progress>(1);
   // Where there are more boxes, these come from a sort.
-  if (n <= nms_gpu::most_to_count) work.order = pieces.take<int64_t>(n);
-  if (n <= nms_gpu::most_to_count && has_classes) {
+  if (n <= hard_gpu::most_to_count) work.order = pieces.take<int64_t>(n);
+  if (n <= hard_gpu::most_to_count && has_classes) {
     work.by_class = pieces.take<int64_t>(n);
     work.classes = pieces.take<int64_t>(n);
   }
@@ -75,19 +77,19 @@ void find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
   plan<C>(none, n, idxs.has_value(), result.indices, result.count);
   const Tensor memory = empty_like(boxes, {none.size()}, ScalarType::Byte);
   Pieces pieces(data_of<uint8_t>(memory));
-  nms_gpu::Work<C> work = plan<C>(pieces, n, idxs.has_value(), result.indices, result.count);
+  hard_gpu::Work<C> work = plan<C>(pieces, n, idxs.has_value(), result.indices, result.count);
   Tensor kept;
   if (idxs) {
     kept = empty_like(boxes, {n}, ScalarType::Byte);
     work.kept = data_of<uint8_t>(kept);
   }
   std::array<Tensor, 2> order, by_class;  // these hold the memory of the sorts
-  if (n <= nms_gpu::most_to_count) {
-    nms_gpu::order_and_gather<T>(view<const T, 2>(boxes), view<const T, 1>(scores), view<const int64_t, 1>(idxs), work,
-                                 stream);
+  if (n <= hard_gpu::most_to_count) {
+    hard_gpu::order_and_gather<T>(view<const T, 2>(boxes), view<const T, 1>(scores), view<const int64_t, 1>(idxs), work,
+                                  stream);
   } else {
     const Tensor keys = empty_like(boxes, {n}, sizeof(C) == 8 ? ScalarType::Long : ScalarType::Int);
-    nms_gpu::write_keys<T>(view<const T, 1>(scores), keys.mutable_data_ptr(), stream);
+    hard_gpu::write_keys<T>(view<const T, 1>(scores), keys.mutable_data_ptr(), stream);
     order = sort(keys);
     work.order = data_of<int64_t>(order[1]);
     if (idxs) {
@@ -95,13 +97,13 @@ void find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
       work.classes = data_of<int64_t>(by_class[0]);
       work.by_class = data_of<int64_t>(by_class[1]);
     }
-    nms_gpu::gather<T>(view<const T, 2>(boxes), work, stream);
+    hard_gpu::gather<T>(view<const T, 2>(boxes), work, stream);
   }
-  nms_gpu::suppress(work, threshold, stream);
+  hard_gpu::suppress(work, threshold, stream);
   if (idxs && n > 0) {
     const Tensor through =
         call<1>("aten::cumsum", "", kept, int64_t{0}, std::optional<ScalarType>(ScalarType::Long))[0];
-    nms_gpu::write_indices(work, data_of<int64_t>(through), stream);
+    hard_gpu::write_indices(work, data_of<int64_t>(through), stream);
   }
 }
 
@@ -115,6 +117,7 @@ Kept find_kept(const Tensor& boxes, const Tensor& scores, double threshold, cons
 }
 
 }  // namespace
+}  // namespace opsmith::ops::nms
 
 Tensor hard_nms_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold,
                     const std::optional<Tensor>& idxs) {

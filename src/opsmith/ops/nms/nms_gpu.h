@@ -5,9 +5,7 @@
 
 #include <cstdint>
 
-namespace nms_gpu {
-
-using opsmith::View;
+namespace opsmith::ops::nms::hard_gpu {
 
 // Boxes that are settled at once; see nms.cu.
 constexpr int64_t tile = 1024;
@@ -50,12 +48,12 @@ void write_keys(View<const T, 1> scores, void* keys, void* stream);
 
 // Puts boxes in the order that work.order and work.by_class hold, and begins the result.
 template <class T>
-void gather(View<const T, 2> boxes, const Work<opsmith::compute_t<T>>& work, void* stream);
+void gather(View<const T, 2> boxes, const Work<compute_t<T>>& work, void* stream);
 
 // The same for up to most_to_count boxes, which are not in order yet: writes order, by_class and classes, too.
 template <class T>
 void order_and_gather(View<const T, 2> boxes, View<const T, 1> scores, View<const int64_t, 1> idxs,
-                      const Work<opsmith::compute_t<T>>& work, void* stream);
+                      const Work<compute_t<T>>& work, void* stream);
 
 // Goes through all boxes: without classes the result is there then, else work.kept.
 template <class C>
@@ -65,4 +63,4 @@ void suppress(const Work<C>& work, double threshold, void* stream);
 template <class C>
 void write_indices(const Work<C>& work, const int64_t* through, void* stream);
 
-}  // namespace nms_gpu
+}  // namespace opsmith::ops::nms::hard_gpu

@@ -5,9 +5,7 @@
 #include "nms_gpu.h"
 #include "overlap.h"
 
-using namespace opsmith;
-
-namespace nms_gpu {
+namespace opsmith::ops::nms::hard_gpu {
 namespace {
 
 constexpr int threads = 256;
@@ -142,4 +140,4 @@ template void order_and_gather(View<const float, 2>, View<const float, 1>, View<
 template void order_and_gather(View<const double, 2>, View<const double, 1>, View<const int64_t, 1>,
                                const Work<double>&, void*);
 
-}  // namespace nms_gpu
+}  // namespace opsmith::ops::nms::hard_gpu

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+namespace opsmith::ops::nms {
 namespace {
 
 template <class Key>
@@ -37,3 +38,4 @@ void sort_by_key(std::unique_ptr<Ranked<Key>[]>& items, int64_t n) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::nms

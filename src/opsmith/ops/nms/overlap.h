@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+namespace opsmith::ops::nms {
 namespace {
 
 template <class C>
@@ -82,13 +83,14 @@ OPSMITH_HOST_DEVICE bool suppresses(const Box<C>& a, C area_a, const Box<C>& b, 
 // torch.sort, whatever its sign.
 OPSMITH_HOST_DEVICE uint32_t score_key(float score) {
   if (score != score) return 0;
-  const uint32_t bits = score == 0 ? 0u : opsmith::bit_cast<uint32_t>(score);
+  const uint32_t bits = score == 0 ? 0u : bit_cast<uint32_t>(score);
   return (bits >> 31) != 0 ? bits : ~bits & 0x7fffffffu;
 }
 OPSMITH_HOST_DEVICE uint64_t score_key(double score) {
   if (score != score) return 0;
-  const uint64_t bits = score == 0 ? 0u : opsmith::bit_cast<uint64_t>(score);
+  const uint64_t bits = score == 0 ? 0u : bit_cast<uint64_t>(score);
   return (bits >> 63) != 0 ? bits : ~bits & 0x7fffffffffffffffu;
 }
 
 }  // namespace
+}  // namespace opsmith::ops::nms

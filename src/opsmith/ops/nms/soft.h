@@ -5,7 +5,7 @@
 
 #include "overlap.h"
 
-namespace soft {
+namespace opsmith::ops::nms::soft {
 
 enum class Method { naive, linear, gaussian };
 
@@ -15,15 +15,16 @@ struct Rules {
   C iou_threshold, sigma, min_score, offset;
 };
 
-}  // namespace soft
+}  // namespace opsmith::ops::nms::soft
 
+namespace opsmith::ops::nms {
 namespace {
 
 // What a score is multiplied by. An overlap of NaN, which boxes without a finite area have, changes nothing.
 template <soft::Method method, class C>
 OPSMITH_HOST_DEVICE C weight_of(C overlap, const soft::Rules<C>& rules) {
   if constexpr (method == soft::Method::gaussian)
-    return overlap > C(0) ? opsmith::math::exp(-(overlap * overlap) / rules.sigma) : C(1);
+    return overlap > C(0) ? math::exp(-(overlap * overlap) / rules.sigma) : C(1);
   return overlap >= rules.iou_threshold ? (method == soft::Method::linear ? C(1) - overlap : C(0)) : C(1);
 }
 
@@ -39,3 +40,4 @@ OPSMITH_HOST_DEVICE C lowered(const Box<C>& best, C best_area, const Box<C>& box
 }
 
 }  // namespace
+}  // namespace opsmith::ops::nms

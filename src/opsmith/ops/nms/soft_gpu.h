@@ -7,9 +7,7 @@
 
 #include "soft.h"
 
-namespace soft_gpu {
-
-using opsmith::View;
+namespace opsmith::ops::nms::soft_gpu {
 
 // Memory for the boxes that are left, n of each, on the GPU.
 template <class C>
@@ -29,7 +27,7 @@ struct Result {
 
 template <class T>
 void suppress(soft::Method method, View<const T, 2> boxes, View<const T, 1> scores,
-              const soft::Rules<opsmith::compute_t<T>>& rules, const Left<opsmith::compute_t<T>>& left,
-              const Result<T>& result, void* stream);
+              const soft::Rules<compute_t<T>>& rules, const Left<compute_t<T>>& left, const Result<T>& result,
+              void* stream);
 
-}  // namespace soft_gpu
+}  // namespace opsmith::ops::nms::soft_gpu

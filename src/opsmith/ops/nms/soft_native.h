@@ -7,13 +7,14 @@
 
 #include "soft.h"
 
+namespace opsmith::ops::nms {
 namespace {
 
 inline soft::Method method_of(const std::string& name) {
   if (name == "naive") return soft::Method::naive;
   if (name == "linear") return soft::Method::linear;
   if (name == "gaussian") return soft::Method::gaussian;
-  opsmith::fail("soft_nms(): method is '", name.c_str(), "', expected 'naive', 'linear' or 'gaussian'");
+  fail("soft_nms(): method is '", name.c_str(), "', expected 'naive', 'linear' or 'gaussian'");
 }
 
 template <class C>
@@ -22,3 +23,4 @@ soft::Rules<C> rules_of(double iou_threshold, double sigma, double min_score, in
 }
 
 }  // namespace
+}  // namespace opsmith::ops::nms

@@ -9,7 +9,9 @@
 #include "soft_native.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::nms;
 
+namespace opsmith::ops::nms {
 namespace {
 
 using soft::Method;
@@ -141,6 +143,7 @@ void write(const Taken<compute_t<T>>& taken, const View<const T, 2>& boxes, cons
 }
 
 }  // namespace
+}  // namespace opsmith::ops::nms
 
 std::tuple<Tensor, Tensor> soft_nms_cpu(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma,
                                         double min_score, const std::string& method, int64_t offset) {

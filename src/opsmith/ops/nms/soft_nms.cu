@@ -11,9 +11,7 @@
 
 #include "soft_gpu.h"
 
-using namespace opsmith;
-
-namespace soft_gpu {
+namespace opsmith::ops::nms::soft_gpu {
 namespace {
 
 using soft::Method;
@@ -147,4 +145,4 @@ template void suppress(Method, View<const float, 2>, View<const float, 1>, const
 template void suppress(Method, View<const double, 2>, View<const double, 1>, const Rules<double>&, const Left<double>&,
                        const Result<double>&, void*);
 
-}  // namespace soft_gpu
+}  // namespace opsmith::ops::nms::soft_gpu

@@ -9,10 +9,12 @@
 #include "soft_native.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::nms;
 
+namespace opsmith::ops::nms {
 namespace {
 
-struct Taken {
+struct TakenTensors {
   Tensor dets, inds, count;
 };
 
@@ -23,7 +25,7 @@ T* data_of(const Tensor& tensor) {
 
 template <class T>
 void take(soft::Method method, const Tensor& boxes, const Tensor& scores, const soft::Rules<compute_t<T>>& rules,
-          const Taken& taken) {
+          const TakenTensors& taken) {
   using C = compute_t<T>;
   const int64_t n = boxes.size(0);
   const Tensor numbers = empty_like(boxes, {6, n}, sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float);
@@ -36,12 +38,12 @@ void take(soft::Method method, const Tensor& boxes, const Tensor& scores, const 
                         current_stream(boxes.get_device_index()));
 }
 
-Taken take(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma, double min_score,
-           const std::string& name, int64_t offset, int64_t most) {
+TakenTensors take(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma, double min_score,
+                  const std::string& name, int64_t offset, int64_t most) {
   const soft::Method method = method_of(name);
   if (boxes.size(0) > INT32_MAX) fail("soft_nms: ", boxes.size(0), " boxes are more than 2^31 - 1");
-  const Taken taken{empty_like(boxes, {most, 5}), empty_like(boxes, {most}, ScalarType::Long),
-                    empty_like(boxes, {}, ScalarType::Long)};
+  const TakenTensors taken{empty_like(boxes, {most, 5}), empty_like(boxes, {most}, ScalarType::Long),
+                           empty_like(boxes, {}, ScalarType::Long)};
   with_floating_type(boxes.scalar_type(), [&](auto element) {
     using T = decltype(element);
     take<T>(method, boxes, scores, rules_of<compute_t<T>>(iou_threshold, sigma, min_score, offset), taken);
@@ -50,10 +52,11 @@ Taken take(const Tensor& boxes, const Tensor& scores, double iou_threshold, doub
 }
 
 }  // namespace
+}  // namespace opsmith::ops::nms
 
 std::tuple<Tensor, Tensor> soft_nms_gpu(const Tensor& boxes, const Tensor& scores, double iou_threshold, double sigma,
                                         double min_score, const std::string& method, int64_t offset) {
-  const Taken taken = take(boxes, scores, iou_threshold, sigma, min_score, method, offset, boxes.size(0));
+  const TakenTensors taken = take(boxes, scores, iou_threshold, sigma, min_score, method, offset, boxes.size(0));
   const int64_t length = length_of(taken.count);
   return {first_rows(taken.dets, length), first_rows(taken.inds, length)};
 }
@@ -62,6 +65,6 @@ std::tuple<Tensor, Tensor, Tensor> soft_nms_padded_gpu(const Tensor& boxes, cons
                                                        double iou_threshold, double sigma, double min_score,
                                                        const std::string& method, int64_t offset) {
   if (max_output < 0) fail("soft_nms_padded(): max_output is ", max_output, ", expected 0 or more");
-  const Taken taken = take(boxes, scores, iou_threshold, sigma, min_score, method, offset, max_output);
+  const TakenTensors taken = take(boxes, scores, iou_threshold, sigma, min_score, method, offset, max_output);
   return {taken.dets, taken.inds, taken.count};
 }

@@ -4,6 +4,7 @@
 #include <opsmith/elementwise.h>
 
 using namespace opsmith;
+using namespace opsmith::ops::sigmoid;
 
 template <class T>
 void sigmoid(View<const T, 1> x, View<T, 1> y, Stream stream) {

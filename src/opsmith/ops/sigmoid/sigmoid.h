@@ -4,12 +4,13 @@
 #include <opsmith/kernel.h>
 #include <opsmith/math.h>
 
+namespace opsmith::ops::sigmoid {
 namespace {
 
 struct Sigmoid {
   template <class C>
   OPSMITH_HOST_DEVICE C operator()(C x) const {
-    return opsmith::math::sigmoid(x);
+    return math::sigmoid(x);
   }
 };
 
@@ -22,3 +23,4 @@ struct SigmoidBackward {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::sigmoid

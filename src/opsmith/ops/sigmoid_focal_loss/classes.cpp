@@ -10,7 +10,9 @@
 #include "focal.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::sigmoid_focal_loss;
 
+namespace opsmith::ops::sigmoid_focal_loss {
 namespace {
 
 // Calls f(row, column, offset, count) for the pieces of rows that the n elements from `begin` on consist of.
@@ -74,6 +76,7 @@ void for_each_block(int64_t n, const F& f) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::sigmoid_focal_loss
 
 template <class T>
 void focal_loss_classes(View<const T, 2> inputs, View<const int64_t, 1> targets, double alpha, double gamma,

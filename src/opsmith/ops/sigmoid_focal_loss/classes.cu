@@ -7,7 +7,9 @@
 #include "focal.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::sigmoid_focal_loss;
 
+namespace opsmith::ops::sigmoid_focal_loss {
 namespace {
 
 constexpr int threads = GridSum::threads;
@@ -204,6 +206,7 @@ void launch_map(const char* op, Stream stream, F f, View<const T, 2> x, View<con
 }
 
 }  // namespace
+}  // namespace opsmith::ops::sigmoid_focal_loss
 
 template <class T>
 void focal_loss_classes(View<const T, 2> inputs, View<const int64_t, 1> targets, double alpha, double gamma,

@@ -4,6 +4,7 @@
 #include "focal.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::sigmoid_focal_loss;
 
 template <class T>
 void focal_loss(View<const T, 1> inputs, View<const T, 1> targets, double alpha, double gamma, View<T, 1> loss) {

@@ -17,6 +17,7 @@
 
 #include "logistic.h"
 
+namespace opsmith::ops::sigmoid_focal_loss {
 namespace {
 
 // gamma = 2, the paper's and everybody's: a square, and the loop is free of a logarithm and an exponential.
@@ -47,9 +48,9 @@ struct Power {
 
   OPSMITH_HOST_DEVICE C power(C m) const {
     // The log of 0 is replaced by a number that is as good as -inf, save that 0 times it is 0: 0^0 is 1.
-    const C size = opsmith::math::abs(m);
-    const C log = size > C(0) || size != size ? opsmith::math::log(size) : C(-1e30);
-    const C result = opsmith::math::exp(exponent * log);
+    const C size = math::abs(m);
+    const C log = size > C(0) || size != size ? math::log(size) : C(-1e30);
+    const C result = math::exp(exponent * log);
     return m < C(0) ? of_minus_one * result : result;
   }
   template <class>
@@ -72,7 +73,7 @@ OPSMITH_HOST_DEVICE C positive_part(C x) {
 // A logit and its target, a number between 0 and 1.
 template <class T>
 struct Pair {
-  using C = opsmith::compute_t<T>;
+  using C = compute_t<T>;
 
   C x;
   C t;
@@ -89,7 +90,7 @@ struct Pair {
         off(x > C(0) ? C(1) - t : t),
         others(at.e * (C(1) - off)),
         m(at.larger * (off + others)),
-        cross_entropy(opsmith::math::abs(x) * off + at.tail) {}
+        cross_entropy(math::abs(x) * off + at.tail) {}
 
   // A derivative by x, of the one by |x|.
   OPSMITH_HOST_DEVICE C by_x(C by_size) const { return x > C(0) ? by_size : -by_size; }
@@ -98,7 +99,7 @@ struct Pair {
 // The loss for a target between 0 and 1, and its derivatives.
 template <class T, class Power>
 struct Dense {
-  using C = opsmith::compute_t<T>;
+  using C = compute_t<T>;
 
   C alpha_negative;  // alpha_t for t = 0
   C alpha_step;      // ... for t = 1, less that
@@ -124,7 +125,7 @@ struct Dense {
   // d loss / dt, by dm/du = (1 - e) / (1 + e) and dc/du = |x|; u falls with t where x > 0.
   OPSMITH_HOST_DEVICE C target_slope(const Pair<T>& pair) const {
     const C of_m = pair.at.larger * (C(1) - pair.at.e);
-    const C by_off = power.slope(pair.m, of_m, pair.cross_entropy, opsmith::math::abs(pair.x));
+    const C by_off = power.slope(pair.m, of_m, pair.cross_entropy, math::abs(pair.x));
     return alpha_step * power.power(pair.m) * pair.cross_entropy - pair.by_x(alpha(pair.t) * by_off);
   }
 
@@ -151,7 +152,7 @@ template <class T, class Power>
 struct DenseSlopes : Dense<T, Power> {
   using Dense<T, Power>::Dense;
   using typename Dense<T, Power>::C;
-  OPSMITH_HOST_DEVICE opsmith::Two<C> operator()(C x, C t) const {
+  OPSMITH_HOST_DEVICE Two<C> operator()(C x, C t) const {
     const Pair<T> pair(x, t);
     return {this->slope(pair), this->target_slope(pair)};
   }
@@ -161,7 +162,7 @@ struct DenseSlopes : Dense<T, Power> {
 // is alpha_t sigmoid(y)^gamma softplus(y).
 template <class T, class Power>
 struct Class {
-  using C = opsmith::compute_t<T>;
+  using C = compute_t<T>;
 
   C alpha_positive;
   C alpha_negative;
@@ -203,7 +204,7 @@ struct ClassSlope : Class<T, Power> {
 };
 
 template <class C>
-OPSMITH_HOST_DEVICE opsmith::Two<C> operator*(C factor, const opsmith::Two<C>& slopes) {
+OPSMITH_HOST_DEVICE Two<C> operator*(C factor, const Two<C>& slopes) {
   return {factor * slopes.first, factor * slopes.second};
 }
 
@@ -230,10 +231,10 @@ template <class T, class Slope>
 struct TimesTotal {
   Slope slope;
   const T* grad;
-  opsmith::compute_t<T> scale;
+  compute_t<T> scale;
 
-  OPSMITH_HOST_DEVICE auto operator()(opsmith::compute_t<T> x, opsmith::compute_t<T> target) const {
-    return static_cast<opsmith::compute_t<T>>(*grad) * scale * slope(x, target);
+  OPSMITH_HOST_DEVICE auto operator()(compute_t<T> x, compute_t<T> target) const {
+    return static_cast<compute_t<T>>(*grad) * scale * slope(x, target);
   }
 };
 
@@ -245,3 +246,4 @@ void with_power(double gamma, const F& f) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::sigmoid_focal_loss

@@ -8,6 +8,7 @@
 #include <opsmith/kernel.h>
 #include <opsmith/math.h>
 
+namespace opsmith::ops::sigmoid_focal_loss {
 namespace {
 
 // 1 / x for x from 1 to 2. On a GPU it is one instruction, a unit in the last place off; a division takes ten.
@@ -39,19 +40,19 @@ __device__ inline float short_exp(float x) {
 
 // exp(x) for x not above 0.
 template <class T>
-OPSMITH_HOST_DEVICE opsmith::compute_t<T> exp_of_negative(opsmith::compute_t<T> x) {
+OPSMITH_HOST_DEVICE compute_t<T> exp_of_negative(compute_t<T> x) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   if constexpr (sizeof(T) == 2) return short_exp(x);
 #endif
-  return opsmith::math::exp(x);
+  return math::exp(x);
 }
 
 // log(1 + e) for e from 0 to 1, as e (1 + e P(e)). Without the general function's reduction to such a range, which
 // takes longer than this, and without a division. P is a minimax fit of (log(1 + e) / e - 1) / e.
 template <class T>
-OPSMITH_HOST_DEVICE opsmith::compute_t<T> log1p_of_fraction(opsmith::compute_t<T> e) {
+OPSMITH_HOST_DEVICE compute_t<T> log1p_of_fraction(compute_t<T> e) {
   if constexpr (sizeof(T) == 8) {
-    return opsmith::math::log1p(e);
+    return math::log1p(e);
   } else if constexpr (sizeof(T) == 2) {  // to 9.6e-6
     float p = -0x1.95402ep-6f;
     p = p * e + 0x1.a850c0p-4f;
@@ -75,14 +76,15 @@ OPSMITH_HOST_DEVICE opsmith::compute_t<T> log1p_of_fraction(opsmith::compute_t<T
 // What all of it is made of. It is the same for x and -x.
 template <class T>
 struct Logistic {
-  using C = opsmith::compute_t<T>;
+  using C = compute_t<T>;
 
   C e;       // exp(-|x|)
   C larger;  // sigmoid(|x|); e times that is sigmoid(-|x|)
   C tail;    // log(1 + e): softplus(x) without max(x, 0), and softplus(-x) without max(-x, 0)
 
   OPSMITH_HOST_DEVICE explicit Logistic(C x)
-      : e(exp_of_negative<T>(-opsmith::math::abs(x))), larger(reciprocal(C(1) + e)), tail(log1p_of_fraction<T>(e)) {}
+      : e(exp_of_negative<T>(-math::abs(x))), larger(reciprocal(C(1) + e)), tail(log1p_of_fraction<T>(e)) {}
 };
 
 }  // namespace
+}  // namespace opsmith::ops::sigmoid_focal_loss

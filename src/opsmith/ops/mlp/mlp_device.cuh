@@ -9,7 +9,7 @@
 
 #include "mlp_gpu.h"
 
-namespace perceptron {
+namespace opsmith::ops::mlp {
 
 constexpr int fewest_threads = 128;  // of a block
 
@@ -34,4 +34,4 @@ struct Divisor {
 
 inline int64_t at_least_1(int64_t value) { return value < 1 ? 1 : value; }
 
-}  // namespace perceptron
+}  // namespace opsmith::ops::mlp
