@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "activations.h"
+#include "../_filters/activations.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::filters;
 
+namespace opsmith::ops::bias_act {
 namespace {
 
 // Elements that one thread had better do alone: some 10 us.
@@ -158,6 +160,9 @@ void map(const BlockMap<compute_t<T>, compute_t<In>...>& f, const View<const T, 
 }
 
 }  // namespace
+}  // namespace opsmith::ops::bias_act
+
+using namespace opsmith::ops::bias_act;
 
 template <class T>
 void bias_activation(View<const T, 3> x, View<const T, 1> b, const char* act, double alpha, double gain,

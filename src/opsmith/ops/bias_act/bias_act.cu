@@ -7,11 +7,16 @@
 //
 // The gradient of the bias is made of sums that each block leaves in a workspace, which a second kernel adds up: double
 // precision beyond one thread, in an order that the sizes alone decide.
-#include "channel_sums.h"
-#include "columns.h"
-#include "dense.h"
-#include "rows.h"
+#include "../_filters/channel_sums.cuh"
+#include "columns.cuh"
+#include "dense.cuh"
+#include "rows.cuh"
 
+using namespace opsmith;
+using namespace opsmith::ops::bias_act;
+using namespace opsmith::ops::filters;
+
+namespace opsmith::ops::bias_act {
 namespace {
 
 // Planes below this are columns of a matrix, where their sizes allow vectors there: as rows they leave threads idle.
@@ -63,7 +68,7 @@ struct Call {
     finish(partials.data, plan.parts * out.size[2]);
   }
 
-  // Whether the kernels of dense.h can do it, and have.
+  // Whether the kernels of dense.cuh can do it, and have.
   template <int width, class F>
   bool run_dense(const F& f, bool is_matrix) const {
     constexpr int64_t most_blocks = 65535;  // that a grid has along y and z
@@ -114,6 +119,7 @@ struct Call {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::bias_act
 
 template <class T>
 void bias_activation(View<const T, 3> x, View<const T, 1> b, const char* act, double alpha, double gain,

@@ -9,10 +9,13 @@
 
 #include <algorithm>
 
-#include "../upfirdn2d/stage.h"
+#include "../_filters/stage.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::filters;
+using namespace opsmith::ops::filtered_lrelu;
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
 
 // The filters of a call with their taps, and how many lines a row of u has.
@@ -207,6 +210,7 @@ void for_each_piece(const Pieces& pieces, const Make& make, const Run& run) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu
 
 template <class T>
 void filtered_lrelu_sized(View<const T, 4> x, View<const float, 2> fu, View<const float, 2> fd, View<const T, 1> b,

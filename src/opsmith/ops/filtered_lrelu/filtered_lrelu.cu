@@ -1,11 +1,14 @@
 // filtered_lrelu on a GPU: which kernel serves a call.
-#include "../bias_act/channel_sums.h"
-#include "bands.h"
-#include "direct.h"
-#include "tiles.h"
+#include "../_filters/channel_sums.cuh"
+#include "bands.cuh"
+#include "direct.cuh"
+#include "tiles.cuh"
 
 using namespace opsmith;
+using namespace opsmith::ops::filters;
+using namespace opsmith::ops::filtered_lrelu;
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
 
 // What a block may have without being asked for more, on every GPU.
@@ -171,6 +174,7 @@ class Launch {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu
 
 template <class T>
 void filtered_lrelu_sized(View<const T, 4> x, View<const float, 2> fu, View<const float, 2> fd, View<const T, 1> b,

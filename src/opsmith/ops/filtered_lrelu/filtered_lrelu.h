@@ -7,20 +7,23 @@
 
 #include <initializer_list>
 
-#include "../bias_act/activations.h"
-#include "../upfirdn2d/upfirdn2d.h"
+#include "../_filters/activations.h"
+#include "../_filters/filtering.h"
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
+
+using filters::Axis, filters::Backward, filters::Filtering, filters::Forward, filters::LeakyRelu, filters::no_bias,
+    filters::Output, filters::read_arguments;
 
 // The two filters of a call. Of u there are the samples that y is made of: from 0 on, whatever y's first sample is.
 struct Filters {
   Filtering up, down;
 };
 
-inline Filters read_filters(const opsmith::View<const float, 2>& fu, const opsmith::View<const float, 2>& fd,
-                            int64_t height, int64_t width, int64_t out_height, int64_t out_width, int64_t up,
-                            int64_t down, int64_t pad_y, int64_t pad_x, bool separable_up, bool separable_down,
-                            bool flip) {
+inline Filters read_filters(const View<const float, 2>& fu, const View<const float, 2>& fd, int64_t height,
+                            int64_t width, int64_t out_height, int64_t out_width, int64_t up, int64_t down,
+                            int64_t pad_y, int64_t pad_x, bool separable_up, bool separable_down, bool flip) {
   Filtering second = read_arguments(fd, 0, 0, out_height, out_width, 1, 1, down, down, 0, 0, separable_down, flip, 1.0);
   for (Axis* axis : {&second.y, &second.x}) axis->in = ((axis->out > 1 ? axis->out : 1) - 1) * down + axis->taps;
   return {read_arguments(fu, height, width, second.y.in, second.x.in, up, up, 1, 1, pad_y, pad_x, separable_up, flip,
@@ -33,7 +36,7 @@ template <class C>
 struct Activate {
   Forward<C, LeakyRelu<C>> act;
 
-  Activate(double gain, double slope, const opsmith::Optional<double>& clamp)
+  Activate(double gain, double slope, const Optional<double>& clamp)
       : act{{static_cast<C>(slope)}, Output<C>(gain, clamp)} {}
 
   OPSMITH_HOST_DEVICE C operator()(C u) const { return act(u, no_bias<C>); }
@@ -44,7 +47,7 @@ template <class C>
 struct Differentiate {
   Backward<C, LeakyRelu<C>> act;
 
-  Differentiate(double gain, double slope, const opsmith::Optional<double>& clamp)
+  Differentiate(double gain, double slope, const Optional<double>& clamp)
       : act{{static_cast<C>(slope)}, Output<C>(gain, clamp)} {}
 
   OPSMITH_HOST_DEVICE C operator()(C grad, C u) const { return act(grad, u, no_bias<C>); }
@@ -54,3 +57,4 @@ struct Differentiate {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu

@@ -1,8 +1,10 @@
 // upfirdn2d on the CPU: one filter (stage.h) for each piece of the output.
-#include "stage.h"
+#include "../_filters/stage.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::filters;
 
+namespace opsmith::ops::upfirdn2d {
 namespace {
 
 template <class T>
@@ -38,6 +40,9 @@ void resample(const View<const T, 4>& x, const View<const float, 2>& f, const Fi
 }
 
 }  // namespace
+}  // namespace opsmith::ops::upfirdn2d
+
+using namespace opsmith::ops::upfirdn2d;
 
 template <class T>
 void upfirdn2d_sized(View<const T, 4> x, View<const float, 2> f, int64_t height, int64_t width, int64_t out_height,

@@ -1,15 +1,18 @@
 // upfirdn2d on a GPU: which kernel serves a call.
-#include "bands.h"
-#include "direct.h"
+#include "bands.cuh"
+#include "direct.cuh"
 
 using namespace opsmith;
+using namespace opsmith::ops::filters;
+using namespace opsmith::ops::upfirdn2d;
 
+namespace opsmith::ops::upfirdn2d {
 namespace {
 
 // Whether there is a kernel of bands for a call, which it then launches. double would need twice the registers, so it
 // goes the other way, and so does whatever is so large that a coordinate needs 64 bits.
 template <class T>
-bool try_known(const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, const View<T, 4>& out,
+bool try_known(const View<const T, 4>& x, const DeviceTaps& taps, const Filtering& filtering, const View<T, 4>& out,
                Stream stream) {
   if constexpr (sizeof(T) == 8) {
     return false;
@@ -45,7 +48,7 @@ template <class T>
 void run(const char* op, const View<const T, 4>& x, const View<const float, 2>& f, const Filtering& filtering,
          const View<T, 4>& out, Stream stream) {
   if (out.numel() == 0) return;
-  const Taps taps{f, filtering.reversed};
+  const DeviceTaps taps{f, filtering.reversed};
   if (!try_known(x, taps, filtering, out, stream)) {
     constexpr int width = 16 / sizeof(T);
     const auto pixels_at_multiples = [](const auto& view) {
@@ -62,6 +65,7 @@ void run(const char* op, const View<const T, 4>& x, const View<const float, 2>& 
 }
 
 }  // namespace
+}  // namespace opsmith::ops::upfirdn2d
 
 template <class T>
 void upfirdn2d_sized(View<const T, 4> x, View<const float, 2> f, int64_t height, int64_t width, int64_t out_height,

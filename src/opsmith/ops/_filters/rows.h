@@ -6,17 +6,10 @@
 
 #include <vector>
 
+#include "../_cpu/registers.h"
+
+namespace opsmith::ops::filters {
 namespace {
-
-using namespace opsmith;
-
-// Elements of a vector register, at any address. Where a sum is an array instead, g++ keeps it in memory from four
-// vectors on.
-template <int bytes, class C>
-struct Register {
-  typedef C Lanes __attribute__((vector_size(bytes), aligned(alignof(C)), may_alias));
-  static constexpr int count = bytes / sizeof(C);
-};
 
 // Elements of the longest vector there is: rows of multiples of it have no rest.
 constexpr int64_t widest_vector = 16;
@@ -26,7 +19,7 @@ constexpr int64_t widest_vector = 16;
 template <int registers, int bytes, class C>
 OPSMITH_HOST_DEVICE void sum_tile(C start, int64_t terms, const C* const* source, const C* weight, int64_t begin,
                                   C* out) {
-  using Lanes = typename Register<bytes, C>::Lanes;
+  using Lanes = typename cpu::Register<bytes, C>::Lanes;
   Lanes sum[registers];
 #pragma GCC unroll 4
   for (int r = 0; r < registers; ++r) sum[r] = Lanes{} + start;
@@ -56,7 +49,7 @@ struct SumRows {
   OPSMITH_HOST_DEVICE void operator()(VectorBytes<bytes>, int64_t n, C start, int64_t terms, const C* const* source,
                                       const C* weight, C* out) const {
     // Four registers hide the latency of a multiply-add and use each loaded weight four times.
-    constexpr int count = Register<bytes, C>::count;
+    constexpr int count = cpu::Register<bytes, C>::count;
     int64_t i = 0;
     for (; i + 4 * count <= n; i += 4 * count) sum_tile<4, bytes>(start, terms, source, weight, i, out);
     for (; i + 2 * count <= n; i += 2 * count) sum_tile<2, bytes>(start, terms, source, weight, i, out);
@@ -107,3 +100,4 @@ __attribute__((noinline)) void interleave(int64_t phases, int64_t n, const C* fr
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filters

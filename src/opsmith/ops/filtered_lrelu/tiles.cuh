@@ -8,10 +8,13 @@
 // window of samples in registers and makes eight sums from it, which is a third of a read for a product.
 #pragma once
 
-#include "device.h"
-#include "passes.h"
+#include "device.cuh"
+#include "passes.cuh"
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
+
+using filters::Axis, filters::Filtering, filters::no_bias;
 
 // Where things are in shared memory, in elements: u at the beginning, then the samples (where they may not be in u's
 // place), then what is between two passes, then the taps.
@@ -301,3 +304,4 @@ __global__ void __launch_bounds__(threads, 3) make_tiles(Shape shape, Call<T, is
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu

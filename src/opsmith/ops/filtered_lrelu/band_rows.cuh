@@ -1,10 +1,13 @@
-// What a thread of bands.h keeps in registers: rows of samples that are upsampled, and sums of outputs.
+// What a thread of bands.cuh keeps in registers: rows of samples that are upsampled, and sums of outputs.
 #pragma once
 
-#include "../upfirdn2d/columns.h"
-#include "device.h"
+#include "../_filters/columns.cuh"
+#include "device.cuh"
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
+
+using filters::add_along_x, filters::fill, filters::Known, filters::no_bias, filters::read_weights, filters::SampleRows;
 
 using UpFilter = Known<2, 1, 12, true, 0>;
 using DownFilter = Known<1, 2, 12, true, 0>;
@@ -138,8 +141,8 @@ class UpRows {
   }
 
   float weights_[UpFilter::weights];
-  Rows<C, T> rows_;
-  typename Rows<C, T>::Row next_;
+  SampleRows<C, T> rows_;
+  typename SampleRows<C, T>::Row next_;
   float bias_, kept_[turn][wide];
 };
 
@@ -269,3 +272,4 @@ class OutputRows {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu

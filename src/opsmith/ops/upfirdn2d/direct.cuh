@@ -1,11 +1,13 @@
-// The GPU kernel for every call that has no kernel of bands (bands.h): any filter, strides and sizes.
+// The GPU kernel for every call that has no kernel of bands (bands.cuh): any filter, strides and sizes.
 #pragma once
 
-#include "taps.h"
+#include "../_filters/taps.cuh"
 
+namespace opsmith::ops::upfirdn2d {
 namespace {
 
-using namespace opsmith;
+using filters::Axis, filters::ceil_div, filters::DeviceTaps, filters::Filtering, filters::most_up_down,
+    filters::start_of;
 
 constexpr int direct_threads = 256;
 // Filters of up to this many taps are kept in shared memory.
@@ -16,7 +18,7 @@ constexpr int most_kept_taps = 1024;
 // is enough, else int64_t, whose divisions take several times as long.
 template <int width, class Index, class T>
 __global__ void __launch_bounds__(direct_threads)
-    direct(View<const T, 4> x, Taps taps, Filtering filtering, View<T, 4> out, Index items) {
+    direct(View<const T, 4> x, DeviceTaps taps, Filtering filtering, View<T, 4> out, Index items) {
   using C = compute_t<T>;
   __shared__ float kept[most_kept_taps];
   const bool separable = filtering.separable;
@@ -97,7 +99,7 @@ __global__ void __launch_bounds__(direct_threads)
 }
 
 template <int width, class T>
-void launch_direct(const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, const View<T, 4>& out,
+void launch_direct(const View<const T, 4>& x, const DeviceTaps& taps, const Filtering& filtering, const View<T, 4>& out,
                    Stream stream) {
   const int64_t items = out.numel() / width;
   const unsigned blocks = blocks_for(items, direct_threads);
@@ -115,3 +117,4 @@ void launch_direct(const View<const T, 4>& x, const Taps& taps, const Filtering&
 }
 
 }  // namespace
+}  // namespace opsmith::ops::upfirdn2d

@@ -8,6 +8,7 @@
 
 #include <opsmith/kernel.h>
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
 
 // Upsampling to `targets` numbers, wherever a group begins. Groups are made `run` at a time.
@@ -135,3 +136,4 @@ struct AnyDown {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu

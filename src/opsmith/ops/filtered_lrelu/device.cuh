@@ -1,19 +1,20 @@
 // What all GPU kernels of filtered_lrelu have in common: their arguments, how work is shared out, and sums of a block.
 #pragma once
 
-#include "../upfirdn2d/taps.h"
+#include "../_filters/taps.cuh"
 #include "filtered_lrelu.h"
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
 
-using namespace opsmith;
+using filters::DeviceTaps, filters::Filtering, filters::no_bias;
 
 constexpr int threads = 256;
 
 // A filter of the call or its transposed, with its taps.
 struct Pass {
   Filtering filtering;
-  Taps taps;
+  DeviceTaps taps;
 
   Pass(const Filtering& filtering, const View<const float, 2>& f) : filtering(filtering), taps{f, filtering.reversed} {}
 };
@@ -73,3 +74,4 @@ struct Call {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu

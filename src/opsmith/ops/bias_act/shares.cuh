@@ -4,9 +4,8 @@
 #include <opsmith/divide.h>
 #include <opsmith/reduce.h>
 
+namespace opsmith::ops::bias_act {
 namespace {
-
-using namespace opsmith;
 
 constexpr int threads = GridSum::threads, thread_bits = 7;
 static_assert(threads == 1 << thread_bits);
@@ -54,3 +53,4 @@ inline dim3 grid_of(int64_t x, int64_t y, int64_t z = 1) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::bias_act

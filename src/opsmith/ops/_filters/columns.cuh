@@ -4,11 +4,10 @@
 
 #include <type_traits>
 
-#include "taps.h"
+#include "taps.cuh"
 
+namespace opsmith::ops::filters {
 namespace {
-
-using namespace opsmith;
 
 // A filter that is known at compile time. Up and Down are the same for both axes, one of them is 1, and Taps is a
 // multiple of both. First is where the samples of the first output begin in calls whose loads are vectors.
@@ -44,7 +43,7 @@ struct Columns {
 
 // A thread's samples, row by row; zeros outside of the image.
 template <class C, class T>
-class Rows {
+class SampleRows {
  public:
   // Elements that are loaded as one stay together in registers until they are converted.
   static constexpr int bytes = C::vector * static_cast<int>(sizeof(T));
@@ -55,7 +54,7 @@ class Rows {
     unsigned inside;  // a bit for each of them that is in the image
   };
 
-  __device__ Rows(const T* plane, const View<const T, 4>& x, int row, int column)
+  __device__ SampleRows(const T* plane, const View<const T, 4>& x, int row, int column)
       : plane_(plane), at_(row * x.stride[2] + column), stride_(x.stride[2]), row_(row), height_(x.size[2]) {
 #pragma unroll
     for (int i = 0; i < C::loads; ++i) {
@@ -136,7 +135,8 @@ __device__ void store_row(T* row, int width, const float (&sums)[C::outputs]) {
 // takes sample i by: of the taps i * Up + q where the samples of the second phase begin one later, else of them in
 // reverse order.
 template <class F>
-__device__ void read_weights(const Taps& taps, double gain, bool later_y, bool later_x, float (&weights)[F::weights]) {
+__device__ void read_weights(const DeviceTaps& taps, double gain, bool later_y, bool later_x,
+                             float (&weights)[F::weights]) {
   const auto tap_of = [](int i, bool later) { return later ? i : i + F::Up - 1 - 2 * (i % F::Up); };
   bool is_nan = false;
 #pragma unroll
@@ -153,3 +153,4 @@ __device__ void read_weights(const Taps& taps, double gain, bool later_y, bool l
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filters

@@ -6,9 +6,13 @@
 // there is no shared memory and no barrier: what its neighbours' columns have in common comes out of the L1 cache.
 #pragma once
 
-#include "columns.h"
+#include "../_filters/columns.cuh"
 
+namespace opsmith::ops::upfirdn2d {
 namespace {
+
+using filters::Access, filters::add_along_x, filters::Columns, filters::DeviceTaps, filters::fill, filters::Filtering,
+    filters::read_weights, filters::SampleRows, filters::store_row;
 
 constexpr int band_threads = 128;
 
@@ -32,8 +36,8 @@ class Band {
 
  public:
   // From the row of outputs number `step` times Up and from `column` on.
-  __device__ Band(const T* plane, const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, T* made,
-                  const View<T, 4>& out, const Bands& bands, int step, int column)
+  __device__ Band(const T* plane, const View<const T, 4>& x, const DeviceTaps& taps, const Filtering& filtering,
+                  T* made, const View<T, 4>& out, const Bands& bands, int step, int column)
       : later_(C::vector_loads || bands.later),
         rows_(plane, x, bands.first_row + step * F::Down, bands.first_column + column / F::Up * F::Down - C::offset),
         made_(made),
@@ -130,8 +134,8 @@ class Band {
 
   float weights_[F::weights];
   bool later_;
-  Rows<C, T> rows_;
-  typename Rows<C, T>::Row next_[C::ahead];
+  SampleRows<C, T> rows_;
+  typename SampleRows<C, T>::Row next_[C::ahead];
   T* made_;
   int y_, height_, width_, steps_;
   int64_t at_, stride_;
@@ -139,7 +143,7 @@ class Band {
 
 template <class F, class T, Access access>
 __global__ void __launch_bounds__(band_threads)
-    filter_bands(View<const T, 4> x, Taps taps, Filtering filtering, View<T, 4> out, Bands bands) {
+    filter_bands(View<const T, 4> x, DeviceTaps taps, Filtering filtering, View<T, 4> out, Bands bands) {
   const unsigned thread = blockIdx.x * static_cast<unsigned>(band_threads) + threadIdx.x;
   if (thread >= bands.threads) return;
   const unsigned units = static_cast<unsigned>(bands.units), count = static_cast<unsigned>(bands.count);
@@ -159,7 +163,7 @@ __global__ void __launch_bounds__(band_threads)
 
 // Launches a kernel for a call if its rows and the place of its first sample suit the columns.
 template <class F, Access access, class T>
-bool try_bands(const View<const T, 4>& x, const Taps& taps, const Filtering& filtering, const View<T, 4>& out,
+bool try_bands(const View<const T, 4>& x, const DeviceTaps& taps, const Filtering& filtering, const View<T, 4>& out,
                Stream stream) {
   using C = Columns<F, T, access>;
   Bands bands{};
@@ -197,3 +201,4 @@ bool try_bands(const View<const T, 4>& x, const Taps& taps, const Filtering& fil
 }
 
 }  // namespace
+}  // namespace opsmith::ops::upfirdn2d

@@ -3,11 +3,13 @@
 
 #include <type_traits>
 
-#include "activations.h"
+#include "../_filters/activations.h"
 
+namespace opsmith::ops::bias_act {
 namespace {
 
-using namespace opsmith;
+using filters::Elu, filters::LeakyRelu, filters::no_bias, filters::Relu, filters::Sigmoid, filters::Softplus,
+    filters::Swish, filters::Tanh;
 
 // Whether f is of a gradient, x and b, and not of x and b.
 template <class T, class F>
@@ -135,3 +137,4 @@ __device__ void map_line(const F& f, int n, Line<const T, width> grad, Line<cons
 }
 
 }  // namespace
+}  // namespace opsmith::ops::bias_act

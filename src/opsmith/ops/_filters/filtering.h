@@ -8,6 +8,7 @@
 
 #include <opsmith/kernel.h>
 
+namespace opsmith::ops::filters {
 namespace {
 
 constexpr int64_t most_up_down = 256;
@@ -48,22 +49,21 @@ struct Filtering {
 
 inline void check_axis(const char* name, const Axis& axis) {
   if (axis.up < 1 || axis.up > most_up_down || axis.down < 1 || axis.down > most_up_down) {
-    opsmith::fail("up and down can be 1 to ", most_up_down, "; along ", name, " they are ", axis.up, " and ",
-                  axis.down);
+    fail("up and down can be 1 to ", most_up_down, "; along ", name, " they are ", axis.up, " and ", axis.down);
   }
   if (axis.pad < -most_padding || axis.pad > most_padding) {
-    opsmith::fail("a padding has at most 31 bits; along ", name, " it is ", axis.pad);
+    fail("a padding has at most 31 bits; along ", name, " it is ", axis.pad);
   }
 }
 
 // The filtering that the arguments of upfirdn2d_sized ask for.
-inline Filtering read_arguments(const opsmith::View<const float, 2>& f, int64_t height, int64_t width,
-                                int64_t out_height, int64_t out_width, int64_t up_y, int64_t up_x, int64_t down_y,
-                                int64_t down_x, int64_t pad_y, int64_t pad_x, bool separable, bool flip, double gain) {
+inline Filtering read_arguments(const View<const float, 2>& f, int64_t height, int64_t width, int64_t out_height,
+                                int64_t out_width, int64_t up_y, int64_t up_x, int64_t down_y, int64_t down_x,
+                                int64_t pad_y, int64_t pad_x, bool separable, bool flip, double gain) {
   if (separable && f.size[0] != 2) {
-    opsmith::fail("a separable filter has two rows, its taps along y and along x; found ", f.size[0]);
+    fail("a separable filter has two rows, its taps along y and along x; found ", f.size[0]);
   }
-  if (f.size[0] == 0 || f.size[1] == 0) opsmith::fail("the filter has no taps: ", f.size[0], " x ", f.size[1]);
+  if (f.size[0] == 0 || f.size[1] == 0) fail("the filter has no taps: ", f.size[0], " x ", f.size[1]);
   const Axis y{height, out_height, up_y, down_y, pad_y, separable ? f.size[1] : f.size[0]};
   const Axis x{width, out_width, up_x, down_x, pad_x, f.size[1]};
   check_axis("y", y);
@@ -72,3 +72,4 @@ inline Filtering read_arguments(const opsmith::View<const float, 2>& f, int64_t 
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filters

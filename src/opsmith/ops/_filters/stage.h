@@ -14,12 +14,11 @@
 #include <numeric>
 #include <vector>
 
+#include "filtering.h"
 #include "rows.h"
-#include "upfirdn2d.h"
 
+namespace opsmith::ops::filters {
 namespace {
-
-using namespace opsmith;
 
 // g, in the order of the sums: taps along x, and those along y with the gain in them. Not separable, `y` holds all.
 template <class C>
@@ -303,3 +302,4 @@ bool is_side_by_side(const View<T, 4>& x) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filters

@@ -6,9 +6,12 @@
 // Backward, grad_y's rows are upsampled in the same way, and what the slope at u makes of both is downsampled.
 #pragma once
 
-#include "band_rows.h"
+#include "band_rows.cuh"
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
+
+using filters::Filtering, filters::read_weights;
 
 template <class T, bool is_backward, bool later, class Act>
 __global__ void __launch_bounds__(Work<is_backward>::threads, Work<is_backward>::blocks)
@@ -74,3 +77,4 @@ __global__ void __launch_bounds__(Work<is_backward>::threads, Work<is_backward>:
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu

@@ -1,10 +1,13 @@
-// The GPU kernel for every call that has no tile kernel (tiles.h): filters that shared memory does not hold, and sizes
-// beyond 30 bits. By the definition, an output for a thread: u is made again for each tap that meets it.
+// The GPU kernel for every call that has no tile kernel (tiles.cuh): filters that shared memory does not hold, and
+// sizes beyond 30 bits. By the definition, an output for a thread: u is made again for each tap that meets it.
 #pragma once
 
-#include "device.h"
+#include "device.cuh"
 
+namespace opsmith::ops::filtered_lrelu {
 namespace {
+
+using filters::Axis, filters::start_of;
 
 // One number that a filter makes of a plane of `at(y, x)`.
 template <class C, class At>
@@ -80,3 +83,4 @@ __global__ void __launch_bounds__(threads, 2) make_directly(Call<T, is_backward>
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filtered_lrelu

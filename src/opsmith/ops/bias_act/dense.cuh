@@ -4,10 +4,13 @@
 // it asks memory for nothing. So these kernels have no strides and no loop, and load the bias after the vector.
 #pragma once
 
-#include "shares.h"
-#include "vectors.h"
+#include "shares.cuh"
+#include "vectors.cuh"
 
+namespace opsmith::ops::bias_act {
 namespace {
+
+using filters::no_bias;
 
 // Rows of one channel each, `length` vectors long, by blocks (piece, channel, sample).
 template <int width, class T, class F>
@@ -43,3 +46,4 @@ __global__ void __launch_bounds__(threads)
 }
 
 }  // namespace
+}  // namespace opsmith::ops::bias_act

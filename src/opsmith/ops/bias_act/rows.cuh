@@ -1,9 +1,10 @@
 // bias_act of rows that are of one channel each: a block works on one channel, whose bias is one number.
 #pragma once
 
-#include "shares.h"
-#include "vectors.h"
+#include "shares.cuh"
+#include "vectors.cuh"
 
+namespace opsmith::ops::bias_act {
 namespace {
 
 // How a tensor's rows, of `length` vectors each, are shared out. A thread's vectors follow each other along a row, or
@@ -76,3 +77,4 @@ __global__ void __launch_bounds__(threads) map_rows(F f, RowPlan plan, View<cons
 }
 
 }  // namespace
+}  // namespace opsmith::ops::bias_act

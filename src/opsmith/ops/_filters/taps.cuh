@@ -1,13 +1,14 @@
 // The taps of a filter as the GPU kernels read them.
 #pragma once
 
-#include "upfirdn2d.h"
+#include "filtering.h"
 
+namespace opsmith::ops::filters {
 namespace {
 
 // g at a tap of an axis that counts from the front, out of the rows of f; without the gain.
-struct Taps {
-  opsmith::View<const float, 2> f;
+struct DeviceTaps {
+  View<const float, 2> f;
   bool reversed;
 
   __device__ float operator()(int64_t row, int64_t column) const {
@@ -24,3 +25,4 @@ __device__ C start_of(C start, C tap) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filters

@@ -1,9 +1,10 @@
 // bias_act of a matrix whose rows go through all channels: a thread keeps to a few columns, whose biases it loads once.
 #pragma once
 
-#include "shares.h"
-#include "vectors.h"
+#include "shares.cuh"
+#include "vectors.cuh"
 
+namespace opsmith::ops::bias_act {
 namespace {
 
 // How a matrix is shared out: a thread's vectors follow each other down a column of them, and a block takes `span` rows
@@ -89,3 +90,4 @@ __global__ void __launch_bounds__(threads)
 }
 
 }  // namespace
+}  // namespace opsmith::ops::bias_act

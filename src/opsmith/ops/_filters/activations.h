@@ -9,6 +9,7 @@
 #include <opsmith/kernel.h>
 #include <opsmith/math.h>
 
+namespace opsmith::ops::filters {
 namespace {
 
 // What is added where there is no bias: x + -0 is x, also for x = -0.
@@ -33,19 +34,19 @@ struct Relu {
 
 template <class C>
 struct Tanh {
-  OPSMITH_HOST_DEVICE C value(C u) const { return opsmith::math::tanh(u); }
+  OPSMITH_HOST_DEVICE C value(C u) const { return math::tanh(u); }
   // 1 - tanh^2, which has no digits left where tanh is near 1.
   OPSMITH_HOST_DEVICE C slope(C u) const {
-    const C e = opsmith::math::exp(C(-2) * opsmith::math::abs(u));
+    const C e = math::exp(C(-2) * math::abs(u));
     return C(4) * e / ((C(1) + e) * (C(1) + e));
   }
 };
 
 template <class C>
 struct Sigmoid {
-  OPSMITH_HOST_DEVICE C value(C u) const { return opsmith::math::sigmoid(u); }
+  OPSMITH_HOST_DEVICE C value(C u) const { return math::sigmoid(u); }
   OPSMITH_HOST_DEVICE C slope(C u) const {
-    const C e = opsmith::math::exp(-opsmith::math::abs(u));
+    const C e = math::exp(-math::abs(u));
     return e / ((C(1) + e) * (C(1) + e));
   }
 };
@@ -55,24 +56,24 @@ template <class C>
 struct Elu {
   C scale, alpha;
 
-  OPSMITH_HOST_DEVICE C value(C u) const { return scale * (u > C(0) ? u : alpha * opsmith::math::expm1(u)); }
-  OPSMITH_HOST_DEVICE C slope(C u) const { return scale * (u > C(0) ? C(1) : alpha * opsmith::math::exp(u)); }
+  OPSMITH_HOST_DEVICE C value(C u) const { return scale * (u > C(0) ? u : alpha * math::expm1(u)); }
+  OPSMITH_HOST_DEVICE C slope(C u) const { return scale * (u > C(0) ? C(1) : alpha * math::exp(u)); }
 };
 
 // log(1 + exp(u)), from an exponential that cannot overflow.
 template <class C>
 struct Softplus {
   OPSMITH_HOST_DEVICE C value(C u) const {
-    const C tail = opsmith::math::log1p(opsmith::math::exp(-opsmith::math::abs(u)));
+    const C tail = math::log1p(math::exp(-math::abs(u)));
     return (u > C(0) ? u : C(0)) + tail;
   }
-  OPSMITH_HOST_DEVICE C slope(C u) const { return opsmith::math::sigmoid(u); }
+  OPSMITH_HOST_DEVICE C slope(C u) const { return math::sigmoid(u); }
 };
 
 template <class C>
 struct Swish {
-  OPSMITH_HOST_DEVICE C value(C u) const { return u * opsmith::math::sigmoid(u); }
-  OPSMITH_HOST_DEVICE C slope(C u) const { return opsmith::math::sigmoid(u) * (C(1) + u * opsmith::math::sigmoid(-u)); }
+  OPSMITH_HOST_DEVICE C value(C u) const { return u * math::sigmoid(u); }
+  OPSMITH_HOST_DEVICE C slope(C u) const { return math::sigmoid(u) * (C(1) + u * math::sigmoid(-u)); }
 };
 
 // The numbers behind the activation. A limit of infinity clamps nothing.
@@ -80,9 +81,9 @@ template <class C>
 struct Output {
   C gain, limit;
 
-  Output(double gain, const opsmith::Optional<double>& clamp)
+  Output(double gain, const Optional<double>& clamp)
       : gain(static_cast<C>(gain)), limit(clamp ? static_cast<C>(*clamp) : static_cast<C>(__builtin_inf())) {
-    if (clamp && !(*clamp >= 0)) opsmith::fail("clamp must not be below 0; it is ", *clamp);
+    if (clamp && !(*clamp >= 0)) fail("clamp must not be below 0; it is ", *clamp);
   }
 
   OPSMITH_HOST_DEVICE bool is_limited() const { return limit < static_cast<C>(__builtin_inf()); }
@@ -113,7 +114,7 @@ struct Backward {
     // The same for all elements: a loop does without the activation where nothing is clamped.
     const C y = output.is_limited() ? output.gain * act.value(x + b) : C(0);
     const C result = unlimited(grad, x, b);
-    return opsmith::math::abs(y) <= output.limit ? result : C(0);
+    return math::abs(y) <= output.limit ? result : C(0);
   }
 };
 
@@ -131,7 +132,8 @@ void with_activation(const char* name, double alpha, const F& f) {
   if (is("selu")) return f(Elu<C>{C(1.0507009873554804934193349852946), C(1.6732632423543772848170429916717)});
   if (is("softplus")) return f(Softplus<C>{});
   if (is("swish")) return f(Swish<C>{});
-  opsmith::fail("act is none of linear, relu, lrelu, tanh, sigmoid, elu, selu, softplus, swish");
+  fail("act is none of linear, relu, lrelu, tanh, sigmoid, elu, selu, softplus, swish");
 }
 
 }  // namespace
+}  // namespace opsmith::ops::filters
