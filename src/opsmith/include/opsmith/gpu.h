@@ -49,9 +49,8 @@ struct alignas(sizeof(T) * N) Vector {
   T item[N];
 };
 
-namespace detail {
-
-// Two floats rounded to 16 bits each, side by side: one instruction, where two conversions and joining them are three.
+// Two floats rounded to 16 bits each, the first in the lower half: one instruction, where two conversions and joining
+// them are three. T is float16 or bfloat16.
 template <class T>
 __device__ uint32_t rounded_pair(float low, float high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -67,8 +66,6 @@ __device__ uint32_t rounded_pair(float low, float high) {
 #endif
 }
 
-}  // namespace detail
-
 // The values as a vector of T, each rounded once.
 template <class T, int N>
 __device__ Vector<T, N> rounded(const compute_t<T> (&values)[N]) {
@@ -79,7 +76,7 @@ __device__ Vector<T, N> rounded(const compute_t<T> (&values)[N]) {
   } else {
     Vector<uint32_t, N / 2> pairs;
 #pragma unroll
-    for (int k = 0; k < N / 2; ++k) pairs.item[k] = detail::rounded_pair<T>(values[2 * k], values[2 * k + 1]);
+    for (int k = 0; k < N / 2; ++k) pairs.item[k] = rounded_pair<T>(values[2 * k], values[2 * k + 1]);
     result = bit_cast<Vector<T, N>>(pairs);
   }
   return result;

@@ -24,7 +24,7 @@
 //   reduce.h       the sum of an elementwise function                  (likewise)
 //   workspace.h    memory for the length of a call                     (likewise; nvcc, hipcc)
 //   early_launch.h launches that overlap with the kernel before them   (likewise; nvcc, hipcc)
-//   lanes.h        shuffles between the lanes of a warp or wavefront   (likewise; nvcc, hipcc)
+//   lanes.h        shuffles and sums over the lanes of a warp          (likewise; nvcc, hipcc)
 //   block.h        16-bit and strided data as dense arrays of floats   (likewise; host compilers)
 //   product.h      products of small matrices                          (likewise; host compilers)
 #pragma once

@@ -9,6 +9,7 @@
 
 #include "spread_cpu.h"
 
+namespace opsmith::ops::deform_conv2d {
 namespace {
 
 // Channels next to each other that are of one group and of one offset group.
@@ -119,19 +120,20 @@ class Backward {
     const int64_t image = first + slot, width = segment.count, row = row_of(segment), outputs = call_.group_outputs();
     const int64_t none = call_.height * call_.width * width;
     std::vector<C> pixels(static_cast<size_t>(none + width)), grad_pixels;
-    const Window whole{{0, call_.height - 1}, {0, call_.width - 1}};
-    Block<const T>(input_, image, segment.channel, width).load(whole, pixels.data());
+    const cpu::Window whole{{0, call_.height - 1}, {0, call_.width - 1}};
+    cpu::ChannelBlock<const T>(input_, image, segment.channel, width).load(whole, pixels.data());
     if (to_.input.numel() > 0) grad_pixels.resize(pixels.size());
     const bool needs_samples = to_.weight.numel() > 0, needs_gradient = needs_points_ || to_.input.numel() > 0;
     const int64_t most = tiles_.largest();
     Scratch<C> outer(most * outputs), samples(most * row), grad_samples(most * row);
     std::vector<C> dots(static_cast<size_t>(needs_points_ ? 4 * most * call_.taps() : 0));
-    std::vector<Place<C>> places;
+    std::vector<TapPixels<C>> places;
     const PixelLayout layout{call_.width * width, width, none};
     for (int64_t t = 0; t < tiles_.count(); ++t) {
       const Tile tile = tiles_[t];
       find_places(call_, offset_, mask_, image, segment.offset_group, tile, layout, places);
-      Block<const T>(tile.of(grad_out_), image, segment.group * outputs, outputs).load(tile.window(), outer.data);
+      cpu::ChannelBlock<const T>(tile.of(grad_out_), image, segment.group * outputs, outputs)
+          .load(tile.window(), outer.data);
       if (needs_gradient) multiply_weights(s, tile.size(), outer.data, grad_samples.data);
       spread_tile(Spread<C>{places, call_.taps(), width, pixels.data(),
                             to_.input.numel() > 0 ? grad_pixels.data() : nullptr,
@@ -140,7 +142,7 @@ class Backward {
       if (needs_points_) store_points(slot, s, tile, places, dots);
       if (needs_samples) multiply_samples(slot, s, tile.size(), outer.data, samples.data);
     }
-    if (to_.input.numel() > 0) Block<T>(to_.input, image, segment.channel, width).store(grad_pixels.data());
+    if (to_.input.numel() > 0) cpu::ChannelBlock<T>(to_.input, image, segment.channel, width).store(grad_pixels.data());
   }
 
   // The gradient of a tile's samples, that of the output times the weights.
@@ -168,12 +170,12 @@ class Backward {
   }
 
   // A tile's part of the offsets' and masks' gradients.
-  void store_points(int64_t slot, int64_t s, const Tile& tile, const std::vector<Place<C>>& places,
+  void store_points(int64_t slot, int64_t s, const Tile& tile, const std::vector<TapPixels<C>>& places,
                     const std::vector<C>& dots) {
     C* const to = point_parts_.data() + (slot * count() + s) * points_size();
     const int64_t positions = call_.positions(), taps = call_.taps();
     for (int64_t n = 0; n < static_cast<int64_t>(places.size()); ++n) {
-      const Place<C>& place = places[static_cast<size_t>(n)];
+      const TapPixels<C>& place = places[static_cast<size_t>(n)];
       const C* const dot = dots.data() + 4 * n;
       C along_y, along_x;
       slopes(dot, place.below, place.right, along_y, along_x);
@@ -259,3 +261,4 @@ void sum_outputs(const View<const T, 4>& grad_out, const View<T, 1>& grad_bias) 
 }
 
 }  // namespace
+}  // namespace opsmith::ops::deform_conv2d

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "../roi_align/channel_block.h"
+#include "../_cpu/channel_block.h"
+#include "../_cpu/registers.h"
 #include "deform_conv2d.h"
 
+namespace opsmith::ops::deform_conv2d {
 namespace {
-
-using namespace opsmith;
 
 inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
@@ -19,7 +19,7 @@ inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1)
 // that, lest all rows start in one set of the cache.
 template <class C>
 int64_t padded(int64_t columns) {
-  return round_up(columns, opsmith::panel<C>) + 64 / static_cast<int64_t>(sizeof(C));
+  return round_up(columns, panel<C>) + 64 / static_cast<int64_t>(sizeof(C));
 }
 
 // A rectangle of output positions.
@@ -37,7 +37,7 @@ struct Tile {
     tensor.size[3] = columns;
     return tensor;
   }
-  Window window() const { return {{0, rows - 1}, {0, columns - 1}}; }
+  cpu::Window window() const { return {{0, rows - 1}, {0, columns - 1}}; }
 };
 
 // The tiles of an output: some whole rows, or a part of one where it is longer than `most` positions.
@@ -72,7 +72,7 @@ int64_t tile_positions(int64_t taps, int64_t channels) {
 
 // What one tap reads at one position: where the four pixels begin in an image, their weights, and the mask.
 template <class C>
-struct Place {
+struct TapPixels {
   int64_t pixel[4];
   C weight[4];
   C mask, below, right;
@@ -88,10 +88,10 @@ struct PixelLayout {
 template <class T>
 void find_places(const Convolution& call, const View<const T, 4>& offset, const View<const T, 4>& mask, int64_t image,
                  int64_t offset_group, const Tile& tile, const PixelLayout& layout,
-                 std::vector<Place<opsmith::compute_t<T>>>& places) {
-  using C = opsmith::compute_t<T>;
+                 std::vector<TapPixels<compute_t<T>>>& places) {
+  using C = compute_t<T>;
   places.resize(static_cast<size_t>(tile.size() * call.taps()));
-  Place<C>* place = places.data();
+  TapPixels<C>* place = places.data();
   for (int64_t p = 0; p < tile.size(); ++p) {
     const int64_t i = tile.row + p / tile.columns, j = tile.column + p % tile.columns;
     for (int64_t tap = 0; tap < call.taps(); ++tap, ++place) {
@@ -114,3 +114,4 @@ void find_places(const Convolution& call, const View<const T, 4>& offset, const 
 }
 
 }  // namespace
+}  // namespace opsmith::ops::deform_conv2d

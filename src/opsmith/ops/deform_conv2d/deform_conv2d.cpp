@@ -2,6 +2,9 @@
 #include "backward_cpu.h"
 #include "forward_cpu.h"
 
+using namespace opsmith;
+using namespace opsmith::ops::deform_conv2d;
+
 template <class T>
 void deform_conv2d_sized(View<const T, 4> input, View<const T, 4> offset, View<const T, 4> weight,
                          View<const T, 1> bias, View<const T, 4> mask, int64_t stride_y, int64_t stride_x,

@@ -1,7 +1,11 @@
 // deform_conv2d on a GPU.
-#include "backward_gpu.h"
-#include "forward_gpu.h"
+#include "backward_gpu.cuh"
+#include "forward_gpu.cuh"
 
+using namespace opsmith;
+using namespace opsmith::ops::deform_conv2d;
+
+namespace opsmith::ops::deform_conv2d {
 namespace {
 
 // Positions and pixels are counted by 32 bits within an image.
@@ -15,6 +19,7 @@ inline void check_sizes(const Convolution& call) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::deform_conv2d
 
 template <class T>
 void deform_conv2d_sized(View<const T, 4> input, View<const T, 4> offset, View<const T, 4> weight,

@@ -6,6 +6,7 @@
 
 #include <opsmith/kernel.h>
 
+namespace opsmith::ops::deform_conv2d {
 namespace {
 
 constexpr int64_t largest_number = int64_t{1} << 31;  // of strides, paddings and dilations
@@ -31,9 +32,9 @@ struct Convolution {
 // The gradients of a call's tensors.
 template <class T>
 struct Gradients {
-  opsmith::View<T, 4> input, offset, weight;
-  opsmith::View<T, 1> bias;
-  opsmith::View<T, 4> mask;
+  View<T, 4> input, offset, weight;
+  View<T, 1> bias;
+  View<T, 4> mask;
 };
 
 // A point between four pixels: the one at the top left, and how far below it and right of it the point is.
@@ -82,22 +83,21 @@ OPSMITH_HOST_DEVICE void slopes(const C value[4], C below, C right, C& along_y, 
 
 // The call that the arguments of deform_conv2d_sized describe. Views of other gradients give the output's size.
 template <class T, class Out>
-Convolution read_arguments(const opsmith::View<const T, 4>& input, const opsmith::View<const T, 4>& weight,
-                           const opsmith::View<Out, 4>& out, int64_t stride_y, int64_t stride_x, int64_t pad_y,
-                           int64_t pad_x, int64_t dilation_y, int64_t dilation_x, int64_t groups,
-                           int64_t offset_groups) {
+Convolution read_arguments(const View<const T, 4>& input, const View<const T, 4>& weight, const View<Out, 4>& out,
+                           int64_t stride_y, int64_t stride_x, int64_t pad_y, int64_t pad_x, int64_t dilation_y,
+                           int64_t dilation_x, int64_t groups, int64_t offset_groups) {
   if (groups < 1 || offset_groups < 1) {
-    opsmith::fail("groups and offset_groups are at least 1; they are ", groups, " and ", offset_groups);
+    fail("groups and offset_groups are at least 1; they are ", groups, " and ", offset_groups);
   }
   if (input.size[1] % offset_groups != 0) {
-    opsmith::fail("input has ", input.size[1], " channels, not a multiple of offset_groups = ", offset_groups);
+    fail("input has ", input.size[1], " channels, not a multiple of offset_groups = ", offset_groups);
   }
   if (weight.size[0] % groups != 0) {
-    opsmith::fail("weight has ", weight.size[0], " output channels, not a multiple of groups = ", groups);
+    fail("weight has ", weight.size[0], " output channels, not a multiple of groups = ", groups);
   }
   for (const int64_t number : {stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x}) {
     if (number < -largest_number || number > largest_number) {
-      opsmith::fail("strides, paddings and dilations have at most 31 bits; found ", number);
+      fail("strides, paddings and dilations have at most 31 bits; found ", number);
     }
   }
   return {input.size[0],  input.size[1], input.size[2], input.size[3], weight.size[0], weight.size[2],
@@ -106,3 +106,4 @@ Convolution read_arguments(const opsmith::View<const T, 4>& input, const opsmith
 }
 
 }  // namespace
+}  // namespace opsmith::ops::deform_conv2d

@@ -4,17 +4,18 @@
 
 #include "cpu.h"
 
+namespace opsmith::ops::deform_conv2d {
 namespace {
 
 // to[p * to_row + tap * to_tap + c] = the sample of channel c by a tap at a position.
 struct SampleTile {
   template <int bytes, class C>
-  OPSMITH_HOST_DEVICE void operator()(VectorBytes<bytes>, const std::vector<Place<C>>& places, int64_t taps,
+  OPSMITH_HOST_DEVICE void operator()(VectorBytes<bytes>, const std::vector<TapPixels<C>>& places, int64_t taps,
                                       const C* pixels, const C* zeros, int64_t channels, C* to, int64_t to_row,
                                       int64_t to_tap) const {
     constexpr int64_t lanes = bytes / sizeof(C);
     const int64_t positions = static_cast<int64_t>(places.size()) / taps;
-    const Place<C>* place = places.data();
+    const TapPixels<C>* place = places.data();
     for (int64_t p = 0; p < positions; ++p) {
       for (int64_t tap = 0; tap < taps; ++tap, ++place) {
         const C* corner[4];
@@ -28,8 +29,8 @@ struct SampleTile {
   }
 
   template <int bytes, class C>
-  OPSMITH_HOST_DEVICE static void sample(const Place<C>& place, const C* const corner[4], int64_t c, C* to) {
-    using Lanes = typename Register<bytes, C>::Lanes;
+  OPSMITH_HOST_DEVICE static void sample(const TapPixels<C>& place, const C* const corner[4], int64_t c, C* to) {
+    using Lanes = typename cpu::Register<bytes, C>::Lanes;
     Lanes sum = place.weight[0] * *reinterpret_cast<const Lanes*>(corner[0] + c);
     for (int k = 1; k < 4; ++k) sum += place.weight[k] * *reinterpret_cast<const Lanes*>(corner[k] + c);
     *reinterpret_cast<Lanes*>(to + c) = place.mask * sum;
@@ -38,10 +39,10 @@ struct SampleTile {
 
 // Not inlined: the three instruction sets exist once for float and once for double.
 template <class C>
-__attribute__((noinline)) void sample_tile(const std::vector<Place<C>>& places, int64_t taps, const C* pixels,
+__attribute__((noinline)) void sample_tile(const std::vector<TapPixels<C>>& places, int64_t taps, const C* pixels,
                                            const C* zeros, int64_t channels, C* to, int64_t to_row, int64_t to_tap) {
-  with_vector_bytes<SampleTile, const std::vector<Place<C>>&>(SampleTile{}, places, taps, pixels, zeros, channels, to,
-                                                              to_row, to_tap);
+  with_vector_bytes<SampleTile, const std::vector<TapPixels<C>>&>(SampleTile{}, places, taps, pixels, zeros, channels,
+                                                                  to, to_row, to_tap);
 }
 
 // The weights of all groups as right-hand matrices [tap * channels of a group + channel][output of the group].
@@ -82,7 +83,7 @@ class Images {
 
  public:
   explicit Images(const View<const T, 4>& input) : input_(input), first_(0) {
-    const Block<const T> block(input, 0, 0, input.size[1]);
+    const cpu::ChannelBlock<const T> block(input, 0, 0, input.size[1]);
     is_direct_ = block.direct() != nullptr;
     row = is_direct_ ? block.row : input.size[3] * input.size[1];
     column = is_direct_ ? block.column : input.size[1];
@@ -99,14 +100,14 @@ class Images {
     const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row));
     parallel_for(0, count * height, grain, [&](int64_t begin, int64_t end) {
       for (int64_t line = begin; line < end; ++line) {
-        const Window window{{line % height, line % height}, {0, width - 1}};
-        Block<const T>(input_, first + line / height, 0, channels).load(window, copy_.data() + line * row);
+        const cpu::Window window{{line % height, line % height}, {0, width - 1}};
+        cpu::ChannelBlock<const T>(input_, first + line / height, 0, channels).load(window, copy_.data() + line * row);
       }
     });
   }
 
   const C* image(int64_t index) const {
-    if (is_direct_) return Block<const T>(input_, index, 0, input_.size[1]).direct();
+    if (is_direct_) return cpu::ChannelBlock<const T>(input_, index, 0, input_.size[1]).direct();
     return copy_.data() + (index - first_) * input_.size[2] * row;
   }
 
@@ -127,7 +128,7 @@ void convolve_tile(const Convolution& call, const Images<T>& images, const View<
   const int64_t channels = call.group_channels(), steps = call.taps() * channels, outputs = call.group_outputs();
   const int64_t row = padded<C>(steps);
   const PixelLayout layout{images.row, images.column, -1};
-  std::vector<Place<C>> places;
+  std::vector<TapPixels<C>> places;
   Scratch<C> samples(tile.size() * row), sums(tile.size() * width);
   int64_t known = -1;  // the offset group that `places` are of
   for (int64_t group = 0; group < call.groups; ++group) {
@@ -152,7 +153,7 @@ void convolve_tile(const Convolution& call, const Images<T>& images, const View<
           for (int64_t k = 0; k < count; ++k) sums.data[p * count + k] += C(bias(first + k));
         }
       }
-      Block<T>(tile.of(out), image, first, count).store(sums.data);
+      cpu::ChannelBlock<T>(tile.of(out), image, first, count).store(sums.data);
     }
   }
 }
@@ -182,3 +183,4 @@ void convolve(const Convolution& call, const View<const T, 4>& input, const View
 }
 
 }  // namespace
+}  // namespace opsmith::ops::deform_conv2d

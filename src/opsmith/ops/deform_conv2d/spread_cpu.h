@@ -4,15 +4,16 @@
 
 #include "cpu.h"
 
+namespace opsmith::ops::deform_conv2d {
 namespace {
 
 // The sum of a vector's elements.
 template <int bytes, class C>
-OPSMITH_HOST_DEVICE C sum_of(const typename Register<bytes, C>::Lanes& lanes) {
+OPSMITH_HOST_DEVICE C sum_of(const typename cpu::Register<bytes, C>::Lanes& lanes) {
   if constexpr (bytes == sizeof(C)) {
     return lanes[0];
   } else {
-    using Half = typename Register<bytes / 2, C>::Lanes;
+    using Half = typename cpu::Register<bytes / 2, C>::Lanes;
     Half half[2];
     __builtin_memcpy(half, &lanes, bytes);
     return sum_of<bytes / 2, C>(half[0] + half[1]);
@@ -22,7 +23,7 @@ OPSMITH_HOST_DEVICE C sum_of(const typename Register<bytes, C>::Lanes& lanes) {
 // One tile of one segment. What is not asked for is null.
 template <class C>
 struct Spread {
-  const std::vector<Place<C>>& places;  // [position][tap], in elements of `pixels`
+  const std::vector<TapPixels<C>>& places;  // [position][tap], in elements of `pixels`
   int64_t taps, channels;
   const C* pixels;        // [pixel][channel], and one more that is zero
   C* grad_pixels;         // likewise; what is added to the one more is dropped
@@ -33,9 +34,9 @@ struct Spread {
 
   // Handles the channels from c on that fill a vector.
   template <int bytes>
-  OPSMITH_HOST_DEVICE void add(const Place<C>& place, int64_t c, C* sample, const C* grad_sample,
-                               typename Register<bytes, C>::Lanes dot[4]) const {
-    using Lanes = typename Register<bytes, C>::Lanes;
+  OPSMITH_HOST_DEVICE void add(const TapPixels<C>& place, int64_t c, C* sample, const C* grad_sample,
+                               typename cpu::Register<bytes, C>::Lanes dot[4]) const {
+    using Lanes = typename cpu::Register<bytes, C>::Lanes;
     Lanes value[4];
     for (int k = 0; k < 4; ++k) value[k] = *reinterpret_cast<const Lanes*>(pixels + place.pixel[k] + c);
     if (sample != nullptr) {
@@ -62,9 +63,9 @@ struct SpreadTile {
       const int64_t at = n / tile.taps * tile.row + n % tile.taps * tile.channels;
       C* const sample = tile.samples == nullptr ? nullptr : tile.samples + at;
       const C* const grad_sample = tile.grad_samples == nullptr ? nullptr : tile.grad_samples + at;
-      const Place<C>& place = tile.places[static_cast<size_t>(n)];
-      typename Register<bytes, C>::Lanes wide[4] = {};
-      typename Register<sizeof(C), C>::Lanes narrow[4] = {};
+      const TapPixels<C>& place = tile.places[static_cast<size_t>(n)];
+      typename cpu::Register<bytes, C>::Lanes wide[4] = {};
+      typename cpu::Register<sizeof(C), C>::Lanes narrow[4] = {};
       int64_t c = 0;
       for (; c + lanes <= tile.channels; c += lanes) tile.template add<bytes>(place, c, sample, grad_sample, wide);
       for (; c < tile.channels; ++c) tile.template add<sizeof(C)>(place, c, sample, grad_sample, narrow);
@@ -89,3 +90,4 @@ void add_to(int64_t n, const C* from, C* to) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::deform_conv2d

@@ -5,15 +5,15 @@
 // gates' gradients, and compute those that they need: that repeats the activations, but a second launch would cost
 // more. Every sum is formed in one order, so results are the same in every run.
 #include <opsmith/early_launch.h>
+#include <opsmith/lanes.h>
 
 #include <algorithm>
 
 #include "cell_gpu.h"
-#include "device.h"
+#include "device.cuh"
 #include "pointwise.h"
 
-using namespace opsmith;
-
+namespace opsmith::ops::lltm {
 namespace {
 
 constexpr int threads = 256;
@@ -76,7 +76,7 @@ class Column {
 
 // Column `column` of [hidden, input], a thread's own.
 template <class T>
-__device__ Column<T> joined_column(const lltm::Backward<T>& step, int column) {
+__device__ Column<T> joined_column(const Backward<T>& step, int column) {
   const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
   const bool is_hidden = column < state;
   const T* const first = is_hidden ? &step.hidden(0, column) : &step.input(0, column - state);
@@ -86,7 +86,7 @@ __device__ Column<T> joined_column(const lltm::Backward<T>& step, int column) {
 // The gradients of the gates that a block needs, into shared memory. The gradient of the cell is written by the blocks
 // of the weight's tiles, which have each element once.
 template <bool is_weight, class T>
-__device__ void compute_gates(const lltm::Backward<T>& step, int first, Four<compute_t<T>>* gradients) {
+__device__ void compute_gates(const Backward<T>& step, int first, Four<compute_t<T>>* gradients) {
   using C = compute_t<T>;
   const int batch = step.new_cell.size[0], state = step.new_cell.size[1], places = is_weight ? batch : state;
 #pragma unroll 1
@@ -110,7 +110,7 @@ __device__ void compute_gates(const lltm::Backward<T>& step, int first, Four<com
 
 // The gradients of four rows of [hidden, input] in a few columns. The sum over the gates is spread over the block.
 template <class T>
-__device__ void multiply_joined(const lltm::Backward<T>& step, int row, int column, Four<compute_t<T>>* gradients) {
+__device__ void multiply_joined(const Backward<T>& step, int row, int column, Four<compute_t<T>>* gradients) {
   using C = compute_t<T>;
   constexpr int across = tile_columns<T>;
   const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
@@ -146,7 +146,7 @@ __device__ void multiply_joined(const lltm::Backward<T>& step, int row, int colu
 
 // The gradients of the weight's rows for four units, a thread to a column, and of their biases.
 template <class T>
-__device__ void multiply_weight(const lltm::Backward<T>& step, int unit, Four<compute_t<T>>* gradients) {
+__device__ void multiply_weight(const Backward<T>& step, int unit, Four<compute_t<T>>* gradients) {
   using C = compute_t<T>;
   const int batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
   Column<T> joined = joined_column(step, threadIdx.x);
@@ -184,7 +184,7 @@ __device__ void multiply_weight(const lltm::Backward<T>& step, int unit, Four<co
 
 // Blocks [0, weight_blocks) have a tile of the weight's gradient, the rest one of [hidden, input]'s, `across` in a row.
 template <class T>
-__global__ void __launch_bounds__(threads) backward(lltm::Backward<T> step, int weight_blocks, int across) {
+__global__ void __launch_bounds__(threads) backward(Backward<T> step, int weight_blocks, int across) {
   extern __shared__ __align__(32) char shared[];
   auto* const gradients = reinterpret_cast<Four<compute_t<T>>*>(shared);
   const int block = static_cast<int>(blockIdx.x) - weight_blocks;
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(threads) backward(lltm::Backward<T> step, int 
 }  // namespace
 
 template <class T>
-void lltm::fused_backward(const Backward<T>& step, void* stream) {
+void fused_backward(const Backward<T>& step, void* stream) {
   const int64_t batch = step.new_cell.size[0], state = step.new_cell.size[1], columns = step.weight.size[1];
   const int64_t weight_blocks = divide_up(state, depth), across = divide_up(columns, tile_columns<T>);
   const int64_t blocks = weight_blocks + divide_up(batch, depth) * across;
@@ -210,7 +210,9 @@ void lltm::fused_backward(const Backward<T>& step, void* stream) {
                             static_cast<int>(across));
 }
 
-template void lltm::fused_backward(const Backward<float>&, void*);
-template void lltm::fused_backward(const Backward<double>&, void*);
-template void lltm::fused_backward(const Backward<float16>&, void*);
-template void lltm::fused_backward(const Backward<bfloat16>&, void*);
+template void fused_backward(const Backward<float>&, void*);
+template void fused_backward(const Backward<double>&, void*);
+template void fused_backward(const Backward<float16>&, void*);
+template void fused_backward(const Backward<bfloat16>&, void*);
+
+}  // namespace opsmith::ops::lltm

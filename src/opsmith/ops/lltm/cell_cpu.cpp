@@ -2,6 +2,10 @@
 #include "cell_cpu.h"
 #include "composed.h"
 
+using namespace opsmith;
+using namespace opsmith::ops::lltm;
+
+namespace opsmith::ops::lltm {
 namespace {
 
 // Whether products of our own are faster than PyTorch's; `opsmith bench` measures it.
@@ -37,11 +41,11 @@ bool is_fused(int64_t Choice::* least_batch, const Tensor& cell, const Tensor& w
 }
 
 }  // namespace
+}  // namespace opsmith::ops::lltm
 
 std::tuple<Tensor, Tensor, Tensor> lltm_cell_cpu(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                                  const Tensor& weight, const Tensor& bias) {
-  if (!is_fused(&Choice::forward_batch, cell, weight))
-    return lltm::composed::forward(input, hidden, cell, weight, bias);
+  if (!is_fused(&Choice::forward_batch, cell, weight)) return composed::forward(input, hidden, cell, weight, bias);
   const int64_t batch = cell.size(0), state = cell.size(1);
   const Tensor new_hidden = empty_like(cell, {batch, state}), new_cell = empty_like(cell, {batch, state});
   const Tensor gates = empty_like(cell, {batch, 3 * state});
@@ -58,7 +62,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward_cpu(
     const Tensor& grad_new_hidden, const Tensor& grad_new_cell, const Tensor& input, const Tensor& hidden,
     const Tensor& cell, const Tensor& weight, const Tensor& bias, const Tensor& gates, const Tensor& new_cell) {
   if (!is_fused(&Choice::backward_batch, cell, weight)) {
-    return lltm::composed::backward(grad_new_hidden, grad_new_cell, input, hidden, weight, gates, new_cell);
+    return composed::backward(grad_new_hidden, grad_new_cell, input, hidden, weight, gates, new_cell);
   }
   const Tensor grad_input = contiguous_like(input), grad_hidden = contiguous_like(hidden),
                grad_cell = contiguous_like(cell);

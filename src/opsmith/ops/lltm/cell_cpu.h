@@ -9,6 +9,7 @@
 #include "packed.h"
 #include "pointwise_cpu.h"
 
+namespace opsmith::ops::lltm {
 namespace {
 
 // Where a product finds a matrix that it reads one number at a time.
@@ -99,7 +100,7 @@ template <class T>
 void fused_forward(View<const T, 2> input, View<const T, 2> hidden, View<const T, 2> cell, View<const T, 2> weight,
                    View<const T, 1> bias, View<T, 2> new_hidden, View<T, 2> new_cell, View<T, 2> gates) {
   multiply_gates(Joined<T>{hidden, input}, weight, bias, gates);
-  lltm_gates<T>(gates, cell, new_hidden, new_cell);
+  forward_gates<T>(gates, cell, new_hidden, new_cell);
 }
 
 template <class T>
@@ -206,8 +207,8 @@ void fused_backward(View<const T, 2> grad_new_hidden, View<const T, 2> grad_new_
   // A cache line more than the rows need, lest all of them start in one set of the cache.
   const int64_t stride = divide_up(rows, 16) * 16 + 16;
   Scratch<T> grad_gates(batch * stride);
-  lltm_gates_backward<T>(grad_new_hidden, grad_new_cell, gates, new_cell, {grad_gates.data, {batch, rows}, {stride, 1}},
-                         to.cell);
+  backward_gates<T>(grad_new_hidden, grad_new_cell, gates, new_cell, {grad_gates.data, {batch, rows}, {stride, 1}},
+                    to.cell);
   constexpr bool is_stored_wide = std::is_same_v<T, C>;
   Scratch<C> widened(is_stored_wide ? 0 : batch * stride);
   BackwardOperands<T> from{{hidden, input}, weight, widened.data, stride, batch};
@@ -234,3 +235,4 @@ void fused_backward(View<const T, 2> grad_new_hidden, View<const T, 2> grad_new_
 }
 
 }  // namespace
+}  // namespace opsmith::ops::lltm

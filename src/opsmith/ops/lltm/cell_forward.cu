@@ -4,13 +4,13 @@
 // activations follow in registers. Its lanes go along the sum, [hidden, input] times a row of the weight. Both lie in
 // memory in that direction: every load is coalesced, and nothing has to go through shared memory.
 #include <opsmith/early_launch.h>
+#include <opsmith/lanes.h>
 
 #include "cell_gpu.h"
-#include "device.h"
+#include "device.cuh"
 #include "pointwise.h"
 
-using namespace opsmith;
-
+namespace opsmith::ops::lltm {
 namespace {
 
 // What was fastest at nearly every size up to where PyTorch's products take over, of tiles from 1 times 1 to 8 times 4.
@@ -24,7 +24,7 @@ constexpr int warps = 4;
 // `rounds` loads of `width` adjacent elements are on their way at once. Sizes fit into 32 bits where products are
 // small.
 template <int width, int rounds, class T>
-__global__ void __launch_bounds__(warps* lanes) forward(lltm::Forward<T> step) {
+__global__ void __launch_bounds__(warps* lanes) forward(Forward<T> step) {
   using C = compute_t<T>;
   const int batch = step.hidden.size[0], state = step.hidden.size[1], columns = step.weight.size[1];
   const int lane = threadIdx.x % lanes;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(warps* lanes) forward(lltm::Forward<T> step) {
 }
 
 template <int width, int rounds, class T>
-void launch(const lltm::Forward<T>& step, Stream stream) {
+void launch(const Forward<T>& step, Stream stream) {
   const int64_t batch = step.hidden.size[0], state = step.hidden.size[1];
   const dim3 blocks(static_cast<unsigned>(divide_up(batch, warps * rows)),
                     static_cast<unsigned>(divide_up(state, units)));
@@ -103,7 +103,7 @@ void launch(const lltm::Forward<T>& step, Stream stream) {
 }  // namespace
 
 template <class T>
-void lltm::fused_forward(const Forward<T>& step, void* stream) {
+void fused_forward(const Forward<T>& step, void* stream) {
   constexpr int width = 16 / sizeof(T);
   const int64_t batch = step.hidden.size[0], state = step.hidden.size[1], inputs = step.input.size[1];
   if (batch == 0 || state == 0) return;
@@ -127,7 +127,9 @@ void lltm::fused_forward(const Forward<T>& step, void* stream) {
   }
 }
 
-template void lltm::fused_forward(const Forward<float>&, void*);
-template void lltm::fused_forward(const Forward<double>&, void*);
-template void lltm::fused_forward(const Forward<float16>&, void*);
-template void lltm::fused_forward(const Forward<bfloat16>&, void*);
+template void fused_forward(const Forward<float>&, void*);
+template void fused_forward(const Forward<double>&, void*);
+template void fused_forward(const Forward<float16>&, void*);
+template void fused_forward(const Forward<bfloat16>&, void*);
+
+}  // namespace opsmith::ops::lltm

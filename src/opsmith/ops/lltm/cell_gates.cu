@@ -5,16 +5,16 @@
 // the bias is added here; and its gradient is summed up beside the copies that follow the first product, which leave
 // most of the GPU idle.
 #include <opsmith/early_launch.h>
+#include <opsmith/lanes.h>
 
 #include <algorithm>
 
 #include "cell_gpu.h"
-#include "cell_vectors.h"
-#include "device.h"
+#include "cell_vectors.cuh"
+#include "device.cuh"
 #include "pointwise.h"
 
-using namespace opsmith;
-
+namespace opsmith::ops::lltm {
 namespace {
 
 // Adjacent units of a thread: 16 bytes of float and double, 8 of a 16-bit type, as in lltm_gates.
@@ -24,7 +24,7 @@ constexpr int vector_width = sizeof(T) == 8 ? 2 : 4;
 // ---------------------------------------------------------------------------------------------------------- forward
 
 template <int width, class T>
-__global__ void __launch_bounds__(threads) finish(lltm::Forward<T> step) {
+__global__ void __launch_bounds__(threads) finish(Forward<T> step) {
   using C = compute_t<T>;
   const int64_t batch = step.cell.size[0], state = step.cell.size[1];
   const int64_t unit = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * width;
@@ -65,14 +65,14 @@ __global__ void __launch_bounds__(threads) finish(lltm::Forward<T> step) {
 // --------------------------------------------------------------------------------------------------------- backward
 
 template <class T>
-__device__ int64_t longer_half(const lltm::Backward<T>& step) {
+__device__ int64_t longer_half(const Backward<T>& step) {
   const int64_t state = step.hidden.size[1], inputs = step.input.size[1];
   return state > inputs ? state : inputs;
 }
 
 // The gradients of gates and cell, and [hidden, input] as one matrix beside them.
 template <int width, class T>
-__global__ void __launch_bounds__(threads) start(lltm::Backward<T> step, View<T, 2> grad_gates, View<T, 2> joined) {
+__global__ void __launch_bounds__(threads) start(Backward<T> step, View<T, 2> grad_gates, View<T, 2> joined) {
   using C = compute_t<T>;
   const int64_t state = step.hidden.size[1], inputs = step.input.size[1];
   wait_for_earlier_kernels();
@@ -161,7 +161,7 @@ __device__ void sum_columns(View<const T, 2> grad_gates, View<T, 1> grad_bias, V
 // The first blocks are for the bias: a strip's take longest.
 template <int width, class T>
 __global__ void __launch_bounds__(threads)
-    finish_products(lltm::Backward<T> step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
+    finish_products(Backward<T> step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
                     View<compute_t<T>, 2> partial, unsigned strips, unsigned parts, dim3 copying) {
   wait_for_earlier_kernels();
   if (blockIdx.x < strips * parts) {
@@ -194,25 +194,25 @@ __global__ void __launch_bounds__(threads) add_parts(View<compute_t<T>, 2> parti
 }
 
 template <int width, class T>
-void launch_finish(const lltm::Forward<T>& step, Stream stream) {
+void launch_finish(const Forward<T>& step, Stream stream) {
   const Grid grid(step.cell.size[0], divide_up(step.cell.size[1], width));
   launch_early<finish<width, T>>("lltm_cell", grid.blocks, grid.of_block, 0, stream, step);
 }
 
 template <class T>
-Grid grid_of_halves(const lltm::Backward<T>& step, int width) {
+Grid grid_of_halves(const Backward<T>& step, int width) {
   const int64_t longer = std::max(step.hidden.size[1], step.input.size[1]);
   return {step.hidden.size[0], divide_up(longer, width)};
 }
 
 template <int width, class T>
-void launch_start(const lltm::Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined, Stream stream) {
+void launch_start(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined, Stream stream) {
   const Grid grid = grid_of_halves(step, width);
   launch_early<start<width, T>>("lltm_cell_backward", grid.blocks, grid.of_block, 0, stream, step, grad_gates, joined);
 }
 
 template <int width, class T>
-void launch_finish_products(const lltm::Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
+void launch_finish_products(const Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
                             View<compute_t<T>, 2> partial, Stream stream) {
   const Grid grid = grid_of_halves(step, width);
   const unsigned strips = static_cast<unsigned>(divide_up(grad_gates.size[1], across * width));
@@ -228,7 +228,7 @@ void launch_finish_products(const lltm::Backward<T>& step, View<const T, 2> grad
 }  // namespace
 
 template <class T>
-void lltm::finish_forward(const Forward<T>& step, void* stream) {
+void finish_forward(const Forward<T>& step, void* stream) {
   constexpr int width = vector_width<T>;
   if (step.cell.numel() == 0) return;
   if (allow_vectors<width, T>(step.gates, step.cell, step.new_hidden, step.new_cell)) {
@@ -238,7 +238,7 @@ void lltm::finish_forward(const Forward<T>& step, void* stream) {
   }
 }
 
-int64_t lltm::bias_parts(int64_t batch, int64_t state) {
+int64_t bias_parts(int64_t batch, int64_t state) {
   // Sixteen rows for each thread. More parts pay for the launch that adds them up as long as some multiprocessors are
   // idle.
   constexpr int64_t rows = 16 * down, blocks = 128, most = 128;
@@ -248,7 +248,7 @@ int64_t lltm::bias_parts(int64_t batch, int64_t state) {
 }
 
 template <class T>
-void lltm::start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined, void* stream) {
+void start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T, 2> joined, void* stream) {
   constexpr int width = vector_width<T>;
   if (joined.size[0] == 0) return;
   const Stream on = static_cast<Stream>(stream);
@@ -261,8 +261,8 @@ void lltm::start_backward(const Backward<T>& step, View<T, 2> grad_gates, View<T
 }
 
 template <class T>
-void lltm::finish_backward(const Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
-                           View<compute_t<T>, 2> partial, void* stream) {
+void finish_backward(const Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
+                     View<compute_t<T>, 2> partial, void* stream) {
   constexpr int width = 16 / sizeof(T);
   const Stream on = static_cast<Stream>(stream);
   if (allow_vectors<width, T>(grad_gates, grad_joined, step.grad_hidden, step.grad_input)) {
@@ -272,19 +272,21 @@ void lltm::finish_backward(const Backward<T>& step, View<const T, 2> grad_gates,
   }
 }
 
-template void lltm::finish_forward(const Forward<float>&, void*);
-template void lltm::finish_forward(const Forward<double>&, void*);
-template void lltm::finish_forward(const Forward<float16>&, void*);
-template void lltm::finish_forward(const Forward<bfloat16>&, void*);
-template void lltm::start_backward(const Backward<float>&, View<float, 2>, View<float, 2>, void*);
-template void lltm::start_backward(const Backward<double>&, View<double, 2>, View<double, 2>, void*);
-template void lltm::start_backward(const Backward<float16>&, View<float16, 2>, View<float16, 2>, void*);
-template void lltm::start_backward(const Backward<bfloat16>&, View<bfloat16, 2>, View<bfloat16, 2>, void*);
-template void lltm::finish_backward(const Backward<float>&, View<const float, 2>, View<const float, 2>, View<float, 2>,
-                                    void*);
-template void lltm::finish_backward(const Backward<double>&, View<const double, 2>, View<const double, 2>,
-                                    View<double, 2>, void*);
-template void lltm::finish_backward(const Backward<float16>&, View<const float16, 2>, View<const float16, 2>,
-                                    View<float, 2>, void*);
-template void lltm::finish_backward(const Backward<bfloat16>&, View<const bfloat16, 2>, View<const bfloat16, 2>,
-                                    View<float, 2>, void*);
+template void finish_forward(const Forward<float>&, void*);
+template void finish_forward(const Forward<double>&, void*);
+template void finish_forward(const Forward<float16>&, void*);
+template void finish_forward(const Forward<bfloat16>&, void*);
+template void start_backward(const Backward<float>&, View<float, 2>, View<float, 2>, void*);
+template void start_backward(const Backward<double>&, View<double, 2>, View<double, 2>, void*);
+template void start_backward(const Backward<float16>&, View<float16, 2>, View<float16, 2>, void*);
+template void start_backward(const Backward<bfloat16>&, View<bfloat16, 2>, View<bfloat16, 2>, void*);
+template void finish_backward(const Backward<float>&, View<const float, 2>, View<const float, 2>, View<float, 2>,
+                              void*);
+template void finish_backward(const Backward<double>&, View<const double, 2>, View<const double, 2>, View<double, 2>,
+                              void*);
+template void finish_backward(const Backward<float16>&, View<const float16, 2>, View<const float16, 2>, View<float, 2>,
+                              void*);
+template void finish_backward(const Backward<bfloat16>&, View<const bfloat16, 2>, View<const bfloat16, 2>,
+                              View<float, 2>, void*);
+
+}  // namespace opsmith::ops::lltm

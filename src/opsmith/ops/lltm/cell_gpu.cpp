@@ -6,7 +6,9 @@
 #include <algorithm>
 
 using namespace opsmith;
+using namespace opsmith::ops::lltm;
 
+namespace opsmith::ops::lltm {
 namespace {
 
 // Up to how many multiply-adds in one product kernels of our own are faster than PyTorch's products and what stands
@@ -38,22 +40,23 @@ bool is_forward_fused(const Tensor& cell, const Tensor& weight) {
 }
 
 bool is_backward_fused(const Tensor& cell, const Tensor& weight) {
-  return std::max(cell.size(0), cell.size(1)) <= lltm::most_fused && weight.size(1) <= 4 * lltm::most_fused &&
+  return std::max(cell.size(0), cell.size(1)) <= ops::lltm::most_fused && weight.size(1) <= 4 * ops::lltm::most_fused &&
          multiply_adds(cell, weight) <= limit_for(cell.scalar_type()).backward;
 }
 
 }  // namespace
+}  // namespace opsmith::ops::lltm
 
 std::tuple<Tensor, Tensor, Tensor> lltm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                              const Tensor& weight, const Tensor& bias) {
-  namespace composed = lltm::composed;
+  namespace composed = ops::lltm::composed;
   const bool fused = is_forward_fused(cell, weight);
   const Tensor new_hidden = contiguous_like(cell), new_cell = contiguous_like(cell);
   const Tensor gates = fused ? empty_like(cell, {cell.size(0), 3 * cell.size(1)})
                              : aten::mm(composed::join(hidden, input), aten::transposed(weight));
   with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    const lltm::Forward<T> step{
+    const ops::lltm::Forward<T> step{
         .input = view<const T, 2>(input),
         .hidden = view<const T, 2>(hidden),
         .cell = view<const T, 2>(cell),
@@ -64,7 +67,7 @@ std::tuple<Tensor, Tensor, Tensor> lltm_cell(const Tensor& input, const Tensor& 
         .gates = view<T, 2>(gates),
     };
     void* const stream = current_stream(cell.get_device_index());
-    fused ? lltm::fused_forward(step, stream) : lltm::finish_forward(step, stream);
+    fused ? ops::lltm::fused_forward(step, stream) : ops::lltm::finish_forward(step, stream);
   });
   return {new_hidden, new_cell, gates};
 }
@@ -81,7 +84,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
     using T = decltype(element);
     using C = compute_t<T>;
     void* const stream = current_stream(cell.get_device_index());
-    lltm::Backward<T> step{
+    ops::lltm::Backward<T> step{
         .grad_new_hidden = view<const T, 2>(grad_new_hidden),
         .grad_new_cell = view<const T, 2>(grad_new_cell),
         .input = view<const T, 2>(input),
@@ -98,17 +101,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward(const Tens
     if (is_backward_fused(cell, weight)) {
       grad_weight = contiguous_like(weight);
       step.grad_weight = view<T, 2>(grad_weight);
-      lltm::fused_backward(step, stream);
+      ops::lltm::fused_backward(step, stream);
       return;
     }
-    const int64_t batch = cell.size(0), parts = lltm::bias_parts(batch, cell.size(1));
+    const int64_t batch = cell.size(0), parts = ops::lltm::bias_parts(batch, cell.size(1));
     const ScalarType wide = sizeof(C) == 8 ? ScalarType::Double : ScalarType::Float;
     const Tensor partial = torch::stable::new_empty(bias, {parts > 1 ? parts : 0, bias.size(0)}, wide);
     const Tensor grad_gates = contiguous_like(gates), joined = empty_like(cell, {batch, weight.size(1)});
-    lltm::start_backward(step, view<T, 2>(grad_gates), view<T, 2>(joined), stream);
+    ops::lltm::start_backward(step, view<T, 2>(grad_gates), view<T, 2>(joined), stream);
     const Tensor grad_joined = aten::mm(grad_gates, weight);
-    lltm::finish_backward(step, view<const T, 2>(grad_gates), view<const T, 2>(grad_joined), view<C, 2>(partial),
-                          stream);
+    ops::lltm::finish_backward(step, view<const T, 2>(grad_gates), view<const T, 2>(grad_joined), view<C, 2>(partial),
+                               stream);
     grad_weight = aten::mm(aten::transposed(grad_gates), joined);
   });
   return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};

@@ -7,9 +7,7 @@
 #include <opsmith/divide.h>
 #include <opsmith/kernel.h>
 
-namespace lltm {
-
-using opsmith::View;
+namespace opsmith::ops::lltm {
 
 template <class T>
 struct Forward {
@@ -68,6 +66,6 @@ int64_t bias_parts(int64_t batch, int64_t state);
 // bias's gradient. `partial` is contiguous [bias_parts, 3*S], and empty where there is one part.
 template <class T>
 void finish_backward(const Backward<T>& step, View<const T, 2> grad_gates, View<const T, 2> grad_joined,
-                     View<opsmith::compute_t<T>, 2> partial, void* stream);
+                     View<compute_t<T>, 2> partial, void* stream);
 
-}  // namespace lltm
+}  // namespace opsmith::ops::lltm

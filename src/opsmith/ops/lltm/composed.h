@@ -4,10 +4,8 @@
 
 #include <opsmith/native.h>
 
-namespace lltm::composed {
+namespace opsmith::ops::lltm::composed {
 
-using opsmith::call;
-using opsmith::Tensor;
 namespace aten = opsmith::aten;
 
 inline Tensor join(const Tensor& hidden, const Tensor& input) {
@@ -40,4 +38,4 @@ inline std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Tensor&
   return {grad_input, grad_hidden, grad_cell, grad_weight, aten::sum_rows(grad_gates)};
 }
 
-}  // namespace lltm::composed
+}  // namespace opsmith::ops::lltm::composed

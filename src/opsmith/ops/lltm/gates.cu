@@ -2,7 +2,9 @@
 #include "pointwise.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::lltm;
 
+namespace opsmith::ops::lltm {
 namespace {
 
 // `width` adjacent columns from `column` on as one access, or a single one at any stride.
@@ -121,6 +123,7 @@ Launch plan_launch(int64_t rows, int64_t groups) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::lltm
 
 template <class T>
 void lltm_gates(View<const T, 2> gates, View<const T, 2> cell, View<T, 2> hidden, View<T, 2> new_cell, Stream stream) {

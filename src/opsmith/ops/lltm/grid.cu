@@ -2,28 +2,30 @@
 // at once, and the launches.
 #include "sequence_gpu.h"
 
+#if !defined(__HIPCC__)
+#include <atomic>
+
+#include "grid_backward.cuh"
+#include "grid_forward.cuh"
+#endif
+
+namespace opsmith::ops::lltm {
+
 #if defined(__HIPCC__)
 
 // The products are written for NVIDIA's tensor cores.
 template <class T>
-int64_t lltm::grid_room(int64_t, int64_t, bool) {
+int64_t grid_room(int64_t, int64_t, bool) {
   return 0;
 }
 
 template <class T>
-void lltm::grid_scan(const Scan<T>&, void*, void*, void*) {}
+void grid_scan(const Scan<T>&, void*, void*, void*) {}
 
 template <class T>
-void lltm::grid_scan_backward(const ScanBackward<T>&, void*, void*, void*) {}
+void grid_scan_backward(const ScanBackward<T>&, void*, void*, void*) {}
 
 #else
-
-#include <atomic>
-
-#include "grid_backward.h"
-#include "grid_forward.h"
-
-namespace lltm {
 
 namespace {
 
@@ -124,19 +126,19 @@ void grid_scan_backward(const ScanBackward<T>& to, void* room, void* arrivals, v
   }
 }
 
-}  // namespace lltm
-
 #endif
 
-template int64_t lltm::grid_room<opsmith::float16>(int64_t, int64_t, bool);
-template int64_t lltm::grid_room<opsmith::bfloat16>(int64_t, int64_t, bool);
-template int64_t lltm::grid_room<float>(int64_t, int64_t, bool);
-template int64_t lltm::grid_room<double>(int64_t, int64_t, bool);
-template void lltm::grid_scan(const Scan<opsmith::float16>&, void*, void*, void*);
-template void lltm::grid_scan(const Scan<opsmith::bfloat16>&, void*, void*, void*);
-template void lltm::grid_scan(const Scan<float>&, void*, void*, void*);
-template void lltm::grid_scan(const Scan<double>&, void*, void*, void*);
-template void lltm::grid_scan_backward(const ScanBackward<opsmith::float16>&, void*, void*, void*);
-template void lltm::grid_scan_backward(const ScanBackward<opsmith::bfloat16>&, void*, void*, void*);
-template void lltm::grid_scan_backward(const ScanBackward<float>&, void*, void*, void*);
-template void lltm::grid_scan_backward(const ScanBackward<double>&, void*, void*, void*);
+template int64_t grid_room<opsmith::float16>(int64_t, int64_t, bool);
+template int64_t grid_room<opsmith::bfloat16>(int64_t, int64_t, bool);
+template int64_t grid_room<float>(int64_t, int64_t, bool);
+template int64_t grid_room<double>(int64_t, int64_t, bool);
+template void grid_scan(const Scan<opsmith::float16>&, void*, void*, void*);
+template void grid_scan(const Scan<opsmith::bfloat16>&, void*, void*, void*);
+template void grid_scan(const Scan<float>&, void*, void*, void*);
+template void grid_scan(const Scan<double>&, void*, void*, void*);
+template void grid_scan_backward(const ScanBackward<opsmith::float16>&, void*, void*, void*);
+template void grid_scan_backward(const ScanBackward<opsmith::bfloat16>&, void*, void*, void*);
+template void grid_scan_backward(const ScanBackward<float>&, void*, void*, void*);
+template void grid_scan_backward(const ScanBackward<double>&, void*, void*, void*);
+
+}  // namespace opsmith::ops::lltm

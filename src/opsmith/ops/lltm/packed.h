@@ -6,8 +6,7 @@
 #include <opsmith/block.h>
 #include <opsmith/product.h>
 
-using namespace opsmith;
-
+namespace opsmith::ops::lltm {
 namespace {
 
 // The right-hand matrix [steps, columns] of a product, in panels of columns: at(panel)[step][column]. What the last
@@ -68,3 +67,4 @@ View<T, 2> part(const View<T, 2>& matrix, int64_t row, int64_t rows, int64_t col
 }
 
 }  // namespace
+}  // namespace opsmith::ops::lltm

@@ -6,6 +6,7 @@
 #include <opsmith/kernel.h>
 #include <opsmith/math.h>
 
+namespace opsmith::ops::lltm {
 namespace {
 
 template <class C>
@@ -16,7 +17,7 @@ struct LltmState {
 
 template <class C>
 OPSMITH_HOST_DEVICE LltmState<C> lltm_step(C i, C o, C c, C cell) {
-  namespace math = opsmith::math;
+  namespace math = math;
   const C new_cell = cell + math::elu(c) * math::sigmoid(i);
   return {math::tanh(new_cell) * math::sigmoid(o), new_cell};
 }
@@ -31,7 +32,7 @@ struct LltmGradient {
 
 template <class C>
 OPSMITH_HOST_DEVICE LltmGradient<C> lltm_step_backward(C grad_hidden, C grad_new_cell, C i, C o, C c, C new_cell) {
-  namespace math = opsmith::math;
+  namespace math = math;
   const C input_gate = math::sigmoid(i);
   const C output_gate = math::sigmoid(o);
   const C activation = math::tanh(new_cell);
@@ -47,3 +48,4 @@ OPSMITH_HOST_DEVICE LltmGradient<C> lltm_step_backward(C grad_hidden, C grad_new
 }
 
 }  // namespace
+}  // namespace opsmith::ops::lltm

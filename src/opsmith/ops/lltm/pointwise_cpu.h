@@ -7,8 +7,7 @@
 
 #include <opsmith/block.h>
 
-using namespace opsmith;
-
+namespace opsmith::ops::lltm {
 namespace {
 
 // Rows for about 10 us of work. A batch of 16 with 128 units stays on the calling thread.
@@ -71,7 +70,7 @@ OutputBlock<T> output(const View<T, 2>& view, int64_t row, int64_t column, int64
 }  // namespace
 
 template <class T>
-void lltm_gates(View<const T, 2> gates, View<const T, 2> cell, View<T, 2> hidden, View<T, 2> new_cell) {
+void forward_gates(View<const T, 2> gates, View<const T, 2> cell, View<T, 2> hidden, View<T, 2> new_cell) {
   const int64_t rows = cell.size[0], columns = cell.size[1];
   for_each_block(rows, columns, [&](int64_t row, int64_t column, int64_t n) {
     OutputBlock<T> out = output(hidden, row, column, n), next = output(new_cell, row, column, n);
@@ -84,8 +83,8 @@ void lltm_gates(View<const T, 2> gates, View<const T, 2> cell, View<T, 2> hidden
 }
 
 template <class T>
-void lltm_gates_backward(View<const T, 2> grad_hidden, View<const T, 2> grad_new_cell, View<const T, 2> gates,
-                         View<const T, 2> new_cell, View<T, 2> grad_gates, View<T, 2> grad_cell) {
+void backward_gates(View<const T, 2> grad_hidden, View<const T, 2> grad_new_cell, View<const T, 2> gates,
+                    View<const T, 2> new_cell, View<T, 2> grad_gates, View<T, 2> grad_cell) {
   const int64_t rows = new_cell.size[0], columns = new_cell.size[1];
   for_each_block(rows, columns, [&](int64_t row, int64_t column, int64_t n) {
     OutputBlock<T> grad_i = output(grad_gates, row, column, n), grad_o = output(grad_gates, row, column + columns, n);
@@ -101,3 +100,5 @@ void lltm_gates_backward(View<const T, 2> grad_hidden, View<const T, 2> grad_new
     to_cell.store();
   });
 }
+
+}  // namespace opsmith::ops::lltm

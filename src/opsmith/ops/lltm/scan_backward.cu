@@ -4,10 +4,10 @@
 // On AMD's GPUs there is nothing of this: see sequence_step.cu.
 #if !defined(__HIPCC__)
 
-#include "scan_backward.h"
-#include "scan_launch.h"
+#include "scan_backward.cuh"
+#include "scan_launch.cuh"
 
-namespace lltm {
+namespace opsmith::ops::lltm {
 
 namespace {
 
@@ -37,11 +37,11 @@ bool scan_backward(const ScanBackward<T>& to, void* stream) {
   return false;
 }
 
-}  // namespace lltm
+template bool scan_backward(const ScanBackward<opsmith::float16>&, void*);
+template bool scan_backward(const ScanBackward<opsmith::bfloat16>&, void*);
+template bool scan_backward(const ScanBackward<float>&, void*);
+template bool scan_backward(const ScanBackward<double>&, void*);
 
-template bool lltm::scan_backward(const ScanBackward<opsmith::float16>&, void*);
-template bool lltm::scan_backward(const ScanBackward<opsmith::bfloat16>&, void*);
-template bool lltm::scan_backward(const ScanBackward<float>&, void*);
-template bool lltm::scan_backward(const ScanBackward<double>&, void*);
+}  // namespace opsmith::ops::lltm
 
 #endif

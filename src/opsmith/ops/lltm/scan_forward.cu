@@ -4,10 +4,10 @@
 // On AMD's GPUs there is nothing of this: see sequence_step.cu.
 #if !defined(__HIPCC__)
 
-#include "scan_forward.h"
-#include "scan_launch.h"
+#include "scan_forward.cuh"
+#include "scan_launch.cuh"
 
-namespace lltm {
+namespace opsmith::ops::lltm {
 
 namespace {
 
@@ -33,11 +33,11 @@ bool scan(const Scan<T>& to, void* stream) {
   return false;
 }
 
-}  // namespace lltm
+template bool scan(const Scan<opsmith::float16>&, void*);
+template bool scan(const Scan<opsmith::bfloat16>&, void*);
+template bool scan(const Scan<float>&, void*);
+template bool scan(const Scan<double>&, void*);
 
-template bool lltm::scan(const Scan<opsmith::float16>&, void*);
-template bool lltm::scan(const Scan<opsmith::bfloat16>&, void*);
-template bool lltm::scan(const Scan<float>&, void*);
-template bool lltm::scan(const Scan<double>&, void*);
+}  // namespace opsmith::ops::lltm
 
 #endif

@@ -3,6 +3,9 @@
 
 #include "sequence_cpu_backward.h"
 
+using namespace opsmith;
+using namespace opsmith::ops::lltm;
+
 std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence_cpu(const Tensor& input, const Tensor& hidden,
                                                              const Tensor& cell, const Tensor& weight,
                                                              const Tensor& bias) {

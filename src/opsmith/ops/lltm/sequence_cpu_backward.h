@@ -9,6 +9,7 @@
 
 #include "sequence_cpu_forward.h"
 
+namespace opsmith::ops::lltm {
 namespace {
 
 // n units of one row. A hidden state has a gradient from outside and one from the step behind it.
@@ -238,3 +239,4 @@ class SequenceBackward {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::lltm

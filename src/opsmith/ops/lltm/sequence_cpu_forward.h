@@ -15,6 +15,7 @@
 #include "packed.h"
 #include "pointwise.h"
 
+namespace opsmith::ops::lltm {
 namespace {
 
 // Rows that a thread takes at least: a tile's height on AVX-512.
@@ -240,3 +241,4 @@ class SequenceForward {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::lltm

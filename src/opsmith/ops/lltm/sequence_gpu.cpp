@@ -7,10 +7,12 @@
 #include "composed.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::lltm;
 
+namespace opsmith::ops::lltm {
 namespace {
 
-using lltm::composed::columns;
+using ops::lltm::composed::columns;
 
 // The type that the arithmetic is done in.
 ScalarType wide_type(const Tensor& tensor) {
@@ -64,13 +66,13 @@ bool run_in_grid(const Tensor& like, int64_t bytes, const Launch& launch) {
 }
 
 template <class T>
-void run_steps(const lltm::Scan<T>& all, const Tensor& hidden, const Tensor& cell, const Tensor& weight,
+void run_steps(const ops::lltm::Scan<T>& all, const Tensor& hidden, const Tensor& cell, const Tensor& weight,
                const Tensor& hiddens, Tensor& last_cell, void* stream) {
   using C = compute_t<T>;
   const Tensor state = widened(cell), weight_transposed = aten::transposed(weight);
   for (int64_t t = 0; t < hiddens.size(0); ++t) {
     const Tensor from_hidden = wide_product(t == 0 ? hidden : at(hiddens, t - 1), weight_transposed);
-    lltm::step<T>(
+    ops::lltm::step<T>(
         {
             .product = view<const C, 2>(from_hidden),
             .input = at(all.input, t),
@@ -97,7 +99,7 @@ void run_steps_backward(const Tensor& grad_hiddens, const Tensor& grad_last_cell
   Tensor from_next =
       torch::stable::new_zeros(grad_hidden, {grad_hidden.size(0), grad_hidden.size(1)}, wide_type(grad_hidden));
   for (int64_t t = gates.size(0) - 1; t >= 0; --t) {
-    lltm::step_backward<T>(
+    ops::lltm::step_backward<T>(
         {
             .grad_hidden = at(all_grad_hiddens, t),
             .product = view<const C, 2>(from_next),
@@ -114,6 +116,7 @@ void run_steps_backward(const Tensor& grad_hiddens, const Tensor& grad_last_cell
 }
 
 }  // namespace
+}  // namespace opsmith::ops::lltm
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                                          const Tensor& weight, const Tensor& bias) {
@@ -134,7 +137,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
   void* const stream = current_stream(input.get_device_index());
   with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    const lltm::Scan<T> all{
+    const ops::lltm::Scan<T> all{
         .input = view<const compute_t<T>, 3>(from_input),
         .bias = view<const T, 1>(bias),
         .gates = view<T, 3>(gates),
@@ -145,14 +148,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lltm_sequence(const Tensor& input, co
         .cells = view<T, 3>(cells),
         .last_cell = view<T, 2>(last_cell),
     };
-    const auto in_grid = [&](void* room, void* arrivals) { lltm::grid_scan(all, room, arrivals, stream); };
-    if (!lltm::scan(all, stream) && !run_in_grid(input, lltm::grid_room<T>(batch, state, false), in_grid)) {
+    const auto in_grid = [&](void* room, void* arrivals) { ops::lltm::grid_scan(all, room, arrivals, stream); };
+    if (!ops::lltm::scan(all, stream) && !run_in_grid(input, ops::lltm::grid_room<T>(batch, state, false), in_grid)) {
       run_steps<T>(all, hidden, cell, weight_hidden, hiddens, last_cell, stream);
     }
   });
   return {hiddens, last_cell, gates, cells};
 }
 
+namespace opsmith::ops::lltm {
 namespace {
 
 // The hidden state before each step beside the step's input [T*B, S+I]: what a step's product multiplied.
@@ -170,6 +174,7 @@ Tensor joined(const Tensor& input, const Tensor& hidden, const Tensor& hiddens) 
 }
 
 }  // namespace
+}  // namespace opsmith::ops::lltm
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const Tensor& grad_hiddens,
                                                                           const Tensor& grad_last_cell,
@@ -191,7 +196,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
   void* const stream = current_stream(input.get_device_index());
   with_floating_type(input.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    const lltm::ScanBackward<T> all{
+    const ops::lltm::ScanBackward<T> all{
         .grad_hiddens = view<const T, 3>(grad_hiddens),
         .grad_last_cell = view<const T, 2>(grad_last_cell),
         .weight = view<const T, 2>(weight_hidden),
@@ -201,8 +206,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_sequence_backward(const 
         .grad_hidden = view<T, 2>(grad_hidden),
         .grad_cell = view<T, 2>(grad_cell),
     };
-    const auto in_grid = [&](void* room, void* arrivals) { lltm::grid_scan_backward(all, room, arrivals, stream); };
-    if (!lltm::scan_backward(all, stream) && !run_in_grid(input, lltm::grid_room<T>(batch, state, true), in_grid)) {
+    const auto in_grid = [&](void* room, void* arrivals) {
+      ops::lltm::grid_scan_backward(all, room, arrivals, stream);
+    };
+    if (!ops::lltm::scan_backward(all, stream) &&
+        !run_in_grid(input, ops::lltm::grid_room<T>(batch, state, true), in_grid)) {
       run_steps_backward<T>(grad_hiddens, grad_last_cell, weight_hidden, gates, cells, grad_gates, grad_hidden,
                             grad_cell, stream);
     }

@@ -8,13 +8,11 @@
 #include <opsmith/types.h>
 #include <opsmith/view.h>
 
-namespace lltm {
-
-using opsmith::View;
+namespace opsmith::ops::lltm {
 
 template <class T>
 struct Scan {
-  View<const opsmith::compute_t<T>, 3> input;  // its part of the gates, without the bias; it may lie where `gates` does
+  View<const compute_t<T>, 3> input;  // its part of the gates, without the bias; it may lie where `gates` does
   View<const T, 1> bias;
   View<T, 3> gates;  // the pre-activations
   View<const T, 2> hidden;
@@ -59,11 +57,11 @@ void grid_scan_backward(const ScanBackward<T>& to, void* room, void* arrivals, v
 // cell in the type of the arithmetic, which each step brings to its new value.
 template <class T>
 struct Step {
-  View<const opsmith::compute_t<T>, 2> product;
-  View<const opsmith::compute_t<T>, 2> input;  // as Scan's
+  View<const compute_t<T>, 2> product;
+  View<const compute_t<T>, 2> input;  // as Scan's
   View<const T, 1> bias;
   View<T, 2> gates;
-  View<opsmith::compute_t<T>, 2> cell;
+  View<compute_t<T>, 2> cell;
   View<T, 2> hidden;
   View<T, 2> cells;
 };
@@ -72,8 +70,8 @@ struct Step {
 template <class T>
 struct StepBackward {
   View<const T, 2> grad_hidden;
-  View<const opsmith::compute_t<T>, 2> product;
-  View<opsmith::compute_t<T>, 2> grad_cell;
+  View<const compute_t<T>, 2> product;
+  View<compute_t<T>, 2> grad_cell;
   View<const T, 2> gates;
   View<const T, 2> cells;
   View<T, 2> grad_gates;
@@ -84,4 +82,4 @@ void step(const Step<T>& to, void* stream);
 template <class T>
 void step_backward(const StepBackward<T>& to, void* stream);
 
-}  // namespace lltm
+}  // namespace opsmith::ops::lltm

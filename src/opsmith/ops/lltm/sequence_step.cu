@@ -7,9 +7,7 @@
 #include "pointwise.h"
 #include "sequence_gpu.h"
 
-using namespace opsmith;
-
-namespace lltm {
+namespace opsmith::ops::lltm {
 
 namespace {
 
@@ -103,4 +101,4 @@ template bool scan_backward(const ScanBackward<double>&, void*);
 
 #endif
 
-}  // namespace lltm
+}  // namespace opsmith::ops::lltm

@@ -7,28 +7,27 @@
 // in their order: results do not depend on the number of threads.
 #pragma once
 
-#include "roi_align.h"
-
-#include "channel_block.h"
-
 #include <vector>
 
-namespace {
+#include "../_cpu/channel_block.h"
+#include "../_cpu/registers.h"
+#include "roi_align.h"
 
-using namespace opsmith;
+namespace opsmith::ops::roi_align {
+namespace {
 
 // A pixel's place along an axis and its weight.
 template <class C>
-struct Tap {
+struct PixelWeight {
   int64_t pixel;
   C weight;
 };
 
 // The taps of all bins along an axis: those of bin i are taps[begin[i]] to taps[begin[i + 1] - 1].
 template <class C>
-struct Taps {
+struct AxisWeights {
   std::vector<int64_t> begin;
-  std::vector<Tap<C>> taps;
+  std::vector<PixelWeight<C>> taps;
 
   // `weights` is zero, one for each pixel, and is left so.
   void fill(const Side& side, int64_t bins, std::vector<C>& weights) {
@@ -49,20 +48,20 @@ struct Taps {
     }
   }
 
-  void widen(Span& span) const {
-    for (const Tap<C>& tap : taps) span.include(tap.pixel);
+  void widen(cpu::Span& span) const {
+    for (const PixelWeight<C>& tap : taps) span.include(tap.pixel);
   }
 };
 
 template <class C>
-struct BoxTaps {
-  Taps<C> y, x;
+struct BoxWeights {
+  AxisWeights<C> y, x;
 };
 
 // The boxes of a call, by image and within it in their order.
 template <class C>
 struct Boxes {
-  std::vector<BoxTaps<C>> taps;
+  std::vector<BoxWeights<C>> taps;
   std::vector<std::vector<int64_t>> of_image;
   std::vector<int64_t> bad;
 
@@ -89,12 +88,12 @@ struct Boxes {
 template <class C>
 struct Grid {
   const int64_t *y_begin, *x_begin;
-  const Tap<C>*y, *x;
+  const PixelWeight<C>*y, *x;
   int64_t y_bins, x_bins;
   int64_t row, column;  // elements from one row and from one pixel of the block to the next
   int64_t unit;         // channels in it
 
-  Grid(const BoxTaps<C>& taps, const Pooling& pooling, int64_t row, int64_t column, int64_t unit)
+  Grid(const BoxWeights<C>& taps, const Pooling& pooling, int64_t row, int64_t column, int64_t unit)
       : y_begin(taps.y.begin.data()),
         x_begin(taps.x.begin.data()),
         y(taps.y.taps.data()),
@@ -109,7 +108,7 @@ struct Grid {
 // bins[bin * unit + c] = the sum over the bin's pixels of weight * pixels[... + c], for some registers of channels.
 template <int registers, int bytes, class C>
 OPSMITH_HOST_DEVICE void pool_channels(const Grid<C>& grid, const C* pixels, C* bins) {
-  using Lanes = typename Register<bytes, C>::Lanes;
+  using Lanes = typename cpu::Register<bytes, C>::Lanes;
   for (int64_t i = 0; i < grid.y_bins; ++i) {
     for (int64_t j = 0; j < grid.x_bins; ++j, bins += grid.unit) {
       Lanes sum[registers] = {};
@@ -129,7 +128,7 @@ OPSMITH_HOST_DEVICE void pool_channels(const Grid<C>& grid, const C* pixels, C* 
 // The transposed: adds weight * bins[bin * unit + c] to the bin's pixels.
 template <int registers, int bytes, class C>
 OPSMITH_HOST_DEVICE void spread_channels(const Grid<C>& grid, const C* bins, C* pixels) {
-  using Lanes = typename Register<bytes, C>::Lanes;
+  using Lanes = typename cpu::Register<bytes, C>::Lanes;
   for (int64_t i = 0; i < grid.y_bins; ++i) {
     for (int64_t j = 0; j < grid.x_bins; ++j, bins += grid.unit) {
       Lanes value[registers];
@@ -183,10 +182,10 @@ constexpr int64_t block_channels = 32;
 
 // The rows and columns that the boxes [begin, end) of an image touch.
 template <class C>
-Window window_of(const Boxes<C>& boxes, const std::vector<int64_t>& rois, int64_t begin, int64_t end) {
-  Window window;
+cpu::Window window_of(const Boxes<C>& boxes, const std::vector<int64_t>& rois, int64_t begin, int64_t end) {
+  cpu::Window window;
   for (int64_t r = begin; r < end; ++r) {
-    const BoxTaps<C>& taps = boxes.taps[static_cast<size_t>(rois[static_cast<size_t>(r)])];
+    const BoxWeights<C>& taps = boxes.taps[static_cast<size_t>(rois[static_cast<size_t>(r)])];
     taps.y.widen(window.y);
     taps.x.widen(window.x);
   }
@@ -212,10 +211,10 @@ void pool_level(const View<const T, 4>& features, const View<const float, 2>& bo
       const std::vector<int64_t>& rois = all.of_image[static_cast<size_t>(image)];
       const int64_t count = static_cast<int64_t>(rois.size());
       const int64_t first = count * share / shares, behind = count * (share + 1) / shares;
-      const Window window = window_of(all, rois, first, behind);
+      const cpu::Window window = window_of(all, rois, first, behind);
       const int64_t channel = block * block_channels;
       const int64_t unit = channels - channel < block_channels ? channels - channel : block_channels;
-      const Block<const T> from(features, image, channel, unit);
+      const cpu::ChannelBlock<const T> from(features, image, channel, unit);
       int64_t row = from.row, column = from.column;
       const C* base = from.direct();
       if (base == nullptr) {
@@ -228,7 +227,7 @@ void pool_level(const View<const T, 4>& features, const View<const float, 2>& bo
       for (int64_t r = first; r < behind; ++r) {
         const int64_t k = rois[static_cast<size_t>(r)];
         pool(Grid<C>(all.taps[static_cast<size_t>(k)], pooling, row, column, unit), base, pooled.data());
-        Block<T>(out, k, channel, unit).store(pooled.data());
+        cpu::ChannelBlock<T>(out, k, channel, unit).store(pooled.data());
       }
     }
   });
@@ -236,7 +235,7 @@ void pool_level(const View<const T, 4>& features, const View<const float, 2>& bo
   for (const int64_t k : all.bad) {
     for (int64_t channel = 0; channel < channels; channel += block_channels) {
       const int64_t unit = channels - channel < block_channels ? channels - channel : block_channels;
-      Block<T>(out, k, channel, unit).store(zeros.data());
+      cpu::ChannelBlock<T>(out, k, channel, unit).store(zeros.data());
     }
   }
 }
@@ -251,7 +250,7 @@ void spread_level(const View<const T, 4>& grad_out, const View<const float, 2>& 
   const Boxes<C> all(has_bins ? boxes : View<const float, 2>{}, pooling);
   const int64_t channels = grad_features.size[1], bins = pooling.out_height * pooling.out_width;
   const int64_t blocks = (channels + block_channels - 1) / block_channels;
-  const Window whole{{0, pooling.out_height - 1}, {0, pooling.out_width - 1}};
+  const cpu::Window whole{{0, pooling.out_height - 1}, {0, pooling.out_width - 1}};
   parallel_for(0, pooling.images * blocks, 1, [&](int64_t begin, int64_t end) {
     std::vector<C> pixels, gradient(static_cast<size_t>(bins * block_channels));
     for (int64_t piece = begin; piece < end; ++piece) {
@@ -259,13 +258,14 @@ void spread_level(const View<const T, 4>& grad_out, const View<const float, 2>& 
       const int64_t unit = channels - channel < block_channels ? channels - channel : block_channels;
       pixels.assign(static_cast<size_t>(pooling.height * pooling.width * unit), C{0});
       for (const int64_t k : all.of_image[static_cast<size_t>(image)]) {
-        Block<const T>(grad_out, k, channel, unit).load(whole, gradient.data());
+        cpu::ChannelBlock<const T>(grad_out, k, channel, unit).load(whole, gradient.data());
         spread(Grid<C>(all.taps[static_cast<size_t>(k)], pooling, pooling.width * unit, unit, unit), gradient.data(),
                pixels.data());
       }
-      Block<T>(grad_features, image, channel, unit).store(pixels.data());
+      cpu::ChannelBlock<T>(grad_features, image, channel, unit).store(pixels.data());
     }
   });
 }
 
 }  // namespace
+}  // namespace opsmith::ops::roi_align

@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::roi_align;
 
 template <class T>
 void roi_align_pyramid_sized(View<const T, 4> p0, View<const T, 4> p1, View<const T, 4> p2, View<const T, 4> p3,

@@ -1,11 +1,14 @@
 // roi_align of a feature pyramid on a GPU: all levels in one launch. The gradient takes one for each level: it makes
 // images, and those of the levels have nothing in common.
-#include "pool.h"
+#include "pool.cuh"
 #include "pyramid.h"
-#include "spread.h"
+#include "spread.cuh"
 
 using namespace opsmith;
+using namespace opsmith::ops::boxes;
+using namespace opsmith::ops::roi_align;
 
+namespace opsmith::ops::roi_align {
 namespace {
 
 template <class T>
@@ -21,6 +24,7 @@ struct Pyramid {
 };
 
 }  // namespace
+}  // namespace opsmith::ops::roi_align
 
 template <class T>
 void roi_align_pyramid_sized(View<const T, 4> p0, View<const T, 4> p1, View<const T, 4> p2, View<const T, 4> p3,

@@ -3,6 +3,7 @@
 
 #include "roi_align.h"
 
+namespace opsmith::ops::roi_align {
 namespace {
 
 constexpr int most_levels = 4;
@@ -13,7 +14,7 @@ struct Levels {
   Pooling level[most_levels];
 
   // The level of a box; with a NaN in it, the first.
-  OPSMITH_HOST_DEVICE int level_of(const opsmith::View<const float, 2>& boxes, int64_t k) const {
+  OPSMITH_HOST_DEVICE int level_of(const View<const float, 2>& boxes, int64_t k) const {
     const float area = area_of(boxes, k);
     int found = 0;
     for (int next = 1; next < most_levels; ++next) found += area >= level[next].least_area;
@@ -22,14 +23,14 @@ struct Levels {
 };
 
 inline Levels read_levels(int64_t images, const int64_t (&heights)[most_levels], const int64_t (&widths)[most_levels],
-                          int64_t out_height, int64_t out_width, opsmith::List<double> scales,
-                          opsmith::List<double> areas, int64_t sampling_ratio, bool aligned) {
+                          int64_t out_height, int64_t out_width, List<double> scales, List<double> areas,
+                          int64_t sampling_ratio, bool aligned) {
   if (scales.size != most_levels || areas.size != most_levels - 1) {
-    opsmith::fail("a pyramid takes ", most_levels, " scales and ", most_levels - 1, " areas; found ", scales.size,
-                  " and ", areas.size);
+    fail("a pyramid takes ", most_levels, " scales and ", most_levels - 1, " areas; found ", scales.size, " and ",
+         areas.size);
   }
   for (int64_t i = 0; i < areas.size; ++i) {
-    if (!(areas[i] >= (i == 0 ? -INFINITY : areas[i - 1]))) opsmith::fail("areas must be numbers that do not fall");
+    if (!(areas[i] >= (i == 0 ? -INFINITY : areas[i - 1]))) fail("areas must be numbers that do not fall");
   }
   Levels levels{};
   for (int i = 0; i < most_levels; ++i) {
@@ -42,3 +43,4 @@ inline Levels read_levels(int64_t images, const int64_t (&heights)[most_levels],
 }
 
 }  // namespace
+}  // namespace opsmith::ops::roi_align

@@ -2,6 +2,7 @@
 #include "cpu.h"
 
 using namespace opsmith;
+using namespace opsmith::ops::roi_align;
 
 template <class T>
 void roi_align_sized(View<const T, 4> features, View<const float, 2> boxes, int64_t images, int64_t height,

@@ -1,9 +1,11 @@
 // roi_align and its gradient on a GPU: which kernel serves a call.
-#include "pool.h"
-#include "pool_planes.h"
-#include "spread.h"
+#include "pool.cuh"
+#include "pool_planes.cuh"
+#include "spread.cuh"
 
 using namespace opsmith;
+using namespace opsmith::ops::boxes;
+using namespace opsmith::ops::roi_align;
 
 template <class T>
 void roi_align_sized(View<const T, 4> features, View<const float, 2> boxes, int64_t images, int64_t height,

@@ -15,6 +15,7 @@
 
 #include <cmath>
 
+namespace opsmith::ops::roi_align {
 namespace {
 
 constexpr int64_t most_samples = 1024;         // sampling_ratio
@@ -127,11 +128,11 @@ struct Roi {
   Side y, x;
 };
 
-OPSMITH_HOST_DEVICE float area_of(const opsmith::View<const float, 2>& boxes, int64_t k) {
+OPSMITH_HOST_DEVICE float area_of(const View<const float, 2>& boxes, int64_t k) {
   return product(boxes(k, 3) - boxes(k, 1), boxes(k, 4) - boxes(k, 2));
 }
 
-OPSMITH_HOST_DEVICE Roi read_roi(const opsmith::View<const float, 2>& boxes, int64_t k, const Pooling& pooling) {
+OPSMITH_HOST_DEVICE Roi read_roi(const View<const float, 2>& boxes, int64_t k, const Pooling& pooling) {
   const float index = truncf(boxes(k, 0));
   float edge[4];
   bool good = index >= 0.0f && index < static_cast<float>(pooling.images);
@@ -148,9 +149,10 @@ OPSMITH_HOST_DEVICE Roi read_roi(const opsmith::View<const float, 2>& boxes, int
 inline Pooling read_arguments(int64_t images, int64_t height, int64_t width, int64_t out_height, int64_t out_width,
                               double spatial_scale, int64_t sampling_ratio, bool aligned) {
   if (sampling_ratio > most_samples) {
-    opsmith::fail("sampling_ratio can be up to ", most_samples, "; found ", sampling_ratio);
+    fail("sampling_ratio can be up to ", most_samples, "; found ", sampling_ratio);
   }
   return {images, height, width, out_height, out_width, static_cast<float>(spatial_scale), sampling_ratio, aligned};
 }
 
 }  // namespace
+}  // namespace opsmith::ops::roi_align

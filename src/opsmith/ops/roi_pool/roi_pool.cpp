@@ -9,7 +9,9 @@
 #include <vector>
 
 using namespace opsmith;
+using namespace opsmith::ops::roi_pool;
 
+namespace opsmith::ops::roi_pool {
 namespace {
 
 // The largest pixel of a rectangle of a plane; -1 in an empty one.
@@ -30,6 +32,7 @@ int64_t largest_pixel(const T* plane, int64_t row, int64_t column, int64_t width
 }
 
 }  // namespace
+}  // namespace opsmith::ops::roi_pool
 
 template <class T>
 void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64_t images, int64_t height,

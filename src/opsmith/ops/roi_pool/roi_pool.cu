@@ -1,9 +1,11 @@
 // roi_pool and its gradient on a GPU: which kernel serves a call.
-#include "gather.h"
-#include "pool.h"
-#include "pool_windows.h"
+#include "gather.cuh"
+#include "pool.cuh"
+#include "pool_windows.cuh"
 
 using namespace opsmith;
+using namespace opsmith::ops::boxes;
+using namespace opsmith::ops::roi_pool;
 
 template <class T>
 void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64_t images, int64_t height,

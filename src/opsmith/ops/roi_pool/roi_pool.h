@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+namespace opsmith::ops::roi_pool {
 namespace {
 
 constexpr float farthest = 1024.0f * 1024.0f;  // in pixels of the features
@@ -48,12 +49,12 @@ struct Pooling {
   }
 
   // One side of what is known to be a box.
-  OPSMITH_HOST_DEVICE Side read_side(const opsmith::View<const float, 2>& boxes, int64_t k, bool is_y) const {
+  OPSMITH_HOST_DEVICE Side read_side(const View<const float, 2>& boxes, int64_t k, bool is_y) const {
     const float from = boxes(k, is_y ? 2 : 1) * scale, to = boxes(k, is_y ? 4 : 3) * scale;
     return side(from, to, is_y ? height : width, is_y ? out_height : out_width);
   }
 
-  OPSMITH_HOST_DEVICE Roi read_roi(const opsmith::View<const float, 2>& boxes, int64_t k) const {
+  OPSMITH_HOST_DEVICE Roi read_roi(const View<const float, 2>& boxes, int64_t k) const {
     const float index = truncf(boxes(k, 0));
     float edge[4];
     bool good = index >= 0.0f && index < static_cast<float>(images);
@@ -71,9 +72,9 @@ inline Pooling read_arguments(int64_t images, int64_t height, int64_t width, int
                               double spatial_scale) {
   constexpr int64_t most = (int64_t{1} << 31) - 1;  // a bin keeps its pixel in 32 bits
   if (height > most || width > most || (height > 0 && width > most / height))
-    opsmith::fail("an image can have up to ", most, " pixels; found ", height, " x ", width);
+    fail("an image can have up to ", most, " pixels; found ", height, " x ", width);
   if (out_height > most || out_width > most)
-    opsmith::fail("a box can have up to ", most, " bins along an axis; found ", out_height, " x ", out_width);
+    fail("a box can have up to ", most, " bins along an axis; found ", out_height, " x ", out_width);
   return {images, height, width, out_height, out_width, static_cast<float>(spatial_scale)};
 }
 
@@ -85,3 +86,4 @@ OPSMITH_HOST_DEVICE bool is_larger(C value, C most) {
 }
 
 }  // namespace
+}  // namespace opsmith::ops::roi_pool
