@@ -41,6 +41,8 @@ _CPU_NAMES: Names = (
     (re.compile(r"<[^>+]*(\+0x[0-9a-f]+)?>"), r"<SYMBOL\1>"),
 )
 
+_STRINGS = (".rodata.str1.1", ".rodata.str1.8")
+
 Code = dict[str, str]  # a function's mangled name -> its resources and its instructions
 
 
@@ -74,6 +76,10 @@ def cpu_code(step: Step, folder: Path) -> Code:
     listing = run(["objdump", "-d", "--no-show-raw-insn", "--no-addresses", step.output], folder)
     for name, text in re.findall(r"^<(.+)>:\n((?:.+\n)*)", listing, re.M):
         code[f"{step.description}: {name}"] = without_names(text, _CPU_NAMES)
+    # Instructions name strings by address alone, so the names of operators and the texts of errors are compared as such.
+    sections = [word for section in _STRINGS for word in ("-p", section)]
+    strings = re.findall(r"^  \[ *[0-9a-f]+\]  (.*)$", run(["readelf", *sections, step.output], folder), re.M)
+    code[f"{step.description}: strings"] = "\n".join(sorted(strings))
     return code
 
 
