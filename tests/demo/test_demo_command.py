@@ -13,11 +13,11 @@ from rich.console import Console
 
 from opsmith.cli.demo import command
 from opsmith.demo import builds
-from opsmith.demo.screen import Screen
 from opsmith.errors import OpsmithError, ToolchainError
+from opsmith.report.demo.screen import DemoScreen
 
 needs_extras = pytest.mark.skipif(
-    importlib.util.find_spec("sklearn") is None or importlib.util.find_spec("matplotlib") is None,
+    importlib.util.find_spec("sklearn") is None,
     reason="needs the extra `demo`",
 )
 
@@ -35,6 +35,8 @@ def test_a_quick_run(tmp_path: Path):
     assert len(built) >= 2
     assert all(Path(build["library"]).stat().st_size == build["size_bytes"] for build in built)
     assert all(tally["numbers"] > 0 == tally["differing"] for tally in content["agreement"]["tallies"])
+    assert [check["ok"] for check in content["checks"]] == [True, True]
+    assert all(timing["error"] == "" for report in content["benchmarks"] for timing in report["timings"])
     assert [len(run["losses"]) for run in content["runs"]] == [3] * len(content["runs"])
     assert "a quick run: the test accuracy is not held against the 95% of a whole one" in result.stderr
     assert {"report.html", "report.md", "results.json"} <= {file.name for file in tmp_path.iterdir()}
@@ -55,7 +57,7 @@ def refuse(group, builder, request, watcher):
 def test_a_builder_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(builds, "build_group", refuse)
     text = io.StringIO()
-    build = builds.build_one(None, "cmake", ["cpu"], tmp_path, Screen(Console(file=text)))
+    build = builds.build_one(None, "cmake", ["cpu"], tmp_path, DemoScreen(Console(file=text)))
     assert build.left_out == "CMake is not installed. Get it so"
     assert "left out: CMake is not installed. Get it so" in text.getvalue()
 
@@ -63,19 +65,19 @@ def test_a_builder_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyP
 def test_without_a_compiler_there_is_no_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(builds, "build_group", refuse)
     with pytest.raises(ToolchainError):
-        builds.build_one(None, "jit", ["cpu"], tmp_path, Screen(Console(file=io.StringIO())))
+        builds.build_one(None, "jit", ["cpu"], tmp_path, DemoScreen(Console(file=io.StringIO())))
 
 
 def test_setuptools_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    build = builds.build_one(None, "setuptools", ["cpu"], tmp_path, Screen(Console(file=io.StringIO())))
+    build = builds.build_one(None, "setuptools", ["cpu"], tmp_path, DemoScreen(Console(file=io.StringIO())))
     assert build.left_out is not None and 'pip install "opsmith[setuptools]"' in build.left_out
 
 
 def test_no_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     text = io.StringIO()
-    screen = Screen(Console(file=text))
+    screen = DemoScreen(Console(file=text))
     screen.section("A heading")
     with screen.step("working", 2) as step:
         step.advance(1, 2, "not worth a line")
@@ -87,5 +89,5 @@ def test_no_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch):
 def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("NO_COLOR", "1")
     text = io.StringIO()
-    Screen(Console(file=text, force_terminal=True)).line("✓ done")
+    DemoScreen(Console(file=text, force_terminal=True)).line("✓ done")
     assert "\x1b[32m" not in text.getvalue()

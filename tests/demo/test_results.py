@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from opsmith.checker.outcome import Finding, failed
 from opsmith.demo.agreement import Agreement, Tally
+from opsmith.report.demo.tables import summary_of
 
 
 def refuse(name):
@@ -13,12 +15,12 @@ def refuse(name):
 
 
 def signs(results):
-    return {finding.topic: finding.sign for finding in results.summary}
+    return {finding.topic: finding.sign for finding in summary_of(results)}
 
 
 def test_good_results_have_no_failures(results):
     assert results.failures == ()
-    assert set(signs(results)) == {"built", "left out", "agree", "exact", "gradient", "speed", "trained"}
+    assert set(signs(results)) == {"built", "left out", "agree", "checked", "gradient", "speed", "trained"}
     assert "✗" not in signs(results).values()
 
 
@@ -35,11 +37,20 @@ def test_one_library_alone_fails(with_changes):
     assert failure.startswith("fewer than two libraries")
 
 
-def test_an_error_that_is_too_large_fails(results, with_changes):
-    first, *others = results.errors
-    found = with_changes(errors=(*others, dataclasses.replace(first, error_eps=float("nan"))))
-    assert len(found.failures) == 1 and "lltm_cell in float64" in found.failures[0]
-    assert signs(found)["exact"] == "✗"
+def test_a_property_that_does_not_hold_fails(with_changes, check_of):
+    wrong = failed(Finding("y[0] is inf, the reference has 40,000"))
+    found = with_changes(checks=(check_of(wrong),))
+    assert found.failures == ("opsmith.lltm_cell fails value",)
+    assert signs(found)["checked"] == "✗"
+
+
+def test_a_wrong_result_of_the_benchmark_fails(results, with_changes):
+    (report,) = results.benchmarks
+    own, *others = report.timings
+    wrong = dataclasses.replace(own, time=None, error="wrong result, so it is not timed: y[0] is 1")
+    found = with_changes(benchmarks=(dataclasses.replace(report, timings=(wrong, *others)),))
+    assert found.failures == ("opsmith.lltm_cell gives wrong results where it is timed",)
+    assert signs(found)["speed"] == "✗"
 
 
 def test_a_wrong_slope_fails(results, with_changes):
@@ -57,9 +68,8 @@ def test_too_little_accuracy_fails_but_for_a_quick_run(results, with_changes):
     assert with_changes(runs=runs, quick=True).failures == ()
 
 
-def test_being_slower_is_no_failure(results, with_changes):
-    slower = dataclasses.replace(results.timings[1], ratio=dataclasses.replace(results.timings[1].ratio, median=0.5))
-    found = with_changes(timings=(results.timings[0], slower))
+def test_being_slower_is_no_failure(with_changes, bench_of):
+    found = with_changes(benchmarks=(bench_of(0.5, "slower"),))
     assert found.failures == ()
     assert signs(found)["speed"] == "\N{EN DASH}"
 
@@ -69,4 +79,4 @@ def test_json_has_everything_and_no_nan(results):
     assert content["failures"] == []
     assert content["slopes"][1]["published"] is None
     assert content["builds"][2]["left_out"] == "CMake is <not> installed"
-    assert {"machine", "agreement", "errors", "timings", "runs", "seed"} <= set(content)
+    assert {"machine", "agreement", "checks", "benchmarks", "runs", "seed"} <= set(content)

@@ -1,4 +1,4 @@
-"""Whether the builds agree to the last bit: each library runs alone in a process, and the bytes are compared."""
+"""Compares the libraries bit by bit: each runs the same calls, alone in a process without opsmith."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,16 +16,21 @@ from torch import Tensor
 
 from opsmith.demo import worker
 from opsmith.demo.builds import Build
-from opsmith.demo.table import Table, mark
-from opsmith.demo.worker import Case, run_cases
+from opsmith.demo.worker import Call, run_calls
 from opsmith.errors import LoadError
+from opsmith.runtime.operator import Operator
+from opsmith.spec.definition import Device
+from opsmith.subject.subject import subject_of
 
-__all__ = ["Agreement", "Tally", "agreement_table", "compare", "compare_builds", "run_library"]
+__all__ = ["THIS_PROCESS", "Agreement", "Tally", "compare", "compare_builds", "make_calls"]
 
 # What the operators that this process has loaded are called in the comparison.
 THIS_PROCESS = "this process"
 
-_MOST_DIFFERENCES = 3
+# Of the cases that the check makes: those that reach every path of a kernel, in few bytes.
+_GROUPS = ("plain", "sizes", "empty", "layouts", "values", "special")
+_QUICK_GROUPS = ("plain", "empty", "layouts")
+_MOST_ELEMENTS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -47,84 +52,71 @@ class Agreement:
     differences: tuple[str, ...]
 
     @property
+    def libraries(self) -> tuple[str, ...]:
+        """The participants but for this process."""
+        return tuple(name for name in self.participants if name != THIS_PROCESS)
+
+    @property
     def is_total(self) -> bool:
         """Whether at least two libraries were compared, on something, and every bit was the same."""
-        built = [name for name in self.participants if name != THIS_PROCESS]
-        return len(built) > 1 and all(tally.numbers for tally in self.tallies) and not self.differences
+        return len(self.libraries) > 1 and all(tally.numbers for tally in self.tallies) and not self.differences
 
 
-def compare_builds(builds: Sequence[Build], cases: Sequence[Case], threads: int) -> Agreement:
-    """Run the cases in every library, each in a process without opsmith, and in this one; compare all results.
+def make_calls(operators: Sequence[Operator], devices: Sequence[Device], *, seed: int, quick: bool) -> Iterator[Call]:
+    """Yield the calls that every library has to answer alike, in every element type: cases that a check makes.
+
+    A backward operator gets results and inputs that do not belong together; its bits are to be the same all the same.
+    """
+    for operator in operators:
+        subject = subject_of(operator, devices=("cpu",), seed=seed)
+        suite = replace(subject.suite, most_elements=_MOST_ELEMENTS)
+        for dtypes in subject.dtypes:
+            for case in suite.cases(dtypes, *(_QUICK_GROUPS if quick else _GROUPS)):
+                arguments = subject.arguments(case.build())
+                for device in devices:
+                    name = f"{operator.definition.name}, {', '.join(dtypes.values())}, {case.label}, {device}"
+                    yield Call(
+                        name=name, operator=operator.definition.qualified_name, device=device, arguments=arguments
+                    )
+
+
+def compare_builds(builds: Sequence[Build], calls: Sequence[Call], threads: int) -> Agreement:
+    """Make the calls in every library, each in a process without opsmith, and in this one; compare all results.
 
     Raises LoadError where a process fails.
     """
     libraries = {build.builder: Path(build.library) for build in builds if build.left_out is None}
-    with tempfile.TemporaryDirectory(prefix="opsmith-demo-") as folder, ExitStack() as stack:
-        inputs = Path(folder) / "cases.pt"
-        torch.save(list(cases), inputs)
+    with tempfile.TemporaryDirectory(prefix="opsmith-demo-") as name, ExitStack() as stack:
+        folder = Path(name)
+        torch.save(list(calls), folder / "calls.pt")
         # All start at once: most of their time goes into `import torch`.
-        runs = {
-            name: (stack.enter_context(run_library(library, inputs, Path(folder) / name, threads)), Path(folder) / name)
-            for name, library in libraries.items()
+        processes = {
+            builder: stack.enter_context(_start(library, folder / "calls.pt", folder / builder, threads))
+            for builder, library in libraries.items()
         }
-        results = {name: _finish(libraries[name], process, file) for name, (process, file) in runs.items()}
-    results[THIS_PROCESS] = run_cases(cases)
-    return compare(results, cases)
+        results = {
+            builder: _finish(libraries[builder], process, folder / builder) for builder, process in processes.items()
+        }
+    results[THIS_PROCESS] = run_calls(calls)
+    return compare(results, calls)
 
 
-def run_library(library: Path, cases: Path, results: Path, threads: int) -> subprocess.Popen[str]:
-    """Start a process that runs saved cases in a library and saves what comes out."""
-    argv = [sys.executable, worker.__file__, str(library), str(cases), str(results), str(threads)]
-    # Without "safe path" Python would look for modules in the folder of worker.py first.
-    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
-    return subprocess.Popen(
-        argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def compare(results: Mapping[str, Sequence[Sequence[Tensor]]], cases: Sequence[Case]) -> Agreement:
+def compare(results: Mapping[str, Sequence[Sequence[Tensor]]], calls: Sequence[Call]) -> Agreement:
     """Compare the outputs of several libraries, bit by bit, with those of the first."""
-    participants = tuple(results)
+    first, *others = results
     counts: dict[str, list[int]] = {}
     differences: list[str] = []
-    for index, case in enumerate(cases):
-        count = counts.setdefault(case["operator"], [0, 0, 0])
-        expected = results[participants[0]][index]
+    for index, call in enumerate(calls):
+        count = counts.setdefault(call["operator"], [0, 0, 0])
+        expected = results[first][index]
         count[0] += 1
         count[1] += sum(output.numel() for output in expected)
-        for name in participants[1:]:
-            differing = _differing(expected, results[name][index])
-            if differing:
+        for name in others:
+            if differing := _differing(expected, results[name][index]):
                 count[2] += differing
-                differences.append(f"{case['name']}: {name} differs from {participants[0]} in {differing} numbers")
+                differences.append(f"{call['name']}: {name} differs from {first} in {differing} numbers")
     tallies = tuple(Tally(operator, *count) for operator, count in counts.items())
-    return Agreement(participants, tallies, tuple(differences))
-
-
-def agreement_table(agreement: Agreement) -> Table:
-    """Return the comparison as a table."""
-    rows = tuple(
-        (
-            tally.operator,
-            f"{tally.calls:,}",
-            f"{tally.numbers:,}",
-            f"{tally.differing:,}",
-            mark(tally.numbers > 0 and not tally.differing),
-        )
-        for tally in agreement.tallies
-    )
-    built = [name for name in agreement.participants if name != THIS_PROCESS]
-    if len(built) > 1:
-        note = (
-            f"Compared bit by bit: {', '.join(built)}, each alone in a process that never imports opsmith, and the "
-            "operators of this process. float16, bfloat16, float32 and float64; contiguous, transposed, strided and offset."
-        )
-    else:
-        note = f"Only {', '.join(built)} could be built here, so there was nothing to compare it with."
-    if agreement.differences:
-        first = "; ".join(agreement.differences[:_MOST_DIFFERENCES])
-        note += f" {len(agreement.differences):,} outputs differ, beginning with: {first}."
-    return Table("Agreement", ("operator", "calls", "numbers", "differing", ""), "lrrrl", rows, note)
+    return Agreement(tuple(results), tallies, tuple(differences))
 
 
 def _differing(expected: Sequence[Tensor], found: Sequence[Tensor]) -> int:
@@ -143,6 +135,15 @@ def _differing(expected: Sequence[Tensor], found: Sequence[Tensor]) -> int:
 def _bits(tensor: Tensor) -> Tensor:
     """Return the bytes of each number as a row: -0.0 is not 0.0 then, and a NaN is equal to itself."""
     return tensor.contiguous().view(-1, 1).view(torch.uint8)
+
+
+def _start(library: Path, calls: Path, results: Path, threads: int) -> subprocess.Popen[str]:
+    argv = [sys.executable, worker.__file__, str(library), str(calls), str(results), str(threads)]
+    # Without "safe path" Python would look for modules in the folder of worker.py first.
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    return subprocess.Popen(
+        argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def _finish(library: Path, process: subprocess.Popen[str], results: Path) -> list[list[Tensor]]:

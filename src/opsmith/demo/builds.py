@@ -1,4 +1,4 @@
-"""The demo's builds: LLTM by JIT, setuptools and CMake, each from nothing and timed."""
+"""Builds LLTM by JIT, setuptools and CMake, each from nothing, and times it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,12 @@ from pathlib import Path
 
 import opsmith
 from opsmith.build.builders import BUILDERS, Request, build_group, require_builder
-from opsmith.build.devices import wanted_devices
-from opsmith.build.discover import discover
-from opsmith.build.ninja import Progress
-from opsmith.build.plan import Plan
-from opsmith.build.prepare import Prepared, prepare
 from opsmith.build.watcher import Watcher
 from opsmith.demo.screen import Screen, Step
-from opsmith.demo.table import GOOD, NEITHER, Table
 from opsmith.errors import BuildError, ToolchainError
 from opsmith.spec.definition import Device, Group
 
-__all__ = ["Build", "are_identical", "build_all", "build_one", "build_table", "find_group", "prepare_group"]
+__all__ = ["Build", "are_identical", "build_all", "build_one"]
 
 _SOURCES = frozenset({".cpp", ".cu", ".cuh", ".h", ".py"})
 
@@ -40,23 +34,7 @@ class Build:
     left_out: str | None = None
 
 
-def find_group() -> Group:
-    """Return the definitions of LLTM's operators."""
-    from opsmith.ops.lltm import lltm_cell
-
-    (group,) = discover(lltm_cell.definition.module)
-    return group
-
-
-def prepare_group(group: Group) -> Prepared:
-    """Return the plan for the devices that this machine can build for and run; raises ToolchainError without a compiler.
-
-    Asking the compilers who they are happens here, once, so that no build is charged for it.
-    """
-    return prepare(group, wanted_devices(group.definitions))
-
-
-def build_all(group: Group, devices: Sequence[Device], folder: Path, screen: Screen) -> list[Build]:
+def build_all(group: Group, devices: Sequence[Device], folder: Path, screen: Screen) -> tuple[Build, ...]:
     """Build a group in each way into folders of its own below `folder`, which are emptied before.
 
     The JIT's store is the one that is set; it should be empty. A builder that is not installed is left out with a
@@ -64,11 +42,9 @@ def build_all(group: Group, devices: Sequence[Device], folder: Path, screen: Scr
     in between.
     """
     before = _digest_sources(group)
-    builds = [build_one(group, builder, devices, folder / builder, screen) for builder in BUILDERS]
+    builds = tuple(build_one(group, builder, devices, folder / builder, screen) for builder in BUILDERS)
     if _digest_sources(group) != before:
-        raise BuildError(
-            "a source was edited while the three builds ran, so they cannot be compared; run the demo again"
-        )
+        raise BuildError("a source changed while the three builds ran, so they cannot be compared; run the demo again")
     return builds
 
 
@@ -90,34 +66,17 @@ def build_one(group: Group, builder: str, devices: Sequence[Device], folder: Pat
             data = library.read_bytes()
             build = Build(builder, seconds, _shown(library), len(data), hashlib.sha256(data).hexdigest())
     shutil.rmtree(folder / "work", ignore_errors=True)
-    if build.left_out is None:
-        screen.line(f"{GOOD} {builder:<10}  {build.seconds:5.1f} s")
-    else:
-        screen.line(f"{NEITHER} {builder:<10}  left out: {build.left_out}")
+    screen.line(
+        f"✓ {builder:<10}  {build.seconds:5.1f} s"
+        if build.left_out is None
+        else f"– {builder:<10}  left out: {build.left_out}"
+    )
     return build
 
 
 def are_identical(builds: Sequence[Build]) -> bool:
     """Whether all libraries have the same bytes."""
     return len({build.sha256 for build in builds if build.left_out is None}) == 1
-
-
-def build_table(builds: Sequence[Build], devices: Sequence[Device]) -> Table:
-    """Return the builds as a table."""
-    rows = []
-    for build in builds:
-        if build.left_out is None:
-            size = f"{build.size_bytes / 1024:.0f} KB"
-            rows.append((build.builder, f"{build.seconds:.1f} s", size, build.sha256[:8], build.library))
-        else:
-            rows.append((build.builder, "left out", "", "", build.left_out))
-    done = sum(build.left_out is None for build in builds)
-    if done > 1 and are_identical(builds):
-        note = f"The {done} libraries are identical, byte for byte."
-    else:
-        note = "The libraries differ in their bytes; what is promised is that their results do not."
-    note = f"Built for {' and '.join(devices)}, each from nothing. {note if done > 1 else ''}".strip()
-    return Table("Three builds", ("built with", "time", "size", "sha256", "library"), "lrrll", tuple(rows), note)
 
 
 def _digest_sources(group: Group) -> str:
@@ -136,10 +95,7 @@ def _shown(path: Path) -> str:
 
 
 def _watch(step: Step) -> Watcher:
-    def start(plan: Plan) -> None:
-        step.advance(0, len(plan.steps), "")
-
-    def progress(progress: Progress) -> None:
-        step.advance(progress.done, progress.total, progress.step)
-
-    return Watcher(start, progress)
+    return Watcher(
+        lambda plan: step.advance(0, len(plan.steps), ""),
+        lambda progress: step.advance(progress.done, progress.total, progress.step),
+    )

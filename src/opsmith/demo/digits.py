@@ -1,4 +1,4 @@
-"""What the demo trains on: scikit-learn's 1,797 handwritten digits, read row by row."""
+"""Loads what the demo trains on: scikit-learn's 1,797 handwritten digits, as sequences of rows."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ class Digits:
 
 
 def require_extras() -> None:
-    """Raise OpsmithError where scikit-learn or matplotlib is missing."""
+    """Raise OpsmithError where scikit-learn is missing."""
     from importlib.util import find_spec
 
-    packages = {"sklearn": "scikit-learn", "matplotlib": "matplotlib"}
-    missing = [package for module, package in packages.items() if find_spec(module) is None]
-    if missing:
-        raise OpsmithError(f'opsmith demo needs {" and ".join(missing)}: pip install "opsmith[demo]"')
+    if find_spec("sklearn") is None:
+        raise OpsmithError('opsmith demo needs scikit-learn: pip install "opsmith[demo]"')
 
 
 def load_digits(seed: int) -> Digits:

@@ -1,4 +1,4 @@
-"""The demo from beginning to end: build, agree, check, time, train, report."""
+"""Runs the demo from beginning to end: build, compare, check, time, train."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from opsmith import _env
+from opsmith.benchmark.api import bench
+from opsmith.benchmark.result import BenchReport
 from opsmith.build.devices import wanted_devices
-from opsmith.build.prepare import Prepared
-from opsmith.demo.agreement import Agreement, agreement_table, compare_builds
-from opsmith.demo.builds import Build, build_all, build_table, find_group, prepare_group
-from opsmith.demo.cases import make_cases
-from opsmith.demo.digits import Digits, load_digits
-from opsmith.demo.exactness import error_table, measure_all
-from opsmith.demo.machine import describe_machine
-from opsmith.demo.report import write_report
+from opsmith.build.discover import discover
+from opsmith.build.prepare import Prepared, prepare
+from opsmith.checker.api import check
+from opsmith.checker.as_json import machine_facts
+from opsmith.checker.report import Report
+from opsmith.demo.agreement import Agreement, compare_builds, make_calls
+from opsmith.demo.builds import Build, build_all
+from opsmith.demo.digits import Digits
 from opsmith.demo.results import Results
 from opsmith.demo.screen import Screen
-from opsmith.demo.slopes import measure_slopes, slope_table
-from opsmith.demo.table import BAD
-from opsmith.demo.timing import SIZES, Timing, time_all, timing_table
-from opsmith.demo.training import TARGET, Run, train, training_table, variants
+from opsmith.demo.slopes import measure_slopes
+from opsmith.demo.training import Run, train, variants
 from opsmith.spec.definition import Device
+from opsmith.toolchain import Toolchain
 
-__all__ = ["Options", "run_demo"]
+__all__ = ["SEED", "Options", "run_demo"]
 
 SEED = 0
 
-_ROUNDS, _QUICK_ROUNDS = 40, 5
+# The tutorial's size, and one where the matrix product has something to do.
+_SIZES = ({"B": 16, "I": 32, "S": 128}, {"B": 128, "I": 256, "S": 512})
+_BENCH_S, _QUICK_BENCH_S = 20.0, 5.0
+# What a quick run checks; a whole one checks every property.
+_QUICK_PROPERTIES = ("value", "gradient")
 
 # Where nobody watches a live line, every so many epochs get a line of their own.
 _EPOCHS_A_LINE = 10
@@ -40,65 +46,66 @@ _EPOCHS_A_LINE = 10
 
 @dataclass(frozen=True)
 class Options:
-    """What a run is asked for; `quick` means fewer cases and rounds, and no accuracy to be reached."""
+    """How much a run does; `quick` means fewer calls, properties and seconds, and no accuracy to be reached."""
 
     output: Path
     epochs: int
     quick: bool = False
 
 
-def run_demo(options: Options, screen: Screen) -> Results:
-    """Run everything, write the report into `options.output`, and return what was found.
+def run_demo(options: Options, digits: Digits, screen: Screen) -> Results:
+    """Run everything, with the libraries below `options.output`, and return what was found.
 
     Raises OpsmithError where something cannot be built or loaded; what is merely wrong is in the results.
     """
+    from opsmith.ops.lltm import lltm_cell
+
     started = time.perf_counter()
     shutil.rmtree(options.output / "store", ignore_errors=True)
     # A store of its own makes the JIT build from nothing, and leaves the user's alone. What it builds, the rest uses.
     with _env.overridden("OPSMITH_CACHE_DIR", str((options.output / "store").absolute())):
-        group = find_group()
-        prepared = prepare_group(group)
-        devices = tuple(device for device in wanted_devices(group.definitions) if device not in prepared.missing)
-        machine = describe_machine(prepared.toolchain)
-        compilers = ", ".join(machine.compilers.values())
-        screen.title("opsmith demo", "one definition, three builds, a trained model")
-        screen.line(
-            f"{machine.processor}, {machine.threads} threads, PyTorch {machine.torch}, {compilers}", style="dim"
-        )
+        (group,) = discover(lltm_cell.definition.module)
+        wanted = wanted_devices(group.definitions)
+        # Asks the compilers who they are, once, so that no build is charged for it.
+        prepared = prepare(group, wanted)
+        devices = tuple(device for device in wanted if device not in prepared.missing)
+        machine = _machine(prepared.toolchain)
         gpu_missing = _why_no_gpu(prepared)
-        if gpu_missing is not None:
-            screen.line(f"no GPU in this run: {gpu_missing}", style="dim")
+        _introduce(machine, gpu_missing, screen)
 
         screen.section("LLTM is built three ways, each from nothing")
         builds = build_all(group, devices, options.output / "lib", screen)
-        screen.table(build_table(builds, devices))
+        screen.show(builds)
         _build_bridge(screen)
-        agreement = _agree(builds, devices, machine.threads, options, screen)
-        screen.section("Value and gradient are checked against the reference in float64")
-        errors = measure_all(devices, seed=SEED)
-        screen.table(error_table(errors))
-        slopes = measure_slopes(devices)
+        agreement = _compare(builds, devices, machine["threads"], options, screen)
+        checks = _check(devices, options, screen)
         screen.section("The gradient holds where the published one fails")
-        screen.table(slope_table(slopes))
-        timings = _time(devices, machine.threads, options, screen)
-        digits = load_digits(SEED)
+        slopes = measure_slopes(devices)
+        screen.show(slopes)
+        benchmarks = _time(devices, machine["threads"], options, screen)
         runs = _train(devices, digits, options, screen)
-    results = Results(
-        machine,
-        devices,
-        gpu_missing,
-        options.quick,
-        SEED,
-        tuple(builds),
-        agreement,
-        tuple(errors),
-        tuple(slopes),
-        tuple(timings),
-        tuple(runs),
-        time.perf_counter() - started,
+    seconds = time.perf_counter() - started
+    return Results(
+        machine, devices, gpu_missing, options.quick, SEED, builds, agreement, checks, slopes, benchmarks, runs, seconds
     )
-    _conclude(results, digits, options, screen)
-    return results
+
+
+def _machine(toolchain: Toolchain) -> dict[str, Any]:
+    tools = {"C++": f"{toolchain.host.kind} {toolchain.host.version}"}
+    if toolchain.cuda is not None:
+        tools["CUDA"] = f"nvcc {toolchain.cuda.version}"
+    if toolchain.rocm is not None:
+        tools["ROCm"] = f"hipcc {toolchain.rocm.version}"
+    return {**machine_facts(), "threads": torch.get_num_threads(), "compilers": tools}
+
+
+def _introduce(machine: dict[str, Any], gpu_missing: str | None, screen: Screen) -> None:
+    compilers = ", ".join(machine["compilers"].values())
+    screen.title("opsmith demo", "one definition, three builds, a trained model")
+    about = f"{machine['processor']}, {machine['threads']} threads, PyTorch {machine['torch']}, {compilers}"
+    screen.line(about, style="dim")
+    if gpu_missing is not None:
+        screen.line(f"no GPU in this run: {gpu_missing}", style="dim")
 
 
 def _build_bridge(screen: Screen) -> None:
@@ -118,31 +125,65 @@ def _build_bridge(screen: Screen) -> None:
     )
 
 
-def _agree(
+def _compare(
     builds: Sequence[Build], devices: Sequence[Device], threads: int, options: Options, screen: Screen
 ) -> Agreement:
-    screen.section("The libraries are compared to the last bit, each alone in a process")
-    from opsmith.ops.lltm import lltm_cell
+    from opsmith.ops.lltm import lltm_cell, lltm_cell_backward, lltm_gates, lltm_gates_backward
 
+    screen.section("The libraries are compared to the last bit, each alone in a process")
     lltm_cell.load()
-    cases = make_cases(devices, seed=SEED, quick=options.quick)
+    operators = (lltm_gates, lltm_gates_backward, lltm_cell, lltm_cell_backward)
+    calls = list(make_calls(operators, devices, seed=SEED, quick=options.quick))
     with screen.step("running") as step:
-        step.advance(0, 1, f"{len(cases)} calls in each library")
-        agreement = compare_builds(builds, cases, threads)
-    screen.table(agreement_table(agreement))
+        step.advance(0, 1, f"{len(calls)} calls in each library")
+        agreement = compare_builds(builds, calls, threads)
+    screen.show(agreement)
     return agreement
 
 
-def _time(devices: Sequence[Device], threads: int, options: Options, screen: Screen) -> list[Timing]:
-    screen.section(f"Forward and backward are timed, on {threads} threads")
-    rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
-    with screen.step("timing", len(SIZES) * len(devices)) as step:
-        timings = time_all(devices, rounds=rounds, on_size=step.advance)
-    screen.table(timing_table(timings, threads))
-    return timings
+def _check(devices: Sequence[Device], options: Options, screen: Screen) -> tuple[Report, ...]:
+    from opsmith.ops.lltm import lltm_cell, lltm_gates
+
+    screen.section("The operators are checked against their definition's body")
+    operators = (lltm_gates, lltm_cell)
+    properties = _QUICK_PROPERTIES if options.quick else None
+    reports = []
+    with screen.step("checking", len(operators)) as step:
+        for done, operator in enumerate(operators):
+            step.advance(done, len(operators), operator.definition.name)
+            reports.append(check(operator, devices=devices, properties=properties, seed=SEED))
+    for report in reports:
+        screen.show(report)
+    return tuple(reports)
 
 
-def _train(devices: Sequence[Device], digits: Digits, options: Options, screen: Screen) -> list[Run]:
+def _time(devices: Sequence[Device], threads: int, options: Options, screen: Screen) -> tuple[BenchReport, ...]:
+    from opsmith.ops.lltm import lltm_cell
+
+    screen.section(f"Forward and backward are timed against plain PyTorch, on {threads} threads")
+    seconds = _QUICK_BENCH_S if options.quick else _BENCH_S
+    reports = []
+    with screen.step("timing", len(devices)) as step:
+        for done, device in enumerate(devices):
+            step.advance(done, len(devices), f"lltm_cell on {device}")
+            reports.append(
+                bench(
+                    lltm_cell,
+                    device=device,
+                    dtypes=("float32",),
+                    sizes=_SIZES,
+                    phases=("forward", "backward"),
+                    against=("eager",),
+                    seconds=seconds,
+                    seed=SEED,
+                )
+            )
+    for report in reports:
+        screen.show(report)
+    return tuple(reports)
+
+
+def _train(devices: Sequence[Device], digits: Digits, options: Options, screen: Screen) -> tuple[Run, ...]:
     total = options.epochs
     screen.section(f"An LLTM learns to read digits, row by row: {total} epochs, seed {SEED}")
     runs = []
@@ -158,20 +199,8 @@ def _train(devices: Sequence[Device], digits: Digits, options: Options, screen: 
 
             runs.append(train(name, recurrent, device, digits, total, seed=SEED, on_epoch=show))
     torch.set_num_threads(threads)
-    screen.table(training_table(runs, digits, SEED))
-    return runs
-
-
-def _conclude(results: Results, digits: Digits, options: Options, screen: Screen) -> None:
-    page = write_report(results, digits, options.output)
-    screen.section("Summary")
-    for finding in results.summary:
-        screen.line(f"{finding.sign} {finding.topic:<10}  {finding.text}")
-    if results.quick:
-        screen.line(f"a quick run: the test accuracy is not held against the {TARGET:.0%} of a whole one", style="dim")
-    for failure in results.failures:
-        screen.line(f"{BAD} {failure}")
-    screen.line(f"report: {page}   ({results.seconds:.0f} s)")
+    screen.show(runs)
+    return tuple(runs)
 
 
 def _why_no_gpu(prepared: Prepared) -> str | None:

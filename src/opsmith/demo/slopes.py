@@ -1,4 +1,4 @@
-"""Where the gradient published with the LLTM tutorial fails, and what opsmith gives there."""
+"""Measures the gradient where the one published with the LLTM tutorial fails."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.demo.table import Table, mark
 from opsmith.spec.definition import Device
 
-__all__ = ["POINTS", "Slope", "measure_slopes", "published_slope", "slope_table"]
+__all__ = ["POINTS", "Slope", "measure_slopes", "published_slope"]
 
 # The candidate gate. exp overflows float32 above 88.72.
 POINTS = (-20.0, -1.0, 0.0, 1.0, 88.0, 88.8, 100.0, 1000.0)
 
-# An input gate of which the sigmoid is 1 in float32, so that the cell's slope is elu's alone.
+# The sigmoid of this input gate is 1 in float32, so the cell's slope is elu's alone.
 _OPEN = 40.0
 
 _TOLERANCE = 4 * torch.finfo(torch.float32).eps
@@ -51,7 +50,7 @@ def published_slope(gate: Tensor) -> Tensor:
     return (gate > 0).type_as(gate) + mask * exponential
 
 
-def measure_slopes(devices: Sequence[Device], kernel: Callable[..., Any] | None = None) -> list[Slope]:
+def measure_slopes(devices: Sequence[Device], kernel: Callable[..., Any] | None = None) -> tuple[Slope, ...]:
     """Return the slopes at every point, in float32; `kernel` takes gates and cell and is lltm_gates by default."""
     from opsmith.ops.lltm import lltm_gates
 
@@ -61,27 +60,7 @@ def measure_slopes(devices: Sequence[Device], kernel: Callable[..., Any] | None 
     for device in devices:
         found = _slope(kernel or lltm_gates, torch.float32, device)
         slopes += [Slope(gate, device, *values) for gate, *values in zip(POINTS, exact, published, found, strict=True)]
-    return slopes
-
-
-def slope_table(slopes: Sequence[Slope]) -> Table:
-    """Return the slopes as a table."""
-    rows = tuple(
-        (
-            f"{slope.gate:g}",
-            slope.device,
-            f"{slope.exact:.7g}",
-            f"{slope.published:.7g} {mark(slope.is_published_right)}",
-            f"{slope.found:.7g} {mark(slope.is_right)}",
-        )
-        for slope in slopes
-    )
-    note = (
-        "The derivative of the new cell by the candidate gate, float32, input gate open. The published formula multiplies "
-        "an infinite exponential by a mask of 0, and has no branch for 0 itself."
-    )
-    columns = ("candidate gate", "device", "exact", "published", "opsmith")
-    return Table("Where the published gradient fails", columns, "rlrrr", rows, note)
+    return tuple(slopes)
 
 
 def _slope(kernel: Callable[..., Any], dtype: torch.dtype, device: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Whether a model trains: an LLTM classifier of digits, with opsmith's kernels and with the reference bodies."""
+"""Trains an LLTM classifier of digits, with opsmith's kernels and with the reference bodies."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opsmith.demo.digits import Digits
-from opsmith.demo.names import KERNELS, REFERENCES
-from opsmith.demo.table import Table
 from opsmith.ops.lltm import LLTM, lltm_gates
 from opsmith.spec.definition import Device
 
 __all__ = [
+    "BATCH",
     "EPOCHS",
+    "KERNELS",
     "LEAST_LOSS",
     "QUICK_EPOCHS",
+    "REFERENCE",
+    "SMOOTHING",
     "TARGET",
+    "UNITS",
     "Run",
     "largest_gap",
     "train",
-    "training_table",
     "variants",
 ]
 
@@ -36,17 +38,21 @@ QUICK_EPOCHS = 3
 # Test accuracy that a whole run must reach.
 TARGET = 0.95
 
-_STATE = 128
-_BATCH = 32
+UNITS = 128
+BATCH = 32
 _RATE = 0.02
 
 # A smoothed target keeps the loss away from 0, where a bit of rounding would send two trainings different ways.
-_SMOOTHING = 0.1
+SMOOTHING = 0.1
 _CLASSES = 10
 
 # The entropy of a smoothed target; no prediction gets below it.
-_SURE, _OTHER = 1 - _SMOOTHING + _SMOOTHING / _CLASSES, _SMOOTHING / _CLASSES
+_SURE, _OTHER = 1 - SMOOTHING + SMOOTHING / _CLASSES, SMOOTHING / _CLASSES
 LEAST_LOSS = -_SURE * math.log(_SURE) - (_CLASSES - 1) * _OTHER * math.log(_OTHER)
+
+# What is trained, in tables and pictures: the kernels on each device, and the bodies in plain PyTorch.
+KERNELS = {"cpu": "opsmith C++", "cuda": "opsmith CUDA"}
+REFERENCE = "reference"
 
 State = tuple[Tensor, Tensor]
 
@@ -88,8 +94,8 @@ class Classifier(nn.Module):
 
     def __init__(self, recurrent: type[LLTM]) -> None:
         super().__init__()
-        self.recurrent = recurrent(8, _STATE, batch_first=True)
-        self.head = nn.Linear(_STATE, _CLASSES)
+        self.recurrent = recurrent(8, UNITS, batch_first=True)
+        self.head = nn.Linear(UNITS, _CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits [B, 10] of images [B, 8, 8]."""
@@ -101,7 +107,7 @@ class Classifier(nn.Module):
 def variants(devices: Sequence[Device]) -> dict[str, tuple[type[LLTM], Device]]:
     """Return what is trained, the first of which counts: kernels on each device, then the reference."""
     kernels = {KERNELS[device]: (LLTM, device) for device in devices}
-    return {**kernels, REFERENCES["cpu"]: (ReferenceLLTM, "cpu")}
+    return {**kernels, REFERENCE: (ReferenceLLTM, "cpu")}
 
 
 def train(
@@ -123,15 +129,15 @@ def train(
     images, labels = digits.train_images.to(device), digits.train_labels.to(device)
     test_images = digits.test_images.to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=_RATE)
-    steps = epochs * -(-len(images) // _BATCH)
+    steps = epochs * -(-len(images) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps)
     shuffle = torch.Generator().manual_seed(seed)
     losses, accuracies = [], []
     started = time.perf_counter()
     for epoch in range(1, epochs + 1):
         total = 0.0
-        for batch in torch.randperm(len(images), generator=shuffle).split(_BATCH):
-            loss = functional.cross_entropy(model(images[batch]), labels[batch], label_smoothing=_SMOOTHING)
+        for batch in torch.randperm(len(images), generator=shuffle).split(BATCH):
+            loss = functional.cross_entropy(model(images[batch]), labels[batch], label_smoothing=SMOOTHING)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -151,26 +157,6 @@ def largest_gap(runs: Sequence[Run]) -> tuple[float, float]:
     first, *others = runs
     gaps = [[abs(one - other) / one for one, other in zip(first.losses, run.losses, strict=True)] for run in others]
     return max(gap[0] for gap in gaps), max(max(gap) for gap in gaps)
-
-
-def training_table(runs: Sequence[Run], digits: Digits, seed: int) -> Table:
-    """Return the trainings as a table."""
-    rows = []
-    for run in runs:
-        wrong = round((1 - run.accuracy) * len(run.predictions))
-        cells = (f"{run.losses[-1]:.5f}", f"{run.accuracy:.2%}", f"{wrong} of {len(run.predictions)}")
-        rows.append((run.variant, f"{run.steps:,}", f"{run.seconds:.1f} s", *cells))
-    note = (
-        f"{len(digits.train_images):,} images to learn from and {len(digits.test_images)} to be tested on, the same for "
-        f"all and split evenly over the digits (seed {seed}). 8 steps of 8 pixels, {_STATE} units, batches of {_BATCH}, "
-        f"Adam, label smoothing {_SMOOTHING:g} (the least possible loss is {LEAST_LOSS:.5f}), one CPU thread."
-    )
-    if len(runs) > 1 and len(runs[0].losses) > 0:
-        begin, most = largest_gap(runs)
-        note += f" From equal weights and batches the losses differ by {begin:.1e} in the first epoch and "
-        note += f"by {most:.1e} at most, relative."
-    columns = ("variant", "steps", "time", "last loss", "test accuracy", "wrong")
-    return Table("Training", columns, "lrrrrr", tuple(rows), note)
 
 
 def _predict(model: nn.Module, images: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""Runs one library's operators on saved inputs, in a process that has PyTorch and nothing of opsmith.
+"""Runs one library's operators on saved arguments, in a process that has PyTorch and nothing of opsmith.
 
-    python worker.py LIBRARY CASES RESULTS THREADS
+    python worker.py LIBRARY CALLS RESULTS THREADS
 
-PyTorch cannot hold an operator twice, so each library gets a process of its own. This file is run by its path and imports
-nothing but torch: what it shows is that a library needs no opsmith to work.
+PyTorch holds an operator once, so each library gets a process of its own. This file is run by its path and imports nothing
+but torch: it shows that a library works without opsmith.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
-__all__ = ["Case", "run_cases"]
+__all__ = ["Call", "run_calls"]
 
 
-class Case(TypedDict):
+class Call(TypedDict):
     """One call: what to call it in a report, the operator as `namespace::name`, the device, and the arguments."""
 
     name: str
@@ -27,13 +27,13 @@ class Case(TypedDict):
     arguments: list[Tensor]
 
 
-def run_cases(cases: Iterable[Case]) -> list[list[Tensor]]:
-    """Return the outputs of each case, on the CPU."""
+def run_calls(calls: Iterable[Call]) -> list[list[Tensor]]:
+    """Return the outputs of each call, on the CPU."""
     results = []
-    for case in cases:
-        namespace, _, name = case["operator"].partition("::")
+    for call in calls:
+        namespace, _, name = call["operator"].partition("::")
         operator = getattr(getattr(torch.ops, namespace), name)
-        arguments = [_copy_to(argument, case["device"]) for argument in case["arguments"]]
+        arguments = [_copy_to(argument, call["device"]) for argument in call["arguments"]]
         outputs = operator(*arguments)
         results.append([output.cpu() for output in ([outputs] if isinstance(outputs, Tensor) else outputs)])
     return results
@@ -46,10 +46,10 @@ def _copy_to(tensor: Tensor, device: str) -> Tensor:
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device).copy_(tensor)
 
 
-def _main(library: str, cases: str, results: str, threads: str) -> None:
+def _main(library: str, calls: str, results: str, threads: str) -> None:
     torch.set_num_threads(int(threads))
     torch.ops.load_library(library)
-    outputs = run_cases(torch.load(cases, weights_only=True))
+    outputs = run_calls(torch.load(calls, weights_only=True))
     if "opsmith" in sys.modules:
         sys.exit("opsmith was imported, so this shows nothing")
     torch.save(outputs, results)
