@@ -36,7 +36,8 @@ def test_a_quick_run(tmp_path: Path):
     assert all(Path(build["library"]).stat().st_size == build["size_bytes"] for build in built)
     assert all(tally["numbers"] > 0 == tally["differing"] for tally in content["agreement"]["tallies"])
     assert [check["ok"] for check in content["checks"]] == [True, True]
-    assert all(timing["error"] == "" for report in content["benchmarks"] for timing in report["timings"])
+    timed = {(t["phase"], t["competitor"]) for report in content["benchmarks"] for t in report["timings"]}
+    assert timed == {(phase, name) for phase in ("forward", "backward") for name in ("opsmith", "eager")}
     assert [len(run["losses"]) for run in content["runs"]] == [3] * len(content["runs"])
     assert "a quick run: the test accuracy is not held against the 95% of a whole one" in result.stderr
     assert {"report.html", "report.md", "results.json"} <= {file.name for file in tmp_path.iterdir()}

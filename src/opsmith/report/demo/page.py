@@ -74,7 +74,9 @@ def _html(results: Results, digits: Digits) -> str:
         tables=_tables(results),
         checks=[check_section(report, f"check{number}") for number, report in enumerate(results.checks)],
         benchmarks=[bench_section(report, f"bench{number}") for number, report in enumerate(results.benchmarks)],
-        pictures=[(_CAPTIONS[name], picture) for name, picture in _pictures(results, digits, standalone=False).items()],
+        variants=[(run.variant, _number_of(run.variant)) for run in results.runs],
+        pictures=_pictures(results, digits, standalone=False),
+        captions=_CAPTIONS,
         footer=f"{_foot(results)} {made_on(results.machine)}",
     )
 
@@ -134,7 +136,7 @@ def _curves(label: str, values: Mapping[str, Sequence[float]], form: str, asked:
     series = [
         Series(
             name,
-            _NUMBERS.get(name, 2),
+            _number_of(name),
             [
                 Point(epoch, value, f"{name}, epoch {epoch}: {form.format(value)}")
                 for epoch, value in enumerate(found, 1)
@@ -158,6 +160,10 @@ def _curves(label: str, values: Mapping[str, Sequence[float]], form: str, asked:
         limit_is_floor=asked < points[-1].y,
         standalone=standalone,
     )
+
+
+def _number_of(variant: str) -> int:
+    return _NUMBERS.get(variant, 2)
 
 
 def _digits(run: Run, digits: Digits, *, standalone: bool) -> Markup:
