@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from markupsafe import Markup
 
@@ -102,13 +103,13 @@ def point_plot(
     write_y: Callable[[float], str],
     x_label: str,
     limit: Sequence[tuple[float, float]] = (),
-    limit_is_floor: bool = False,
+    beyond: Literal["above", "below", ""] = "",
     standalone: bool = False,
 ) -> Markup:
-    """Return a plot of points. `limit` is a line beyond which none can be: above it, or below a floor."""
+    """Return a plot of points. `limit` is a line; what lies `beyond` it, where no point can be, is shaded."""
     places = [(x.at(left), y.at(top)) for left, top in limit]
-    edge = FRAME.bottom if limit_is_floor else FRAME.top
-    beyond = f"{_path(places)} L{places[-1][0]:.1f} {edge} L{places[0][0]:.1f} {edge}Z" if places else ""
+    edge = FRAME.bottom if beyond == "below" else FRAME.top
+    shaded = f"{_path(places)} L{places[-1][0]:.1f} {edge} L{places[0][0]:.1f} {edge}Z" if places and beyond else ""
     return fragment(
         "points",
         label=label,
@@ -117,7 +118,7 @@ def point_plot(
         y_ticks=[(round(y.at(tick), 1), _bare(write_y(tick))) for tick in y.ticks()],
         x_label=x_label,
         roof=_path(places),
-        beyond=beyond,
+        beyond=shaded,
         series=[_drawn(one, x, y) for one in series],
         standalone=standalone,
     )

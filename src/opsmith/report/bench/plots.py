@@ -55,7 +55,7 @@ def time_plot(table: Table) -> Markup:
         write_y=duration,
         x_label="bytes in and out",
         limit=limit,
-        limit_is_floor=True,
+        beyond="below",
     )
 
 
@@ -80,6 +80,7 @@ def roof_plot(table: Table, limits: Mapping[str, Any]) -> tuple[Markup, str]:
         write_y=lambda number: with_prefix(number, "B/s"),
         x_label="bytes in and out",
         limit=[(x.low, copy), (x.high, copy)] if copy else [],
+        beyond="above",
     )
     return plot, "Bandwidth"
 
@@ -161,6 +162,7 @@ def _roofline(table: Table, copy: float, rate: float) -> Markup:
         write_y=lambda number: with_prefix(number, ""),
         x_label="operations a byte",
         limit=[(x.low, min(rate, copy * x.low)), (knee, rate), (x.high, rate)],
+        beyond="above",
     )
 
 

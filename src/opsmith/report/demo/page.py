@@ -157,7 +157,6 @@ def _curves(label: str, values: Mapping[str, Sequence[float]], form: str, asked:
         write_y=lambda number: f"{number:g}",
         x_label="epoch",
         limit=[(x.low, asked), (x.high, asked)],
-        limit_is_floor=asked < points[-1].y,
         standalone=standalone,
     )
 
