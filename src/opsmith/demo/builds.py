@@ -82,7 +82,8 @@ def are_identical(builds: Sequence[Build]) -> bool:
 def _digest_sources(group: Group) -> str:
     """Return a digest of the operators' folder and of the headers that come with opsmith."""
     digest = hashlib.sha256()
-    for folder in (group.file.parent, Path(opsmith.__file__).parent / "include"):
+    package = Path(opsmith.__file__).parent
+    for folder in (group.file.parent, package / "include", package / "ops/_gpu"):
         for file in sorted(folder.rglob("*")):
             if file.suffix in _SOURCES:
                 digest.update(f"{file}\0".encode() + file.read_bytes() + b"\0")
