@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from opsmith.checker.blame import Blame
+from opsmith.checker.left_out import left_out_notes
 from opsmith.checker.outcome import Outcome, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, see_earlier
 from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first
@@ -22,6 +23,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.checker.report import Column, Report, Result
 from opsmith.checker.snippet import snippet_of
+from opsmith.checker.tasks import tasks_of
 from opsmith.errors import ArgumentError
 from opsmith.subject.subject import Subject
 
@@ -96,7 +98,7 @@ def run_check(subject: Subject, options: Options | None = None, watch: Watcher |
     results: list[Result] = []
     if not options.thorough:
         subject = without_slow_sizes(subject)
-    tasks = _tasks(subject, options)
+    tasks = tasks_of(subject, options.properties, options.dtypes)
     order = {(task.item.name, task.column): index for index, task in enumerate(tasks)}
     for bare in _results(
         subject, options, tasks if limit_s == inf else essentials_first(tasks), watch, limit_s, until_s
@@ -105,78 +107,8 @@ def run_check(subject: Subject, options: Options | None = None, watch: Watcher |
         results.append(result)
         watch.tell_result(result)
     results.sort(key=lambda result: order[result.name, result.column])
-    notes = (*subject.notes, *_left_out(results, is_limited=limit_s < inf))
+    notes = (*subject.notes, *left_out_notes(results, is_limited=limit_s < inf))
     return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, notes)
-
-
-def _left_out(results: list[Result], *, is_limited: bool) -> Iterable[str]:
-    """Yield what there was no time for, if anything, as notes for the report."""
-    if without := [result for result in results if result.outcome.is_out_of_time]:
-        listed = ", ".join(dict.fromkeys(result.name for result in without))
-        count = f"{len(without)} of {len(results)} checks"
-        yield f"{count} were left out for want of time: {listed}; a longer limit includes them"
-    cut = [result for result in results if result.outcome.left_out]
-    if not cut:
-        return
-    columns: dict[str, list[str]] = {}
-    for result in cut:
-        outcome = result.outcome
-        total = outcome.inputs + outcome.refused + outcome.left_out
-        where = result.column.dtype or result.column.device
-        columns.setdefault(result.name, []).append(f"{where} {outcome.left_out} of {total}")
-    # Four properties look at the same calls.
-    names: dict[str, list[str]] = {}
-    for name, texts in columns.items():
-        names.setdefault(", ".join(texts), []).append(name)
-    listed = "; ".join(f"{', '.join(those)} ({text})" for text, those in names.items())
-    remedy = "a longer limit" if is_limited else "--thorough"
-    yield f"for want of time inputs were left out, the later ones of a fixed order: {listed}; {remedy} tries them"
-
-
-def _tasks(subject: Subject, options: Options) -> list[Task]:
-    tasks = []
-    for device in subject.devices:
-        columns = _columns(subject, device, options)
-        for item in options.properties:
-            if device in item.devices:
-                chosen = columns if item.per == "dtype" else columns[:1]
-                tasks += [
-                    Task(item, column if item.per == "dtype" else Column(device, ""), dtypes)
-                    for column, dtypes in chosen
-                ]
-    return tasks
-
-
-def _columns(subject: Subject, device: str, options: Options) -> list[tuple[Column, Mapping[str, str]]]:
-    """Return the columns of a device with their element types: one for each floating type, the others as they come.
-
-    Where integer tensors have a choice of their own, its types take turns.
-    """
-    by_name: dict[str, Mapping[str, str]] = {}
-    turn: dict[str, int] = {}
-    for dtypes in subject.dtypes:
-        name = dtypes.get("T") or next(iter(dtypes.values()), "")
-        if name in by_name:
-            turn[name] = turn.get(name, 0) + 1
-            if turn[name] % 2 == len(by_name) % 2:
-                by_name[name] = dtypes
-        else:
-            by_name[name] = dtypes
-    # float64 first: gradcheck and the plainest failures are there, and a reader begins at the left.
-    ordered = sorted(by_name.items(), key=lambda pair: _ORDER.get(pair[0], len(_ORDER)))
-    found = [
-        (Column(device, name), dtypes)
-        for name, dtypes in ordered
-        if not options.dtypes or name in ("", *options.dtypes)
-    ]
-    if by_name and not found:
-        raise ArgumentError(
-            f"{subject.name} is not checked in {', '.join(options.dtypes)}: there are {', '.join(by_name)}"
-        )
-    return found or [(Column(device, ""), {})]
-
-
-_ORDER = {name: index for index, name in enumerate(("float64", "float32", "float16", "bfloat16"))}
 
 
 def _results(

@@ -14,14 +14,15 @@ from torch import Tensor
 from opsmith._env import set_default
 from opsmith.errors import ArgumentError, DefinitionError
 from opsmith.runtime.operator import Operator
-from opsmith.runtime.structs import flattener, with_dataclasses
+from opsmith.runtime.structs import with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
-from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.case import Case
+from opsmith.subject.examples import as_case, dtypes_of, flattened, labelled
 from opsmith.subject.space import Space
 from opsmith.subject.suite import MOST_ELEMENTS, Suite
 
-__all__ = ["Subject", "as_case", "devices_here", "subject_of"]
+__all__ = ["Subject", "devices_here", "subject_of"]
 
 
 @dataclass(frozen=True)
@@ -97,18 +98,18 @@ def subject_of(
     where there is nothing to compare with or to call with.
     """
     here = devices_here()  # before the operator is loaded
-    given = _labelled(examples() if callable(examples) else examples or ())
+    given = labelled(examples() if callable(examples) else examples or ())
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
         declared = op.definition.rules.examples
         if declared is not None and not (given and only_given):
-            given = [*_labelled(declared()), *given]
+            given = [*labelled(declared()), *given]
         if reference is not None:
             subject = replace(subject, reference=_taking_fields(reference, op.definition.signature))
     else:
         subject = _of_callable(op, reference, seed)
     cases = tuple(
-        replace(as_case(_flattened(example, subject.signature), subject.parameters), label=label)
+        replace(as_case(flattened(example, subject.signature), subject.parameters), label=label)
         for label, example in given
     )
     if subject.signature is None and not cases:
@@ -122,49 +123,8 @@ def subject_of(
         raise ArgumentError(
             f"{subject.name} cannot be checked on {', '.join(missing)}: here are {', '.join(available)}"
         )
-    dtypes = subject.dtypes or _dtypes_of(cases)
+    dtypes = subject.dtypes or dtypes_of(cases)
     return replace(subject, examples=cases, devices=wanted, dtypes=dtypes)
-
-
-def _labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
-    """Return examples with their names, "" where they have none."""
-    if not isinstance(examples, Mapping):
-        return [("", example) for example in examples]
-    for label, example in examples.items():
-        if not isinstance(example, tuple | list | Mapping):
-            found = type(example).__name__
-            raise ArgumentError(
-                f"the example {label!r} is a {found}; name each call by its arguments: "
-                "{'small': {'x': torch.randn(3)}}, or give a list of calls"
-            )
-    return list(examples.items())
-
-
-def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
-    """Return an example as a case; raises ArgumentError for what is not a call."""
-    if isinstance(example, Mapping):
-        values = dict(example)
-    elif isinstance(example, tuple | list):
-        values = dict(zip(parameters, example, strict=False))
-        if len(example) > len(parameters):
-            raise ArgumentError(f"an example has {len(example)} arguments; there are {', '.join(parameters)}")
-    else:
-        values = {parameters[0]: example}
-    if unknown := sorted(values.keys() - set(parameters)):
-        raise ArgumentError(f"an example names {', '.join(unknown)}; the arguments are {', '.join(parameters)}")
-    return Case({name: _as_recipe(value) for name, value in values.items()})
-
-
-def _flattened(example: Any, signature: Signature | None) -> Any:
-    """Return an example with the fields of dataclasses in their place: cases have the arguments of the schema."""
-    if signature is None or not signature.structs:
-        return example
-    flatten = flattener(signature)
-    if isinstance(example, Mapping):
-        flat = flatten((), example)
-        return example if flat is None else flat[1]
-    flat = flatten(example, {}) if isinstance(example, tuple | list) else None
-    return example if flat is None else flat[0]
 
 
 def _taking_fields(reference: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
@@ -172,16 +132,6 @@ def _taking_fields(reference: Callable[..., Any], signature: Signature) -> Calla
     structs = {struct.name for struct in signature.structs}
     takes_structs = bool(structs) and not structs.isdisjoint(_parameters_of(reference))
     return with_dataclasses(reference, signature) if takes_structs else reference
-
-
-def _as_recipe(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return TensorRecipe(
-            tuple(value.shape), str(value.dtype).removeprefix("torch."), values="given", given=value.detach()
-        )
-    if isinstance(value, list | tuple):
-        return tuple(map(_as_recipe, value))
-    return value
 
 
 def _of_operator(op: Operator, seed: int) -> Subject:
@@ -292,16 +242,6 @@ def _parameters_of(*functions: Callable[..., Any]) -> tuple[str, ...]:
         except ValueError:
             continue
     raise ArgumentError(f"{functions[0]!r} has no signature to inspect: wrap it in a function of yours")
-
-
-def _dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:
-    """Return the element types of examples, as if their floating ones were a template parameter."""
-    found = {recipe.dtype for case in cases for recipe in case.tensors().values()}
-    floating = [
-        name for name in ("float64", "float32") if any(getattr(torch, dtype).is_floating_point for dtype in found)
-    ]
-    wanted = sorted(found & {"float16", "bfloat16"}, reverse=True)
-    return tuple({"T": name} for name in [*floating, *wanted]) or ({},)
 
 
 def devices_here() -> tuple[str, ...]:

@@ -1,0 +1,77 @@
+"""Turns the calls that a person gives as examples into cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.errors import ArgumentError
+from opsmith.runtime.structs import flattener
+from opsmith.spec.signature import Signature
+from opsmith.subject.case import Case, TensorRecipe
+
+__all__ = ["as_case", "dtypes_of", "flattened", "labelled"]
+
+
+def labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Return examples with their names, "" where they have none; raises ArgumentError for a name without a call."""
+    if not isinstance(examples, Mapping):
+        return [("", example) for example in examples]
+    for label, example in examples.items():
+        if not isinstance(example, tuple | list | Mapping):
+            found = type(example).__name__
+            raise ArgumentError(
+                f"the example {label!r} is a {found}; name each call by its arguments: "
+                "{'small': {'x': torch.randn(3)}}, or give a list of calls"
+            )
+    return list(examples.items())
+
+
+def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
+    """Return an example as a case; raises ArgumentError for what is not a call."""
+    if isinstance(example, Mapping):
+        values = dict(example)
+    elif isinstance(example, tuple | list):
+        values = dict(zip(parameters, example, strict=False))
+        if len(example) > len(parameters):
+            raise ArgumentError(f"an example has {len(example)} arguments; there are {', '.join(parameters)}")
+    else:
+        values = {parameters[0]: example}
+    if unknown := sorted(values.keys() - set(parameters)):
+        raise ArgumentError(f"an example names {', '.join(unknown)}; the arguments are {', '.join(parameters)}")
+    return Case({name: _as_recipe(value) for name, value in values.items()})
+
+
+def flattened(example: Any, signature: Signature | None) -> Any:
+    """Return an example with the fields of dataclasses in their place: cases have the arguments of the schema."""
+    if signature is None or not signature.structs:
+        return example
+    flatten = flattener(signature)
+    if isinstance(example, Mapping):
+        flat = flatten((), example)
+        return example if flat is None else flat[1]
+    flat = flatten(example, {}) if isinstance(example, tuple | list) else None
+    return example if flat is None else flat[0]
+
+
+def _as_recipe(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return TensorRecipe(
+            tuple(value.shape), str(value.dtype).removeprefix("torch."), values="given", given=value.detach()
+        )
+    if isinstance(value, list | tuple):
+        return tuple(map(_as_recipe, value))
+    return value
+
+
+def dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:
+    """Return the element types of examples, as if their floating ones were a template parameter."""
+    found = {recipe.dtype for case in cases for recipe in case.tensors().values()}
+    floating = [
+        name for name in ("float64", "float32") if any(getattr(torch, dtype).is_floating_point for dtype in found)
+    ]
+    wanted = sorted(found & {"float16", "bfloat16"}, reverse=True)
+    return tuple({"T": name} for name in [*floating, *wanted]) or ({},)
