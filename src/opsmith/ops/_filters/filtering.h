@@ -56,19 +56,25 @@ inline void check_axis(const char* name, const Axis& axis) {
   }
 }
 
-// The filtering that the arguments of upfirdn2d_sized ask for.
-inline Filtering read_arguments(const View<const float, 2>& f, int64_t height, int64_t width, int64_t out_height,
-                                int64_t out_width, int64_t up_y, int64_t up_x, int64_t down_y, int64_t down_x,
-                                int64_t pad_y, int64_t pad_x, bool separable, bool flip, double gain) {
-  if (separable && f.size[0] != 2) {
+// What upfirdn2d's operators are called with, as its sized.py declares it.
+struct Resampling {
+  int64_t height, width, out_height, out_width, up_y, up_x, down_y, down_x, pad_y, pad_x;
+  bool separable, flip;
+  double gain;
+};
+
+// The filtering that a call asks for.
+inline Filtering read_arguments(const View<const float, 2>& f, const Resampling& call) {
+  if (call.separable && f.size[0] != 2) {
     fail("a separable filter has two rows, its taps along y and along x; found ", f.size[0]);
   }
   if (f.size[0] == 0 || f.size[1] == 0) fail("the filter has no taps: ", f.size[0], " x ", f.size[1]);
-  const Axis y{height, out_height, up_y, down_y, pad_y, separable ? f.size[1] : f.size[0]};
-  const Axis x{width, out_width, up_x, down_x, pad_x, f.size[1]};
+  const int64_t taps_y = call.separable ? f.size[1] : f.size[0];
+  const Axis y{call.height, call.out_height, call.up_y, call.down_y, call.pad_y, taps_y};
+  const Axis x{call.width, call.out_width, call.up_x, call.down_x, call.pad_x, f.size[1]};
   check_axis("y", y);
   check_axis("x", x);
-  return {y, x, separable, !flip, gain};
+  return {y, x, call.separable, !call.flip, call.gain};
 }
 
 }  // namespace

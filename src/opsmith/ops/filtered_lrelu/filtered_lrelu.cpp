@@ -214,14 +214,10 @@ void for_each_piece(const Pieces& pieces, const Make& make, const Run& run) {
 
 template <class T>
 void filtered_lrelu_sized(View<const T, 4> x, View<const float, 2> fu, View<const float, 2> fd, View<const T, 1> b,
-                          int64_t out_height, int64_t out_width, int64_t up, int64_t down, int64_t pad_y, int64_t pad_x,
-                          bool separable_up, bool separable_down, bool flip, double gain, double slope,
-                          Optional<double> clamp, View<T, 4> y) {
+                          Oversampling oversampling, Activation activation, View<T, 4> y) {
   using C = compute_t<T>;
-  const Activate<C> act(gain, slope, clamp);
-  const Plan<C> plan(fu, fd,
-                     read_filters(fu, fd, x.size[2], x.size[3], out_height, out_width, up, down, pad_y, pad_x,
-                                  separable_up, separable_down, flip));
+  const Activate<C> act(activation);
+  const Plan<C> plan(fu, fd, read_filters(fu, fd, x.size[2], x.size[3], oversampling));
   if (y.numel() == 0) return;
   const Pieces pieces(y, is_side_by_side(x) && is_side_by_side(y));
   for_each_piece(
@@ -231,15 +227,11 @@ void filtered_lrelu_sized(View<const T, 4> x, View<const float, 2> fu, View<cons
 
 template <class T>
 void filtered_lrelu_backward(View<const T, 4> grad_y, View<const T, 4> x, View<const float, 2> fu,
-                             View<const float, 2> fd, View<const T, 1> b, int64_t out_height, int64_t out_width,
-                             int64_t up, int64_t down, int64_t pad_y, int64_t pad_x, bool separable_up,
-                             bool separable_down, bool flip, double gain, double slope, Optional<double> clamp,
-                             bool needs_grad_b, View<T, 4> grad_x, View<T, 1> grad_b) {
+                             View<const float, 2> fd, View<const T, 1> b, Oversampling oversampling,
+                             Activation activation, bool needs_grad_b, View<T, 4> grad_x, View<T, 1> grad_b) {
   using C = compute_t<T>;
-  const Differentiate<C> act(gain, slope, clamp);
-  const Plan<C> plan(fu, fd,
-                     read_filters(fu, fd, x.size[2], x.size[3], out_height, out_width, up, down, pad_y, pad_x,
-                                  separable_up, separable_down, flip));
+  const Differentiate<C> act(activation);
+  const Plan<C> plan(fu, fd, read_filters(fu, fd, x.size[2], x.size[3], oversampling));
   const Transposed<C> transposed(fu, fd, plan.filters);
   std::vector<double> total(static_cast<size_t>(needs_grad_b ? x.size[1] : 0));
   if (grad_x.numel() > 0) {

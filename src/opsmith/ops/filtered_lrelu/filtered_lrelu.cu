@@ -178,12 +178,9 @@ class Launch {
 
 template <class T>
 void filtered_lrelu_sized(View<const T, 4> x, View<const float, 2> fu, View<const float, 2> fd, View<const T, 1> b,
-                          int64_t out_height, int64_t out_width, int64_t up, int64_t down, int64_t pad_y, int64_t pad_x,
-                          bool separable_up, bool separable_down, bool flip, double gain, double slope,
-                          Optional<double> clamp, View<T, 4> y, Stream stream) {
-  const Activate<compute_t<T>> act(gain, slope, clamp);
-  const Filters filters = read_filters(fu, fd, x.size[2], x.size[3], out_height, out_width, up, down, pad_y, pad_x,
-                                       separable_up, separable_down, flip);
+                          Oversampling oversampling, Activation activation, View<T, 4> y, Stream stream) {
+  const Activate<compute_t<T>> act(activation);
+  const Filters filters = read_filters(fu, fd, x.size[2], x.size[3], oversampling);
   if (y.numel() == 0) return;
   const Pass first(filters.up, fu), second(filters.down, fd);
   const Call<T, false> call{x, {}, b, y, first, first, second, {}, 0, {}};
@@ -192,13 +189,11 @@ void filtered_lrelu_sized(View<const T, 4> x, View<const float, 2> fu, View<cons
 
 template <class T>
 void filtered_lrelu_backward(View<const T, 4> grad_y, View<const T, 4> x, View<const float, 2> fu,
-                             View<const float, 2> fd, View<const T, 1> b, int64_t out_height, int64_t out_width,
-                             int64_t up, int64_t down, int64_t pad_y, int64_t pad_x, bool separable_up,
-                             bool separable_down, bool flip, double gain, double slope, Optional<double> clamp,
-                             bool needs_grad_b, View<T, 4> grad_x, View<T, 1> grad_b, Stream stream) {
-  const Differentiate<compute_t<T>> act(gain, slope, clamp);
-  const Filters filters = read_filters(fu, fd, x.size[2], x.size[3], out_height, out_width, up, down, pad_y, pad_x,
-                                       separable_up, separable_down, flip);
+                             View<const float, 2> fd, View<const T, 1> b, Oversampling oversampling,
+                             Activation activation, bool needs_grad_b, View<T, 4> grad_x, View<T, 1> grad_b,
+                             Stream stream) {
+  const Differentiate<compute_t<T>> act(activation);
+  const Filters filters = read_filters(fu, fd, x.size[2], x.size[3], oversampling);
   const View<T, 1> sums = needs_grad_b ? grad_b : View<T, 1>{};
   if (grad_x.numel() == 0) {
     if (!sums || sums.size[0] == 0) return;

@@ -21,13 +21,26 @@ struct Filters {
   Filtering up, down;
 };
 
+// What the operators are told of the filters, and of what is between them, as sized.py declares it.
+struct Oversampling {
+  int64_t out_height, out_width, up, down, pad_y, pad_x;
+  bool separable_up, separable_down, flip;
+};
+
+struct Activation {
+  double gain, slope;
+  Optional<double> clamp;
+};
+
+// The filters of a call for images of a size.
 inline Filters read_filters(const View<const float, 2>& fu, const View<const float, 2>& fd, int64_t height,
-                            int64_t width, int64_t out_height, int64_t out_width, int64_t up, int64_t down,
-                            int64_t pad_y, int64_t pad_x, bool separable_up, bool separable_down, bool flip) {
-  Filtering second = read_arguments(fd, 0, 0, out_height, out_width, 1, 1, down, down, 0, 0, separable_down, flip, 1.0);
+                            int64_t width, const Oversampling& call) {
+  const int64_t up = call.up, down = call.down;
+  Filtering second = read_arguments(
+      fd, {0, 0, call.out_height, call.out_width, 1, 1, down, down, 0, 0, call.separable_down, call.flip, 1.0});
   for (Axis* axis : {&second.y, &second.x}) axis->in = ((axis->out > 1 ? axis->out : 1) - 1) * down + axis->taps;
-  return {read_arguments(fu, height, width, second.y.in, second.x.in, up, up, 1, 1, pad_y, pad_x, separable_up, flip,
-                         static_cast<double>(up * up)),
+  return {read_arguments(fu, {height, width, second.y.in, second.x.in, up, up, 1, 1, call.pad_y, call.pad_x,
+                              call.separable_up, call.flip, static_cast<double>(up * up)}),
           second};
 }
 
@@ -36,8 +49,7 @@ template <class C>
 struct Activate {
   Forward<C, LeakyRelu<C>> act;
 
-  Activate(double gain, double slope, const Optional<double>& clamp)
-      : act{{static_cast<C>(slope)}, Output<C>(gain, clamp)} {}
+  explicit Activate(const Activation& call) : act{{static_cast<C>(call.slope)}, Output<C>(call.gain, call.clamp)} {}
 
   OPSMITH_HOST_DEVICE C operator()(C u) const { return act(u, no_bias<C>); }
 };
@@ -47,8 +59,8 @@ template <class C>
 struct Differentiate {
   Backward<C, LeakyRelu<C>> act;
 
-  Differentiate(double gain, double slope, const Optional<double>& clamp)
-      : act{{static_cast<C>(slope)}, Output<C>(gain, clamp)} {}
+  explicit Differentiate(const Activation& call)
+      : act{{static_cast<C>(call.slope)}, Output<C>(call.gain, call.clamp)} {}
 
   OPSMITH_HOST_DEVICE C operator()(C grad, C u) const { return act(grad, u, no_bias<C>); }
   OPSMITH_HOST_DEVICE bool is_limited() const { return act.output.is_limited(); }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch.nn import functional
 import opsmith
 from opsmith.errors import ArgumentValueError
 
-__all__ = ["MOST_UP_DOWN", "check_filtering", "upfirdn2d_sized", "upfirdn2d_transposed"]
+__all__ = ["MOST_UP_DOWN", "Resampling", "check_filtering", "upfirdn2d_sized", "upfirdn2d_transposed"]
 
 # Kernels and references refuse more, and paddings beyond 31 bits: their products with sizes must fit into 64 bits.
 MOST_UP_DOWN = 256
@@ -20,6 +22,25 @@ _MOST_PADDING = 1 << 31
 # Both sizes of an image are arguments, although the tensor has one of them: so each operator can give the other all that
 # it needs, and a gradient keeps no image. A backward's sizes could not be told from its own input's, because a division
 # has rounded them.
+@dataclass(frozen=True)
+class Resampling:
+    """The numbers of a call: sizes, factors and paddings along both axes, and how the filter is applied."""
+
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+    up_y: int = 1
+    up_x: int = 1
+    down_y: int = 1
+    down_x: int = 1
+    pad_y: int = 0
+    pad_x: int = 0
+    separable: bool = False
+    flip: bool = False
+    gain: float = 1.0
+
+
 @opsmith.op(
     cpu="upfirdn2d.cpp",
     cuda="upfirdn2d.cu",
@@ -29,21 +50,7 @@ _MOST_PADDING = 1 << 31
     batch=("N", "C"),
 )
 def upfirdn2d_sized(
-    x: Float[Tensor, "N C height width"],
-    f: Float32[Tensor, "FH FW"],
-    height: int,
-    width: int,
-    out_height: int,
-    out_width: int,
-    up_y: int = 1,
-    up_x: int = 1,
-    down_y: int = 1,
-    down_x: int = 1,
-    pad_y: int = 0,
-    pad_x: int = 0,
-    separable: bool = False,
-    flip: bool = False,
-    gain: float = 1.0,
+    x: Float[Tensor, "N C height width"], f: Float32[Tensor, "FH FW"], resampling: Resampling
 ) -> Float[Tensor, "N C out_height out_width"]:
     """Upsample, pad, filter and downsample images; `upfirdn2d` is the way to it for people.
 
@@ -54,57 +61,41 @@ def upfirdn2d_sized(
     where g is f, reversed unless `flip`. A filter of two dimensions is f[y][x]; a separable one has two rows, the taps
     along y and those along x. A NaN among the taps makes everything NaN, whether or not the tap meets a sample.
     """
-    size, up, down, pad = (out_height, out_width), (up_y, up_x), (down_y, down_x), (pad_y, pad_x)
-    return _upfirdn(x, f, size, up, down, pad, separable=separable, flip=flip, gain=gain)
+    r = resampling
+    size, up, down, pad = (r.out_height, r.out_width), (r.up_y, r.up_x), (r.down_y, r.down_x), (r.pad_y, r.pad_x)
+    return _upfirdn(x, f, size, up, down, pad, separable=r.separable, flip=r.flip, gain=r.gain)
 
 
 @upfirdn2d_sized.backward(
     cpu="upfirdn2d.cpp", cuda="upfirdn2d.cu", nondifferentiable="f", preserve_format={"grad_x": "grad_out"}
 )
 def upfirdn2d_transposed(
-    grad_out: Float[Tensor, "N C out_height out_width"],
-    f: Float32[Tensor, "FH FW"],
-    height: int,
-    width: int,
-    out_height: int,
-    out_width: int,
-    up_y: int,
-    up_x: int,
-    down_y: int,
-    down_x: int,
-    pad_y: int,
-    pad_x: int,
-    separable: bool,
-    flip: bool,
-    gain: float,
+    grad_out: Float[Tensor, "N C out_height out_width"], f: Float32[Tensor, "FH FW"], resampling: Resampling
 ) -> Float[Tensor, "N C height width"]:
     """The gradient of an image: the same filtering with up and down exchanged and the filter reversed.
 
     The padding follows from `up * i = down * o + k - pad`, read for i and reversed taps: taps - 1 - pad.
     """
-    taps = (f.shape[1], f.shape[1]) if separable else f.shape
-    size, up, down = (height, width), (down_y, down_x), (up_y, up_x)
-    pad = (taps[0] - 1 - pad_y, taps[1] - 1 - pad_x)
-    return _upfirdn(grad_out, f, size, up, down, pad, separable=separable, flip=not flip, gain=gain)
+    r = resampling
+    taps = (f.shape[1], f.shape[1]) if r.separable else f.shape
+    size, up, down = (r.height, r.width), (r.down_y, r.down_x), (r.up_y, r.up_x)
+    pad = (taps[0] - 1 - r.pad_y, taps[1] - 1 - r.pad_x)
+    return _upfirdn(grad_out, f, size, up, down, pad, separable=r.separable, flip=not r.flip, gain=r.gain)
 
 
 upfirdn2d_transposed.gradient_is(upfirdn2d_sized, x="grad_grad_x", out="grad_grad_out")
 
 
 @upfirdn2d_sized.examples
-def _examples() -> list[dict[str, object]]:
+def _examples() -> list[tuple[Tensor, Tensor, Resampling]]:
     """What the arguments' defaults do not show: each direction with factors, a padding and a kind of filter of its own."""
     random = torch.Generator().manual_seed(0)
     x, full = torch.randn(2, 3, 9, 20, generator=random), torch.randn(4, 3, generator=random)
     separable = torch.randn(2, 7, generator=random)
-    names = ("height", "width", "out_height", "out_width", "up_y", "up_x", "down_y", "down_x", "pad_y", "pad_x")
-    numbers = ((9, 20, 18, 40, 2, 2, 1, 1, 2, 1), (9, 20, 4, 7, 1, 1, 2, 3, 0, 1), (9, 20, 7, 31, 3, 4, 4, 3, -2, 6))
-    one, two, three = (dict(zip(names, values, strict=True)) for values in numbers)
-    return [
-        {"x": x, "f": full, **one, "separable": False, "flip": False, "gain": 1.0},
-        {"x": x, "f": full, **two, "separable": False, "flip": True, "gain": -2.0},
-        {"x": x, "f": separable, **three, "separable": True, "flip": False, "gain": 0.5},
-    ]
+    one = Resampling(9, 20, 18, 40, 2, 2, 1, 1, 2, 1)
+    two = Resampling(9, 20, 4, 7, 1, 1, 2, 3, 0, 1, flip=True, gain=-2.0)
+    three = Resampling(9, 20, 7, 31, 3, 4, 4, 3, -2, 6, separable=True, gain=0.5)
+    return [(x, full, one), (x, full, two), (x, separable, three)]
 
 
 _Pair = tuple[int, int]

@@ -45,23 +45,11 @@ void resample(const View<const T, 4>& x, const View<const float, 2>& f, const Fi
 using namespace opsmith::ops::upfirdn2d;
 
 template <class T>
-void upfirdn2d_sized(View<const T, 4> x, View<const float, 2> f, int64_t height, int64_t width, int64_t out_height,
-                     int64_t out_width, int64_t up_y, int64_t up_x, int64_t down_y, int64_t down_x, int64_t pad_y,
-                     int64_t pad_x, bool separable, bool flip, double gain, View<T, 4> out) {
-  resample(x, f,
-           read_arguments(f, height, width, out_height, out_width, up_y, up_x, down_y, down_x, pad_y, pad_x, separable,
-                          flip, gain),
-           out);
+void upfirdn2d_sized(View<const T, 4> x, View<const float, 2> f, Resampling resampling, View<T, 4> out) {
+  resample(x, f, read_arguments(f, resampling), out);
 }
 
 template <class T>
-void upfirdn2d_transposed(View<const T, 4> grad_out, View<const float, 2> f, int64_t height, int64_t width,
-                          int64_t out_height, int64_t out_width, int64_t up_y, int64_t up_x, int64_t down_y,
-                          int64_t down_x, int64_t pad_y, int64_t pad_x, bool separable, bool flip, double gain,
-                          View<T, 4> grad_x) {
-  resample(grad_out, f,
-           read_arguments(f, height, width, out_height, out_width, up_y, up_x, down_y, down_x, pad_y, pad_x, separable,
-                          flip, gain)
-               .transposed(),
-           grad_x);
+void upfirdn2d_transposed(View<const T, 4> grad_out, View<const float, 2> f, Resampling resampling, View<T, 4> grad_x) {
+  resample(grad_out, f, read_arguments(f, resampling).transposed(), grad_x);
 }
