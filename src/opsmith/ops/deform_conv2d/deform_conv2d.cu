@@ -23,11 +23,9 @@ inline void check_sizes(const Convolution& call) {
 
 template <class T>
 void deform_conv2d_sized(View<const T, 4> input, View<const T, 4> offset, View<const T, 4> weight,
-                         View<const T, 1> bias, View<const T, 4> mask, int64_t stride_y, int64_t stride_x,
-                         int64_t pad_y, int64_t pad_x, int64_t dilation_y, int64_t dilation_x, int64_t groups,
-                         int64_t offset_groups, bool tf32, View<T, 4> out, Stream stream) {
-  const Convolution call = read_arguments(input, weight, out, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x,
-                                          groups, offset_groups);
+                         View<const T, 1> bias, View<const T, 4> mask, Geometry geometry, bool tf32, View<T, 4> out,
+                         Stream stream) {
+  const Convolution call = read_arguments(input, weight, out, geometry);
   check_sizes(call);
   if (out.numel() == 0) return;
   convolve(call, input, offset, weight, bias, mask, tf32, out, stream);
@@ -36,13 +34,10 @@ void deform_conv2d_sized(View<const T, 4> input, View<const T, 4> offset, View<c
 
 template <class T>
 void deform_conv2d_sized_backward(View<const T, 4> grad_out, View<const T, 4> input, View<const T, 4> offset,
-                                  View<const T, 4> weight, View<const T, 1>, View<const T, 4> mask, int64_t stride_y,
-                                  int64_t stride_x, int64_t pad_y, int64_t pad_x, int64_t dilation_y,
-                                  int64_t dilation_x, int64_t groups, int64_t offset_groups, bool tf32, bool, bool,
-                                  bool, bool, bool, View<T, 4> grad_input, View<T, 4> grad_offset,
+                                  View<const T, 4> weight, View<const T, 1>, View<const T, 4> mask, Geometry geometry,
+                                  bool tf32, Needed, View<T, 4> grad_input, View<T, 4> grad_offset,
                                   View<T, 4> grad_weight, View<T, 1> grad_bias, View<T, 4> grad_mask, Stream stream) {
-  const Convolution call = read_arguments(input, weight, grad_out, stride_y, stride_x, pad_y, pad_x, dilation_y,
-                                          dilation_x, groups, offset_groups);
+  const Convolution call = read_arguments(input, weight, grad_out, geometry);
   check_sizes(call);
   differentiate(call, grad_out, input, offset, weight, mask, tf32,
                 Gradients<T>{grad_input, grad_offset, grad_weight, grad_bias, grad_mask}, stream);

@@ -81,28 +81,37 @@ OPSMITH_HOST_DEVICE void slopes(const C value[4], C below, C right, C& along_y, 
   along_x = (C(1) - below) * (value[1] - value[0]) + below * (value[3] - value[2]);
 }
 
+// What the operators are told of the filter, as sized.py declares it.
+struct Geometry {
+  int64_t stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x, groups, offset_groups;
+};
+
+// Which gradients are needed. Kernels go by the outputs instead: those that are not needed have no elements.
+struct Needed {
+  bool needs_grad_input, needs_grad_offset, needs_grad_weight, needs_grad_bias, needs_grad_mask;
+};
+
 // The call that the arguments of deform_conv2d_sized describe. Views of other gradients give the output's size.
 template <class T, class Out>
 Convolution read_arguments(const View<const T, 4>& input, const View<const T, 4>& weight, const View<Out, 4>& out,
-                           int64_t stride_y, int64_t stride_x, int64_t pad_y, int64_t pad_x, int64_t dilation_y,
-                           int64_t dilation_x, int64_t groups, int64_t offset_groups) {
-  if (groups < 1 || offset_groups < 1) {
-    fail("groups and offset_groups are at least 1; they are ", groups, " and ", offset_groups);
+                           const Geometry& at) {
+  if (at.groups < 1 || at.offset_groups < 1) {
+    fail("groups and offset_groups are at least 1; they are ", at.groups, " and ", at.offset_groups);
   }
-  if (input.size[1] % offset_groups != 0) {
-    fail("input has ", input.size[1], " channels, not a multiple of offset_groups = ", offset_groups);
+  if (input.size[1] % at.offset_groups != 0) {
+    fail("input has ", input.size[1], " channels, not a multiple of offset_groups = ", at.offset_groups);
   }
-  if (weight.size[0] % groups != 0) {
-    fail("weight has ", weight.size[0], " output channels, not a multiple of groups = ", groups);
+  if (weight.size[0] % at.groups != 0) {
+    fail("weight has ", weight.size[0], " output channels, not a multiple of groups = ", at.groups);
   }
-  for (const int64_t number : {stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x}) {
+  for (const int64_t number : {at.stride_y, at.stride_x, at.pad_y, at.pad_x, at.dilation_y, at.dilation_x}) {
     if (number < -largest_number || number > largest_number) {
       fail("strides, paddings and dilations have at most 31 bits; found ", number);
     }
   }
-  return {input.size[0],  input.size[1], input.size[2], input.size[3], weight.size[0], weight.size[2],
-          weight.size[3], out.size[2],   out.size[3],   stride_y,      stride_x,       pad_y,
-          pad_x,          dilation_y,    dilation_x,    groups,        offset_groups};
+  return {input.size[0],  input.size[1], input.size[2], input.size[3], weight.size[0],  weight.size[2],
+          weight.size[3], out.size[2],   out.size[3],   at.stride_y,   at.stride_x,     at.pad_y,
+          at.pad_x,       at.dilation_y, at.dilation_x, at.groups,     at.offset_groups};
 }
 
 }  // namespace

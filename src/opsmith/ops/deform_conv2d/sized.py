@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -10,10 +12,35 @@ from torch.nn import functional
 import opsmith
 from opsmith.errors import ArgumentValueError, ShapeError
 
-__all__ = ["deform_conv2d_sized", "deform_conv2d_sized_backward"]
+__all__ = ["Geometry", "Needed", "deform_conv2d_sized", "deform_conv2d_sized_backward"]
 
 # Kernels refuse larger strides, paddings and dilations, too: their products with sizes must fit into 64 bits.
 _LARGEST = 1 << 31
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where the taps of a filter lie without an offset, and into how many groups channels are divided."""
+
+    stride_y: int = 1
+    stride_x: int = 1
+    pad_y: int = 0
+    pad_x: int = 0
+    dilation_y: int = 1
+    dilation_x: int = 1
+    groups: int = 1
+    offset_groups: int = 1
+
+
+@dataclass(frozen=True)
+class Needed:
+    """Which gradients are needed; the others have no elements."""
+
+    needs_grad_input: bool
+    needs_grad_offset: bool
+    needs_grad_weight: bool
+    needs_grad_bias: bool
+    needs_grad_mask: bool
 
 
 # The output has the offset's height and width, whatever they are: samples outside of the image are zero. That they are
@@ -32,14 +59,7 @@ def deform_conv2d_sized(
     weight: Float[Tensor, "O Cg KH KW"],
     bias: Float[Tensor, "O"] | None = None,
     mask: Float[Tensor, "N offset_groups*KH*KW OH OW"] | None = None,
-    stride_y: int = 1,
-    stride_x: int = 1,
-    pad_y: int = 0,
-    pad_x: int = 0,
-    dilation_y: int = 1,
-    dilation_x: int = 1,
-    groups: int = 1,
-    offset_groups: int = 1,
+    geometry: Geometry = Geometry(),
     tf32: bool = False,
 ) -> Float[Tensor, "N O OH OW"]:
     """Convolve images that are sampled beside the grid; `deform_conv2d` is the way to it for people.
@@ -52,22 +72,23 @@ def deform_conv2d_sized(
     `tf32` allows to round the factors of float32 products, samples and weights, to TF32's 10 bits, which kernels for a GPU
     do; nothing else looks at it.
     """
-    _check(input, weight, groups, offset_groups, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x)
+    g = geometry
+    _check(input, weight, g)
     wide = torch.float64 if input.dtype == torch.float64 else torch.float32
     images, channels = input.shape[:2]
     outputs, _, taps_y, taps_x = weight.shape
-    shift = offset.to(wide).unflatten(1, (offset_groups, taps_y, taps_x, 2))
+    shift = offset.to(wide).unflatten(1, (g.offset_groups, taps_y, taps_x, 2))
     out_height, out_width = offset.shape[2:]
-    grid_y = _grid(out_height, taps_y, stride_y, pad_y, dilation_y, shift)[:, None, :, None]
-    grid_x = _grid(out_width, taps_x, stride_x, pad_x, dilation_x, shift)[None, :, None, :]
+    grid_y = _grid(out_height, taps_y, g.stride_y, g.pad_y, g.dilation_y, shift)[:, None, :, None]
+    grid_x = _grid(out_width, taps_x, g.stride_x, g.pad_x, g.dilation_x, shift)[None, :, None, :]
     y, x = grid_y + shift[:, :, :, :, 0], grid_x + shift[:, :, :, :, 1]
     columns = _samples(
-        input.to(wide).unflatten(1, (offset_groups, channels // offset_groups)), y.flatten(2), x.flatten(2)
+        input.to(wide).unflatten(1, (g.offset_groups, channels // g.offset_groups)), y.flatten(2), x.flatten(2)
     )
     if mask is not None:
-        columns = columns * mask.to(wide).unflatten(1, (offset_groups, taps_y * taps_x)).flatten(2)[:, :, None]
-    columns = columns.reshape(images, groups, channels // groups, taps_y * taps_x, out_height * out_width)
-    factors = weight.to(wide).reshape(groups, outputs // groups, channels // groups, taps_y * taps_x)
+        columns = columns * mask.to(wide).unflatten(1, (g.offset_groups, taps_y * taps_x)).flatten(2)[:, :, None]
+    columns = columns.reshape(images, g.groups, channels // g.groups, taps_y * taps_x, out_height * out_width)
+    factors = weight.to(wide).reshape(g.groups, outputs // g.groups, channels // g.groups, taps_y * taps_x)
     if tf32 and input.dtype == torch.float32:
         columns, factors = _to_tf32(columns), _to_tf32(factors)
     out = torch.einsum("ngckp,gock->ngop", columns, factors).reshape(images, outputs, out_height, out_width)
@@ -84,20 +105,9 @@ def deform_conv2d_sized_backward(  # type: ignore[empty-body]
     weight: Float[Tensor, "O Cg KH KW"],
     bias: Float[Tensor, "O"] | None,
     mask: Float[Tensor, "N offset_groups*KH*KW OH OW"] | None,
-    stride_y: int,
-    stride_x: int,
-    pad_y: int,
-    pad_x: int,
-    dilation_y: int,
-    dilation_x: int,
-    groups: int,
-    offset_groups: int,
+    geometry: Geometry,
     tf32: bool,
-    needs_grad_input: bool,
-    needs_grad_offset: bool,
-    needs_grad_weight: bool,
-    needs_grad_bias: bool,
-    needs_grad_mask: bool,
+    needed: Needed,
 ) -> tuple[
     Float[Tensor, "N groups*Cg H W"],
     Float[Tensor, "N 2*offset_groups*KH*KW OH OW"],
@@ -124,7 +134,6 @@ def _examples() -> list[dict[str, object]]:
         (3, 2, 1, 2, 2),
         (6, 6, 1, 1, 1),
     ):
-        numbers = {"stride_y": stride, "stride_x": 1, "pad_y": pad, "pad_x": 1, "dilation_y": 1, "dilation_x": dilation}
         taps = 3 * 2
         calls.append(
             {
@@ -133,21 +142,21 @@ def _examples() -> list[dict[str, object]]:
                 "weight": torch.randn(6, 6 // groups, 3, 2, generator=random),
                 "bias": torch.randn(6, generator=random) if groups < 3 else None,
                 "mask": torch.rand(2, offset_groups * taps, 5, 8, generator=random) if groups != 2 else None,
-                **numbers,
-                "groups": groups,
-                "offset_groups": offset_groups,
+                "geometry": Geometry(stride, 1, pad, 1, 1, dilation, groups, offset_groups),
             }
         )
     return calls
 
 
-def _check(input: Tensor, weight: Tensor, groups: int, offset_groups: int, *numbers: int) -> None:  # noqa: A002
-    if groups < 1 or offset_groups < 1:
-        raise ArgumentValueError(f"groups and offset_groups are at least 1; they are {groups} and {offset_groups}")
-    if input.shape[1] % offset_groups != 0:
-        raise ShapeError(f"input has {input.shape[1]} channels, not a multiple of offset_groups = {offset_groups}")
-    if weight.shape[0] % groups != 0:
-        raise ShapeError(f"weight has {weight.shape[0]} output channels, not a multiple of groups = {groups}")
+def _check(input: Tensor, weight: Tensor, geometry: Geometry) -> None:  # noqa: A002
+    g = geometry
+    if g.groups < 1 or g.offset_groups < 1:
+        raise ArgumentValueError(f"groups and offset_groups are at least 1; they are {g.groups} and {g.offset_groups}")
+    if input.shape[1] % g.offset_groups != 0:
+        raise ShapeError(f"input has {input.shape[1]} channels, not a multiple of offset_groups = {g.offset_groups}")
+    if weight.shape[0] % g.groups != 0:
+        raise ShapeError(f"weight has {weight.shape[0]} output channels, not a multiple of groups = {g.groups}")
+    numbers = (g.stride_y, g.stride_x, g.pad_y, g.pad_x, g.dilation_y, g.dilation_x)
     if any(not -_LARGEST <= number <= _LARGEST for number in numbers):
         raise ArgumentValueError(f"strides, paddings and dilations have at most 31 bits; they are {numbers}")
 
