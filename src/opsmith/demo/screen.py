@@ -1,4 +1,4 @@
-"""What the demo tells whoever watches it; `opsmith.report.demo` has the screen that draws it."""
+"""Declares the events of a demo; the screen in `opsmith.report.demo` draws them."""
 
 from __future__ import annotations
 

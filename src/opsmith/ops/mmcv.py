@@ -1,4 +1,4 @@
-"""What StyleGAN's networks import from `mmcv.ops`, with mmcv's names of arguments.
+"""Collects what StyleGAN's networks import from `mmcv.ops`, with mmcv's argument names.
 
 `from mmcv.ops import bias_act, upfirdn2d` becomes `from opsmith.ops.mmcv import bias_act, upfirdn2d`.
 """

@@ -1,4 +1,4 @@
-"""What StyleGAN's and mmcv's code imports: bias_act and fused_bias_leakyrelu."""
+"""Defines bias_act and fused_bias_leakyrelu, as StyleGAN's and mmcv's code call them."""
 
 from __future__ import annotations
 

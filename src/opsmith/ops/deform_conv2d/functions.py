@@ -1,4 +1,4 @@
-"""What torchvision's users import: deform_conv2d."""
+"""Defines deform_conv2d, as torchvision's users call it."""
 
 from __future__ import annotations
 

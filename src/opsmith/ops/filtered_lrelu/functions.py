@@ -1,4 +1,4 @@
-"""What StyleGAN3's code imports: filtered_lrelu."""
+"""Defines filtered_lrelu, as StyleGAN3's code calls it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torchvision's users import: roi_align and RoIAlign."""
+"""Defines roi_align and RoIAlign, as torchvision's users call them."""
 
 from __future__ import annotations
 

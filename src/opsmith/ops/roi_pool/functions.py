@@ -1,4 +1,4 @@
-"""What torchvision's users import: roi_pool and RoIPool."""
+"""Defines roi_pool and RoIPool, as torchvision's users call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What focal loss is timed against: the composition that torchvision and fvcore consist of, written out here."""
+"""Defines the focal loss that ours is timed against: the composition that torchvision and fvcore use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the code of StyleGAN2-ADA and StyleGAN3 imports from its `torch_utils.ops`, under the same names.
+"""Collects what the code of StyleGAN2-ADA and StyleGAN3 imports from `torch_utils.ops`, under the same names.
 
 `from torch_utils.ops import bias_act, upfirdn2d` becomes `from opsmith.ops.stylegan import bias_act, upfirdn2d`. Most of
 that are operators of opsmith.ops; the modules in this folder are made of those and of PyTorch's.

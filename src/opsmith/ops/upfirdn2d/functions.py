@@ -1,4 +1,4 @@
-"""What StyleGAN's code imports: upfirdn2d, filter2d, upsample2d, downsample2d and setup_filter.
+"""Defines upfirdn2d, filter2d, upsample2d, downsample2d and setup_filter, as StyleGAN's code calls them.
 
 Names, arguments, defaults and results are those of `torch_utils.ops.upfirdn2d`, so that an import is all that changes;
 `mmcv.ops.upfirdn2d` takes the same by position. Where an argument has two directions, x comes first.
