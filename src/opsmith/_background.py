@@ -1,7 +1,7 @@
 """Starts work in the background that no caller should wait for.
 
 A process of its own, of low priority, that outlives this one. A lock file sees to it that one of them is at a piece of
-work; whatever goes wrong there is no error here.
+work; what goes wrong there is not an error here.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _NAMES_OF_OTHERS = {"mmcv", "stylegan"}
 MODULES = [
     f"opsmith.ops.{module.name}"
     for module in pkgutil.iter_modules(opsmith.ops.__path__)
-    if module.name not in _NAMES_OF_OTHERS
+    if module.name not in _NAMES_OF_OTHERS and not module.name.startswith("_")
 ]
 
 

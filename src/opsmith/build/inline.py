@@ -29,7 +29,7 @@ def inline_sources(
     """Return main.cpp and, where there are such texts, cuda.cu and sycl.sycl.
 
     `functions` maps what Python should see to its doc text. `translate_errors` lets C++ exceptions arrive as torch's
-    Python exceptions. Raises ArgumentError for a name that is no C++ function's.
+    Python exceptions. Raises ArgumentError for a name that a C++ function cannot have.
     """
     sources = []
     if cpp_sources or functions:
@@ -66,7 +66,7 @@ def _bindings(functions: Mapping[str, str], *, translate_errors: bool) -> str:
     lines = [f'#line 1 "{TEXT_MARK}functions"', "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"]
     for name, doc in functions.items():
         if not _QUALIFIED.fullmatch(name):
-            raise ArgumentError(f"functions names {name!r}, which is no C++ function's name")
+            raise ArgumentError(f"functions names {name!r}, which is not the name of a C++ function")
         python_name = name.rpartition("::")[2]
         function = f"torch::wrap_pybind_function({name})" if translate_errors else f"&{name}"
         lines.append(f"  m.def({string_literal(python_name)}, {function}, {string_literal(doc)});")

@@ -37,7 +37,7 @@ def digest(*parts: str | bytes) -> str:
     """
     state = hashlib.sha256()
     for part in parts:
-        # Paths of the file system may hold bytes that are no UTF-8; Python carries them as surrogates.
+        # Paths of the file system may hold bytes that are not UTF-8; Python carries them as surrogates.
         data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
         state.update(len(data).to_bytes(8, "big"))
         state.update(data)

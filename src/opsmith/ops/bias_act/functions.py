@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from opsmith.ops._filters.arguments import check_clamp
 from opsmith.ops.bias_act.activations import activation_of
-from opsmith.ops.bias_act.operator import bias_activation, check_clamp
+from opsmith.ops.bias_act.operator import bias_activation
 
 __all__ = ["bias_act", "fused_bias_leakyrelu"]
 
@@ -55,7 +56,7 @@ def bias_act(
     ArgumentValueError
         For an unknown activation or impl, and a clamp below 0.
     ArgumentTypeError
-        For what is no tensor, and a dim that is no int.
+        For an x that is not a tensor, and a dim that is not an int.
     """
     if impl not in ("cuda", "ref"):
         raise ArgumentValueError(f'bias_act(): impl is {impl!r}, expected "cuda" or "ref"')

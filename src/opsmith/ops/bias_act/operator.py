@@ -7,10 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 import opsmith
-from opsmith.errors import ArgumentValueError
+from opsmith.ops._filters.arguments import check_clamp
 from opsmith.ops.bias_act.activations import activation_of
 
-__all__ = ["bias_activation", "bias_activation_backward", "check_clamp"]
+__all__ = ["bias_activation", "bias_activation_backward"]
 
 
 @opsmith.op(cpu="bias_act.cpp", cuda="bias_act.cu", outputs="y", batch=("N", "C"))
@@ -22,7 +22,7 @@ def bias_activation(
     gain: float = 1.0,
     clamp: float | None = None,
 ) -> Float[Tensor, "N C *inner"]:
-    """Return gain * act(x + b), clamped to [-clamp, clamp]; alpha is lrelu's slope. `bias_act` is the way to it for people.
+    """Return gain * act(x + b), clamped to [-clamp, clamp]; alpha is lrelu's slope. Call it through `bias_act`.
 
     A NaN is not clamped.
     """
@@ -70,9 +70,3 @@ def _examples() -> list[dict[str, object]]:
 
 def _shifted(x: Tensor, b: Tensor | None) -> Tensor:
     return x if b is None else x + b.reshape(-1, *[1] * (x.ndim - 2))
-
-
-def check_clamp(clamp: float | None, op: str = "bias_act") -> None:
-    """Raise ArgumentValueError for a limit that is none. `op` is the function's name."""
-    if clamp is not None and not clamp >= 0:
-        raise ArgumentValueError(f"{op}(): clamp must not be below 0; it is {clamp}")

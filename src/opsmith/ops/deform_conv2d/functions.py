@@ -147,13 +147,15 @@ def _check_numbers(name: str, y: int, x: int, least: int) -> None:
 def _check_channels(input: Tensor, weight: Tensor, groups: int, offset_groups: int) -> None:  # noqa: A002
     if groups == 0 or weight.shape[1] * groups != input.shape[1]:
         raise RuntimeError(
-            f"input has {input.shape[1]} channels, which is no multiple of those of the weight, {weight.shape[1]}"
+            f"input has {input.shape[1]} channels, which is not a multiple of the weight's {weight.shape[1]}"
         )
     if weight.shape[0] % groups != 0:
-        raise RuntimeError(f"weight has {weight.shape[0]} output channels, which is no multiple of its {groups} groups")
+        raise RuntimeError(
+            f"weight has {weight.shape[0]} output channels, which is not a multiple of its {groups} groups"
+        )
     if input.shape[1] % offset_groups != 0:
         raise RuntimeError(
-            f"input has {input.shape[1]} channels, which is no multiple of {offset_groups} offset groups"
+            f"input has {input.shape[1]} channels, which is not a multiple of {offset_groups} offset groups"
         )
 
 

@@ -62,7 +62,7 @@ def deform_conv2d_sized(
     geometry: Geometry = Geometry(),
     tf32: bool = False,
 ) -> Float[Tensor, "N O OH OW"]:
-    """Convolve images that are sampled beside the grid; `deform_conv2d` is the way to it for people.
+    """Convolve images that are sampled off the grid. Call it through `deform_conv2d`.
 
     out[n, o, i, j] = bias[o] + sum over c, ky, kx of weight[o, c, ky, kx] * mask * sample(n, c, y, x) with
     y = i * stride_y - pad_y + ky * dilation_y + the offset along y, x likewise (Dai et al., equation 2; Zhu et al.,

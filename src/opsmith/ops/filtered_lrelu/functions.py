@@ -7,9 +7,8 @@ import math
 from torch import Tensor
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
-from opsmith.ops.bias_act.operator import check_clamp
+from opsmith.ops._filters.arguments import Ints, check_clamp, read_factors, read_filter, read_padding, read_taps
 from opsmith.ops.filtered_lrelu.sized import filtered_lrelu_sized
-from opsmith.ops.upfirdn2d.arguments import Ints, read_factors, read_filter, read_padding, read_taps
 
 __all__ = ["filtered_lrelu"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from opsmith.ops._filters.arguments import Ints
+from opsmith.ops._filters.module import FilterModule
 from opsmith.ops.filtered_lrelu.functions import filtered_lrelu
 from opsmith.ops.upfirdn2d import setup_filter
-from opsmith.ops.upfirdn2d.arguments import Ints
-from opsmith.ops.upfirdn2d.module import FilterModule
 
 __all__ = ["FilteredLReLU"]
 

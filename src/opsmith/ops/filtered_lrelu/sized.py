@@ -56,7 +56,7 @@ def filtered_lrelu_sized(
     oversampling: Oversampling,
     activation: Activation,
 ) -> Float[Tensor, "N C out_height out_width"]:
-    """Add a bias, upsample, apply leaky ReLU, downsample; `filtered_lrelu` is the way to it for people.
+    """Add a bias, upsample, apply leaky ReLU, downsample. Call it through `filtered_lrelu`.
 
     In terms of upfirdn2d_sized, whose conventions for filters these are:
 

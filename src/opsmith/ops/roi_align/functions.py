@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import opsmith
-from opsmith.ops.roi_align.boxes import Boxes, BroadcastingList2, as_rois, pair
+from opsmith.ops._boxes.boxes import Boxes, BroadcastingList2, as_rois, pair
 from opsmith.ops.roi_align.sized import roi_align_sized
 
 __all__ = ["RoIAlign", "roi_align"]

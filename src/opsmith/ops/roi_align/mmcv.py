@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from opsmith.ops._boxes.boxes import BroadcastingList2, pair
 from opsmith.ops.roi_align import functions
-from opsmith.ops.roi_align.boxes import BroadcastingList2, pair
 
 __all__ = ["RoIAlign", "roi_align"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from opsmith.errors import ArgumentValueError
-from opsmith.ops.roi_align.boxes import Boxes, BroadcastingList2, as_rois, pair
+from opsmith.ops._boxes.boxes import Boxes, BroadcastingList2, as_rois, pair
 from opsmith.ops.roi_align.pyramid import MOST_LEVELS, roi_align_pyramid_sized
 
 __all__ = ["MultiScaleRoIAlign", "roi_align_pyramid"]

@@ -1,4 +1,4 @@
-"""The operators behind a feature pyramid's roi_align: every box from the level that its area says, and the transposed."""
+"""Defines roi_align of a feature pyramid, which takes each box from the level of its area, and its transpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.errors import ArgumentValueError
-from opsmith.ops.roi_align.boxes import example_boxes
+from opsmith.ops._boxes.boxes import example_boxes
 from opsmith.ops.roi_align.sized import roi_align_sized, roi_align_transposed
 
 __all__ = ["MOST_LEVELS", "roi_align_pyramid_sized", "roi_align_pyramid_transposed"]
@@ -51,7 +51,7 @@ def roi_align_pyramid_sized(
 ) -> Float[Tensor, "K C out_height out_width"]:
     """Average features at the sampling points of each bin of each box, from one of four levels.
 
-    `roi_align_pyramid` and `MultiScaleRoIAlign` are the ways to it for people. `scales` has a number for each level; a
+    Call it through `roi_align_pyramid` or `MultiScaleRoIAlign`. `scales` has a number for each level; a
     box's level is how many of the three `areas`, which do not fall, its own area reaches, in float32 as the box is said.
     """
     _check_levels(scales, areas)

@@ -1,4 +1,4 @@
-"""The two operators: roi_align with all its sizes said, and its transposed. Each is the gradient of the other."""
+"""Defines roi_align with all sizes as arguments, and its transpose. Each is the gradient of the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.errors import ArgumentValueError
-from opsmith.ops.roi_align.boxes import edges_and_images, example_boxes
+from opsmith.ops._boxes.boxes import edges_and_images, example_boxes
 
 __all__ = ["roi_align_sized", "roi_align_transposed"]
 
@@ -39,7 +39,7 @@ def roi_align_sized(
     sampling_ratio: int = -1,
     aligned: bool = False,
 ) -> Float[Tensor, "K C out_height out_width"]:
-    """Average the features at the sampling points of each bin of each box; `roi_align` is the way to it for people.
+    """Average the features at the sampling points of each bin of each box. Call it through `roi_align`.
 
     The sampling points of a bin are a grid and bilinear weights are products, so along each axis there is a matrix of
     weights, and a box's result is one matrix, its image, and the other matrix multiplied. What has the weight 0 does not
@@ -91,7 +91,7 @@ roi_align_transposed.gradient_is(roi_align_sized, features="grad_grad_features",
 
 @roi_align_sized.examples
 def _examples() -> list[dict[str, object]]:
-    """Boxes that lie in the images and across their edges, of every kind of sampling, and some that are none."""
+    """Boxes that lie in the images and across their edges, of every kind of sampling, and some invalid ones."""
     features = torch.randn(2, 3, 12, 17, generator=torch.Generator().manual_seed(0))
     sizes = {"images": 2, "height": 12, "width": 17}
     return [

@@ -1,4 +1,4 @@
-"""The operator behind roi_pool, and its gradient."""
+"""Defines roi_pool with all sizes as arguments, and its gradient."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.errors import ArgumentValueError
-from opsmith.ops.roi_align.boxes import edges_and_images, example_boxes
+from opsmith.ops._boxes.boxes import edges_and_images, example_boxes
 
 __all__ = ["roi_pool_backward", "roi_pool_sized"]
 
@@ -37,7 +37,7 @@ def roi_pool_sized(
     out_width: int,
     spatial_scale: float = 1.0,
 ) -> tuple[Float[Tensor, "K C out_height out_width"], Int32[Tensor, "K C out_height out_width"]]:
-    """The largest feature of each bin of each box, and its pixel, row by row; `roi_pool` is the way to it for people.
+    """The largest feature of each bin of each box, and its pixel, counted row by row. Call it through `roi_pool`.
 
     A bin is a rectangle, so the largest of each row is found first, and of these the largest. A bin without pixels has 0
     and the pixel -1.
@@ -94,7 +94,7 @@ def roi_pool_backward(
 
 @roi_pool_sized.examples
 def _examples() -> list[dict[str, object]]:
-    """Boxes that lie in the images and across their edges, and some that are none."""
+    """Boxes that lie in the images and across their edges, and some invalid ones."""
     common = {"boxes": example_boxes(), "images": 2, "height": 12, "width": 17, "out_height": 3}
     features = torch.randn(2, 3, 12, 17, generator=torch.Generator().manual_seed(0))
     return [

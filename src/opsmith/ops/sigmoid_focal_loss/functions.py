@@ -33,7 +33,7 @@ def sigmoid_focal_loss(
         Of the inputs' shape: for each element the probability of the positive class, 0 or 1 as a rule. It has a gradient
         where it asks for one; where its type differs from the inputs', both are promoted. Of the inputs' shape without
         the last dimension, and of integers: the class of each row, as an index into that last dimension of K classes. K
-        itself stands for the background, which is no class; a negative number for a row that is ignored, whose losses and
+        itself stands for the background, which is not a class; a negative number for a row that is ignored, whose losses and
         gradients are 0. A number above K makes its row NaN, because raising an exception would wait for the GPU.
     alpha
         The weight of positive elements, from 0 to 1; negative ones weigh 1 - alpha. -1 (any negative number) leaves the

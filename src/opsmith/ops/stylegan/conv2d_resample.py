@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn.functional import conv2d, conv_transpose2d, pad
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from opsmith.ops._filters.arguments import Ints, read_padding, read_taps
 from opsmith.ops.upfirdn2d import upfirdn2d
-from opsmith.ops.upfirdn2d.arguments import Ints, read_padding, read_taps
 
 __all__ = ["conv2d_resample"]
 

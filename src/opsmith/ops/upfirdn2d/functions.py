@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentValueError, ShapeError
-from opsmith.ops.upfirdn2d.arguments import Ints, read_factors, read_filter, read_padding, read_taps
+from opsmith.ops._filters.arguments import Ints, read_factors, read_filter, read_padding, read_taps
 from opsmith.ops.upfirdn2d.sized import upfirdn2d_sized
 
 __all__ = ["downsample2d", "filter2d", "setup_filter", "upfirdn2d", "upsample2d"]
@@ -32,7 +32,7 @@ def setup_filter(
     sum 1, `flip_filter` reverses it, `gain` is the factor that it has on an image. One dimension stands for a filter
     along both axes: it stays one if `separable`, by default from 8 taps on, and becomes its outer product if not.
 
-    Raises ArgumentValueError for what is no filter.
+    Raises ArgumentValueError for anything that is not a filter.
     """
     taps = torch.as_tensor(1 if f is None else f, dtype=torch.float32)
     if taps.ndim > 2 or taps.numel() == 0:

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from opsmith.ops._filters.module import FilterModule
 from opsmith.ops.upfirdn2d.functions import downsample2d, filter2d, setup_filter, upsample2d
 
-__all__ = ["Downsample2d", "Filter2d", "FilterModule", "Upsample2d"]
-
-
-class FilterModule(nn.Module):
-    """A module whose buffers are filters: they move with it, and stay float32 when its parameters are cast."""
-
-    def _apply(self, fn: Any, recurse: bool = True) -> FilterModule:
-        exact = dict(self._buffers)
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, f in exact.items():
-            moved = self._buffers[name]
-            if f is not None and moved is not None:
-                self._buffers[name] = f.to(moved.device)
-        return self
+__all__ = ["Downsample2d", "Filter2d", "Upsample2d"]
 
 
 class _Filtered(FilterModule):

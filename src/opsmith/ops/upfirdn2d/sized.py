@@ -1,4 +1,4 @@
-"""The two operators: upfirdn2d with all its sizes said, and its transposed. Each is the gradient of the other."""
+"""Defines upfirdn2d with all sizes as arguments, and its transpose. Each is the gradient of the other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from torch.nn import functional
 
 import opsmith
 from opsmith.errors import ArgumentValueError
+from opsmith.ops._filters.arguments import MOST_UP_DOWN
 
-__all__ = ["MOST_UP_DOWN", "Resampling", "check_filtering", "upfirdn2d_sized", "upfirdn2d_transposed"]
+__all__ = ["Resampling", "check_filtering", "upfirdn2d_sized", "upfirdn2d_transposed"]
 
-# Kernels and references refuse more, and paddings beyond 31 bits: their products with sizes must fit into 64 bits.
-MOST_UP_DOWN = 256
 _MOST_PADDING = 1 << 31
 
 
@@ -52,7 +51,7 @@ class Resampling:
 def upfirdn2d_sized(
     x: Float[Tensor, "N C height width"], f: Float32[Tensor, "FH FW"], resampling: Resampling
 ) -> Float[Tensor, "N C out_height out_width"]:
-    """Upsample, pad, filter and downsample images; `upfirdn2d` is the way to it for people.
+    """Upsample, pad, filter and downsample images. Call it through `upfirdn2d`.
 
     Along an axis, with x upsampled by zeros and taken for zero outside,
 

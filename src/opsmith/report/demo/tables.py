@@ -185,7 +185,7 @@ def _build_times(builds: Sequence[Build]) -> str:
 
 
 def _speed(results: Results) -> Finding:
-    """Say how many times as fast the kernels are; being slower is no failure, for a machine may be busy."""
+    """Say how many times as fast the kernels are; being slower is not a failure, for a machine may be busy."""
     if not all(report.ok for report in results.benchmarks):
         return Finding(BAD, "speed", "results are wrong")
     found = list(_ratios(results))

@@ -1,4 +1,4 @@
-"""Boxes of images: how users say them, what is none, and some to check operators with. For roi_align and roi_pool."""
+"""Reads the boxes of roi_align and roi_pool, tells valid ones from others, and makes some to check operators with."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def as_rois(boxes: Boxes) -> Tensor:
 
 
 def edges_and_images(boxes: Tensor, images: int, scale: float, offset: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the edges of boxes [K, 5] in pixels of the features, [K, 4]; their images, [K]; and which are boxes, [K].
+    """Return the edges of boxes [K, 5] in pixels of the features, [K, 4]; their images, [K]; and which are valid, [K].
 
-    What is none, because of a NaN, an edge too far off, or an image that there is not, has zeros for edges and image.
+    A box with a NaN, an edge too far off or an index without an image is invalid; its edges and image are zeros.
     """
     edges = boxes[:, 1:] * scale - offset
     index = boxes[:, 0].trunc()
@@ -61,7 +61,7 @@ def edges_and_images(boxes: Tensor, images: int, scale: float, offset: float = 0
 
 
 def example_boxes() -> Tensor:
-    """Return boxes that lie in two images of 12 x 17 pixels and across their edges, and some that are none: [9, 5]."""
+    """Return boxes that lie in two images of 12 x 17 pixels and across their edges, and some invalid ones: [9, 5]."""
     random = torch.Generator().manual_seed(0)
     corner = 30 * torch.rand(9, 2, generator=random) - 4
     index = torch.tensor([0, 1, 1, 0, 0, 1, 1, 2, -1])[:, None]

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, GradientError
-from opsmith.ops.upfirdn2d.sized import MOST_UP_DOWN
 
-__all__ = ["Ints", "read_factors", "read_filter", "read_padding", "read_taps"]
+__all__ = ["MOST_UP_DOWN", "Ints", "check_clamp", "read_factors", "read_filter", "read_padding", "read_taps"]
 
 Ints = int | Sequence[int]
+
+# Kernels and references refuse more, and paddings beyond 31 bits: their products with sizes must fit into 64 bits.
+MOST_UP_DOWN = 256
 
 
 def read_factors(op: str, name: str, value: Ints) -> tuple[int, int]:
@@ -64,3 +66,9 @@ def _ints(op: str, name: str, value: Ints, lengths: tuple[int, ...]) -> tuple[in
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
+
+
+def check_clamp(clamp: float | None, op: str = "bias_act") -> None:
+    """Raise ArgumentValueError for a clamp that is not a limit. `op` is the function's name."""
+    if clamp is not None and not clamp >= 0:
+        raise ArgumentValueError(f"{op}(): clamp must not be below 0; it is {clamp}")
