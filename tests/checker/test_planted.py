@@ -33,6 +33,7 @@ def test_its_property_finds_the_defect(row: Planted) -> None:
 
 
 @pytest.mark.slow("all properties of 64 operators; make test has the one that finds each")
+@pytest.mark.usefixtures("all_cores")
 @pytest.mark.parametrize("row", TABLE, ids=_ids)
 def test_the_defect_is_called_by_its_name(row: Planted) -> None:
     report = run_check(row.subject(planted=True), Options(_QUICK, row.dtypes))
