@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import site
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +22,14 @@ import opsmith
 sys.path.append(str(Path(__file__).parent))
 
 
+_CACHE = Path(os.environ.get("OPSMITH_TEST_CACHE") or Path(__file__).parents[1] / "build" / "test-cache").resolve()
+
+
 def pytest_configure() -> None:
     """Give each of pytest-xdist's workers a core of its own, before torch counts them.
 
     What a test starts stays there too: compilers, the processes of a check, OpenMP's threads. Workers then take nothing
-    from one another, and no time goes into switching between threads that share a core. `all_cores` lifts it.
+    from one another, and no time goes into switching between threads that share a core. `all_cores` is the exception.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker and hasattr(os, "sched_setaffinity"):
@@ -50,9 +54,31 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.user_properties.append(("processor_s", round(spent_s, 3)))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Run a test beside those of other workers, or, with `all_cores`, when they have finished theirs, and alone."""
+    alone = "all_cores" in getattr(item, "fixturenames", ())
+    with ExitStack() as turn:
+        # Who waits holds the queue, so that nobody overtakes.
+        with _held(_CACHE / "queue.lock", fcntl.LOCK_EX):
+            turn.enter_context(_held(_CACHE / "turn.lock", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+        return (yield)
+
+
+@contextmanager
+def _held(path: Path, kind: int) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, kind)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile may have the file too
+
+
 @pytest.fixture
 def all_cores() -> Iterator[None]:
-    """Let a test use all cores, whichever one its worker has."""
+    """Let a test use all cores, with nothing else on them: no other worker runs one meanwhile."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -70,7 +96,7 @@ def session_store() -> Iterator[Path]:
 
     It lies in build/test-cache, or where OPSMITH_TEST_CACHE says. A test that must see a build uses `empty_store`.
     """
-    root = Path(os.environ.get("OPSMITH_TEST_CACHE") or Path(__file__).parents[1] / "build" / "test-cache").resolve()
+    root = _CACHE
     root.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch, _kept_inductor_cache(root) as inductor:
         # No variable of opsmith's: `opsmith doctor` would call it misspelt.
