@@ -178,12 +178,11 @@ def _subjects(
     from opsmith.benchmark.machine import this_machine
     from opsmith.benchmark.run import refuse_wrong
     from opsmith.subject.find import find_operators
-    from opsmith.subject.selection import forward_operators
 
     import_modules(values["imports"])
     options = read_options(BenchOptions, values)
     refuse_missing_gpu(options.device)
-    operators = forward_operators(find_operators(path))
+    operators = find_operators(path)
     refuse_several(path, operators, flags_for_one(BenchOptions, values))
     subjects = [bench_subject(op, options) for op in operators]
     for subject, device in subjects:

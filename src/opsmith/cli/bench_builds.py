@@ -62,7 +62,7 @@ def _reports(path: str, imports: tuple[str, ...], values: Mapping[str, Any]) -> 
     from opsmith.benchmark.api import bench_subject
     from opsmith.benchmark.builds import BuildOptions, bench_builds
     from opsmith.subject.find import find_operators
-    from opsmith.subject.selection import dtype_names, forward_operators
+    from opsmith.subject.selection import dtype_names
 
     import_modules(imports)
     options = read_options(BenchOptions, values)
@@ -73,7 +73,7 @@ def _reports(path: str, imports: tuple[str, ...], values: Mapping[str, Any]) -> 
     build_options = BuildOptions(
         seconds=options.seconds, dtype=next(iter(dtypes), None), sizes=tuple(options.sizes), seed=options.seed
     )
-    for op in forward_operators(find_operators(path)):
+    for op in find_operators(path):
         subject, device = bench_subject(op, options)
         yield bench_builds(subject, device, build_options, _watch(subject.name))
 

@@ -17,6 +17,7 @@ from opsmith.benchmark.machine import this_machine
 from opsmith.benchmark.statistics import Interval
 from opsmith.benchmark.work import work_of
 from opsmith.benchmark.workload import Workload
+from opsmith.errors import ArgumentError
 from opsmith.profiler.calls import backward_calls, forward_call, gradients, recording_call
 from opsmith.profiler.gpu import profile_gpu
 from opsmith.profiler.ladder import Ladder, RoundLimits, climb, ladder_of, operator_ladder
@@ -68,7 +69,15 @@ def run_profile(
         # some seconds each, are of that size too.
         trace = Path(options.trace) if options.trace is not None and index == len(jobs) - 1 else None
         ncu = options.ncu and workload is jobs[-1][0]
-        calls.append(_Profiler(subject, workload, phase, limits or RoundLimits(), options.seed, trace, ncu).run())
+        try:
+            calls.append(_Profiler(subject, workload, phase, limits or RoundLimits(), options.seed, trace, ncu).run())
+        except RuntimeError as error:
+            if subject.operator is not None or phase == "forward":
+                raise
+            # Of other tools' operators only the reference is known to have a gradient.
+            raise ArgumentError(
+                f"{subject.name} cannot be profiled with gradients ({error}); profile the phase forward alone"
+            ) from error
     return ProfileReport(
         subject.name,
         this_machine(device),

@@ -44,8 +44,10 @@ def phase_names(given: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]
 
 
 def several_operators(op: Any) -> tuple[Any, ...] | None:
-    """Return the operators that a list or a module stands for, or None for one; raises ArgumentError for an empty module."""
+    """Return the operators that a list or a module stands for, or None for one; raises ArgumentError for an empty one."""
     if isinstance(op, list | tuple):
+        if not op:
+            raise ArgumentError("the list of operators is empty")
         return tuple(op)
     # torch.ops and its namespaces are modules too, by type, but hold no operators of a module.
     if not isinstance(op, ModuleType) or callable(op):

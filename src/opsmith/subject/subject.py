@@ -98,6 +98,7 @@ def subject_of(
     where there is nothing to compare with or to call with.
     """
     here = devices_here()  # before the operator is loaded
+    _refuse_uncallable(op, reference)
     given = labelled(examples() if callable(examples) else examples or ())
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
@@ -174,6 +175,8 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
         parameters = _parameters_of(reference, op)
         mutated = ()
     signature = _signature_of(reference, mutated)
+    if schema is not None and signature is not None:
+        _refuse_other_names(name, schema, signature)
     dtypes: tuple[Mapping[str, str], ...] = ()
     if signature is not None:
         letters = signature.letters
@@ -197,6 +200,31 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
     )
 
 
+def _refuse_uncallable(op: Any, reference: Any) -> None:
+    if not callable(op):
+        raise ArgumentError(f"{op!r} is not an operator: pass the operator itself, such as torch.ops.namespace.name")
+    if reference is not None and not callable(reference):
+        raise ArgumentError(f"the reference is {reference!r}; pass a function in plain PyTorch")
+
+
+def _refuse_other_names(name: str, schema: Any, signature: Signature) -> None:
+    """Raise ArgumentError where generated arguments, which have the reference's names, do not fit the schema."""
+    keywords = {parameter.name for parameter in signature.parameters if parameter.keyword_only}
+    positional = [parameter.name for parameter in signature.parameters if not parameter.keyword_only]
+    arguments = {argument.name: argument for argument in schema.arguments}
+    fits = positional == [argument.name for argument in schema.arguments if not argument.kwarg_only][: len(positional)]
+    left = arguments.keys() - keywords - set(positional)
+    if (
+        not fits
+        or not all(keyword in arguments and arguments[keyword].kwarg_only for keyword in keywords)
+        or not all(arguments[argument].has_default_value() for argument in left)
+    ):
+        raise ArgumentError(
+            f"the reference takes {', '.join(p.name for p in signature.parameters)}; {name} takes "
+            f"{', '.join(arguments)}: give the reference's parameters the operator's names"
+        )
+
+
 def _keyword_only(schema: Any, reference: Callable[..., Any]) -> tuple[str, ...]:
     if schema is not None:
         return tuple(argument.name for argument in schema.arguments if argument.kwarg_only)
@@ -215,7 +243,7 @@ def _overload_of(op: Any) -> Any:
         overloads = op.overloads()
         if len(overloads) != 1:
             raise ArgumentError(
-                f"{op} has several overloads ({', '.join(overloads)}); name one, such as {op}.{overloads[0]}"
+                f"{op} has several overloads ({', '.join(overloads)}); name one, such as torch.ops.{op}.{overloads[0]}"
             )
         return getattr(op, overloads[0])
     if isinstance(found := getattr(op, "_opoverload", None), torch._ops.OpOverload):
@@ -225,6 +253,8 @@ def _overload_of(op: Any) -> Any:
 
 def _signature_of(reference: Callable[..., Any], mutated: tuple[str, ...]) -> Signature | None:
     """Return what a reference's annotations say, or None where they are not those of a definition."""
+    if not hasattr(reference, "__name__"):  # a partial function or a module
+        return None
     choices = Choices(mutates=frozenset(mutated))
     try:
         signature = read_signature(reference, choices)
