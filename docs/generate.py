@@ -43,7 +43,7 @@ part of the key. "plan": the commands that follow from it are part of the key. "
 | variable | value | meaning | in the key |
 |---|---|---|---|"""
 
-_ROLES = {"compiler": "value", "plan": "plan", "none": "no"}
+_ROLES = {"compiler": "value", "plan": "plan", "editor": "no", "none": "no"}
 
 
 def environment_page() -> str:

@@ -44,16 +44,19 @@ Mode = Literal["auto", "wait", "off"]
 class Variable(NamedTuple):
     """One environment variable.
 
-    `kind` is what its value is; `opsmith doctor` checks values by it. `role` is its part in what a build is found by:
-    the value of a "compiler" variable, which compilers read by themselves, is an input of every key. A "plan" variable
-    counts through the plan that follows from it; what an earlier process noted holds only while it is unchanged. "none"
-    decides where, when or how loudly something is built, but not what.
+    `kind` is what its value is; `opsmith doctor` checks values by it. `role` is its part in finding a build:
+
+    * "compiler": compilers read it themselves, so its value is an input of every key.
+    * "plan": it enters the key through the plan that follows from it. A change invalidates the notes of earlier processes.
+    * "editor": it names a folder for files that loading writes, and does not enter the key. A change invalidates the
+      notes too, because a load by a note writes nothing; the library still comes from the store.
+    * "none": it decides where, when or how loudly something is built, but not what.
     """
 
     name: str
     kind: Kind
     help: str
-    role: Literal["compiler", "plan", "none"] = "plan"
+    role: Literal["compiler", "plan", "editor", "none"] = "plan"
 
 
 VARIABLES: tuple[Variable, ...] = (
@@ -128,8 +131,9 @@ VARIABLES: tuple[Variable, ...] = (
         "OPSMITH_COMPILE_COMMANDS",
         "folder",
         "a folder: each build merges what clangd needs into compile_commands.json there",
+        role="editor",
     ),
-    Variable("OPSMITH_TYPINGS", "folder", "a folder: each build merges type stubs for torch.ops there"),
+    Variable("OPSMITH_TYPINGS", "folder", "a folder: each build merges type stubs for torch.ops there", role="editor"),
     Variable(
         "CXX", "command", "host C++ compiler, with a launcher or arguments if need be; default: c++, g++ or clang++"
     ),

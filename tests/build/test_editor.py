@@ -121,9 +121,9 @@ def test_entries_of_others_stay_and_ours_are_replaced(tmp_path):
     assert merge_database(path, [new]) == [theirs, new]
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+def test_a_file_that_is_not_a_database_stays_unchanged(tmp_path):
     (tmp_path / DATABASE).write_text('{"mine": 1}')
-    with pytest.raises(BuildError, match="left alone"):
+    with pytest.raises(BuildError, match="left unchanged"):
         publish_entries([], tmp_path, Store(tmp_path / "store"))
     assert (tmp_path / DATABASE).read_text() == '{"mine": 1}'
 

@@ -117,6 +117,18 @@ def test_a_changed_variable_is_noticed(project):
     assert project.run(OPSMITH_JOBS="1", OPSMITH_CUDA_ARCHS="9.0") == (2.0, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("OPSMITH_COMPILE_COMMANDS", "compile_commands.json"), ("OPSMITH_TYPINGS", "torch-stubs")],
+)
+def test_a_folder_for_editors_is_written_and_builds_nothing(project, tmp_path, name, written):
+    before = sorted((project.store / "v1" / "artifacts").iterdir())
+    assert project.run(**{name: str(tmp_path / "editor")}) == (2.0, True)
+    assert (tmp_path / "editor" / written).exists()
+    assert sorted((project.store / "v1" / "artifacts").iterdir()) == before
+    assert project.run(**{name: str(tmp_path / "editor")}) == (2.0, False)
+
+
 def test_a_compiler_replaced_in_its_place_is_noticed(project):
     note = json.loads(project.note.read_text())
     path, stamp = next(iter(note["compilers"].items()))
