@@ -14,12 +14,15 @@ PYTEST_FLAGS ?=
 # traces is there for the others; a worker that is done takes tests over from one that is not.
 PYTEST := -m pytest -n auto --dist worksteal --durations 25 --durations-min 5
 
+# Where a machine turns bytecode off, hundreds of processes and pytest itself would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all test-slow test-without-bridge mutants upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo bytecode test test-all test-slow test-without-bridge mutants upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -41,17 +44,20 @@ $(READY): pyproject.toml
 demo: $(READY)
 	$(BIN)/opsmith demo
 
+bytecode: $(READY)
+	$(BIN)/python -m compileall -q src
+
 # Minutes: everything but what is marked `slow`. Times by test go to build/test.xml; tests/durations.py adds them up.
-test: $(READY)
+test: $(READY) bytecode
 	$(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test.xml $(PYTEST_FLAGS)
 
 # Everything that runs without a GPU, with the path in Python, which serves until the bridge is built.
 test-all: test test-slow test-without-bridge
 
-test-slow: $(READY)
+test-slow: $(READY) bytecode
 	$(BIN)/python $(PYTEST) -m slow --junitxml build/test-slow.xml $(PYTEST_FLAGS)
 
-test-without-bridge: $(READY)
+test-without-bridge: $(READY) bytecode
 	OPSMITH_BRIDGE=off $(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test-without-bridge.xml $(PYTEST_FLAGS) \
 	  tests/compose tests/runtime/test_gradients.py tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py \
 	  tests/runtime/test_opcheck.py

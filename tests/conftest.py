@@ -26,7 +26,7 @@ _CACHE = Path(os.environ.get("OPSMITH_TEST_CACHE") or Path(__file__).parents[1] 
 
 
 def pytest_configure() -> None:
-    """Give each of pytest-xdist's workers a core of its own, before torch counts them.
+    """Give each of pytest-xdist's workers a core of its own, where there are as many, before torch counts them.
 
     What a test starts stays there too: compilers, the processes of a check, OpenMP's threads. Workers then take nothing
     from one another, and no time goes into switching between threads that share a core. `all_cores` is the exception.
@@ -34,7 +34,14 @@ def pytest_configure() -> None:
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+        if int(os.environ["PYTEST_XDIST_WORKER_COUNT"]) >= len(cores):
+            os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+
+def pytest_collection_finish() -> None:
+    """Write no bytecode from here on: tests edit modules within a second, which is what its time stamps tell apart."""
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 _STARTED = pytest.StashKey[tuple[float, ...]]()
@@ -56,12 +63,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Run a test beside those of other workers, or, with `all_cores`, when they have finished theirs, and alone."""
-    alone = "all_cores" in getattr(item, "fixturenames", ())
+    """Run a test beside those of other workers, or, marked `all_cores`, when they have finished theirs, and alone."""
+    alone = item.get_closest_marker("all_cores") is not None
     with ExitStack() as turn:
         # Who waits holds the queue, so that nobody overtakes.
         with _held(_CACHE / "queue.lock", fcntl.LOCK_EX):
             turn.enter_context(_held(_CACHE / "turn.lock", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+        if alone:
+            turn.enter_context(_all_cores())
         return (yield)
 
 
@@ -76,9 +85,8 @@ def _held(path: Path, kind: int) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile may have the file too
 
 
-@pytest.fixture
-def all_cores() -> Iterator[None]:
-    """Let a test use all cores, with nothing else on them: no other worker runs one meanwhile."""
+@contextmanager
+def _all_cores() -> Iterator[None]:
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

@@ -17,14 +17,13 @@ from table import TABLE, Planted
 
 pytestmark = pytest.mark.compile
 
-_SECONDS = 5.0
+_SECONDS = 3.0
 # The slow tests below have the others.
 _QUICK = tuple(item for item in PROPERTIES if item.name not in TRACING)
 _ids = [row.name for row in TABLE]
 # A race shows where two threads run at the same time.
 _ROWS = [
-    pytest.param(row, id=row.name, marks=[pytest.mark.usefixtures("all_cores")] if row.named == "threads" else [])
-    for row in TABLE
+    pytest.param(row, id=row.name, marks=[pytest.mark.all_cores] if row.named == "threads" else []) for row in TABLE
 ]
 # What traces an operator looks at what is registered, which opsmith does for the others.
 _REGISTERED = [row for row in TABLE if row.file != "kernels"]

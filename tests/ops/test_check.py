@@ -19,6 +19,7 @@ from opsmith.subject.selection import forward_operators
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow("a whole check of each operator")]
 
+VALUES = ("value", "magnitude", "special values", "sizes", "empty", "strides", "arguments", "gradient")
 OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]
 
 
@@ -31,9 +32,16 @@ def imported() -> None:
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
 def test_on_the_cpu(op):
-    report = opsmith.check(op, devices="cpu")
+    report = opsmith.check(op, devices="cpu", dtypes="float32")
     assert report.ok, str(report)
     assert not [result for result in report.results if result.outcome.is_error]
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
+def test_values_in_the_other_types(op):
+    # What does not depend on the type was tried in float32; `make gpu-test` has no limit.
+    others = [name for name in op.definition.signature.dtypes["T"] if name != "float32"]
+    assert opsmith.check(op, devices="cpu", dtypes=others, properties=VALUES, seconds=4).ok
 
 
 def test_no_operator_is_forgotten():

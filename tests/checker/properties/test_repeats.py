@@ -53,7 +53,7 @@ def test_a_defect_has_one_name(op: Any, failed: tuple[str, ...], words: str) -> 
     assert words in report.findings[0].message
 
 
-@pytest.mark.usefixtures("all_cores")
+@pytest.mark.all_cores
 @pytest.mark.parametrize("op", [sums.racing_total, sums.racing_on_own_threads])
 def test_a_data_race(op: Any) -> None:
     # Its results differ from run to run as well, so determinism may fail beside it.
