@@ -21,8 +21,7 @@ import opsmith
 # `from forks import python_c`: for tests of what a new process does.
 sys.path.append(str(Path(__file__).parent))
 
-
-_CACHE = Path(os.environ.get("OPSMITH_TEST_CACHE") or Path(__file__).parents[1] / "build" / "test-cache").resolve()
+from cache import CACHE
 
 
 def pytest_configure() -> None:
@@ -67,8 +66,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     alone = item.get_closest_marker("all_cores") is not None
     with ExitStack() as turn:
         # Who waits holds the queue, so that nobody overtakes.
-        with _held(_CACHE / "queue.lock", fcntl.LOCK_EX):
-            turn.enter_context(_held(_CACHE / "turn.lock", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+        with _held(CACHE / "queue.lock", fcntl.LOCK_EX):
+            turn.enter_context(_held(CACHE / "turn.lock", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
         if alone:
             turn.enter_context(_all_cores())
         return (yield)
@@ -102,16 +101,16 @@ def _all_cores() -> Iterator[None]:
 def session_store() -> Iterator[Path]:
     """Send every build to one store that outlives the run; it finds by content, so nothing in it is ever stale.
 
-    It lies in build/test-cache, or where OPSMITH_TEST_CACHE says. A test that must see a build uses `empty_store`.
+    It lies in build/test-cache, or where OPSMITH_TESTCACHE says. A test that must see a build uses `empty_store`.
     """
-    root = _CACHE
+    root = CACHE
     root.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch, _kept_inductor_cache(root) as inductor:
         # No variable of opsmith's: `opsmith doctor` would call it misspelt.
-        patch.delenv("OPSMITH_TEST_CACHE", raising=False)
-        patch.setenv("OPSMITH_CACHE_DIR", str(root / "store"))
+        patch.delenv("OPSMITH_TESTCACHE", raising=False)
+        patch.setenv("OPSMITHCACHE_DIR", str(root / "store"))
         patch.setenv("OPSMITH_QUIET", "1")
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(inductor))
+        patch.setenv("TORCHINDUCTORCACHE_DIR", str(inductor))
         # Nothing shall run in the background of a test; those of precompiled headers say so themselves.
         patch.setenv("OPSMITH_PCH", "off")
         if os.environ.get("OPSMITH_BRIDGE") != "off":
@@ -129,7 +128,7 @@ def session_store() -> Iterator[Path]:
 def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a test a store of its own with nothing in it, for what it must see built; the bridge is not."""
     root = tmp_path / "empty-store"
-    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(root))
+    monkeypatch.setenv("OPSMITHCACHE_DIR", str(root))
     monkeypatch.setenv("OPSMITH_BRIDGE", "off")
     return root
 
@@ -192,9 +191,9 @@ class UserPython:
     ) -> subprocess.CompletedProcess[str]:
         """Run Python there. Without compilers, PATH is empty and the store is one that does not exist."""
         env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "CXX", "CUDA_HOME"}}
-        env |= {"OPSMITH_CACHE_DIR": str(self.store), "OPSMITH_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        env |= {"OPSMITHCACHE_DIR": str(self.store), "OPSMITH_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         if not has_compilers:
-            env |= {"PATH": "/nonexistent", "OPSMITH_CACHE_DIR": "/nonexistent/store"}
+            env |= {"PATH": "/nonexistent", "OPSMITHCACHE_DIR": "/nonexistent/store"}
         done = subprocess.run(
             [self.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=600
         )

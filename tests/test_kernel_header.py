@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
+from compilers import INCLUDE, OPS, compiled, find_compiler, run
+
 pytestmark = pytest.mark.compile
 
-ROOT = Path(__file__).parents[1]
-INCLUDE = ROOT / "src/opsmith/include"
-OPS = ROOT / "src/opsmith/ops"
-CPP_TESTS = ROOT / "tests/cpp"
+CPP_TESTS = Path(__file__).parent / "cpp"
 # The headers without a framework; others in the folder belong to bindings.
 GPU_HEADERS = [
     *("host_device.h", "error.h", "types.h", "view.h", "gpu.h", "kernel.h", "math.h", "elementwise.h", "reduce.h"),
@@ -49,25 +46,6 @@ FLOATS = ["float", "double", "float16", "bfloat16"]
 TYPES = {"add2/add2": [*FLOATS, "int32_t", "int64_t"], "sigmoid/sigmoid": FLOATS, "lltm/gates": FLOATS}
 
 
-def find(compiler: str) -> str:
-    path = shutil.which(compiler)
-    if path is None:
-        pytest.skip(f"no {compiler} on this machine")
-    return path
-
-
-def run(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
-    return done
-
-
 def instantiation(kernels: str, suffix: str) -> str:
     """A source file that holds the kernels of a file for all of their element types."""
     stream = ", Stream" if suffix == "cu" else ""
@@ -81,13 +59,12 @@ def instantiation(kernels: str, suffix: str) -> str:
 
 @pytest.fixture(scope="module", params=["g++", pytest.param("clang++", marks=pytest.mark.slow("a second compiler"))])
 def host_compiler(request: pytest.FixtureRequest) -> str:
-    return find(request.param)
+    return find_compiler(request.param)
 
 
 @pytest.mark.parametrize("program", ["header_test", "math_test", "kernels_test"])
-def test_cpp_program_passes(program: str, host_compiler: str, tmp_path: Path) -> None:
-    binary = tmp_path / program
-    run(host_compiler, "-std=c++17", *HOST_FLAGS, *WARNINGS, CPP_TESTS / f"{program}.cpp", "-o", binary)
+def test_cpp_program_passes(program: str, host_compiler: str) -> None:
+    binary = compiled(CPP_TESTS / f"{program}.cpp", host_compiler, "-std=c++17", *HOST_FLAGS, *WARNINGS)
     assert f"{program}: passed" in run(binary).stdout
 
 
@@ -96,7 +73,7 @@ def test_each_header_compiles_by_itself(standard: str, host_compiler: str, tmp_p
     for header in CPU_HEADERS:
         source = tmp_path / f"{header}.cpp"
         source.write_text(f"#include <opsmith/{header}>\n")
-        run(host_compiler, f"-std={standard}", *WARNINGS, "-Wpedantic", "-fsyntax-only", f"-I{INCLUDE}", source)
+        compiled(source, host_compiler, f"-std={standard}", *WARNINGS, "-Wpedantic", "-fsyntax-only", f"-I{INCLUDE}")
 
 
 def test_fast_math_is_refused(host_compiler: str, tmp_path: Path) -> None:
@@ -113,8 +90,8 @@ def test_fast_math_is_refused(host_compiler: str, tmp_path: Path) -> None:
 
 
 def test_conversions_are_pytorchs(tmp_path: Path) -> None:
-    binary, output = tmp_path / "header_test", tmp_path / "conversions"
-    run(find("g++"), "-std=c++17", *HOST_FLAGS, CPP_TESTS / "header_test.cpp", "-o", binary)
+    output = tmp_path / "conversions"
+    binary = compiled(CPP_TESTS / "header_test.cpp", find_compiler("g++"), "-std=c++17", *HOST_FLAGS)
     run(binary, "conversions", output)
     data = bytearray(output.read_bytes())
 
@@ -144,12 +121,12 @@ def assert_same_bits(ours: torch.Tensor, theirs: torch.Tensor, bits: torch.dtype
 def test_cpu_kernel_compiles_as_cpp20(kernels: str, host_compiler: str, tmp_path: Path) -> None:
     source = tmp_path / "all.cpp"
     source.write_text(instantiation(kernels, "cpp"))
-    run(host_compiler, "-std=c++20", *HOST_FLAGS, *WARNINGS, "-c", source, "-o", tmp_path / "kernel.o")
+    compiled(source, host_compiler, "-std=c++20", *HOST_FLAGS, *WARNINGS, "-c")
 
 
 def test_best_isa_works_from_a_loaded_library(host_compiler: str, tmp_path: Path) -> None:
     """The choice at run time needs the compiler's runtime, which a shared object with hidden symbols must bring."""
-    source, library = tmp_path / "library.cpp", tmp_path / "library.so"
+    source = tmp_path / "library.cpp"
     source.write_text(
         '#include "sigmoid/sigmoid.cpp"\n'
         "void opsmith::detail::parallel_run(int64_t begin, int64_t end, int64_t, void (*fn)(int64_t, int64_t, void*),\n"
@@ -159,7 +136,7 @@ def test_best_isa_works_from_a_loaded_library(host_compiler: str, tmp_path: Path
         "}\n"
     )
     flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,--no-undefined"]
-    run(host_compiler, "-std=c++17", *HOST_FLAGS, *flags, source, "-o", library)
+    library = compiled(source, host_compiler, "-std=c++17", *HOST_FLAGS, *flags)
     x = torch.linspace(-20, 20, 100_003).to(torch.float16)
     y = torch.full_like(x, -1)
     ctypes.CDLL(str(library)).run(ctypes.c_int64(len(x)), ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()))
@@ -172,14 +149,14 @@ def test_cuda_kernel_compiles(kernels: str, standard: str, tmp_path: Path) -> No
     source = tmp_path / "all.cu"
     source.write_text(instantiation(kernels, "cu"))
     flags = ["-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings", f"-I{INCLUDE}", f"-I{OPS}"]
-    run(find("nvcc"), f"-std={standard}", "-arch=sm_90", *flags, "-c", source, "-o", tmp_path / "kernel.o")
+    compiled(source, find_compiler("nvcc"), f"-std={standard}", "-arch=sm_90", *flags, "-c")
 
 
 @pytest.mark.parametrize("kernels", PROTOTYPES)
 def test_cuda_vector_path_moves_16_bytes_at_once(kernels: str, tmp_path: Path) -> None:
-    source, ptx = tmp_path / "all.cu", tmp_path / "kernel.ptx"
+    source = tmp_path / "all.cu"
     source.write_text(instantiation(kernels, "cu"))
-    run(find("nvcc"), "-std=c++17", "-arch=sm_90", f"-I{INCLUDE}", f"-I{OPS}", "-ptx", source, "-o", ptx)
+    ptx = compiled(source, find_compiler("nvcc"), "-std=c++17", "-arch=sm_90", f"-I{INCLUDE}", f"-I{OPS}", "-ptx")
     lines = ptx.read_text().splitlines()
     for direction, vectors in (("ld.global", (".v4.f32", ".v2.f64")), ("st.global", (".v4.f32", ".v2.f64"))):
         for vector in vectors:
@@ -192,10 +169,10 @@ def test_hip_kernel_compiles(kernels: str, tmp_path: Path) -> None:
     source = tmp_path / "all.cu"
     source.write_text(instantiation(kernels, "cu"))
     flags = ["-x", "hip", "--offload-arch=gfx90a", "-O3", "-std=c++17", f"-I{INCLUDE}", f"-I{OPS}"]
-    run(find("hipcc"), *flags, *WARNINGS, "-c", source, "-o", tmp_path / "kernel.o", HIP_PLATFORM="amd")
+    compiled(source, find_compiler("hipcc"), *flags, *WARNINGS, "-c", HIP_PLATFORM="amd")
 
 
 def test_each_header_compiles_for_gpus(tmp_path: Path) -> None:
     source = tmp_path / "headers.cu"
     source.write_text("".join(f"#include <opsmith/{header}>\n" for header in GPU_HEADERS))
-    run(find("nvcc"), "-std=c++17", "-arch=sm_75", f"-I{INCLUDE}", "-c", source, "-o", tmp_path / "headers.o")
+    compiled(source, find_compiler("nvcc"), "-std=c++17", "-arch=sm_75", f"-I{INCLUDE}", "-c")

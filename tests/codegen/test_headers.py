@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from compilers import compiled, find_compiler
 from opsmith.build.plan import INCLUDE_DIR
 from opsmith.toolchain import find_torch
 
@@ -19,21 +18,16 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 HEADERS = ["shims.h", "held.h", "arguments.h", "sizes.h", "checks.h", "layout.h", "stream.h", "binding.h"]
 
 
-@pytest.fixture(params=["g++", "clang++"])
+@pytest.fixture(params=["g++", pytest.param("clang++", marks=pytest.mark.slow("a second compiler"))])
 def compiler(request: pytest.FixtureRequest) -> str:
-    path = shutil.which(request.param)
-    if path is None:
-        pytest.skip(f"no {request.param} on this machine")
-    return path
+    return find_compiler(request.param)
 
 
 def compile_text(compiler: str, text: str, folder: Path, *flags: str) -> None:
     """Compile a text, which fails the test where there is as much as a warning."""
     source = folder / "source.cpp"
     source.write_text(text)
-    command = [compiler, *WARNINGS, *flags, f"-I{INCLUDE_DIR}", "-c", str(source), "-o", str(folder / "source.o")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    compiled(source, compiler, *WARNINGS, *flags, f"-I{INCLUDE_DIR}", "-c")
 
 
 def torch_flags() -> list[str]:
