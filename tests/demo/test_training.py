@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from opsmith.demo.digits import load_digits
 from opsmith.demo.training import ReferenceLLTM, largest_gap, train, variants
 from opsmith.ops.lltm import LLTM
 
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 
 
 def test_the_split_is_fixed_even_and_whole():

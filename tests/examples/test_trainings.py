@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,9 @@ import opsmith
 
 FOLDER = Path(__file__).parents[2] / "examples" / "training"
 
-pytest.importorskip("sklearn")
-pytest.importorskip("matplotlib")
-
-pytestmark = pytest.mark.compile
+# Not imported here: that takes seconds, and the programs do it themselves.
+MISSING = [name for name in ("sklearn", "matplotlib") if find_spec(name) is None]
+pytestmark = [pytest.mark.compile, pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")]
 
 
 def run(program: str, *arguments: str) -> str:
