@@ -43,20 +43,26 @@ def pytest_collection_finish() -> None:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
-_STARTED = pytest.StashKey[tuple[float, ...]]()
+_STARTED = pytest.StashKey[float]()
+
+
+def _spent_s() -> float:
+    """Return the processor time of this process and of those it waited for, itself or through `forks`."""
+    forks = sys.modules.get("forks")
+    return sum(os.times()[:4]) + (forks.spent_s() if forks is not None else 0.0)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Take the processor's time as a test begins."""
-    item.stash[_STARTED] = os.times()[:4]
+    item.stash[_STARTED] = _spent_s()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Note in the JUnit file how much processor time a test took, with the processes it waited for."""
     if call.when == "teardown" and _STARTED in item.stash:
-        spent_s = sum(os.times()[:4]) - sum(item.stash[_STARTED])
+        spent_s = _spent_s() - item.stash[_STARTED]
         item.user_properties.append(("processor_s", round(spent_s, 3)))
 
 

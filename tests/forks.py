@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["python_c"]
+__all__ = ["python_c", "spent_s"]
 
 # A child leaves the loop and runs its code where the module ends, so that its interpreter ends as it always does.
 _SERVER = """
@@ -34,7 +34,8 @@ def next_request():
         if child == 0:
             return json.loads(line)
         print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        _, status, usage = os.wait4(child, 0)
+        print(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, flush=True)
     os._exit(0)
 
 
@@ -60,6 +61,7 @@ class _Server:
             [sys.executable, "-c", _SERVER], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         atexit.register(self._process.kill)
+        self.spent_s = 0.0
 
     def ask(self, request: Mapping[str, object], timeout_s: float) -> int | None:
         """Run what a request says and return the exit status, negative for a signal; None where the time was over."""
@@ -71,14 +73,20 @@ class _Server:
         over = threading.Event()
         timer = threading.Timer(timeout_s, lambda: (over.set(), os.kill(child, signal.SIGKILL)))
         timer.start()
-        status = int(self._process.stdout.readline())
+        status, spent_s = self._process.stdout.readline().split()
         timer.cancel()
-        return None if over.is_set() else status
+        self.spent_s += float(spent_s)
+        return None if over.is_set() else int(status)
 
 
 @cache
 def _server() -> _Server:
     return _Server()
+
+
+def spent_s() -> float:
+    """Return the processor time of what has run here, with the processes that it waited for."""
+    return _server().spent_s if _server.cache_info().currsize else 0.0
 
 
 def python_c(

@@ -27,7 +27,7 @@ class _Malloc(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks mapped usmblks fsmblks used fordblks keepcost".split()
+        for name in ["arena", "ordblks", "smblks", "hblks", "mapped", "usmblks", "fsmblks", "used", "fordblks", "keepcost"]
     ]
 
 
