@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from forks import python_c
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -76,7 +77,5 @@ def test_every_link_leads_to_a_file_and_a_heading():
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path):
     blocks = _CODE.findall(page.read_text(encoding="utf-8"))
     env = {"OPSMITH_BRIDGE": "wait", **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)], env=env, capture_output=True, text=True, check=False
-    )
+    done = python_c("\n".join(blocks), env=env)
     assert done.returncode == 0, done.stderr

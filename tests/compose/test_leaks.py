@@ -27,7 +27,18 @@ class _Malloc(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_size_t)
-        for name in ["arena", "ordblks", "smblks", "hblks", "mapped", "usmblks", "fsmblks", "used", "fordblks", "keepcost"]
+        for name in [
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "mapped",
+            "usmblks",
+            "fsmblks",
+            "used",
+            "fordblks",
+            "keepcost",
+        ]
     ]
 
 
