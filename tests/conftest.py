@@ -107,16 +107,16 @@ def _all_cores() -> Iterator[None]:
 def session_store() -> Iterator[Path]:
     """Send every build to one store that outlives the run; it finds by content, so nothing in it is ever stale.
 
-    It lies in build/test-cache, or where OPSMITH_TESTCACHE says. A test that must see a build uses `empty_store`.
+    It lies in build/test-cache, or where OPSMITH_TEST_CACHE says. A test that must see a build uses `empty_store`.
     """
     root = CACHE
     root.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch, _kept_inductor_cache(root) as inductor:
         # No variable of opsmith's: `opsmith doctor` would call it misspelt.
-        patch.delenv("OPSMITH_TESTCACHE", raising=False)
-        patch.setenv("OPSMITHCACHE_DIR", str(root / "store"))
+        patch.delenv("OPSMITH_TEST_CACHE", raising=False)
+        patch.setenv("OPSMITH_CACHE_DIR", str(root / "store"))
         patch.setenv("OPSMITH_QUIET", "1")
-        patch.setenv("TORCHINDUCTORCACHE_DIR", str(inductor))
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(inductor))
         # Nothing shall run in the background of a test; those of precompiled headers say so themselves.
         patch.setenv("OPSMITH_PCH", "off")
         if os.environ.get("OPSMITH_BRIDGE") != "off":
@@ -134,7 +134,7 @@ def session_store() -> Iterator[Path]:
 def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a test a store of its own with nothing in it, for what it must see built; the bridge is not."""
     root = tmp_path / "empty-store"
-    monkeypatch.setenv("OPSMITHCACHE_DIR", str(root))
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(root))
     monkeypatch.setenv("OPSMITH_BRIDGE", "off")
     return root
 
@@ -197,9 +197,9 @@ class UserPython:
     ) -> subprocess.CompletedProcess[str]:
         """Run Python there. Without compilers, PATH is empty and the store is one that does not exist."""
         env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "CXX", "CUDA_HOME"}}
-        env |= {"OPSMITHCACHE_DIR": str(self.store), "OPSMITH_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        env |= {"OPSMITH_CACHE_DIR": str(self.store), "OPSMITH_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         if not has_compilers:
-            env |= {"PATH": "/nonexistent", "OPSMITHCACHE_DIR": "/nonexistent/store"}
+            env |= {"PATH": "/nonexistent", "OPSMITH_CACHE_DIR": "/nonexistent/store"}
         done = subprocess.run(
             [self.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=600
         )
