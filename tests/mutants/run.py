@@ -24,7 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from cache import CACHE
 from mutants import MUTANTS, ROOT, Mutant, mutated
 
 FAST, SLOW = "not slow and not gpu", "slow and not gpu"
@@ -69,8 +71,11 @@ def run_mutant(mutant: Mutant) -> Result:
     """Run the tests over one mutant until one fails."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="opsmith-mutant-") as folder:
-        source = Path(folder) / "src"
+        source, cache = Path(folder) / "src", Path(folder) / "cache"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        if CACHE.exists():
+            # A cache of its own: with a fault in its key, what it builds would be found by the next one.
+            shutil.copytree(CACHE, cache, ignore=shutil.ignore_patterns("users"))
         file = source / "opsmith" / mutant.file
         file.write_text(mutated(mutant))
         for found_in, marks, paths in (
@@ -78,27 +83,27 @@ def run_mutant(mutant: Mutant) -> Result:
             ("test", FAST, ("tests",)),
             ("test-all", SLOW, ("tests",)),
         ):
-            if failed := first_failure(source, marks, paths):
+            if failed := first_failure(source, cache, marks, paths):
                 return Result(mutant.name, mutant.kind, mutant.file, found_in, failed, time.monotonic() - started)
     return Result(mutant.name, mutant.kind, mutant.file, "", "", time.monotonic() - started)
 
 
-def first_failure(source: Path, marks: str, paths: Iterable[str]) -> str:
+def first_failure(source: Path, cache: Path, marks: str, paths: Iterable[str]) -> str:
     """Return the first test that fails over some source and passes without the fault, or "" where there is none."""
     ignored: list[str] = []
-    while failed := run_tests(source, marks, paths, ignored):
-        if failed == _ENDLESS or not run_tests(ROOT / "src", marks, [failed], []):
+    while failed := run_tests(source, cache, marks, paths, ignored):
+        if failed == _ENDLESS or not run_tests(ROOT / "src", CACHE, marks, [failed], []):
             return failed
         ignored.append(failed)
     return ""
 
 
-def run_tests(source: Path, marks: str, paths: Iterable[str], ignored: Iterable[str]) -> str:
+def run_tests(source: Path, cache: Path, marks: str, paths: Iterable[str], ignored: Iterable[str]) -> str:
     """Run tests over some source and return the first that fails, or "" where all pass."""
     argv = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider", "-m", marks]
     # The table's own test says of a mutant's source that it is not the original's.
     argv += ["--ignore", "tests/mutants", *(f"--deselect={test}" for test in ignored), *paths]
-    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(source), "OPSMITH_TEST_CACHE": str(cache)}
     try:
         done = subprocess.run(
             argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S
