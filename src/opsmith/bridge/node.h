@@ -223,15 +223,15 @@ class OperatorNode : public Node {
   }
 
   IValue saved_input(int64_t index) const {
-    for (size_t place = 0; place < inputs_.size(); ++place) {
-      if (gradient_.saved_inputs[place] == index) return inputs_[place].unpack();
+    for (size_t slot = 0; slot < inputs_.size(); ++slot) {
+      if (gradient_.saved_inputs[slot] == index) return inputs_[slot].unpack();
     }
     return {};
   }
 
   IValue saved_output(int64_t index) {
-    for (size_t place = 0; place < outputs_.size(); ++place) {
-      if (gradient_.saved_outputs[place] == index) return outputs_[place].unpack(getptr());
+    for (size_t slot = 0; slot < outputs_.size(); ++slot) {
+      if (gradient_.saved_outputs[slot] == index) return outputs_[slot].unpack(getptr());
     }
     return {};
   }
@@ -240,13 +240,13 @@ class OperatorNode : public Node {
   void through_body(const variable_list& gradients, c10::ArrayRef<int64_t> wanted, variable_list& answer) {
     if (wanted.empty()) return;
     std::vector<IValue> arguments(gradient_.differentiable_inputs.size());
-    for (size_t place = 0; place < inputs_.size(); ++place) {
-      arguments[gradient_.saved_inputs[place]] = inputs_[place].unpack();
+    for (size_t slot = 0; slot < inputs_.size(); ++slot) {
+      arguments[gradient_.saved_inputs[slot]] = inputs_[slot].unpack();
     }
     const std::vector<Tensor> found = differentiate_body(gradient_, arguments, gradients, wanted.vec());
-    for (size_t place = 0; place < wanted.size(); ++place) {
-      Tensor& sum = answer[edge_of_tensor_[wanted[place]]];
-      if (found[place].defined()) sum = sum.defined() ? sum + found[place] : found[place];
+    for (size_t slot = 0; slot < wanted.size(); ++slot) {
+      Tensor& sum = answer[edge_of_tensor_[wanted[slot]]];
+      if (found[slot].defined()) sum = sum.defined() ? sum + found[slot] : found[slot];
     }
   }
 

@@ -105,7 +105,7 @@ def _run_view(signature: Signature, sizes: SizeProgram, devices: tuple[Device, .
         for p in signature.mutated
     ]
     yield f"  if (!({' && '.join(written)})) {{"
-    yield "    [[maybe_unused]] const Launch<device> launch(place);"
+    yield "    [[maybe_unused]] const Launch<device> launch(device_id);"
     for device in devices:
         yield f"    if constexpr (device == Device::{device}) {{"
         yield from _choose_instance(signature, device)
@@ -139,7 +139,7 @@ def _run_native(signature: Signature, sizes: SizeProgram, devices: tuple[Device,
     """Call the kernel, and hold what it returned against the definition."""
     yield from check_output_sizes(signature, sizes)
     yield from _mark("arguments", timed)
-    yield "  [[maybe_unused]] const Launch<device> launch(place);"
+    yield "  [[maybe_unused]] const Launch<device> launch(device_id);"
     arguments = ", ".join(native_arguments(signature))
     for device in devices:
         yield f"  if constexpr (device == Device::{device}) {{"

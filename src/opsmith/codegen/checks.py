@@ -15,13 +15,13 @@ __all__ = ["check_arguments", "check_output_size", "check_output_sizes", "check_
 
 
 def check_arguments(signature: Signature, sizes: SizeProgram) -> Iterator[str]:
-    """Yield the lines that check the arguments and define `place`, `dtype_<letter>`, `size_<name>`, `group_<name>`."""
+    """Yield the lines that check the arguments and define `device_id`, `dtype_<letter>`, `size_<name>`, `group_<name>`."""
     anchor = _anchor(signature)
     for parameter in signature.tensors:
         if parameter.kind is Kind.TENSOR_LIST and _needs_first(parameter, signature, sizes):
             name = parameter.name
             yield f'  if (arg_{name}.count() == 0) op.refuse_empty_list("{name}");'
-    yield f"  const Place place = {_one(anchor)}.place;"
+    yield f"  const DeviceId device_id = {_one(anchor)}.device;"
     for parameter in signature.tensors:
         if parameter is not anchor:
             yield from _each(parameter, _check_place(parameter.name, _item(parameter), anchor.name))
@@ -155,7 +155,7 @@ def _each(parameter: Parameter, check: _Check | None) -> Iterator[str]:
 
 
 def _check_place(name: str, text: str, first: str) -> _Check:
-    return f"{text}.place != place", f'op.refuse_place("{name}", {text}, "{first}", place);'
+    return f"{text}.device != device_id", f'op.refuse_device("{name}", {text}, "{first}", device_id);'
 
 
 def _check_rank(name: str, text: str, tensor: TensorType) -> _Check | None:

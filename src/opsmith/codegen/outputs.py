@@ -33,7 +33,7 @@ def allocate_outputs(signature: Signature, sizes: SizeProgram) -> Iterator[str]:
         yield f"  const Sizes strides_{output.name} = {_strides(output, signature)};"
         dtype = output.tensor.pinned
         element = f"dtype_{output.tensor.letter}" if dtype is None else dtype_constant(dtype)
-        arguments = f"place, {element}, sizes_{output.name}, strides_{output.name}"
+        arguments = f"device_id, {element}, sizes_{output.name}, strides_{output.name}"
         yield f"  Held out_{output.name} = allocate({arguments});"
 
 

@@ -220,7 +220,7 @@ def _check_writable(signature: Signature, arguments: Mapping[str, Any]) -> None:
         if any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
             raise ShapeError(
                 f"{signature.name}(): {parameter.name} is written to, but it is expanded: several of its elements share "
-                "one place"
+                "one address"
             )
 
 

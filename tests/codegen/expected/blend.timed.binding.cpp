@@ -20,9 +20,9 @@ void view_blend(StableIValue* stack, uint64_t, uint64_t) {
   Held arg_x(to_tensor(stack[1]));
   Held arg_y(to_tensor(stack[2]));
   read(arg_mask, arg_x, arg_y);
-  const Place place = arg_x.place;
-  if (arg_mask && arg_mask.place != place) op.refuse_place("mask", arg_mask, "x", place);
-  if (arg_y.place != place) op.refuse_place("y", arg_y, "x", place);
+  const DeviceId device_id = arg_x.device;
+  if (arg_mask && arg_mask.device != device_id) op.refuse_device("mask", arg_mask, "x", device_id);
+  if (arg_y.device != device_id) op.refuse_device("y", arg_y, "x", device_id);
   if (!is_one_of(arg_x.dtype, dtypes::float32)) op.refuse_dtype("x", arg_x, "float32");
   [[maybe_unused]] const int32_t dtype_T = arg_x.dtype;
   if (arg_mask && !is_one_of(arg_mask.dtype, dtypes::bool_)) op.refuse_dtype("mask", arg_mask, "bool");
@@ -37,12 +37,12 @@ void view_blend(StableIValue* stack, uint64_t, uint64_t) {
   const Layout layout = common_layout({&arg_x, &arg_y, &arg_mask});
   const Sizes sizes_out = join(group_n);
   const Sizes strides_out = layout == Layout::dense ? strides_of(arg_x) : contiguous_strides(sizes_out);
-  Held out_out = allocate(place, dtype_T, sizes_out, strides_out);
+  Held out_out = allocate(device_id, dtype_T, sizes_out, strides_out);
   marks.done(Part::outputs);
   if (layout == Layout::mixed) { arg_x.make_contiguous(); arg_y.make_contiguous(); arg_mask.make_contiguous(); }
   marks.done(Part::copies);
   if (!(out_out.is_empty() && arg_x.is_empty())) {
-    [[maybe_unused]] const Launch<device> launch(place);
+    [[maybe_unused]] const Launch<device> launch(device_id);
     if constexpr (device == Device::cpu) {
       if (dtype_T == dtypes::float32) {
         kernels::blend__cpu__float32(flat_view<const bool>(arg_mask), flat_view<float>(arg_x), flat_view<const float>(arg_y), flat_view<float>(out_out));

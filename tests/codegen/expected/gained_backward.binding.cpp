@@ -21,9 +21,9 @@ void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] const auto arg_needs_grad_x = to_number<bool>(stack[3]);
   [[maybe_unused]] const auto arg_needs_grad_gain = to_number<bool>(stack[4]);
   read(arg_grad_out, arg_x, arg_gain);
-  const Place place = arg_x.place;
-  if (arg_grad_out && arg_grad_out.place != place) op.refuse_place("grad_out", arg_grad_out, "x", place);
-  if (arg_gain.place != place) op.refuse_place("gain", arg_gain, "x", place);
+  const DeviceId device_id = arg_x.device;
+  if (arg_grad_out && arg_grad_out.device != device_id) op.refuse_device("grad_out", arg_grad_out, "x", device_id);
+  if (arg_gain.device != device_id) op.refuse_device("gain", arg_gain, "x", device_id);
   if (arg_grad_out && arg_grad_out.rank != 4) op.refuse_rank("grad_out", arg_grad_out, 4, false, "Float[Tensor, \"B C H W\"]");
   if (arg_x.rank != 4) op.refuse_rank("x", arg_x, 4, false, "Float[Tensor, \"B C H W\"]");
   if (arg_gain.rank != 1) op.refuse_rank("gain", arg_gain, 1, false, "Float[Tensor, \"C\"]");
@@ -45,11 +45,11 @@ void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
   const Sizes sizes_grad_x = arg_needs_grad_x ? join(size_B, size_C, size_H, size_W) : zeros(4);
   const Sizes sizes_grad_gain = arg_needs_grad_gain ? join(size_C) : zeros(1);
   const Sizes strides_grad_x = arg_needs_grad_x ? strides_like(arg_x, sizes_grad_x) : contiguous_strides(sizes_grad_x);
-  Held out_grad_x = allocate(place, dtype_T, sizes_grad_x, strides_grad_x);
+  Held out_grad_x = allocate(device_id, dtype_T, sizes_grad_x, strides_grad_x);
   const Sizes strides_grad_gain = contiguous_strides(sizes_grad_gain);
-  Held out_grad_gain = allocate(place, dtype_T, sizes_grad_gain, strides_grad_gain);
+  Held out_grad_gain = allocate(device_id, dtype_T, sizes_grad_gain, strides_grad_gain);
   if (!(out_grad_x.is_empty() && out_grad_gain.is_empty())) {
-    [[maybe_unused]] const Launch<device> launch(place);
+    [[maybe_unused]] const Launch<device> launch(device_id);
     if constexpr (device == Device::cpu) {
       if (dtype_T == dtypes::float32) {
         kernels::gained_backward__cpu__float32(view<const float, 4>(arg_grad_out), view<const float, 4>(arg_x), view<const float, 1>(arg_gain), arg_needs_grad_x, arg_needs_grad_gain, view<float, 4>(out_grad_x), view<float, 1>(out_grad_gain));
@@ -70,9 +70,9 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] const auto arg_needs_grad_x = to_number<bool>(stack[3]);
   [[maybe_unused]] const auto arg_needs_grad_gain = to_number<bool>(stack[4]);
   read(arg_grad_out, arg_x, arg_gain);
-  const Place place = arg_x.place;
-  if (arg_grad_out && arg_grad_out.place != place) op.refuse_place("grad_out", arg_grad_out, "x", place);
-  if (arg_gain.place != place) op.refuse_place("gain", arg_gain, "x", place);
+  const DeviceId device_id = arg_x.device;
+  if (arg_grad_out && arg_grad_out.device != device_id) op.refuse_device("grad_out", arg_grad_out, "x", device_id);
+  if (arg_gain.device != device_id) op.refuse_device("gain", arg_gain, "x", device_id);
   if (arg_grad_out && arg_grad_out.rank != 4) op.refuse_rank("grad_out", arg_grad_out, 4, false, "Float[Tensor, \"B C H W\"]");
   if (arg_x.rank != 4) op.refuse_rank("x", arg_x, 4, false, "Float[Tensor, \"B C H W\"]");
   if (arg_gain.rank != 1) op.refuse_rank("gain", arg_gain, 1, false, "Float[Tensor, \"C\"]");
@@ -91,13 +91,13 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
     if (arg_grad_out.size(2) != size_H) op.refuse_size("grad_out", arg_grad_out, 2, size_H, "H", {{"H", size_H, "from x"}});
     if (arg_grad_out.size(3) != size_W) op.refuse_size("grad_out", arg_grad_out, 3, size_W, "W", {{"W", size_W, "from x"}});
   }
-  [[maybe_unused]] const Launch<device> launch(place);
+  [[maybe_unused]] const Launch<device> launch(device_id);
   if constexpr (device == Device::cuda) {
     const auto results = kernels::gained_backward__cuda(native_optional(arg_grad_out), native(arg_x), native(arg_gain), arg_needs_grad_x, arg_needs_grad_gain);
     if (!std::get<0>(results).defined()) op.refuse_undefined("grad_x");
     Held out_grad_x(handle_of(std::get<0>(results)));
     out_grad_x.read();
-    if (out_grad_x.place != place) op.refuse_place("the output grad_x", out_grad_x, "the first input", place);
+    if (out_grad_x.device != device_id) op.refuse_device("the output grad_x", out_grad_x, "the first input", device_id);
     if (out_grad_x.rank != 4) op.refuse_rank("the output grad_x", out_grad_x, 4, false, "Float[Tensor, \"B C H W\"]");
     if (out_grad_x.dtype != dtype_T) op.refuse_other_dtype("the output grad_x", out_grad_x, "the inputs", dtype_T);
     if (!arg_needs_grad_x) {
@@ -111,7 +111,7 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
     if (!std::get<1>(results).defined()) op.refuse_undefined("grad_gain");
     Held out_grad_gain(handle_of(std::get<1>(results)));
     out_grad_gain.read();
-    if (out_grad_gain.place != place) op.refuse_place("the output grad_gain", out_grad_gain, "the first input", place);
+    if (out_grad_gain.device != device_id) op.refuse_device("the output grad_gain", out_grad_gain, "the first input", device_id);
     if (out_grad_gain.rank != 1) op.refuse_rank("the output grad_gain", out_grad_gain, 1, false, "Float[Tensor, \"C\"]");
     if (out_grad_gain.dtype != dtype_T) op.refuse_other_dtype("the output grad_gain", out_grad_gain, "the inputs", dtype_T);
     if (!arg_needs_grad_gain) {

@@ -32,12 +32,12 @@ void view_pooled(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] const auto arg_limit = to_optional<double>(stack[8]);
   read(arg_levels, arg_boxes, arg_batch, arg_weight, arg_mode, arg_pads);
   if (arg_levels.count() == 0) op.refuse_empty_list("levels");
-  const Place place = arg_boxes.place;
+  const DeviceId device_id = arg_boxes.device;
   for (const Held& item : arg_levels) {
-    if (item.place != place) op.refuse_place("levels", item, "boxes", place);
+    if (item.device != device_id) op.refuse_device("levels", item, "boxes", device_id);
   }
-  if (arg_batch.place != place) op.refuse_place("batch", arg_batch, "boxes", place);
-  if (arg_weight && arg_weight.place != place) op.refuse_place("weight", arg_weight, "boxes", place);
+  if (arg_batch.device != device_id) op.refuse_device("batch", arg_batch, "boxes", device_id);
+  if (arg_weight && arg_weight.device != device_id) op.refuse_device("weight", arg_weight, "boxes", device_id);
   for (const Held& item : arg_levels) {
     if (item.rank != 4) op.refuse_rank("levels", item, 4, false, "Float[Tensor, \"B C _ _\"]");
   }
@@ -73,11 +73,11 @@ void view_pooled(StableIValue* stack, uint64_t, uint64_t) {
   if (sizes_out.item[3] < 0) op.refuse_output_size("out", 3, sizes_out.item[3], "(C+pooled_h)//2", {{"C", size_C, "from levels"}, {"pooled_h", arg_pooled_h, "the argument"}});
   const Sizes sizes_argmax = join(size_R);
   const Sizes strides_out = contiguous_strides(sizes_out);
-  Held out_out = allocate(place, dtype_T, sizes_out, strides_out);
+  Held out_out = allocate(device_id, dtype_T, sizes_out, strides_out);
   const Sizes strides_argmax = contiguous_strides(sizes_argmax);
-  Held out_argmax = allocate(place, dtypes::int64, sizes_argmax, strides_argmax);
+  Held out_argmax = allocate(device_id, dtypes::int64, sizes_argmax, strides_argmax);
   if (!(out_out.is_empty() && out_argmax.is_empty())) {
-    [[maybe_unused]] const Launch<device> launch(place);
+    [[maybe_unused]] const Launch<device> launch(device_id);
     if constexpr (device == Device::cpu) {
       if (dtype_T == dtypes::bfloat16 && dtype_I == dtypes::int32) {
         kernels::pooled__cpu__bfloat16__int32(Views<const opsmith::bfloat16, 4>(arg_levels).list(), view<const float, 2>(arg_boxes), view<const int32_t, 1>(arg_batch), view<const opsmith::bfloat16, 2>(arg_weight), arg_pooled_h, arg_scale, arg_mode.text(), arg_pads.list(), arg_limit, view<opsmith::bfloat16, 4>(out_out), view<int64_t, 1>(out_argmax));

@@ -29,7 +29,7 @@ void view_windowed(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] const auto arg_factor = to_number<double>(stack[9]);
   [[maybe_unused]] const auto arg_double = to_number<bool>(stack[10]);
   read(arg_x, arg_name);
-  const Place place = arg_x.place;
+  const DeviceId device_id = arg_x.device;
   if (arg_x.rank != 1) op.refuse_rank("x", arg_x, 1, false, "Float[Tensor, \"N\"]");
   if (!is_one_of(arg_x.dtype, dtypes::float32, dtypes::float64)) op.refuse_dtype("x", arg_x, "one of float32, float64");
   [[maybe_unused]] const int32_t dtype_T = arg_x.dtype;
@@ -37,9 +37,9 @@ void view_windowed(StableIValue* stack, uint64_t, uint64_t) {
   const Sizes sizes_out = join((size_N + arg_size));
   if (sizes_out.item[0] < 0) op.refuse_output_size("out", 0, sizes_out.item[0], "N+size", {{"N", size_N, "from x"}, {"size", arg_size, "the argument"}});
   const Sizes strides_out = contiguous_strides(sizes_out);
-  Held out_out = allocate(place, dtype_T, sizes_out, strides_out);
+  Held out_out = allocate(device_id, dtype_T, sizes_out, strides_out);
   if (!(out_out.is_empty())) {
-    [[maybe_unused]] const Launch<device> launch(place);
+    [[maybe_unused]] const Launch<device> launch(device_id);
     if constexpr (device == Device::cpu) {
       if (dtype_T == dtypes::float32) {
         kernels::windowed__cpu__float32(view<const float, 1>(arg_x), arg_size, arg_step, arg_gain, arg_is_causal, arg_name.text(), arg_pad, arg_limit, arg_flip, arg_factor, arg_double, view<float, 1>(out_out));

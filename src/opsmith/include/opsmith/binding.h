@@ -62,17 +62,17 @@ struct Launch;
 
 template <>
 struct Launch<Device::cpu> {
-  explicit Launch(const Place&) {}
+  explicit Launch(const DeviceId&) {}
 };
 
 template <>
 struct Launch<Device::cuda> {
-  explicit Launch(const Place& place) : stream(current_stream(place.index)) {
+  explicit Launch(const DeviceId& device) : stream(current_stream(device.index)) {
     int32_t current = -1;
     // Most calls are for the device that is current anyway, and a guard is an allocation.
     const bool known = aoti_torch_get_current_device_index(&current) == 0;
-    if ((!known || current != place.index) && aoti_torch_create_device_guard(place.index, &guard_) != 0) {
-      fail("GPU ", place.index, " cannot be made current; torch's message stands above");
+    if ((!known || current != device.index) && aoti_torch_create_device_guard(device.index, &guard_) != 0) {
+      fail("GPU ", device.index, " cannot be made current; torch's message stands above");
     }
   }
   Launch(const Launch&) = delete;

@@ -70,8 +70,8 @@ class Message {
     for (int64_t index = 0; index < sizes.count; ++index) *this << (index == 0 ? "" : ", ") << sizes.item[index];
     return *this << ")";
   }
-  [[gnu::cold, gnu::noinline]] Message& operator<<(const Place& place) {
-    return place.is_cpu() ? *this << "cpu" : *this << "cuda:" << int64_t{place.index};
+  [[gnu::cold, gnu::noinline]] Message& operator<<(const DeviceId& device) {
+    return device.is_cpu() ? *this << "cpu" : *this << "cuda:" << int64_t{device.index};
   }
 
   [[gnu::cold, gnu::noinline, noreturn]] void raise() const { throw error_; }
@@ -84,10 +84,10 @@ class Message {
 struct Operator {
   const char* name;
 
-  [[gnu::cold, gnu::noinline, noreturn]] void refuse_place(const char* argument, const Held& tensor, const char* first,
-                                                           const Place& expected) const {
+  [[gnu::cold, gnu::noinline, noreturn]] void refuse_device(const char* argument, const Held& tensor, const char* first,
+                                                            const DeviceId& expected) const {
     Message message(name);
-    message << argument << " is on " << tensor.place << ", but " << first << " is on " << expected;
+    message << argument << " is on " << tensor.device << ", but " << first << " is on " << expected;
     message.raise();
   }
 
@@ -178,7 +178,7 @@ struct Operator {
 
   [[gnu::cold, gnu::noinline, noreturn]] void refuse_expanded(const char* argument) const {
     Message message(name);
-    message << argument << " is written to, but it is expanded: several of its elements share one place";
+    message << argument << " is written to, but it is expanded: several of its elements share one address";
     message.raise();
   }
 
@@ -197,7 +197,7 @@ struct Operator {
   }
 };
 
-// Whether several elements of a tensor share one place, so that it cannot be written to.
+// Whether several elements of a tensor share an address, so that it cannot be written to.
 inline bool is_expanded(const Held& tensor) {
   for (int64_t dim = 0; dim < tensor.rank; ++dim) {
     if (tensor.strides[dim] == 0 && tensor.sizes[dim] > 1) return true;

@@ -31,14 +31,14 @@ static const int32_t bool_ = aoti_torch_dtype_bool();
 }  // namespace dtypes
 static const int32_t cpu_type = aoti_torch_device_type_cpu();
 
-// Where a call's tensors lie.
-struct Place {
+// A device as PyTorch numbers it: the kind, and which one of it.
+struct DeviceId {
   int32_t type;
   int32_t index;
 
   bool is_cpu() const { return type == cpu_type; }
   // There is one CPU: PyTorch gives its tensors the index -1, and 0 to those that were asked for on "cpu:0".
-  bool operator!=(const Place& other) const { return type != other.type || (!is_cpu() && index != other.index); }
+  bool operator!=(const DeviceId& other) const { return type != other.type || (!is_cpu() && index != other.index); }
 };
 
 // A tensor, and what is asked of it more than once. Without a handle it is an optional tensor that was not given.
@@ -48,8 +48,8 @@ class Held {
   explicit Held(AtenTensorHandle handle) noexcept : handle_(handle) {}
   // A tensor that was just made, so that nothing need be read.
   Held(AtenTensorHandle handle, int64_t rank, const int64_t* sizes, const int64_t* strides, int32_t dtype,
-       const Place& place)
-      : rank(rank), sizes(sizes), strides(strides), dtype(dtype), place(place), handle_(handle) {}
+       const DeviceId& device)
+      : rank(rank), sizes(sizes), strides(strides), dtype(dtype), device(device), handle_(handle) {}
   Held(const Held&) = delete;
   ~Held() {
     if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
@@ -61,11 +61,11 @@ class Held {
   void read() {
     if (handle_ == nullptr) return;
     int64_t *sizes_found, *strides_found;
-    place.index = -1;
+    device.index = -1;
     if (aoti_torch_get_dim(handle_, &rank) != 0 || aoti_torch_get_sizes(handle_, &sizes_found) != 0 ||
         aoti_torch_get_strides(handle_, &strides_found) != 0 || aoti_torch_get_dtype(handle_, &dtype) != 0 ||
-        aoti_torch_get_device_type(handle_, &place.type) != 0 ||
-        (!place.is_cpu() && aoti_torch_get_device_index(handle_, &place.index) != 0)) {
+        aoti_torch_get_device_type(handle_, &device.type) != 0 ||
+        (!device.is_cpu() && aoti_torch_get_device_index(handle_, &device.index) != 0)) {
       give_up("a tensor cannot be read; torch's message stands above");
     }
     sizes = sizes_found;
@@ -115,7 +115,7 @@ class Held {
     return static_cast<T*>(address);
   }
 
-  // Puts a contiguous copy in the tensor's place, where it is not contiguous itself.
+  // Replaces the tensor by a contiguous copy, where it is not contiguous itself.
   void make_contiguous();
   // Gives the argument that was copied what the kernel wrote to the copy.
   void copy_back();
@@ -124,7 +124,7 @@ class Held {
   const int64_t* sizes = nullptr;
   const int64_t* strides = nullptr;
   int32_t dtype = -1;
-  Place place{-1, -1};
+  DeviceId device{-1, -1};
 
  private:
   AtenTensorHandle handle_ = nullptr;

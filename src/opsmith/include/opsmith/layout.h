@@ -15,19 +15,19 @@ namespace opsmith {
 namespace binding {
 
 // An output, uninitialised. It refers to `sizes` and `strides`, which the caller keeps.
-inline Held allocate(const Place& place, int32_t dtype, const Sizes& sizes, const Sizes& strides) {
+inline Held allocate(const DeviceId& device, int32_t dtype, const Sizes& sizes, const Sizes& strides) {
   AtenTensorHandle handle = nullptr;
-  if (aoti_torch_empty_strided(sizes.count, sizes.item, strides.item, dtype, place.type, place.index, &handle) != 0) {
+  if (aoti_torch_empty_strided(sizes.count, sizes.item, strides.item, dtype, device.type, device.index, &handle) != 0) {
     give_up("an output cannot be allocated; torch's message stands above");
   }
-  return Held(handle, sizes.count, sizes.item, strides.item, dtype, place);
+  return Held(handle, sizes.count, sizes.item, strides.item, dtype, device);
 }
 
 [[gnu::noinline]] inline void Held::make_contiguous() {
   if (handle_ == nullptr || is_contiguous()) return;
   AtenTensorHandle copy = nullptr;
   const Sizes dense = contiguous_strides(sizes, rank);
-  if (aoti_torch_empty_strided(rank, sizes, dense.item, dtype, place.type, place.index, &copy) != 0) {
+  if (aoti_torch_empty_strided(rank, sizes, dense.item, dtype, device.type, device.index, &copy) != 0) {
     give_up("a contiguous copy cannot be allocated; torch's message stands above");
   }
   original_ = handle_;
@@ -72,7 +72,7 @@ class Views {
 
 // Elementwise operators ----------------------------------------------------------------------------------------------
 
-// Whether the elements fill one block of memory, each place once, in whatever order of dimensions.
+// Whether the elements fill one block of memory, each address once, in whatever order of dimensions.
 [[gnu::noinline]] inline bool is_dense(const Held& tensor) {
   // The dimensions by stride, those of one size first: an insertion sort, as there are few.
   int64_t order[Sizes::capacity];
@@ -80,10 +80,10 @@ class Views {
   if (tensor.rank > Sizes::capacity) return false;
   for (int64_t dim = 0; dim < tensor.rank; ++dim) {
     if (tensor.sizes[dim] == 1) continue;
-    int64_t place = count++;
-    for (; place > 0 && tensor.strides[order[place - 1]] > tensor.strides[dim]; --place)
-      order[place] = order[place - 1];
-    order[place] = dim;
+    int64_t position = count++;
+    for (; position > 0 && tensor.strides[order[position - 1]] > tensor.strides[dim]; --position)
+      order[position] = order[position - 1];
+    order[position] = dim;
   }
   int64_t next = 1;
   for (int64_t index = 0; index < count; ++index) {
@@ -131,7 +131,7 @@ View<T, 1> flat_view(const Held& tensor) {
 
 // Variadic groups ----------------------------------------------------------------------------------------------------
 
-// Puts a contiguous copy in a tensor's place where the dimensions of its variadic group cannot be seen as one.
+// Replaces a tensor by a contiguous copy where the dimensions of its variadic group cannot be seen as one.
 [[gnu::noinline]] inline void make_mergeable(Held& tensor, int64_t begin, int64_t behind) {
   if (!tensor) return;
   const int64_t end = tensor.rank - behind;
