@@ -14,7 +14,7 @@ import torch
 
 from cache import CACHE
 
-__all__ = ["INCLUDE", "OPS", "compiled", "find_compiler", "run"]
+__all__ = ["INCLUDE", "OPS", "compiled", "find_compiler", "run", "unoptimising_compiler"]
 
 SOURCE = Path(__file__).parents[1] / "src" / "opsmith"
 INCLUDE, OPS = SOURCE / "include", SOURCE / "ops"
@@ -64,3 +64,28 @@ def _headers() -> bytes:
         for path in sorted(path for path in folder.rglob("*") if path.suffix in {".h", ".cuh", ".cpp", ".cu"}):
             content.update(str(path.relative_to(SOURCE)).encode() + b"\0" + path.read_bytes() + b"\0")
     return content.digest()
+
+
+def unoptimising_compiler(folder: Path) -> str:
+    """Write a C++ compiler for tests of builds, where how fast the result is does not matter, and return its path.
+
+    It compiles everything at -O0, and the bridge not at all: it gives the one that the tests run with.
+    """
+    from opsmith.runtime.bridge import describe_bridge
+
+    bridge = describe_bridge()["library"]
+    assert bridge is not None
+    path = folder / "unoptimising-c++"
+    path.write_text(_UNOPTIMISING.format(compiler=find_compiler("g++"), bridge=bridge))
+    path.chmod(0o755)
+    return str(path)
+
+
+# The preprocessor still writes the names of the headers, and finds whether they are there.
+_UNOPTIMISING = """#!/bin/sh
+case " $* " in
+  *" -c "*/opsmith/bridge/*) exec {compiler} "$@" -E;;
+  *" -o opsmith_bridge."*) exec cp "{bridge}" "opsmith_bridge.${{*##* opsmith_bridge.}}";;
+  *) exec {compiler} "$@" -O0;;
+esac
+"""

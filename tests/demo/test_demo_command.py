@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from compilers import unoptimising_compiler
 from opsmith.cli.demo import command
 from opsmith.demo import builds
 from opsmith.errors import OpsmithError, ToolchainError
@@ -25,7 +26,8 @@ needs_extras = pytest.mark.skipif(
 @needs_extras
 @pytest.mark.compile
 @pytest.mark.slow("a whole demo")
-def test_a_quick_run(tmp_path: Path):
+def test_a_quick_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CXX", unoptimising_compiler(tmp_path))
     result = CliRunner().invoke(command, ["--quick", "--json", "--output", str(tmp_path)])
     assert result.exit_code == 0, result.output
     content = json.loads(result.stdout)

@@ -5,6 +5,7 @@ Further: 200 kills and 16 racers in tests/store/test_builds_that_die.py, NFS in 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -13,11 +14,31 @@ import pytest
 
 from opsmith.toolchain import find_ninja
 
-from .conftest import MODULE, Tool, members, output_of, wait_until
+from .conftest import MODULE, Tool, members, wait_until
 
 pytestmark = pytest.mark.compile
 
-READY = "print('ready', flush=True); sys.stdin.readline()\n"
+# Forks a process for each piece of code, with torch imported; when all have the tool, they go at once.
+RACE = """
+import json, os
+ready, go = os.pipe(), os.pipe()
+for number, code in enumerate({codes!r}):
+    if os.fork() == 0:
+        sys.stdout = open(f"{folder}/racer-{{number}}", "w")
+        import {module} as tool
+        os.write(ready[1], b"r")
+        os.close(go[1])
+        os.read(go[0], 1)
+        exec(code)
+        sys.stdout.flush()
+        os._exit(0)
+for _ in {codes!r}:
+    os.read(ready[0], 1)
+os.close(go[1])
+failed = [status for status in (os.wait()[1] for _ in {codes!r}) if status]
+assert not failed, failed
+print(json.dumps([open(f"{folder}/racer-{{number}}").read().strip() for number, _ in enumerate({codes!r})]))
+"""
 
 # It answers questions as ever, and takes a minute for a file while `slow` exists.
 SLOW = """#!/bin/sh
@@ -45,16 +66,11 @@ def compiler(tmp_path: Path):
     return write
 
 
-def let_go(racers: list[subprocess.Popen[str]]) -> list[str]:
-    """Let processes go at once that wait for a line, and return what each prints."""
-    for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    return [output_of(racer) for racer in racers]
+def race(tool: Tool, folder: Path, codes: list[str], **variables: str) -> list[str]:
+    """Run pieces of code at once, each in a process of its own, and return what each prints."""
+    program = RACE.format(codes=codes, folder=folder, module=tool.module)
+    printed: list[str] = json.loads(tool.run(program, is_imported=False, **variables))
+    return printed
 
 
 @pytest.fixture
@@ -85,11 +101,11 @@ def test_1_compilers_of_a_build_that_is_killed_end_with_it(killed) -> None:
 
 @pytest.mark.slow("processes that compile torch/extension.h")
 @pytest.mark.torch_fails(by=AssertionError)
-def test_2_processes_with_one_name_and_different_texts_get_their_own(tool: Tool) -> None:
+def test_2_processes_with_one_name_and_different_texts_get_their_own(tool: Tool, tmp_path: Path) -> None:
     """PyTorch writes the text before it takes the lock: all get the module of whoever wrote last."""
     texts = [MODULE.replace('#include "value.h"', f"#define VALUE {value}") for value in range(4)]
-    ask = READY + "print(tool.load_inline('meeting', [{!r}], no_implicit_headers=True).value())"
-    assert let_go([tool.start(ask.format(text)) for text in texts]) == ["0", "1", "2", "3"]
+    ask = "print(tool.load_inline('meeting', [{!r}], no_implicit_headers=True).value())"
+    assert race(tool, tmp_path, [ask.format(text) for text in texts]) == ["0", "1", "2", "3"]
 
 
 @pytest.mark.slow("processes that wait for compilers")
@@ -106,10 +122,9 @@ def test_3_one_build_that_fails_is_no_others_failure(
         assert tool.run(f"print({ask})", CXX=unlucky) == "1"
         (tmp_path / "mark").rmdir()
         module.write_text(MODULE.replace("(VALUE)", "(VALUE + 1)"))
-    code = f"{READY}try:\n    print({ask})\nexcept RuntimeError:\n    print('failed')"
-    racers = [tool.start(code, CXX=unlucky) for _ in range(3)]
+    code = f"try:\n    print({ask})\nexcept RuntimeError:\n    print('failed')"
     value = "2" if is_edit else "1"
-    assert sorted(let_go(racers)) == [value, value, "failed"]
+    assert sorted(race(tool, tmp_path, [code] * 3, CXX=unlucky)) == [value, value, "failed"]
 
 
 SETUP = """

@@ -36,9 +36,10 @@ SEED = 0
 
 # The tutorial's size, and one where the matrix product has something to do.
 _SIZES = ({"B": 16, "I": 32, "S": 128}, {"B": 128, "I": 256, "S": 512})
-_BENCH_S, _QUICK_BENCH_S = 30.0, 10.0
-# What a quick run checks; a whole one checks every property.
+_BENCH_S, _QUICK_BENCH_S = 30.0, 6.0
+# What a quick run checks, and how long each property may take; a whole one checks every property.
 _QUICK_PROPERTIES = ("value", "gradient")
+_QUICK_CHECK_S = 5.0
 
 # Where nobody watches a live line, every so many epochs get a line of their own.
 _EPOCHS_A_LINE = 10
@@ -146,12 +147,12 @@ def _check(devices: Sequence[Device], options: Options, screen: Screen) -> tuple
 
     screen.section("The operators are checked against their definition's body")
     operators = (lltm_gates, lltm_cell)
-    properties = _QUICK_PROPERTIES if options.quick else None
+    properties, seconds = (_QUICK_PROPERTIES, _QUICK_CHECK_S) if options.quick else (None, None)
     reports = []
     with screen.step("checking", len(operators)) as step:
         for done, operator in enumerate(operators):
             step.advance(done, len(operators), operator.definition.name)
-            reports.append(check(operator, devices=devices, properties=properties, seed=SEED))
+            reports.append(check(operator, devices=devices, properties=properties, seconds=seconds, seed=SEED))
     for report in reports:
         screen.show(report)
     return tuple(reports)
