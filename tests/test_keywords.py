@@ -146,7 +146,7 @@ def test_a_misspelt_command_line_names_the_right_one(line, right, capsys):
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_a_check_without_time_is_refused(seconds):
-    with pytest.raises(ArgumentError, match="seconds tries nothing; give more than 0"):
+    with pytest.raises(ArgumentError, match="seconds must be more than 0"):
         CheckOptions(seconds=seconds)
 
 

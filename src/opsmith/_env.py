@@ -66,19 +66,19 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "OPSMITH_CACHE_SIZE",
         "size",
-        "how large the store may grow before the least recently used artefacts are removed; default: 5 GB",
+        "size limit of the store, beyond which the least recently used artefacts are removed; default: 5 GB",
         role="none",
     ),
     Variable(
         "OPSMITH_CACHE_TRUST",
         "accounts",
-        "who may write to the store besides you and root: user:NAME, group:NAME, everyone; default: nobody",
+        "who may write to the store besides you and root: user:NAME, group:NAME, everyone; default: no one",
         role="none",
     ),
     Variable(
         "OPSMITH_STORE",
         "folder or URL",
-        "folder or URL (s3://...) of a shared store; only what a trusted key signed is loaded",
+        "folder or URL (s3://...) of a shared store; only artefacts signed by a trusted key are loaded",
         role="none",
     ),
     Variable("OPSMITH_SIGNING_KEY", "file", "file of the key that signs what goes to the shared store", role="none"),
@@ -104,9 +104,7 @@ VARIABLES: tuple[Variable, ...] = (
         "auto: precompile torch's headers in the background for the next build; wait: do it now; off: do not use them",
         role="none",
     ),
-    Variable(
-        "OPSMITH_SLIM_HEADERS", "off", "off: compile sources that include torch/extension.h with all of it", role="none"
-    ),
+    Variable("OPSMITH_SLIM_HEADERS", "off", "off: compile torch/extension.h in full", role="none"),
     Variable(
         "OPSMITH_JOBS",
         "count",
@@ -114,17 +112,18 @@ VARIABLES: tuple[Variable, ...] = (
         role="none",
     ),
     Variable("OPSMITH_VERBOSE", "switch", "1: show every command of a build", role="none"),
-    Variable("OPSMITH_QUIET", "switch", "1: no message while an operator is built on its first call", role="none"),
+    Variable("OPSMITH_QUIET", "switch", "1: print nothing while an operator is built on its first call", role="none"),
     Variable(
         "OPSMITH_RUN_REPORT",
         "file or 1",
-        "under `opsmith run`: 1 reports on stderr which processes were redirected; anything else is a file to report to",
+        "under `opsmith run`: 1 reports on stderr which processes were redirected; any other value is a file to "
+        "report to",
         role="none",
     ),
     Variable(
         "OPSMITH_RUN_PATH",
         "folders",
-        "set by `opsmith run`: where processes without opsmith find it; not to be set by hand",
+        "set by `opsmith run`: where processes without opsmith find it; do not set it yourself",
         role="none",
     ),
     Variable(
@@ -135,63 +134,69 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable("OPSMITH_TYPINGS", "folder", "a folder: each build merges type stubs for torch.ops there", role="editor"),
     Variable(
-        "CXX", "command", "host C++ compiler, with a launcher or arguments if need be; default: c++, g++ or clang++"
+        "CXX", "command", "host C++ compiler, optionally with a launcher or arguments; default: c++, g++ or clang++"
     ),
-    Variable("CUDA_HOME", "folder", "root of the CUDA toolkit; CUDA_PATH is read too"),
+    Variable("CUDA_HOME", "folder", "root of the CUDA toolkit; CUDA_PATH works too"),
     Variable("CUDA_PATH", "folder", "root of the CUDA toolkit, after CUDA_HOME"),
-    Variable("CONDA_PREFIX", "folder", "the active conda environment; nvcc is found in it even if it is not on PATH"),
+    Variable(
+        "CONDA_PREFIX", "folder", "the active conda environment, in which nvcc is found even if it is not on PATH"
+    ),
     Variable("NVCC_CCBIN", "compiler", "host compiler for nvcc, or its folder; default: the C++ compiler above"),
-    Variable("ROCM_PATH", "folder of ROCm", "root of the ROCm toolkit; ROCM_HOME is read too"),
+    Variable("ROCM_PATH", "folder of ROCm", "root of the ROCm toolkit; ROCM_HOME works too"),
     Variable("ROCM_HOME", "folder of ROCm", "root of the ROCm toolkit, after ROCM_PATH"),
-    Variable("TORCH_CUDA_ARCH_LIST", "CUDA architectures", "as in PyTorch; read where OPSMITH_CUDA_ARCHS is not set"),
-    Variable("PYTORCH_ROCM_ARCH", "ROCm architectures", "as in PyTorch; read where OPSMITH_ROCM_ARCHS is not set"),
-    Variable("MAX_JOBS", "count", "as in PyTorch; read where OPSMITH_JOBS is not set", role="none"),
-    Variable("OPSMITH_SKIP_CUDA_CHECK", "switch", "1: build with an nvcc of another CUDA major version than torch's"),
-    Variable("PYTORCH_NVCC", "command", "command to call instead of nvcc for existing sources, such as 'ccache nvcc'"),
+    Variable("TORCH_CUDA_ARCH_LIST", "CUDA architectures", "as in PyTorch; used if OPSMITH_CUDA_ARCHS is not set"),
+    Variable("PYTORCH_ROCM_ARCH", "ROCm architectures", "as in PyTorch; used if OPSMITH_ROCM_ARCHS is not set"),
+    Variable("MAX_JOBS", "count", "as in PyTorch; used if OPSMITH_JOBS is not set", role="none"),
+    Variable("OPSMITH_SKIP_CUDA_CHECK", "switch", "1: allow an nvcc whose CUDA major version differs from torch's"),
+    Variable("PYTORCH_NVCC", "command", "command to run instead of nvcc for existing sources, such as 'ccache nvcc'"),
     Variable(
         "CC", "command", "C compiler of setuptools; for existing sources also nvcc's host compiler, after NVCC_CCBIN"
     ),
-    Variable("CFLAGS", "flags", "more flags for C and C++ sources that setuptools builds"),
-    Variable("CXXFLAGS", "flags", "more flags for C++ sources that setuptools builds"),
-    Variable("CPPFLAGS", "flags", "more preprocessor flags for sources that setuptools builds"),
-    Variable("LDFLAGS", "flags", "more flags for the linker where setuptools builds"),
-    Variable("NVCC_PREPEND_FLAGS", "flags", "flags that nvcc adds in front by itself", role="compiler"),
-    Variable("NVCC_APPEND_FLAGS", "flags", "flags that nvcc adds at the end by itself", role="compiler"),
-    Variable("HIPCC_COMPILE_FLAGS_APPEND", "flags", "flags that hipcc adds by itself", role="compiler"),
-    Variable("CPATH", "header folders", "folders in which compilers look for headers by themselves", role="compiler"),
+    Variable("CFLAGS", "flags", "extra flags for C and C++ sources built by setuptools"),
+    Variable("CXXFLAGS", "flags", "extra flags for C++ sources built by setuptools"),
+    Variable("CPPFLAGS", "flags", "extra preprocessor flags for sources built by setuptools"),
+    Variable("LDFLAGS", "flags", "extra linker flags for setuptools builds"),
+    Variable("NVCC_PREPEND_FLAGS", "flags", "flags that nvcc itself puts first", role="compiler"),
+    Variable("NVCC_APPEND_FLAGS", "flags", "flags that nvcc itself puts last", role="compiler"),
+    Variable("HIPCC_COMPILE_FLAGS_APPEND", "flags", "flags that hipcc itself adds", role="compiler"),
+    Variable("CPATH", "header folders", "folders that compilers search for headers", role="compiler"),
     Variable("C_INCLUDE_PATH", "header folders", "as CPATH, for C", role="compiler"),
     Variable("CPLUS_INCLUDE_PATH", "header folders", "as CPATH, for C++", role="compiler"),
-    Variable("LIBRARY_PATH", "folders", "folders in which linkers look for libraries by themselves", role="compiler"),
-    Variable("COMPILER_PATH", "folders", "folders in which gcc looks for its own programs", role="compiler"),
+    Variable("LIBRARY_PATH", "folders", "folders that linkers search for libraries", role="compiler"),
+    Variable("COMPILER_PATH", "folders", "folders that gcc searches for its own programs", role="compiler"),
     Variable("GCC_EXEC_PREFIX", "path prefix", "where gcc looks for its own programs and headers", role="compiler"),
-    Variable("CUDA_INC_PATH", "folder", "folder of CUDA headers, beside the toolkit's"),
-    Variable("CUDNN_HOME", "folder", "root of cuDNN; its include and lib64 are added; CUDNN_PATH is read too"),
+    Variable("CUDA_INC_PATH", "folder", "another folder of CUDA headers"),
+    Variable("CUDNN_HOME", "folder", "root of cuDNN, whose include and lib64 are added; CUDNN_PATH works too"),
     Variable("CUDNN_PATH", "folder", "root of cuDNN, after CUDNN_HOME"),
-    Variable("WINDOWS_CUDA_HOME", "folder", "root of a CUDA toolkit for Windows; library_paths() names it"),
+    Variable("WINDOWS_CUDA_HOME", "folder", "root of a CUDA toolkit for Windows; library_paths() returns it"),
     Variable(
         "TORCH_EXTENSIONS_DIR",
         "folder",
-        "folder for a store of the drop-in's builds, where OPSMITH_CACHE_DIR is not set",
+        "folder for the drop-in's store if OPSMITH_CACHE_DIR is not set",
     ),
-    Variable("TORCH_XPU_ARCH_LIST", "names", "as in PyTorch: devices to compile SYCL sources for ahead of time"),
+    Variable(
+        "TORCH_XPU_ARCH_LIST", "names", "as in PyTorch: devices for which SYCL sources are compiled ahead of time"
+    ),
     Variable("TORCH_DONT_CHECK_COMPILER_ABI", "switch", "as in PyTorch: ON, 1, YES, TRUE or Y trusts every compiler"),
     Variable(
         "TORCH_NO_COMPILER_WRAPPER",
         "switch",
-        "as in PyTorch: set to anything, no ccache or sccache is put before compilers",
+        "as in PyTorch: any value keeps ccache and sccache from wrapping compilers",
         role="none",
     ),
     Variable(
-        "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES", "switch", "as in PyTorch, where its own ninja files are written"
+        "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES",
+        "switch",
+        "as in PyTorch, for ninja files that PyTorch itself writes",
     ),
     Variable(
         "PYTORCH_NVML_BASED_CUDA_CHECK",
         "switch",
-        "as in PyTorch; `opsmith check` sets it to 1 where it is not set, to fork processes",
+        "as in PyTorch; `opsmith check` sets it to 1 by default, so that it can fork processes",
         role="none",
     ),
-    Variable("PATH", "folders", "where programs are looked for", role="none"),
-    Variable("NO_COLOR", "switch", "set to anything: no colour in the output", role="none"),
+    Variable("PATH", "folders", "folders that are searched for programs", role="none"),
+    Variable("NO_COLOR", "switch", "any value: no colour in the output", role="none"),
 )
 
 _NAMES = frozenset(variable.name for variable in VARIABLES)
@@ -212,7 +217,7 @@ def read_mode(name: str) -> Mode:
     for mode in _MODES:
         if value == mode:
             return mode
-    raise ArgumentError(f"{name} is {value!r}; it can be auto, wait or off")
+    raise ArgumentError(f"{name} is {value!r}; it must be auto, wait or off")
 
 
 def set_default(name: str, value: str) -> None:

@@ -1,8 +1,8 @@
 """Makes a function's keywords from the fields of a frozen dataclass, so that each option is declared once.
 
 `@keywords_of(CheckOptions)` makes `check(op, *, devices=None, seed=0, ...)` of `check(op, options)`. Type checkers and
-editors see the dataclass's constructor, `help` and `inspect.signature` its fields, and an unknown keyword is refused with
-the nearest one that exists. The command line reads the same fields (`opsmith.cli.options`).
+editors see the dataclass's constructor, `help` and `inspect.signature` its fields, and an unknown keyword is refused
+with the nearest one that exists. The command line reads the same fields (`opsmith.cli.options`).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def ask(
     try:
         process = subprocess.Popen(words, cwd=cwd, env=_environment(env), **_STREAMS, start_new_session=True)
     except OSError as error:
-        return f"{words[0]} cannot start: {error.strerror or error}"
+        return f"{words[0]} cannot be started: {error.strerror or error}"
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -69,7 +69,7 @@ def ask(
             process.wait(timeout=1)
         assert process.stdout is not None
         process.stdout.close()
-        return f"{words[0]} did not come to an end within {timeout_s:.0f} s"
+        return f"{words[0]} did not finish within {timeout_s:.0f} s"
     return Completed(words, process.returncode, output.decode("utf-8", errors="replace"))
 
 

@@ -32,18 +32,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="PATH[::OP]",
-        help="Check the operators of a module, a .py file or a folder; may be repeated. Without other paths on the "
-        "command line nothing else is collected.",
+        help="Check the operators of a module, a .py file or a folder; may be repeated. Without other paths, "
+        "nothing else is collected.",
     )
     group.addoption("--opsmith-seed", type=int, default=0, metavar="N", help="The seed of the checks' inputs (0).")
     group.addoption(
-        "--opsmith-dtype", action="append", default=[], metavar="NAME", help="Check in this element type alone."
+        "--opsmith-dtype", action="append", default=[], metavar="NAME", help="Check only this element type."
     )
     group.addoption(
         "--opsmith-seconds",
         type=float,
         metavar="N",
-        help="How long one test may take: a property of an operator on a device.",
+        help="Time limit for one test: a property of an operator on a device.",
     )
 
 
@@ -136,7 +136,7 @@ def _tests_of(session: pytest.Session, path: str) -> Iterator[OperatorTest]:
     for operator in operators:
         if not isinstance(operator, Operator):
             raise pytest.UsageError(
-                f"--opsmith {path}: it has no reference of its own; write a test with the fixture opsmith_check"
+                f"--opsmith {path}: it does not declare a reference; write a test with the fixture opsmith_check"
             )
         definition = operator.definition
         for device in here:

@@ -56,8 +56,8 @@ def test_a_function_with_a_reference_and_examples():
     ("given", "message"),
     [
         ({"phases": ["sideways"]}, "there is no phase 'sideways'; there are forward, backward, both"),
-        ({"seconds": 0}, "a benchmark of 0 seconds measures nothing"),
-        ({"threads": 0}, "cannot have 0 threads"),
+        ({"seconds": 0}, "seconds must be more than 0, not 0"),
+        ({"threads": 0}, "threads must be at least 1, not 0"),
         ({"dtypes": ["float8"]}, "there is no element type 'float8'"),
         ({"dtypes": ["int32"]}, "has no element type int32"),
         ({"against": ["nobody"]}, "has no competitor 'nobody'"),

@@ -135,9 +135,9 @@ def in_terminal(argv: list[str], env: dict[str, str]) -> str:
         ([TWICE, "--size", "B=4"], "the size N is missing"),
         ([TWICE, "--size", "B=4,N=8,M=2"], "has no size M"),
         ([TWICE, "--size", "B4"], "--size B4: write names and whole numbers"),
-        ([TWICE, "--seconds", "0"], "measures nothing"),
+        ([TWICE, "--seconds", "0"], "seconds must be more than 0, not 0"),
         ([TWICE, "--runs", "0"], "0 is not in the range"),
-        ([TWICE, "--threads", "0"], "PyTorch cannot have 0 threads"),
+        ([TWICE, "--threads", "0"], "threads must be at least 1, not 0"),
         (
             [TWICE, "--against", "nobody"],
             "has no competitor 'nobody' on cpu; there are eager, compiled, max-autotune, sum",

@@ -65,7 +65,7 @@ def _python(id_: str, code: str, *, is_slow: bool = False) -> Case:
 
 
 CASES: tuple[Case, ...] = (
-    # The machine gives out.
+    # The machine runs out of resources.
     Case("compiler-killed", "g++ -c k.cpp & until pkill -KILL -P $! cc1plus || ! kill -0 $!; do sleep 0.02; done; wait $!",
          {"k.cpp": "#include <regex>\n#include <map>\n" + "std::regex r{\"a\"};\n" * 200}, ("g++", "pkill")),
     Case("out-of-memory", "ulimit -v 60000; g++ -c k.cpp",
@@ -98,7 +98,7 @@ CASES: tuple[Case, ...] = (
          'g++ -shared -fPIC k.cpp -o "k$(cat suffix)" && "$PY" -c "import k"', {"k.cpp": "int a;\n"}),
     Case("wrong-elf-class", f"printf '\\177ELF\\001\\001\\001' > k.so && head -c 200 /dev/zero >> k.so && {_LOAD}", {}, ()),
     Case("invalid-elf", f"printf 'version https://git-lfs.github.com/spec/v1' > k.so && {_LOAD}", {}, ()),
-    # A header is missing, or the compiler refuses.
+    # A header is missing, or the compiler rejects the code.
     _header("cpu-torch-header", "c10/cuda/impl/cuda_cmake_macros.h"),
     _header("python-header", "Python.h"),
     _header("pybind11-header", "pybind11/pybind11.h", "clang++"),
@@ -129,7 +129,7 @@ CASES: tuple[Case, ...] = (
     _nvcc("shared-memory", "__global__ void k(float* x) {\n  __shared__ float s[24576];\n  s[threadIdx.x] = x[0];\n"
           "  __syncthreads();\n  x[1] = s[threadIdx.x + 1];\n}\n"),
     _nvcc("device-link", "__device__ float helper(float);\n__global__ void k(float* x) { x[0] = helper(x[0]); }\n"),
-    # The linker refuses.
+    # The linker fails.
     Case("not-position-independent", "g++ -fno-pic -c part.cpp && g++ -shared part.o -o k.so",
          {"part.cpp": "int counter;\nint next() { return ++counter; }\n"}),
     Case("no-cudart-library", "g++ -shared -fPIC k.cpp -lcudnn_no_such_part", {"k.cpp": "int a;\n"}),
@@ -166,7 +166,7 @@ CASES: tuple[Case, ...] = (
     _python("no-fake-kernel", _OPERATOR + "torch.ops.catalogue_demo.twice(torch.ones(1, device='meta'))\n", is_slow=True),
     # A kernel does not run.
     _python("cpu-torch", "import torch\ntorch.ones(1, device='cuda')\n", is_slow=True),
-    # torch.utils.cpp_extension and pip give up.
+    # torch.utils.cpp_extension and pip fail.
     Case("torch-not-at-build-time", '"$PY" -S -c "import torch"', {}, ()),
     Case("no-setuptools", '"$PY" -S -c "import setuptools"', {}, ()),
     _python("no-gpu-at-build-time", "from torch.utils import cpp_extension\ncpp_extension._get_cuda_arch_flags()\n",

@@ -15,7 +15,7 @@ LOG = "[1/2] g++ -c a.cpp\ng++: fatal error: Killed signal terminated program cc
 def test_a_log_on_standard_input():
     done = CliRunner().invoke(command, input=LOG)
     assert done.exit_code == 0
-    assert "A compiler was killed for its memory  [compiler-killed]" in done.output
+    assert "A compiler was killed for lack of memory  [compiler-killed]" in done.output
     assert "remedy  Run fewer compilers at once" in done.output
 
 

@@ -127,7 +127,7 @@ def test_an_argument_may_be_called_as_the_operator_is(capsys: pytest.CaptureFixt
 
 def test_a_reference_that_cannot_be_imported_is_said_to_be_missing():
     text = snippet_of(subject_of(scale, reference=lambda x, scale: x, examples=[(torch.ones(2), 1.0)]), CASE, "cpu")
-    assert "# reference: the function that was given as such" in text
+    assert "# reference: the function passed as reference" in text
 
 
 def test_an_operator_of_torch_ops_is_named_there(capsys: pytest.CaptureFixture[str]):
@@ -189,4 +189,4 @@ def test_a_case_that_cannot_be_written_says_so():
     subject = subject_of(scale, reference=lambda x, scale: x * 2, examples=[(torch.ones(2), Odd())])
     options = Options(properties=chosen(("value",)), isolate=False)
     (finding, *_) = run_check(subject, options).findings
-    assert finding.snippet.startswith("# It could not be written as a program (RuntimeError: it has no name)")
+    assert finding.snippet.startswith("# It cannot be written as a program (RuntimeError: it has no name)")

@@ -131,7 +131,7 @@ def test_gpus():
     assert "which torch does not see" in unseen.title
     old = only(judge_gpus(replace(driver, driver_cuda="12.4"), replace(CUDA, gpus=(gpu,), gpu_error="driver too old")))
     assert "--index-url https://download.pytorch.org/whl/cu124" in old.remedy
-    hung = only(judge_gpus(GpuState(failure="nvidia-smi did not come to an end within 20 s"), CPU))
+    hung = only(judge_gpus(GpuState(failure="nvidia-smi did not finish within 20 s"), CPU))
     assert hung.status == "problem"
 
 

@@ -70,7 +70,7 @@ def test_a_driver_that_hangs_is_not_waited_for(put, monkeypatch):
     monkeypatch.setattr(gpu, "_TIMEOUT_S", 0.5)
     put("nvidia-smi", "while :; do :; done")
     start = time.monotonic()
-    assert "did not come to an end" in (gpu.ask_drivers().failure or "")
+    assert "did not finish" in (gpu.ask_drivers().failure or "")
     assert time.monotonic() - start < 10
 
 
@@ -83,7 +83,7 @@ def test_a_program_is_stopped_with_all_that_it_started(tmp_path):
 
 
 def test_a_program_that_is_not_there():
-    assert "cannot start" in str(_subprocess.ask(["/nowhere/nvidia-smi"], timeout_s=1))
+    assert "cannot be started" in str(_subprocess.ask(["/nowhere/nvidia-smi"], timeout_s=1))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_program_that_is_not_there():
     [
         ("raise ImportError('libcudart.so.12: cannot open shared object file')", "libcudart.so.12"),
         ("import os; os.abort()", "ended with status"),
-        ("import time; time.sleep(60)", "did not come to an end"),
+        ("import time; time.sleep(60)", "did not finish"),
     ],
 )
 def test_a_torch_that_does_not_start_is_a_finding(fake_torch, monkeypatch, line, words):

@@ -134,7 +134,7 @@ class Tool:
                 self._program(code, is_imported), env=self._environment(site, variables), timeout_s=timeout_s
             )
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the process did not come to an end within {timeout_s:.0f} s") from None
+            raise AssertionError(f"the process did not finish within {timeout_s:.0f} s") from None
         assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr}"
         return done.stdout.strip()
 
@@ -163,7 +163,7 @@ def output_of(process: subprocess.Popen[str], timeout_s: float = 120) -> str:
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise AssertionError(f"the process did not come to an end within {timeout_s:.0f} s") from None
+        raise AssertionError(f"the process did not finish within {timeout_s:.0f} s") from None
     assert process.returncode == 0, f"exit status {process.returncode}: {err}"
     return out.strip()
 

@@ -98,7 +98,7 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
         assert "no such luck" in str(note["failure"])
         assert bridge._find("auto") is None
         assert len(started) == 1
-        with pytest.warns(RuntimeWarning, match=r"(?s)works without its bridge, more slowly: .*no such luck"):
+        with pytest.warns(RuntimeWarning, match=r"(?s)runs without its bridge, more slowly: .*no such luck"):
             assert bridge._find("wait") is None
     # Another compiler is another chance.
     assert bridge._find("auto") is None
@@ -134,13 +134,13 @@ def test_a_damaged_note_or_library_is_a_miss(tmp_path: Path, monkeypatch: pytest
         )
         artifact = store.publish(source_key({}), staging, manifest=manifest, headers={})
     note.write_text(json.dumps({"artifact": artifact.key}))
-    with pytest.warns(RuntimeWarning, match="works without its bridge"):
+    with pytest.warns(RuntimeWarning, match="runs without its bridge"):
         assert bridge._find("auto") is None
 
 
 def test_the_variable_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPSMITH_BRIDGE", "maybe")
-    with pytest.raises(ArgumentError, match="OPSMITH_BRIDGE is 'maybe'; it can be auto, wait or off"):
+    with pytest.raises(ArgumentError, match="OPSMITH_BRIDGE is 'maybe'; it must be auto, wait or off"):
         bridge.find_bridge()
     monkeypatch.setenv("OPSMITH_BRIDGE", "off")
     assert bridge.find_bridge() is None

@@ -34,7 +34,7 @@ def double(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         ('@opsmith.op(cpu=3)\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x', "a kernel is a file name"),
         (
             '@opsmith.op(cpu="f.cpp")\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "K"]: return x',
-            "no input gives the size K of the output, so it cannot be allocated beforehand. Write a native kernel",
+            "no input determines the size K of the output, so it cannot be allocated in advance. Write a native kernel",
         ),
         (
             '@opsmith.op()\ndef f(n: Float[Tensor, "N"], *, x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
@@ -94,7 +94,7 @@ def test_a_backward_that_does_not_fit_is_refused_and_forgotten(package: Package,
 def test_a_backward_is_declared_before_the_first_call(package: Package) -> None:
     module = package(DOUBLE)
     module.double(torch.ones(1))
-    with pytest.raises(GradientError, match="double is loaded already; declare its backward before the first call"):
+    with pytest.raises(GradientError, match="double is already loaded; declare its backward before the first call"):
         module.double.backward()
 
 

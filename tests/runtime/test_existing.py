@@ -120,7 +120,7 @@ def test_new_process_notices_an_edit_and_starts_no_program_without_one(sources: 
 
 
 @pytest.mark.compile
-def test_failed_build_names_the_line_and_can_be_mended(sources: Path) -> None:
+def test_failed_build_names_the_line_and_can_be_fixed(sources: Path) -> None:
     file = sources / "module.cpp"
     file.write_text(MODULE.replace("VALUE + EXTRA", "VALUE + MISSING"))
     with pytest.raises(CompileError, match=r"module\.cpp:11:\d+: .*MISSING"):
@@ -335,7 +335,7 @@ def test_classic_operators_are_replaced_and_a_changed_signature_is_refused(tmp_p
         .replace("TYPE", "int64_t")
         .replace("STEP", "0")
     )
-    with pytest.raises(LoadError, match=r"cannot take the earlier one's place.*signature"):
+    with pytest.raises(LoadError, match=r"cannot replace the earlier one.*signature"):
         opsmith.load("classic", file, extra_cflags=UNOPTIMISED, is_python_module=False)
     assert (held(1), torch.ops.existing_whole.minus(1)) == (3, -1)
 

@@ -42,7 +42,7 @@ def test_a_symbol_of_another_torch_names_both(build, tmp_path):
     text = str(raised.value)
     assert "k.so cannot be loaded: nothing defines c10::vanished()" in text
     assert "built against torch 2.11.0" in text
-    assert f"The torch that is here is {torch.__version__}" in text
+    assert f"The installed torch is {torch.__version__}" in text
     assert "gcc version 14.2.0" in text
     assert "pip install --no-build-isolation" in text
 

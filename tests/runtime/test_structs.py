@@ -90,8 +90,8 @@ def test_the_signature_is_the_definition_s() -> None:
         ((2, "a"), {}, "windowed(): window.gain is str 'a', expected a float"),
         ((), {}, "windowed(): window.size is missing: an int"),
         ((Window(2),), {"gain": 2.0}, "windowed(): gain is given twice"),
-        ((), {"window": Window(2), "gain": 2.0}, "windowed(): gain is given twice, in window and outside of it"),
-        ((3,), {"window": Window(2)}, "windowed(): size is given twice, in window and outside of it"),
+        ((), {"window": Window(2), "gain": 2.0}, "windowed(): gain is given twice, in window and outside it"),
+        ((3,), {"window": Window(2)}, "windowed(): size is given twice, in window and outside it"),
         ((Window(2), Window(2)), {}, "windowed(): flip is Window Window(size=2"),
         (
             (Window(2),),

@@ -137,7 +137,7 @@ def test_a_wrong_cxx_is_not_replaced_by_another(machine, probes, monkeypatch, va
 def test_one_that_cannot_start(machine, probes):
     (machine.bin / "g++").write_text("#!/nowhere/sh\n")
     (machine.bin / "g++").chmod(0o755)
-    with pytest.raises(ToolchainError, match=r"g\+\+ cannot start"):
+    with pytest.raises(ToolchainError, match=r"g\+\+ cannot be started"):
         find_host_compiler(probes=probes)
 
 

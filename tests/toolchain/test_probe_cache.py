@@ -138,7 +138,7 @@ def test_a_program_that_cannot_start_is_told(machine, probes):
     program = machine.bin / "tool"
     program.write_bytes(b"\x7fELF")
     program.chmod(0o755)
-    with pytest.raises(ToolchainError, match="tool cannot start: Exec format error"):
+    with pytest.raises(ToolchainError, match="tool cannot be started: Exec format error"):
         probes.ask(program)
 
 

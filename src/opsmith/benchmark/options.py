@@ -93,9 +93,9 @@ class BenchOptions:
         from opsmith.subject.selection import dtype_names, phase_names
 
         if not self.seconds > 0:
-            raise ArgumentError(f"a benchmark of {self.seconds} seconds measures nothing; give more than 0")
+            raise ArgumentError(f"seconds must be more than 0, not {self.seconds}")
         if self.threads is not None and self.threads < 1:
-            raise ArgumentError(f"PyTorch cannot have {self.threads} threads; give 1 or more")
+            raise ArgumentError(f"threads must be at least 1, not {self.threads}")
         normalize(
             self,
             phases=phase_names(names_in(self.phases), PHASES),

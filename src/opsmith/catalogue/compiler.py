@@ -21,12 +21,12 @@ ENTRIES: tuple[Entry, ...] = (
         "A CPU build of torch has no CUDA headers",
         _no_header(r"c10/cuda/impl/cuda_cmake_macros\.h"),
         (
-            "The torch of this build has no CUDA, and comes without {header}, which its other CUDA headers include.",
-            "It is torch {cpu_torch}.",
+            "This torch is built without CUDA and does not ship {header}, which its other CUDA headers include.",
+            "The installed torch is {cpu_torch}.",
         ),
         (
-            "Build against a CUDA build of torch (https://pytorch.org/get-started/locally), or include nothing of "
-            "c10/cuda and ATen/cuda.",
+            "Build against a CUDA build of torch (https://pytorch.org/get-started/locally), or do not include headers "
+            "of c10/cuda and ATen/cuda.",
         ),
         "CUDAMacros.h:8:10: fatal error: c10/cuda/impl/cuda_cmake_macros.h: No such file or directory",
     ),
@@ -34,10 +34,10 @@ ENTRIES: tuple[Entry, ...] = (
         "python-header",
         "Python's headers are not installed",
         _no_header(r"Python\.h|pyconfig\.h|patchlevel\.h"),
-        ("The headers of Python are a package of their own, and it is not installed, or of another Python.",),
+        ("Python's headers are a separate package, which is not installed, or belongs to another Python.",),
         (
-            "`apt-get install python3-dev` or `dnf install python3-devel`, for another Python than the system's with "
-            "its version (python3.12-dev); a Python of uv or conda has them.",
+            "`apt-get install python3-dev` or `dnf install python3-devel`, with the version if Python is not the "
+            "system's (python3.12-dev). A Python from uv or conda has them.",
             "For the Python that runs here: `apt-get install python{python}-dev` or `conda install python={python}`.",
         ),
         "k.cpp:1:10: fatal error: Python.h: No such file or directory",
@@ -47,8 +47,8 @@ ENTRIES: tuple[Entry, ...] = (
         "pybind11 is not found",
         _no_header(r"pybind11/\S+?"),
         (
-            "The file includes {header} without torch's folders, which have a copy, or asks for a part that this copy "
-            "lacks.",
+            "The file includes {header} without torch's include folders, which have a copy, or needs a part that this "
+            "copy lacks.",
         ),
         (
             "Build it as an extension of torch (`torch/extension.h` brings pybind11), or `pip install pybind11` and "
@@ -58,24 +58,24 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "two-pybind11",
-        "Two copies of pybind11 meet",
+        "Two copies of pybind11 conflict",
         r"pybind11/\S+:\d+:\d+: error: (?:redefinition of|conflicting declaration|ambiguating new declaration|multiple "
         r"definition of|reference to '\w+' is ambiguous)",
         (
-            "The file sees two copies of pybind11: the one that torch brings, and another in an include folder (a "
+            "The file includes two copies of pybind11: torch's, and another in an include folder (a "
             "submodule, /usr/include, or the PyPI package).",
         ),
         (
-            "Take the folder of the other copy out of the include folders and let torch's serve; with apt's: `apt-get "
+            "Remove the other copy from the include folders, so that torch's is used. If it is apt's: `apt-get "
             "remove pybind11-dev`.",
         ),
         "/b/pybind11/detail/common.h:300:7: error: redefinition of 'class pybind11::cast_error'",
     ),
     Entry(
         "removed-torch-header",
-        "A header that PyTorch no longer has",
+        "A header that PyTorch has removed",
         _no_header(r"THC/\S+?|TH/\S+?|THCUNN/\S+?|torch/csrc/utils/variadic\.h"),
-        ("{header} was removed from PyTorch (the TH and THC headers in 1.11): the sources are older.",),
+        ("{header} was removed from PyTorch (the TH and THC headers in 1.11), and the sources still include it.",),
         (
             "Look for a newer version of the project. In the sources: `C10_CUDA_CHECK` of c10/cuda/CUDAException.h "
             "for THCudaCheck, `at::cuda::getCurrentCUDAStream()` for what THCState was for, `at::ceil_div` of "
@@ -85,7 +85,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "cuda-header",
-        "A CUDA header that lies in a wheel or package of its own",
+        "A CUDA header from a separate package",
         _no_header(
             r"cublas\w*\.h|nvblas\w*\.h|cudnn\w*\.h|cufft\w*\.h|curand\w*\.h|cusolver\w*\.h|cusparse\w*\.h|nccl\w*\.h|"
             r"nvshmem\w*\.h|nvtx3/\S+?|nvToolsExt\w*\.h|nvrtc\w*\.h|nvJitLink\w*\.h|nvml\.h|nvjpeg\w*\.h|npp\w*\.h"
@@ -94,10 +94,10 @@ ENTRIES: tuple[Entry, ...] = (
             r"cuda_runtime\w*\.h|cuda_fp\w+\.h(?:pp)?|cuda_bf16\.h(?:pp)?|cooperative_groups\S*?\.h|cuda\.h|"
             r"device_launch_parameters\.h|driver_types\.h|vector_types\.h"
         ),
-        ("The toolkit that is used has no {header}: it is a part that comes separately.",),
+        ("The CUDA toolkit in use does not have {header}, which is packaged separately.",),
         (
-            "`pip install {package}` brings it to a toolkit from PyPI; a toolkit of the system should be installed "
-            "whole. For a C++ file, `with_cuda=True` or a CUDAExtension adds the toolkit's folder.",
+            "`pip install {package}` adds it to a toolkit from PyPI; a system toolkit should be installed completely. "
+            "For a C++ file, `with_cuda=True` or a CUDAExtension adds the toolkit's folder.",
         ),
         "/torch/include/ATen/cuda/CUDAContextLight.h:7:10: fatal error: cusparse.h: No such file or directory",
     ),
@@ -107,24 +107,24 @@ ENTRIES: tuple[Entry, ...] = (
         _no_header(
             r"hip/\S+?|hipblas\S*?|hipsparse\S*?|hiprand\S*?|rocblas\S*?|rocrand\S*?|hipcub/\S+?|rocprim/\S+?|rccl\S*?"
         ),
-        ("{header} belongs to ROCm, and is a package of its own in most distributions.",),
+        ("{header} belongs to ROCm and is a separate package in most distributions.",),
         (
             "Install it, on Debian and Ubuntu for example with `apt-get install libamdhip64-dev` (hip/), "
-            "`hipblas-dev`, `hipsparse-dev`, or set ROCM_PATH to a whole ROCm.",
+            "`hipblas-dev`, `hipsparse-dev`, or set ROCM_PATH to a complete ROCm.",
         ),
         "k.hip:1:10: fatal error: 'hip/hip_runtime.h' file not found",
     ),
     Entry(
         "include-next",
-        "/usr/include is given as -isystem",
+        "/usr/include is passed as -isystem",
         r"(?:cstdlib|cmath|stdlib\.h|math\.h):\d+:\d+: fatal error: '?(?P<header>stdlib|math)\.h'?"
         r"(?:: No such file or directory| file not found)",
         (
-            "-isystem /usr/include (or CPATH, CPLUS_INCLUDE_PATH with it) changes the order in which the compiler "
-            "looks: the C++ library's own header does not find the C library's behind it.",
+            "-isystem /usr/include (or CPATH, CPLUS_INCLUDE_PATH with it) changes the search order, so the C++ "
+            "library's header does not find the C library's behind it.",
         ),
         (
-            "Take /usr/include out of the include folders and of CPATH, C_INCLUDE_PATH and CPLUS_INCLUDE_PATH "
+            "Remove /usr/include from the include folders and from CPATH, C_INCLUDE_PATH and CPLUS_INCLUDE_PATH "
             "(CUDA_HOME=/usr has the same effect with torch: `unset CUDA_HOME`).",
         ),
         "/usr/include/c++/12/cstdlib:75:15: fatal error: stdlib.h: No such file or directory",
@@ -143,13 +143,13 @@ ENTRIES: tuple[Entry, ...] = (
         r"#error:? \"?C\+\+(?P<standard>\d+) or later compatible compiler is required to use (?:PyTorch|ATen)"
         r"|You need C\+\+(?P<needed>\d+) to compile PyTorch",
         (
-            "PyTorch's headers need C++{standard}, and the file is compiled for an older one: a -std flag of the "
-            "project says so, or the compiler's default is older.",
-            "PyTorch's headers need C++{needed}, and the file is compiled for an older one.",
+            "PyTorch's headers need C++{standard}, but the file is compiled for an older standard: by a -std flag of "
+            "the project, or by the compiler's default.",
+            "PyTorch's headers need C++{needed}, but the file is compiled for an older standard.",
         ),
         (
-            "Take the -std flag out of `extra_compile_args` (opsmith adds the right one), or write "
-            "-std=c++{standard}; for nvcc too.",
+            "Remove the -std flag from `extra_compile_args` (opsmith adds the right one), or use -std=c++{standard}, "
+            "for nvcc too.",
             "Write -std=c++{needed}.",
         ),
         '/torch/include/c10/util/C++20.h:4:2: error: #error "C++20 or later compatible compiler is required to use '
@@ -157,14 +157,14 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "standard-unknown",
-        "The compiler does not know that C++ standard",
+        "The compiler does not support that C++ standard",
         r"(?:unrecognized command[- ]line option|invalid value"
         r"|Value)[^\n]*?['\u2018\"]?-?-?(?:std=)?(?P<standard>c\+\+\w+)"
         r"['\u2019\"]?[^\n]*(?:in '-std=|is not defined for option|;|$)",
         ("The compiler is older than {standard}, which PyTorch's headers need.",),
         (
-            "Install a newer one, gcc 10 or clang 10 at least (`apt-get install g++-12`, `conda install -c "
-            "conda-forge gxx`), and choose it: `export CXX=g++-12`.",
+            "Install gcc 10, clang 10 or newer (`apt-get install g++-12`, `conda install -c conda-forge gxx`) and "
+            "select it: `export CXX=g++-12`.",
         ),
         "g++: error: unrecognized command line option '-std=c++20'; did you mean '-std=c++2a'?",
     ),
@@ -173,21 +173,21 @@ ENTRIES: tuple[Entry, ...] = (
         "Sources for an older PyTorch: tensor.type()",
         r"DeprecatedTypeProperties['\u2019\"]? (?:&['\u2019\"]? )?to ['\u2018\"]?(?:c10::|at::)?ScalarType"
         r"|no suitable conversion function from \"const at::DeprecatedTypeProperties\" to \"c10::ScalarType\"",
-        ("AT_DISPATCH_... is given x.type(), which older versions of PyTorch accepted.",),
-        ("Write x.scalar_type() there: `sed -i 's/\\.type(), \"/.scalar_type(), \"/' FILE` changes the usual form.",),
+        ("AT_DISPATCH_... gets x.type(), which only older versions of PyTorch accept.",),
+        ("Use x.scalar_type() instead: `sed -i 's/\\.type(), \"/.scalar_type(), \"/' FILE` replaces the usual form.",),
         "k.cpp:4:3: error: cannot convert 'at::DeprecatedTypeProperties' to 'c10::ScalarType' in initialization",
     ),
     Entry(
         "removed-torch-macro",
-        "Sources for an older PyTorch: a macro or type that is gone",
+        "Sources for an older PyTorch: a removed macro or type",
         r"(?:error: )?['\u2018\"](?P<name>AT_CHECK|AT_ASSERTM|THCudaCheck|THCState|THCCeilDiv|THArgCheck|THError"
         r"|THCudaMalloc|"
         r"THCudaFree)['\u2019\"]? (?:was not declared|is undefined|has not been declared)"
         r"|(?:identifier|undeclared identifier) ['\u2018\"](?P<name2>AT_CHECK|AT_ASSERTM|THCudaCheck|THCState"
         r"|THCCeilDiv)['\u2019\"]",
         (
-            "{name} was removed from PyTorch: the sources are older.",
-            "{name2} was removed from PyTorch: the sources are older.",
+            "PyTorch has removed {name}, and the sources still use it.",
+            "PyTorch has removed {name2}, and the sources still use it.",
         ),
         (
             "Look for a newer version of the project. In the sources: `sed -i 's/AT_CHECK/TORCH_CHECK/; "
@@ -198,14 +198,14 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "stable-header",
-        "A header that a stable binary must not include",
+        "A header that a stable-ABI library must not include",
         r"(?:#error:? |error: )[^\n]*(?:TORCH_STABLE_ONLY|TORCH_TARGET_VERSION)[^\n]*",
         (
-            "The file is compiled against torch's stable ABI (TORCH_STABLE_ONLY or TORCH_TARGET_VERSION), and "
+            "The file is compiled against torch's stable ABI (TORCH_STABLE_ONLY or TORCH_TARGET_VERSION), but "
             "includes a header of the full C++ API.",
         ),
         (
-            "Include headers of `torch/csrc/stable/` and `torch/headeronly/` only. Sources that need the full API "
+            "Include only headers of `torch/csrc/stable/` and `torch/headeronly/`. Sources that need the full API "
             "build through opsmith.cpp_extension.",
         ),
         '/torch/include/ATen/ATen.h:3:2: error: #error "This file should not be included when either '
@@ -218,21 +218,21 @@ ENTRIES: tuple[Entry, ...] = (
         r"'(?P<name>[\w:<>]+)' is unavailable: introduced in macOS (?P<version>[\d.]+)"
         r"|was built for newer ['\u2018]?macOS['\u2019]? version \(?(?P<newer>[\d.]+)\)? than being linked",
         (
-            "{name} needs macOS {version}, and the build is for an older one: Python's own deployment target is the "
-            "default.",
-            "A library was built for macOS {newer}, and this one is linked for an older one.",
+            "{name} needs macOS {version}, but the build targets an older one (the default is Python's own deployment "
+            "target).",
+            "A linked library was built for macOS {newer}, but this one targets an older version.",
         ),
         (
-            "`export MACOSX_DEPLOYMENT_TARGET={version}` and build again.",
-            "`export MACOSX_DEPLOYMENT_TARGET={newer}` and build again.",
+            "`export MACOSX_DEPLOYMENT_TARGET={version}` and rebuild.",
+            "`export MACOSX_DEPLOYMENT_TARGET={newer}` and rebuild.",
         ),
         "k.cpp:5:3: error: 'path' is unavailable: introduced in macOS 10.15",
     ),
     Entry(
         "no-openmp-flag",
-        "The compiler does not know -fopenmp",
+        "The compiler does not support -fopenmp",
         r"clang.*error: unsupported option '-fopenmp'",
-        ("Apple's clang has no OpenMP of its own.",),
+        ("Apple's clang does not include OpenMP.",),
         (
             "`brew install libomp`, then `-Xpreprocessor -fopenmp` with `-I$(brew --prefix libomp)/include` to "
             "compile and `-L$(brew --prefix libomp)/lib -lomp` to link.",

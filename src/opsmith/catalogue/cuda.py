@@ -7,22 +7,22 @@ from opsmith.catalogue.entry import Entry
 __all__ = ["ENTRIES"]
 
 _OTHER_CUDA = (
-    "`export CUDA_HOME=/usr/local/cuda-{torch_cuda}` if that toolkit is installed, or `{toolkit_command}` for one of "
-    "your own; or install a torch for the CUDA that is here (https://pytorch.org/get-started/locally).",
-    "Build again with a toolkit of torch's major version of CUDA, or `export OPSMITH_SKIP_CUDA_CHECK=1` to build all "
-    "the same.",
+    "`export CUDA_HOME=/usr/local/cuda-{torch_cuda}` if that toolkit is installed, or `{toolkit_command}` to install "
+    "it; or install a torch for the CUDA that you have (https://pytorch.org/get-started/locally).",
+    "Rebuild with a toolkit of torch's CUDA major version, or `export OPSMITH_SKIP_CUDA_CHECK=1` to build anyway.",
 )
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "cuda-mismatch",
-        "nvcc and torch are of different CUDA versions",
+        "nvcc and torch have different CUDA versions",
         r"The detected CUDA version \((?P<nvcc_cuda>[\d.%s]+)\) mismatches the version that was used to "
         r"compile\s*PyTorch "
         r"\((?P<compiled_cuda>[\d.%s]+)\)"
         r"|torch (?P<torch_version>\S+) is built for CUDA (?P<built_cuda>[\d.]+), but nvcc is (?P<found_cuda>[\d.]+)",
         (
-            "CUDA keeps its binary interface within a major version: 12.4 and 12.8 go together, 12.8 and 13.0 do not.",
+            "CUDA's binary interface is stable within a major version: 12.4 and 12.8 are compatible, 12.8 and 13.0 "
+            "are not.",
             "torch is built for CUDA {torch_cuda}.",
             "nvcc is {nvcc}.",
         ),
@@ -36,8 +36,8 @@ ENTRIES: tuple[Entry, ...] = (
         r"unsupported GNU version! gcc versions later than (?P<newest>\d+) are not supported"
         r"|unsupported clang version! clang version must be less than (?P<below>\d+)",
         (
-            "nvcc accepts gcc up to {newest}, and was given a newer one.",
-            "nvcc accepts clang below {below}, and was given a newer one.",
+            "nvcc accepts gcc up to {newest}, but the host compiler is newer.",
+            "nvcc accepts clang below {below}, but the host compiler is newer.",
         ),
         (
             "`apt-get install g++-{newest}` and `export NVCC_CCBIN=g++-{newest}` (torch: `export CC=gcc-{newest} "
@@ -50,36 +50,36 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "unknown-gpu-arch",
-        "nvcc does not know the GPU architecture",
+        "nvcc does not support the GPU architecture",
         r"nvcc fatal\s*: Unsupported gpu architecture '(?P<arch>[\w,]+)'"
         r"|nvcc fatal\s*: Value '(?P<value>sm_\w+|compute_\w+)' is not defined for option 'gpu-"
         r"|CUDA architecture (?P<asked>\S+) is asked for, but this nvcc compiles for",
         (
-            "This nvcc does not compile for {arch}: it is older than that GPU, or so new that it has given it up "
-            "(CUDA 13 dropped everything before sm_75).",
+            "This nvcc does not compile for {arch}: it is older than that GPU, or so new that it has dropped it (CUDA "
+            "13 dropped everything before sm_75).",
             "This nvcc does not compile for {value}.",
             "This nvcc does not compile for {asked}.",
             "It is nvcc {nvcc}.",
         ),
         (
-            "`nvcc --list-gpu-arch` shows what it knows; name some of those: `export "
-            "TORCH_CUDA_ARCH_LIST='8.0;9.0+PTX'`. For a newer GPU install a newer CUDA, or build PTX of the newest "
-            "known, which the driver translates.",
+            "`nvcc --list-gpu-arch` shows what it supports; choose from those: `export "
+            "TORCH_CUDA_ARCH_LIST='8.0;9.0+PTX'`. For a newer GPU install a newer CUDA, or build PTX for the newest "
+            "supported one, which the driver translates.",
         ),
         "nvcc fatal   : Unsupported gpu architecture 'compute_200'",
     ),
     Entry(
         "cccl-mismatch",
-        "nvcc and the CUDA headers are of different versions",
+        "nvcc and the CUDA headers have different versions",
         r"CUDA compiler and CUDA toolkit headers are incompatible",
         (
-            "The headers beside this nvcc are of another CUDA version: with wheels from PyPI, one of the parts was "
-            "upgraded alone.",
+            "The headers next to this nvcc belong to another CUDA version: of the wheels from PyPI, only some were "
+            "upgraded.",
         ),
         (
-            "Bring all parts to the version of torch's CUDA: `{toolkit_command}`.",
-            "`pip install --upgrade 'cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]'` brings all parts to one version; where "
-            "torch brings CUDA too, add its version, such as `'cuda-toolkit==13.0.*'`.",
+            "Install all parts in the version of torch's CUDA: `{toolkit_command}`.",
+            "`pip install --upgrade 'cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]'` installs all parts in one version; if "
+            "torch ships CUDA too, add its version, such as `'cuda-toolkit==13.0.*'`.",
         ),
         '/nvidia/cu13/include/cccl/cuda/std/__internal/features.h:57:4: error: #error "CUDA compiler and CUDA toolkit '
         "headers "
@@ -87,16 +87,16 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "half-operators",
-        "Operators of half are switched off",
+        "Operators of half are disabled",
         r"(?:no operator \"[^\"]+\" matches these operands|more than one (?:conversion function|instance of)|no "
         r"suitable "
         r"(?:conversion function|constructor))[^\n]*(?:\n[^\n]*){0,3}?(?:__half|__nv_bfloat16|half)\b[^\n]*",
         (
-            "Sources of PyTorch extensions are compiled with __CUDA_NO_HALF_OPERATORS__ and its like, as PyTorch's "
-            "own are, so __half and __nv_bfloat16 have no operators and no conversions.",
+            "PyTorch extensions are compiled with __CUDA_NO_HALF_OPERATORS__ and similar macros, like PyTorch itself, "
+            "so __half and __nv_bfloat16 have no operators or conversions.",
         ),
         (
-            "Give nvcc `-U__CUDA_NO_HALF_OPERATORS__ -U__CUDA_NO_HALF_CONVERSIONS__ -U__CUDA_NO_HALF2_OPERATORS__ "
+            "Pass nvcc `-U__CUDA_NO_HALF_OPERATORS__ -U__CUDA_NO_HALF_CONVERSIONS__ -U__CUDA_NO_HALF2_OPERATORS__ "
             "-U__CUDA_NO_BFLOAT16_CONVERSIONS__` (extra_cuda_cflags), or compute in c10::Half or float.",
         ),
         'k.cu(4): error: no operator "+" matches these operands\n            operand types are: __half + __half',
@@ -107,19 +107,19 @@ ENTRIES: tuple[Entry, ...] = (
         r"__(?:host__ __)?device__ extended lambda|extended __(?:host|device)\w*__ lambda|--extended-lambda"
         r"|lambda[^\n]*is only allowed[^\n]*--extended-lambda|cannot be (?:called|used) "
         r"[^\n]*unless[^\n]*extended-lambda",
-        ("nvcc compiles lambdas for the device only when it is told to.",),
-        ("Give nvcc `--extended-lambda` (extra_cuda_cflags).",),
+        ("nvcc compiles device lambdas only with a flag.",),
+        ("Pass nvcc `--extended-lambda` (extra_cuda_cflags).",),
         "error: __host__ or __device__ annotation on lambda requires --extended-lambda nvcc flag",
     ),
     Entry(
         "host-from-device",
-        "A host function is called on the device",
+        "A kernel calls a host function",
         r"calling a (?P<constexpr>constexpr )?__host__ function(?:\(\"(?P<function>[^\"]+)\"\))?[^\n]* from a "
         r"__(?P<space>device|global)__ function",
-        ("{function} is compiled for the host only, and a kernel calls it.",),
+        ("{function} is compiled for the host only, but a kernel calls it.",),
         (
-            "Mark it `__host__ __device__`, or use CUDA's or cuda::std's function of that name. Where it is a "
-            "{constexpr} function, `--expt-relaxed-constexpr` (extra_cuda_cflags) is enough.",
+            "Mark it `__host__ __device__`, or use CUDA's or cuda::std's function of that name. For a {constexpr} "
+            "function, `--expt-relaxed-constexpr` (extra_cuda_cflags) is enough.",
             "Mark it `__host__ __device__`, or use CUDA's or cuda::std's function of that name.",
         ),
         'k.cu(3): error: calling a __host__ function("twice(float)") from a __global__ function("kernel") is not '
@@ -129,21 +129,21 @@ ENTRIES: tuple[Entry, ...] = (
         "nvcc-flag",
         "nvcc does not know that flag",
         r"nvcc fatal\s*: Unknown option '(?P<flag>[^']+)'",
-        ("{flag} is a flag of the host compiler, and nvcc passes on only what it is told to.",),
+        ("{flag} is a flag of the host compiler, which nvcc does not forward by itself.",),
         (
-            "Write `-Xcompiler {flag}` in extra_cuda_cflags, or give it to the C++ files alone: {{'cxx': [...], "
+            "Write `-Xcompiler {flag}` in extra_cuda_cflags, or pass it to the C++ files only: {{'cxx': [...], "
             "'nvcc': [...]}}.",
         ),
         "nvcc fatal   : Unknown option '-fopenmp'",
     ),
     Entry(
         "shared-memory",
-        "A kernel has more shared memory than may be static",
+        "A kernel uses too much static shared memory",
         r"ptxas error\s*: Entry function '(?P<symbol>\w+)' uses too much shared data \((?P<used>0x\w+) bytes, "
         r"(?P<most>0x\w+) max\)",
-        ("{symbol} declares {used} bytes of __shared__ memory; static arrays may have {most} together.",),
+        ("{symbol} declares {used} bytes of static __shared__ memory; the limit is {most}.",),
         (
-            "Use `extern __shared__` memory with the size at launch, after cudaFuncSetAttribute(kernel, "
+            "Use `extern __shared__` memory and pass its size at launch, after cudaFuncSetAttribute(kernel, "
             "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes).",
         ),
         "ptxas error   : Entry function '_Z1kPf' uses too much shared data (0x18000 bytes, 0xc000 max)",
@@ -154,8 +154,8 @@ ENTRIES: tuple[Entry, ...] = (
         r"ptxas fatal\s*: Unresolved extern function '(?P<symbol>\w+)'"
         r"|undefined reference to `(?P<registration>__cudaRegisterLinkedBinary\w*|__fatbinwrap\w*)'",
         (
-            "{symbol} is device code of another file, and each .cu file is compiled for itself.",
-            "The files were compiled with -rdc=true, and the step that links device code is missing.",
+            "{symbol} is device code of another file, and each .cu file is compiled separately.",
+            "The files were compiled with -rdc=true, but device code was not linked.",
         ),
         (
             "Put the function into a header, or compile with `-rdc=true` (nvcc) and link device code: "
@@ -165,15 +165,16 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "no-nvcc",
-        "There is no CUDA compiler",
+        "No CUDA compiler",
         r"CUDA_HOME environment variable is not set\. Please set it to your CUDA install root"
         r"|No CUDA compiler was found|Could not find (?:nvcc|CUDA_TOOLKIT_ROOT_DIR)|nvcc: (?:command )?not found"
         r"|Failed to find nvcc",
-        ("A CUDA source needs nvcc, and none was found: neither by CUDA_HOME, nor on PATH, nor in /usr/local/cuda.",),
+        ("A CUDA source needs nvcc, which was not found through CUDA_HOME, on PATH or in /usr/local/cuda.",),
         (
-            "`pip install 'opsmith[cuda]'` brings one from PyPI that opsmith finds by itself (torch: `export "
-            "CUDA_HOME=...` as well), `conda install -c nvidia cuda-nvcc` or "
-            "https://developer.nvidia.com/cuda-downloads a system's. `opsmith doctor` shows what is here.",
+            "`pip install 'opsmith[cuda]'` installs one from PyPI, which opsmith finds by itself (torch also needs "
+            "`export CUDA_HOME=...`); `conda install -c nvidia cuda-nvcc` or "
+            "https://developer.nvidia.com/cuda-downloads install one for the system. `opsmith doctor` shows what is "
+            "installed.",
         ),
         "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
     ),
@@ -183,10 +184,10 @@ ENTRIES: tuple[Entry, ...] = (
         r"(?:sh: \d+: |: )?(?P<part>cicc|ptxas|fatbinary|nvlink|cudafe\+\+|bin2c): (?:command )?not found"
         r"|nvcc fatal\s*: Could not open output file|nvcc fatal\s*: Failed to preprocess host compiler properties"
         r"|Failed to initialize build of libdevice|libdevice\.10\.bc",
-        ("nvcc is there, and {part}, which it starts, is not: some packages bring nvcc alone.",),
+        ("nvcc is installed, but {part}, which it runs, is not: some packages contain only nvcc.",),
         (
-            "`pip install 'cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]'` with nvcc's version (`==13.0.*`), or install the "
-            "whole toolkit.",
+            "`pip install 'cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]'` in nvcc's version (`==13.0.*`), or install the "
+            "complete toolkit.",
         ),
         "sh: 1: cicc: not found",
     ),

@@ -7,9 +7,8 @@ from opsmith.catalogue.entry import Entry
 __all__ = ["ENTRIES"]
 
 _ARCH = (
-    "`python -c 'import torch; print(torch.cuda.get_device_capability())'` tells what the GPU is; build again for it, "
-    "for "
-    "example `export TORCH_CUDA_ARCH_LIST=9.0` for (9, 0), or 9.0+PTX for that and everything newer."
+    "`python -c 'import torch; print(torch.cuda.get_device_capability())'` prints the GPU's architecture; rebuild for "
+    "it, for example `export TORCH_CUDA_ARCH_LIST=9.0` for (9, 0), or 9.0+PTX for that and everything newer."
 )
 
 ENTRIES: tuple[Entry, ...] = (
@@ -18,7 +17,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Not built for this GPU",
         r"no kernel image is available for execution on the device|cudaErrorNoKernelImageForDevice|"
         r"hipErrorNoBinaryForGpu",
-        ("The library has machine code for other GPUs only, and no PTX that the driver could translate.",),
+        ("The library has machine code only for other GPUs, and no PTX that the driver could translate.",),
         (_ARCH,),
         "CUDA error: no kernel image is available for execution on the device",
     ),
@@ -27,11 +26,10 @@ ENTRIES: tuple[Entry, ...] = (
         "The kernel is not in the library for this GPU",
         r"invalid device function|cudaErrorInvalidDeviceFunction",
         (
-            "The kernel was not compiled for this GPU, or two CUDA runtimes are in the process and the kernel was "
-            "registered "
-            "with the other one.",
+            "The kernel was not compiled for this GPU, or the process has two CUDA runtimes and the kernel is "
+            "registered with the other one.",
         ),
-        (_ARCH, "Link the same CUDA major version as torch's.", "torch is built for CUDA {torch_cuda}."),
+        (_ARCH, "Link the CUDA major version that torch uses.", "torch is built for CUDA {torch_cuda}."),
         "RuntimeError: CUDA error: invalid device function",
     ),
     Entry(
@@ -39,9 +37,9 @@ ENTRIES: tuple[Entry, ...] = (
         "The PTX is newer than the driver",
         r"the provided PTX was compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion",
         (
-            "The library has no machine code for this GPU, and its PTX was made by a newer CUDA than the driver can "
+            "The library has no machine code for this GPU, and its PTX comes from a newer CUDA than the driver can "
             "translate.",
-            "The driver knows CUDA up to {driver_cuda}.",
+            "The driver supports CUDA up to {driver_cuda}.",
         ),
         (_ARCH, "Or install a newer driver."),
         "CUDA error: the provided PTX was compiled with an unsupported toolchain.",
@@ -51,12 +49,12 @@ ENTRIES: tuple[Entry, ...] = (
         "The driver is older than the CUDA runtime",
         r"CUDA driver version is insufficient for CUDA runtime version|The NVIDIA driver on your system is too old",
         (
-            "The CUDA runtime needs a newer driver than the one of this machine.",
-            "The driver knows CUDA up to {driver_cuda}.",
+            "The CUDA runtime needs a newer driver than this machine has.",
+            "The driver supports CUDA up to {driver_cuda}.",
             "torch is built for CUDA {torch_cuda}.",
         ),
         (
-            "Install a newer driver (`nvidia-smi` shows the present one and its CUDA version), or a torch for an "
+            "Install a newer driver (`nvidia-smi` shows the current one and its CUDA version), or a torch for an "
             "older CUDA: "
             "https://pytorch.org/get-started/locally.",
         ),
@@ -64,14 +62,13 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "no-gpu",
-        "No GPU is seen",
+        "No GPU is visible",
         r"no CUDA-capable device is detected|Found no NVIDIA driver on your system|No CUDA GPUs are available|"
         r"no ROCm-capable device is detected",
         ("This process sees no GPU: there is none, its driver is not loaded, or CUDA_VISIBLE_DEVICES hides it.",),
         (
             "Compare `nvidia-smi` and `echo $CUDA_VISIBLE_DEVICES`; a container needs `docker run --gpus all`, a "
-            "batch job "
-            "needs to ask for a GPU.",
+            "batch job must request a GPU.",
         ),
         "RuntimeError: No CUDA GPUs are available",
     ),
@@ -79,22 +76,20 @@ ENTRIES: tuple[Entry, ...] = (
         "cpu-torch",
         "torch is a CPU build",
         r"Torch not compiled with CUDA enabled",
-        ("The torch that is here is built for the CPU alone.", "It is torch {cpu_torch}."),
+        ("The installed torch is built for the CPU only.", "The installed torch is {cpu_torch}."),
         (
             "Install a CUDA build as https://pytorch.org/get-started/locally says; `python -m "
-            "torch.utils.collect_env` shows "
-            "which one is here.",
+            "torch.utils.collect_env` shows which one is installed.",
         ),
         "AssertionError: Torch not compiled with CUDA enabled",
     ),
     Entry(
         "forward-compatibility",
-        "Driver libraries of another version",
+        "Driver libraries and kernel driver differ in version",
         r"forward compatibility was attempted on non supported HW|Driver/library version mismatch",
         (
-            "The driver's libraries in the process and the driver in the kernel are of different versions: the driver "
-            "was "
-            "upgraded without a restart, or a container brings a cuda-compat of its own.",
+            "The driver's libraries in the process and the driver in the kernel have different versions: the driver "
+            "was upgraded without a restart, or a container ships its own cuda-compat.",
         ),
         (
             "Restart the machine, or start the container with the host's libraries (`LD_LIBRARY_PATH` without "
@@ -104,12 +99,12 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "launch-resources",
-        "A block asks for more than the GPU has",
+        "A block needs more than the GPU has",
         r"too many resources requested for launch",
-        ("The kernel needs more registers or shared memory for a block of this size than the GPU has.",),
+        ("For a block of this size, the kernel needs more registers or shared memory than the GPU has.",),
         (
-            "Use fewer threads in a block, or `__launch_bounds__(THREADS)` so that nvcc saves registers; "
-            "`-Xptxas=-v` prints what each kernel takes.",
+            "Use fewer threads in a block, or `__launch_bounds__(THREADS)` so that nvcc limits registers; "
+            "`-Xptxas=-v` prints what each kernel uses.",
         ),
         "RuntimeError: CUDA error: too many resources requested for launch",
     ),

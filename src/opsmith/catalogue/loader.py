@@ -9,29 +9,28 @@ __all__ = ["ENTRIES"]
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "torch-library-missing",
-        "torch was not imported before",
+        "torch was not imported first",
         r"(?P<library_file>lib(?:torch|c10|shm|torch_\w+|c10_\w+)\.(?:so|dylib)): cannot open shared object file"
         r"|Library not loaded: @rpath/(?P<dylib>lib(?:torch|c10)\w*\.dylib)",
         (
-            "The library needs torch's own libraries, which no folder of the system has: they come into the process "
-            "with `import torch`.",
-            "Where torch was imported, the torch that is here does not have that library: {torch} (a CPU build has no "
-            "libc10_cuda and no libtorch_cuda).",
+            "The library needs torch's own libraries, which are not in a system folder: `import torch` loads them.",
+            "If torch was imported, the installed one does not have that library: {torch} (a CPU build has neither "
+            "libc10_cuda nor libtorch_cuda).",
         ),
         (
-            "`import torch` before the library; a C++ program is linked with `-Wl,-rpath,$(python -c 'import torch, "
+            "`import torch` before the library; link a C++ program with `-Wl,-rpath,$(python -c 'import torch, "
             "os; print(os.path.dirname(torch.__file__))')/lib`.",
         ),
         "ImportError: libc10.so: cannot open shared object file: No such file or directory",
     ),
     Entry(
         "driver-missing",
-        "There is no GPU driver",
+        "No GPU driver",
         r"(?P<library_file>libcuda\.so\.1|libnvidia-ml\.so\.1): cannot open shared object file",
-        ("{library_file} comes with NVIDIA's driver, and this machine or container has none.",),
+        ("{library_file} comes with NVIDIA's driver, which this machine or container does not have.",),
         (
             "Install the driver, or start the container with the GPU: `docker run --gpus all ...`; `nvidia-smi` tells "
-            "whether it is there.",
+            "whether it is available.",
         ),
         "OSError: libcuda.so.1: cannot open shared object file: No such file or directory",
     ),
@@ -42,14 +41,14 @@ ENTRIES: tuple[Entry, ...] = (
         r"|nvJitLink|"
         r"cupti|nvToolsExt|cufile|nvshmem_host)\.so(?:\.\d+)*): cannot open shared object file",
         (
-            "The library was built against {library_file}, which is not here; the number at its end is its major "
+            "The library was built against {library_file}, which is not installed; the number at its end is its major "
             "version.",
             "torch is built for CUDA {torch_cuda}.",
         ),
         (
-            "If it is of another major version than torch's, build the library again with the CUDA of this torch. "
+            "If that is not torch's major version, rebuild the library with the CUDA of this torch. "
             "Otherwise `import torch` first, which loads torch's own CUDA libraries.",
-            "`pip install {package}` brings it.",
+            "`pip install {package}` installs it.",
         ),
         "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
     ),
@@ -57,9 +56,9 @@ ENTRIES: tuple[Entry, ...] = (
         "python-library-missing",
         "libpython is missing",
         r"(?P<library_file>libpython3[\w.]*): cannot open shared object file",
-        ("The library was linked with {library_file}; an extension module must not be, and this Python has none.",),
+        ("The library was linked with {library_file}; an extension module should not be.",),
         (
-            "Build it again without -lpython. For a program that embeds Python: `apt-get install libpython3-dev`, or "
+            "Rebuild it without -lpython. For a program that embeds Python: `apt-get install libpython3-dev`, or "
             "add the folder of `python -c \"import sysconfig; print(sysconfig.get_config_var('LIBDIR'))\"` to "
             "LD_LIBRARY_PATH.",
         ),
@@ -69,10 +68,10 @@ ENTRIES: tuple[Entry, ...] = (
         "library-missing",
         "A shared library is missing",
         r"(?P<library_file>lib[\w.+-]+\.so[\w.]*): cannot open shared object file",
-        ("{library_file} is in no folder that the loader searches.",),
+        ("{library_file} is not in any folder that the loader searches.",),
         (
             "Find it with `find / -name '{library_file}' 2>/dev/null`, and add its folder at link time: "
-            "`extra_ldflags=['-Wl,-rpath,FOLDER']`. If it is nowhere, install its package (`apt-file search "
+            "`extra_ldflags=['-Wl,-rpath,FOLDER']`. If it does not exist, install its package (`apt-file search "
             "{library_file}`).",
         ),
         "ImportError: libopencv_core.so.4.5: cannot open shared object file: No such file or directory",
@@ -83,12 +82,11 @@ ENTRIES: tuple[Entry, ...] = (
         r"(?<!\S)(?P<found>\S*libstdc\+\+\S*): version `(?P<version>(?:GLIBCXX|CXXABI)_[\d.]+)' not found"
         r"(?: \(required by (?P<needed_by>[^)]+)\))?",
         (
-            "The library was built by a newer gcc than the libstdc++ that this process loads: {found} does not have "
-            "{version}.",
+            "The library was built by a gcc newer than this process's libstdc++: {found} does not have {version}.",
             "{needed_by} needs it.",
         ),
         (
-            "Where {found} is conda's: `conda install -c conda-forge libstdcxx-ng`. Otherwise use the system's with "
+            "If {found} is conda's: `conda install -c conda-forge libstdcxx-ng`. Otherwise use the system's with "
             "`export LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)`, or build with an older compiler (`export "
             "CXX=g++-11`).",
         ),
@@ -96,16 +94,16 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "glibc-old",
-        "The system is older than the one of the build",
+        "The system is older than the build machine's",
         r"version `(?P<version>GLIBC_[\d.]+)' not found(?: \(required by (?P<needed_by>[^)]+)\))?",
         (
-            "The library was built on a newer Linux distribution: it needs {version}, and this system's C library is "
+            "The library was built on a newer Linux distribution: it needs {version}, but this system's C library is "
             "older.",
             "{needed_by} needs it.",
         ),
         (
             "Build it on this machine, or in an older container (quay.io/pypa/manylinux_2_28_x86_64) for many "
-            "machines; `ldd --version` tells what is here.",
+            "machines; `ldd --version` shows this system's version.",
         ),
         "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /x/k.so)",
     ),
@@ -114,8 +112,8 @@ ENTRIES: tuple[Entry, ...] = (
         "The library is not a Python module, or has another name",
         r"dynamic module does not define module export function \((?P<symbol>PyInit_\w+)\)",
         (
-            "Python looks for {symbol} in the library. Either the sources have no PYBIND11_MODULE (they register "
-            "operators with TORCH_LIBRARY), or it has another name.",
+            "Python looks for {symbol} in the library. The sources have no PYBIND11_MODULE (they register operators "
+            "with TORCH_LIBRARY), or it has another name.",
         ),
         (
             "Write `PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)`; for TORCH_LIBRARY load it with "
@@ -143,8 +141,8 @@ ENTRIES: tuple[Entry, ...] = (
         r"numpy\.dtype size changed, may indicate binary incompatibility"
         r"|A module that was compiled using NumPy 1\.x cannot be run in"
         r"|module compiled against (?:ABI|API) version \S+ but this version of numpy is",
-        ("The module was compiled against another major version of NumPy than the one that is here.",),
-        ("Build the module again, or install the older one: `pip install 'numpy<2'`.",),
+        ("The module was compiled against another major version of NumPy than the installed one.",),
+        ("Rebuild the module, or install the older NumPy: `pip install 'numpy<2'`.",),
         "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.0 as it may crash.",
     ),
     Entry(
@@ -153,8 +151,8 @@ ENTRIES: tuple[Entry, ...] = (
         r"wrong ELF class: (?P<kind>ELFCLASS\d+)|incompatible architecture \(have '(?P<have>\w+)', need "
         r"'(?P<need>[\w' or]+)'\)",
         (
-            "The library is of {kind}: 32 bits and 64 bits cannot share a process.",
-            "The library is for {have}, and this process needs {need}: Python itself may run translated.",
+            "The library is {kind}: 32-bit and 64-bit code cannot share a process.",
+            "The library is for {have}, but this process needs {need}: Python itself may run translated.",
         ),
         (
             "Build it on this machine with this Python; `file LIBRARY` and `python -c 'import platform; "
@@ -167,34 +165,34 @@ ENTRIES: tuple[Entry, ...] = (
         "The file is not a library, or is incomplete",
         r"invalid ELF header|file too short|ELF load command past end of file|not a mach-o file",
         (
-            "The file is truncated (a full disk, an interrupted copy or download), or it is something else, such as "
-            "the small text file that Git LFS leaves.",
+            "The file is truncated (a full disk, an interrupted copy or download), or is something else, such as a "
+            "Git LFS pointer.",
         ),
         (
-            "Look with `file LIBRARY` and `ls -l LIBRARY`; delete it and build or install it again. `git lfs pull` "
-            "fetches a file of Git LFS.",
+            "Inspect it with `file LIBRARY` and `ls -l LIBRARY`; delete it and build or install it again. `git lfs "
+            "pull` fetches files of Git LFS.",
         ),
         "ImportError: /x/k.so: file too short",
     ),
     Entry(
         "noexec",
-        "Nothing may be executed on that disk",
+        "The disk does not allow execution",
         r"failed to map segment from shared object|cannot enable executable stack as shared object requires",
         (
-            "The folder lies on a file system that is mounted with noexec (often /tmp or /dev/shm), or the system's "
-            "security policy forbids code there.",
+            "The folder is on a file system mounted with noexec (often /tmp or /dev/shm), or a security policy "
+            "forbids code there.",
         ),
         (
-            "Put it elsewhere: `export OPSMITH_CACHE_DIR=~/.cache/opsmith` (torch: TORCH_EXTENSIONS_DIR), or mount "
-            "again with `mount -o remount,exec /tmp`. `findmnt -T FOLDER -o OPTIONS` shows it.",
+            "Use another folder: `export OPSMITH_CACHE_DIR=~/.cache/opsmith` (torch: TORCH_EXTENSIONS_DIR), or "
+            "remount it with `mount -o remount,exec /tmp`. `findmnt -T FOLDER -o OPTIONS` shows it.",
         ),
         "ImportError: /tmp/k.so: failed to map segment from shared object",
     ),
     Entry(
         "static-tls",
-        "No room in the static TLS block",
+        "The static TLS block is full",
         r"(?:(?<!\S)(?P<library_file>\S+): )?cannot allocate memory in static TLS block",
-        ("Libraries that were loaded before (often libgomp) took all of a small table for thread-local variables.",),
+        ("Libraries loaded earlier (often libgomp) used up a small table for thread-local variables.",),
         (
             "Import this library before the others, or start with `LD_PRELOAD={library_file} python ...`.",
             "`export GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384` makes the table larger.",

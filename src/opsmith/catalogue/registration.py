@@ -9,14 +9,14 @@ __all__ = ["ENTRIES"]
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "library-twice",
-        "A TORCH_LIBRARY is loaded twice",
+        "A TORCH_LIBRARY namespace is registered twice",
         r"Only a single TORCH_LIBRARY can be used to register the namespace (?P<namespace>\w+)",
         (
-            "Two libraries of this process have a TORCH_LIBRARY({namespace}, ...): an older and a newer build of the "
-            "same sources, or two packages with one name.",
+            "Two libraries in this process have a TORCH_LIBRARY({namespace}, ...): two builds of the same sources, or "
+            "two packages with the same name.",
         ),
         (
-            "Start a new process after each change of the sources. Where both are wanted, use "
+            "Start a new process after each change of the sources. To load both, use "
             "`TORCH_LIBRARY_FRAGMENT` in one of them, or another namespace.",
         ),
         "RuntimeError: Only a single TORCH_LIBRARY can be used to register the namespace demo; please put all of your "
@@ -29,7 +29,7 @@ ENTRIES: tuple[Entry, ...] = (
         r"operator (?P<schema>\S+) (?:is|was) already (?:registered|defined)",
         (
             "{operator} is defined twice in this process: by two builds of the same sources, or by two packages with "
-            "one name.",
+            "the same name.",
         ),
         (
             "Start a new process (in a notebook: restart the kernel) after each change of the sources, or rename one "
@@ -44,17 +44,17 @@ ENTRIES: tuple[Entry, ...] = (
         r'generic_type: (?:cannot initialize )?type "(?P<type>[^"]+)"(?: is already registered!|: an object with that '
         r"name is "
         r"already defined)",
-        ('An earlier version of the module, or another one, has given Python the C++ class "{type}" in this process.',),
+        ('Another module, or another build of this one, has registered the C++ class "{type}" in this process.',),
         ("Declare it with `py::class_<...>(m, ..., py::module_local())`, or start a new process.",),
         'ImportError: generic_type: type "Counter" is already registered!',
     ),
     Entry(
         "no-such-operator",
-        "The library of an operator is not loaded",
+        "An operator's library is not loaded",
         r"'_OpNamespace' '(?P<namespace>\w+)' object has no attribute '(?P<operator>\w+)'"
         r"|Could not find schema for (?P<schema>[\w:.]+)",
         (
-            "Nothing has defined {namespace}::{operator} in this process: its library was not loaded, or it was built "
+            "Nothing has defined {namespace}::{operator} in this process: its library is not loaded, or was built "
             "without it.",
             "Nothing has defined {schema} in this process.",
         ),
@@ -66,26 +66,26 @@ ENTRIES: tuple[Entry, ...] = (
         "An operator has no kernel for this device",
         r"Could not run '(?P<operator>[\w:.]+)' with arguments from the '(?P<backend>\w+)' backend",
         (
-            "{operator} was called with a tensor of {backend}, and its library has no kernel for that: it was built "
-            "without, or the tensor is on the wrong device.",
+            "{operator} was called with a tensor of {backend}, but its library has no kernel for that: it was built "
+            "without one, or the tensor is on the wrong device.",
         ),
         (
-            "Move the tensor, or build the library where the compiler of that device is: `opsmith doctor` says what "
-            "can be built here.",
+            "Move the tensor, or build the library with that device's compiler; `opsmith doctor` shows what can be "
+            "built here.",
         ),
         "NotImplementedError: Could not run 'demo::twice' with arguments from the 'CUDA' backend.",
     ),
     Entry(
         "no-fake-kernel",
-        "An operator says nothing about its output's shape",
+        "An operator does not have a fake kernel",
         r"(?<![\w:])(?P<operator>[\w:]+): attempted to run this operator with Meta tensors, but there was no fake impl",
         (
-            "{operator} has no fake kernel, which torch.compile and torch.export run to learn the shapes of its "
-            "outputs.",
+            "{operator} does not have a fake kernel, from which torch.compile and torch.export learn the shapes of "
+            "its outputs.",
         ),
         (
             "Register one: `@torch.library.register_fake('{operator}')` over a function that returns an empty tensor "
-            "of the right shape. An operator that is declared with opsmith has it.",
+            "of the right shape. Operators declared with opsmith have one.",
         ),
         "NotImplementedError: demo::twice: attempted to run this operator with Meta tensors, but there was no fake "
         "impl or Meta kernel registered.",

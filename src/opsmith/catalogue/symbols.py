@@ -12,12 +12,12 @@ _TORCH = r"_Z(?:T[VIS]|GV)?N?[KV]?(?:3c10|2at|5torch|6caffe2|N3c10|N2at|N5torch)
 _BUILT = (
     "The library was built against torch {built_torch}.",
     "It was built with {built_with}.",
-    "The torch that is here is {torch}.",
+    "The installed torch is {torch}.",
 )
 _REBUILD = (
-    "Build it again with the torch that is here: `pip install --no-build-isolation --no-cache-dir --force-reinstall "
+    "Rebuild it with the installed torch: `pip install --no-build-isolation --no-cache-dir --force-reinstall "
     "--no-deps PACKAGE` for a package; opsmith's own builds are rebuilt automatically.",
-    "Or install the torch that it was built for: `pip install torch=={built_torch}`.",
+    "Or install the torch it was built for: `pip install torch=={built_torch}`.",
 )
 
 ENTRIES: tuple[Entry, ...] = (
@@ -26,11 +26,11 @@ ENTRIES: tuple[Entry, ...] = (
         "Built with the other C++ string ABI",
         _UNDEFINED + r"(?P<symbol>_Z\w*(?:3c10|2at|5torch)\w*(?:RKSs|PKSs|ESs|RSs)\w*)",
         (
-            "The library was compiled with -D_GLIBCXX_USE_CXX11_ABI=0: {symbol} takes the old std::string, and torch "
-            "(every build from 2.6 on) has the function with the new one only.",
+            "The library was compiled with -D_GLIBCXX_USE_CXX11_ABI=0: {symbol} takes the old std::string, but torch "
+            "(every build since 2.6) has the function only with the new one.",
             *_BUILT,
         ),
-        ("Take -D_GLIBCXX_USE_CXX11_ABI=0 out of the flags.", *_REBUILD),
+        ("Remove -D_GLIBCXX_USE_CXX11_ABI=0 from the flags.", *_REBUILD),
         "ImportError: /x/k.so: undefined symbol: _ZN3c106detail14torchCheckFailEPKcS2_jRKSs",
     ),
     Entry(
@@ -39,8 +39,8 @@ ENTRIES: tuple[Entry, ...] = (
         _UNDEFINED + r"(?P<symbol>_ZNK?(?:3c104cuda|2at4cuda|2at6native4cuda|5torch4cuda)\w*)",
         (
             "{symbol} belongs to the CUDA part of torch.",
-            "The torch that is here ({cpu_torch}) is a CPU build and has no such part.",
-            "The torch that is here ({cuda_torch}) is not the one that the library was built against.",
+            "The installed torch ({cpu_torch}) is a CPU build without that part.",
+            "The installed torch ({cuda_torch}) is not the one that the library was built against.",
             "The library was built against torch {built_torch}.",
         ),
         (
@@ -55,26 +55,26 @@ ENTRIES: tuple[Entry, ...] = (
         "torch changed, or its C++ string ABI",
         _UNDEFINED + rf"(?P<symbol>(?={_TORCH})\w*7__cxx11\w*)",
         (
-            "The library needs {symbol}, and the torch in this process does not have it.",
+            "The library needs {symbol}, which the torch in this process does not have.",
             "Most often torch was upgraded or replaced after the build. A torch before 2.6 from PyPI lacks it because "
             "it has the old C++ string ABI.",
             *_BUILT,
         ),
-        (*_REBUILD, "Make sure that `import torch` comes before the import of the library."),
+        (*_REBUILD, "Make sure to `import torch` before the library."),
         "undefined symbol: "
         "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
     ),
     Entry(
         "torch-symbol",
-        "torch changed since the build",
+        "torch has changed since the build",
         _UNDEFINED
         + rf"(?P<symbol>{_TORCH}|aoti_torch_\w+|torch_(?:call_dispatcher|library_\w+)|THPVariable\w*|THP\w+)",
         (
-            "The library needs {symbol}, and the torch in this process does not have it: it is another torch than the "
-            "one that the library was built against, or torch was not imported before.",
+            "The library needs {symbol}, which the torch in this process does not have: it is not the torch that the "
+            "library was built against, or torch was not imported first.",
             *_BUILT,
         ),
-        (*_REBUILD, "Make sure that `import torch` comes before the import of the library."),
+        (*_REBUILD, "Make sure to `import torch` before the library."),
         "ImportError: /x/k.so: undefined symbol: _ZN3c1011SymbolicInt4sizeEv",
     ),
     Entry(
@@ -82,29 +82,28 @@ ENTRIES: tuple[Entry, ...] = (
         "Built for another Python",
         _UNDEFINED + r"(?P<symbol>_?Py\w+)",
         (
-            "{symbol} belongs to Python's C API, and this Python does not have it: the library was built for another "
-            "version of Python.",
+            "{symbol} belongs to Python's C API, but this Python does not have it: the library was built for another "
+            "version.",
             "This Python is {python}.",
-            "(A program that is not Python, such as one that uses libtorch, has none of it.)",
+            "(A program other than Python, such as one that uses libtorch, does not have it at all.)",
         ),
         (
             "Build it with this Python, or install the wheel for it: `pip install --force-reinstall --no-deps "
             "--no-cache-dir PACKAGE`.",
-            "A TORCH_LIBRARY that must load in any Python should include neither Python.h nor torch/extension.h, but "
-            "torch/library.h.",
+            "A TORCH_LIBRARY for any Python should include torch/library.h, not Python.h or torch/extension.h.",
         ),
         "ImportError: /x/k.so: undefined symbol: _PyUnicode_Ready",
     ),
     Entry(
         "cuda-library-shadowed",
-        "Another CUDA's library is in the way",
+        "A library of another CUDA is loaded first",
         r"(?:undefined symbol: |symbol )(?P<symbol>\w+),? version (?P<version>lib[\w.]+)(?: not defined in file)?",
         (
-            "{version} was found, but one that is older than the library that asks for {symbol}: LD_LIBRARY_PATH or a "
-            "system folder comes before the libraries that torch brings.",
+            "The {version} that was found is older than the library that needs {symbol}: LD_LIBRARY_PATH or a system "
+            "folder comes before torch's own libraries.",
         ),
         (
-            "Start with `env -u LD_LIBRARY_PATH python ...`, or take the CUDA toolkit's lib64 out of LD_LIBRARY_PATH: "
+            "Start with `env -u LD_LIBRARY_PATH python ...`, or remove the CUDA toolkit's lib64 from LD_LIBRARY_PATH; "
             "torch finds its own.",
         ),
         "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12",
@@ -113,8 +112,8 @@ ENTRIES: tuple[Entry, ...] = (
         "openmp-symbol",
         "Compiled with OpenMP, linked without",
         _UNDEFINED + r"(?P<symbol>GOMP_\w+|omp_\w+|__kmpc_\w+)",
-        ("{symbol} belongs to OpenMP: the sources were compiled with -fopenmp, and linked without.",),
-        ("Give -fopenmp to the linker too: `extra_ldflags=['-fopenmp']`, or `extra_link_args` of an Extension.",),
+        ("{symbol} belongs to OpenMP: the sources were compiled with -fopenmp but linked without it.",),
+        ("Pass -fopenmp to the linker too: `extra_ldflags=['-fopenmp']`, or `extra_link_args` of an Extension.",),
         "ImportError: /x/k.so: undefined symbol: GOMP_parallel",
     ),
     Entry(
@@ -151,23 +150,23 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "vtable-symbol",
-        "A virtual function is declared, and not defined",
+        "A virtual function is declared but not defined",
         _UNDEFINED + r"(?P<symbol>_ZT[VI]\w+)|undefined (?:reference to|symbol:) [`']?(?P<symbol2>vtable for [^'\n]+)",
         (
-            "A class's table of virtual functions is missing. The compiler writes it where the first virtual function "
-            "that is not inline is defined, and that function, or its file, is not in the build.",
+            "A class's vtable is missing. The compiler emits it where the first non-inline virtual function is "
+            "defined, and that function, or its file, is not in the build.",
         ),
         (
-            "Define that function, or add its file to the sources; one without a body in the base class is written "
-            "`virtual void f() = 0;`.",
+            "Define that function, or add its file to the sources; a pure virtual function is declared `virtual void "
+            "f() = 0;`.",
         ),
         "/usr/bin/ld: k.cpp:(.text+0x18): undefined reference to `vtable for Shape'",
     ),
     Entry(
         "undefined-symbol",
-        "A symbol that nothing defines",
+        "An undefined symbol",
         r"undefined symbol: (?P<symbol>\w+)",
-        ("Nothing that is loaded defines {symbol}.", "The library is {library}."),
+        ("No loaded library defines {symbol}.", "The library is {library}."),
         (
             "Add the source that defines it to the sources, or the library to `extra_ldflags`; `nm -D --defined-only "
             "LIBRARY` tells whether a library has it.",

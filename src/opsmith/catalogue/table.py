@@ -8,14 +8,14 @@ from opsmith.catalogue.entry import Entry, Group
 __all__ = ["ENTRIES", "GROUPS"]
 
 GROUPS: tuple[Group, ...] = (
-    Group("The machine gives out", machine.ENTRIES),
+    Group("The machine runs out of resources", machine.ENTRIES),
     Group("A library does not load", (*symbols.ENTRIES, *loader.ENTRIES)),
-    Group("A header is missing, or the compiler refuses", compiler.ENTRIES),
+    Group("A header is missing, or the compiler rejects the code", compiler.ENTRIES),
     Group("nvcc refuses", cuda.ENTRIES),
-    Group("The linker refuses", linker.ENTRIES),
+    Group("The linker fails", linker.ENTRIES),
     Group("Operators and classes are registered twice", registration.ENTRIES),
     Group("A kernel does not run", gpu.ENTRIES),
-    Group("torch.utils.cpp_extension and pip give up", torch_build.ENTRIES),
+    Group("torch.utils.cpp_extension and pip fail", torch_build.ENTRIES),
 )
 
 ENTRIES: tuple[Entry, ...] = tuple(entry for group in GROUPS for entry in group.entries)

@@ -104,7 +104,7 @@ class Blame:
         """Return the outcome of a property, or None where its process died."""
         name, device, _ = row
         item = next(item for item in PROPERTIES if item.name == name)
-        outcome = not_run("it does not come to an end")
+        outcome = not_run("it does not finish")
         # In a check with a limit the others need the time that is left as well.
         seconds = min(_SECONDS, _PART_OF_LIMIT * (self._until_s - time.monotonic()))
         if seconds <= 0:

@@ -14,7 +14,7 @@ def left_out_notes(results: list[Result], *, is_limited: bool) -> Iterator[str]:
     if without := [result for result in results if result.outcome.is_out_of_time]:
         listed = ", ".join(dict.fromkeys(result.name for result in without))
         count = f"{len(without)} of {len(results)} checks"
-        yield f"{count} were left out for want of time: {listed}; a longer limit includes them"
+        yield f"{count} did not fit into the time: {listed}; a longer limit includes them"
     cut = [result for result in results if result.outcome.left_out]
     if not cut:
         return
@@ -30,4 +30,4 @@ def left_out_notes(results: list[Result], *, is_limited: bool) -> Iterator[str]:
         names.setdefault(", ".join(texts), []).append(name)
     listed = "; ".join(f"{', '.join(those)} ({text})" for text, those in names.items())
     remedy = "a longer limit" if is_limited else "--thorough"
-    yield f"for want of time inputs were left out, the later ones of a fixed order: {listed}; {remedy} tries them"
+    yield f"inputs did not fit into the time, the later ones of a fixed order: {listed}; {remedy} tries them"

@@ -30,7 +30,7 @@ def tensor_code(recipe: TensorRecipe, device: str) -> str:
         parts = (recipe.shape, recipe.dtype, recipe.layout, recipe.values, recipe.seed)
         return f"TensorRecipe({', '.join(map(repr, parts))}).build({device!r})"
     if count > _MANY:
-        return f"torch.empty({tuple(recipe.shape)}, {_kind(recipe.dtype, device)})  # too large to write: take the example's"
+        return f"torch.empty({tuple(recipe.shape)}, {_kind(recipe.dtype, device)})  # too large to print: use the example's"
     numbers = recipe.numbers()
     layout = recipe.layout if apply_layout(recipe.layout, numbers.dim()) else "contiguous"
     write = _LAYOUTS.get(layout)

@@ -71,7 +71,7 @@ class CheckOptions:
         from opsmith.subject.selection import dtype_names
 
         if self.seconds is not None and not self.seconds > 0:
-            raise ArgumentError(f"a check of {self.seconds} seconds tries nothing; give more than 0")
+            raise ArgumentError(f"seconds must be more than 0, not {self.seconds}")
         normalize(
             self,
             devices=names_in(self.devices) or None,

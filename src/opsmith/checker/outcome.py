@@ -10,7 +10,7 @@ from opsmith.subject.case import Case
 __all__ = ["Finding", "Outcome", "State", "failed", "not_run", "not_run_for", "out_of_time", "passed"]
 
 _ERROR = "the check failed with "
-_OUT_OF_TIME = "left out for want of time"
+_OUT_OF_TIME = "no time left"
 State = Literal["passed", "failed", "not run"]
 
 

@@ -91,7 +91,9 @@ def run_check(subject: Subject, options: Options | None = None, watch: Watcher |
     options = options or Options()
     watch = watch or Watcher()
     if options.thorough and options.seconds is not None:
-        raise ArgumentError("a thorough check tries all inputs, however long that takes: it has no limit of seconds")
+        raise ArgumentError(
+            "thorough and seconds exclude each other: a thorough check tries all inputs, as long as that takes"
+        )
     started = time.perf_counter()
     limit_s = inf if options.seconds is None else options.seconds
     until_s = time.monotonic() + limit_s
@@ -200,7 +202,7 @@ def _with_snippets(subject: Subject, result: Result) -> Result:
             try:
                 text = snippet_of(subject, finding.case, result.column.device, result.name)
             except Exception as error:
-                text = f"# It could not be written as a program ({type(error).__name__}: {error}): {finding.case.label}"
+                text = f"# It cannot be written as a program ({type(error).__name__}: {error}): {finding.case.label}"
             findings.append(replace(finding, snippet=text))
         else:
             findings.append(finding)

@@ -218,7 +218,7 @@ def _name_of_operator(subject: Subject) -> _Name:
         schema = subject.overload._schema
         overload = f".{schema.overload_name}" if schema.overload_name else ""
         return _Name(f"torch.ops.{schema.name.replace('::', '.')}{overload}")
-    return found or _Name("operator", f"# operator: {subject.name}, from where you have it")
+    return found or _Name("operator", f"# operator: {subject.name}; import it here")
 
 
 def _name_of_reference(subject: Subject, operator: _Name) -> _Name:
@@ -227,7 +227,7 @@ def _name_of_reference(subject: Subject, operator: _Name) -> _Name:
         return _Name(f"{operator.expression.removesuffix('.torch_op')}.reference")
     module, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
     found = _importable(function, module, name, (*subject.parameters, operator.expression), alias="reference")
-    return found or _Name("reference", "# reference: the function that was given as such")
+    return found or _Name("reference", "# reference: the function passed as reference")
 
 
 def _importable(

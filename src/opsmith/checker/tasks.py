@@ -51,5 +51,5 @@ def _columns(subject: Subject, device: str, wanted: tuple[str, ...]) -> list[tup
     ordered = sorted(by_name.items(), key=lambda pair: _ORDER.get(pair[0], len(_ORDER)))
     found = [(Column(device, name), dtypes) for name, dtypes in ordered if not wanted or name in ("", *wanted)]
     if by_name and not found:
-        raise ArgumentError(f"{subject.name} is not checked in {', '.join(wanted)}: there are {', '.join(by_name)}")
+        raise ArgumentError(f"{subject.name} is not checked in {', '.join(wanted)}, only in {', '.join(by_name)}")
     return found or [(Column(device, ""), {})]

@@ -106,7 +106,7 @@ def _is_count(name: str, value: str) -> str | None:
 
 
 def _is_mode(name: str, value: str) -> str | None:
-    return None if value in ("auto", "wait", "off") else "it can be auto, wait or off"
+    return None if value in ("auto", "wait", "off") else "it must be auto, wait or off"
 
 
 def _has_no_system_headers(name: str, value: str) -> str | None:

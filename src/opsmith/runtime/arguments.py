@@ -102,11 +102,11 @@ class _State:
                 found = self._group(step, parameter, tensor)
                 expected = self.groups.setdefault(step.group, found)
                 if len(found) != len(expected) or not all(map(_holds, map(operator.eq, found, expected))):
-                    can_be_mended = parameter.tensor_type.shape.is_group and _can_broadcast(found, expected)
+                    is_broadcastable = parameter.tensor_type.shape.is_group and _can_broadcast(found, expected)
                     raise ShapeError(
                         f"{self.signature.name}(): {parameter.name} has the sizes {_tuple(found)} for *{step.group}, "
                         f"expected {_tuple(expected)} (from {self.program.group_source[step.group]})"
-                        f"{_NOT_BROADCAST if can_be_mended else ''}"
+                        f"{_NOT_BROADCAST if is_broadcastable else ''}"
                     )
 
     def _solve(self, step: SolveSize, parameter: Parameter, tensor: Tensor) -> None:
@@ -162,7 +162,8 @@ def _check_devices(signature: Signature, arguments: Mapping[str, Any]) -> None:
             first = (parameter, tensor)
         elif not _is_one_device(tensor.device, first[1].device):
             raise DeviceError(
-                f"{signature.name}(): {parameter.name} is on {tensor.device}, but {first[0].name} is on {first[1].device}"
+                f"{signature.name}(): {parameter.name} is on {tensor.device}, but {first[0].name} is on "
+                f"{first[1].device}"
             )
     if first is None:
         name = ordered[0].name
@@ -172,8 +173,8 @@ def _check_devices(signature: Signature, arguments: Mapping[str, Any]) -> None:
 def _check_layout(signature: Signature, parameter: Parameter, tensor: Tensor) -> None:
     if tensor.layout is not torch.strided:
         raise ArgumentTypeError(
-            f"{signature.name}(): {parameter.name} has the layout {tensor.layout}, expected torch.strided; convert it with "
-            "to_dense()"
+            f"{signature.name}(): {parameter.name} has the layout {tensor.layout}, expected torch.strided; convert it "
+            "with to_dense()"
         )
 
 

@@ -1,8 +1,8 @@
 """Finds or builds the bridge: the C++ library behind operators' gradients and fast calls.
 
 It is built against torch's whole C++ API, once for each torch and Python, into the store. Nobody waits for it: where it
-is not there yet it is built by a process in the background, and until it is there, or where it cannot be built, the same
-is done in Python.
+is not there yet it is built by a process in the background, and until it is there, or where it cannot be built, the
+same is done in Python.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _load(library: Path) -> Any | None:
 def _warn(error: OpsmithError) -> None:
     import warnings
 
-    warnings.warn(f"opsmith works without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"opsmith runs without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
 
 
 def _note_file(store: Store) -> Path:

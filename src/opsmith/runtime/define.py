@@ -31,8 +31,8 @@ def define(function: Callable[..., Any], options: OpOptions) -> Definition:
     """Return the definition of a function; raises DefinitionError for what cannot be an operator."""
     if is_empty(function):
         raise DefinitionError(
-            f"{function.__name__}: the body is empty. It is the reference that the kernels are held to, and the fallback "
-            "where there is none: write the operator in PyTorch"
+            f"{function.__name__}: the body is empty. It is the reference for the kernels and the fallback without "
+            "one: write the operator in PyTorch"
         )
     return _define(function, options.namespace or _namespace_of(function), options)
 
@@ -57,8 +57,8 @@ def with_gradient(forward: Definition, gradient: Definition, names: Mapping[str,
     """Return the forward with an operator that exists already as its backward; `names` as for `Operator.gradient_is`."""
     if gradient.module != forward.module:
         raise DefinitionError(
-            f"{forward.name}.gradient_is({gradient.name}): it is declared in {gradient.module}. The operators of one "
-            "module are loaded together, those of two are not; declare both in one"
+            f"{forward.name}.gradient_is({gradient.name}): it is declared in {gradient.module}. Only operators of one "
+            "module are loaded together; declare both in the same module"
         )
     wiring = wire_backward(forward.signature, renamed(gradient.signature, names))
     return replace(forward, backward=gradient, wiring=wiring)
@@ -158,8 +158,8 @@ def _check_torch_limits(signature: Signature) -> None:
     for parameter in signature.tensors:
         if parameter.keyword_only:
             raise DefinitionError(
-                f"{signature.name}: the tensor {parameter.name} is keyword-only, and PyTorch gives no gradients to such "
-                "operators; move it before the `*`"
+                f"{signature.name}: the tensor {parameter.name} is keyword-only, and PyTorch gives no gradients to "
+                "such operators; move it before the `*`"
             )
     try:
         torch._C.parse_schema(signature.schema)

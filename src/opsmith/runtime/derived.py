@@ -37,7 +37,7 @@ def derived_body(forward: Definition, backward: Definition, wiring: Wiring) -> C
     if missing := [parameter.name for parameter in signature.parameters if parameter.name not in given]:
         raise DefinitionError(
             f"{backward.name}: its body is empty, so it would be the gradient of {forward.name}'s body, but that needs "
-            f"the input {missing[0]}, which is not among its parameters. Take it, or write the body"
+            f"the input {missing[0]}, which is not one of its parameters. Add it, or write the body"
         )
     if any(parameter.kind is Kind.TENSOR_LIST for parameter in signature.parameters):
         raise DefinitionError(

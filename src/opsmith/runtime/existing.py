@@ -112,8 +112,8 @@ def _make_room(name: str, registrations: Registrations, file: Path) -> None:
         if find_clash(registrations) is None:
             return
     raise LoadError(
-        f"{name} would define {find_clash(registrations)} in torch.ops, which another library has defined in this process. "
-        "C++ operators cannot be replaced by another library's: start a new process, or use another namespace"
+        f"{name} would define {find_clash(registrations)} in torch.ops, which another library has defined in this "
+        "process. Another library's C++ operators cannot be replaced: start a new process, or use another namespace"
     )
 
 

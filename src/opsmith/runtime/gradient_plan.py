@@ -15,13 +15,13 @@ __all__ = ["GradientPlan", "plan_gradient"]
 class GradientPlan:
     """Everything that a call with gradients does, by positions alone.
 
-    `arguments` says for each argument of the backward where it comes from: (source, index, whether a gradient may be None
-    where it is zero). `results` holds for each result of the backward the argument that it is the gradient of. Both are
-    empty, and so is `backward_name`, where the body is differentiated instead. `passed` holds pairs of an argument and the
-    output whose gradient is its own.
+    `arguments` says for each argument of the backward where it comes from: (source, index, whether a gradient may be
+    None where it is zero). `results` holds for each result of the backward the argument that it is the gradient of.
+    Both are empty, and so is `backward_name`, where the body is differentiated instead. `passed` holds pairs of an
+    argument and the output whose gradient is its own.
 
-    `body_outputs` are the saved outputs that the backward reads and that carry values of the inputs. To autograd they are
-    outputs like others: a second gradient flows back through them, and then it is the body's. `refusal` and
+    `body_outputs` are the saved outputs that the backward reads and that carry values of the inputs. To autograd they
+    are outputs like others: a second gradient flows back through them, and then it is the body's. `refusal` and
     `refusal_of_second` are the words of a GradientError where there is no gradient, or no second one. bridge/gradient.h
     is this in C++.
     """

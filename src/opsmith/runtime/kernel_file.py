@@ -47,8 +47,8 @@ def read_kernel(signature: Signature, given: object, file: Path) -> Kernel:
     if signature.data_dependent and given.style == "view":
         name = sorted(signature.data_dependent)[0]
         raise DefinitionError(
-            f"{signature.name}: no input gives the size {name} of the output, so it cannot be allocated beforehand. Write "
-            "a native kernel (opsmith.native), or give the size by an argument"
+            f"{signature.name}: no input determines the size {name} of the output, so it cannot be allocated in "
+            "advance. Write a native kernel (opsmith.native), or pass the size as an argument"
         )
     folder = file.parent if file.exists() else Path.cwd()
     sources = tuple((folder / source).resolve() for source in given.sources)

@@ -43,15 +43,15 @@ def load_definitions(module: str, definitions: Sequence[Definition], *, anew: bo
 def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
     """Load a shared library into PyTorch; raises LoadError if that fails or would end the process.
 
-    PyTorch aborts, without a Python exception, when a library defines an operator that exists already, so that is checked
-    first.
+    PyTorch aborts, without a Python exception, when a library defines an operator that exists already, so that is
+    checked first.
     """
     if str(library) in torch.ops.loaded_libraries:
         return
     for definition in definitions:
         if definition.kernels and is_defined(definition):
             raise LoadError(
-                f"torch.ops has {definition.qualified_name} already, from a library that opsmith did not load here. Import "
+                f"torch.ops already has {definition.qualified_name}, from a library that opsmith did not load. Import "
                 f"{definition.module} before that library, or load it through opsmith alone"
             )
     try:
@@ -73,7 +73,7 @@ def _load_compiled(
         absent = [device for device in devices if device not in prebuilt.manifest.devices]
         if not absent or not _can_build(module, definitions, devices):
             load_library(prebuilt.library, definitions)
-            reason = f"{prebuilt.library} was built without it, and there is no compiler for it here"
+            reason = f"{prebuilt.library} was built without it, and this machine has no compiler for it"
             return prebuilt.manifest.devices, dict.fromkeys(absent, reason)
     return _build(module, definitions, devices, prebuilt)
 

@@ -30,11 +30,11 @@ _lock = threading.RLock()
 class Operator:
     """An operator: call it as the function that defines it.
 
-    `reference` is that function, plain PyTorch. `torch_op` is the operator in `torch.ops`, which exists once the library
-    is loaded; `load` does that before the first call. `definition` is what was declared.
+    `reference` is that function, plain PyTorch. `torch_op` is the operator in `torch.ops`, which exists once the
+    library is loaded; `load` does that before the first call. `definition` is what was declared.
 
-    Where the bridge is there, calls of an operator do not run `__call__`: the type's own slot for calls does the same in
-    C++, by what lies in `_fast`, and comes here for anything but plain tensors and numbers.
+    Where the bridge is there, calls of an operator do not run `__call__`: the type's own slot for calls does the same
+    in C++, by what lies in `_fast`, and comes here for anything but plain tensors and numbers.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_fast")
@@ -54,8 +54,8 @@ class Operator:
             ensure_sharding_rules()
 
         # torch.compile runs a function that is marked so while it traces, and takes its result for a constant: the
-        # library is built then, and the graph holds the plain operator. (`torch.compiler.assume_constant_result` sets the
-        # same mark, but importing it costs seconds.)
+        # library is built then, and the graph holds the plain operator. (`torch.compiler.assume_constant_result` sets
+        # the same mark, but importing it costs seconds.)
         ensure_loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]
         self._ensure_loaded = ensure_loaded
 
@@ -110,13 +110,13 @@ class Operator:
         """Declare the gradient, as a decorator: an operator whose parameters and outputs say what they are by name.
 
         A parameter is called `grad_<output>`, or as an input or output of the forward; a `grad_<output>` annotated with
-        `| None` is None where that gradient is zero. `needs_grad_<input>: bool` tells whether that gradient is needed; where
-        it is not, its output has no elements. Outputs are, in order, the gradients of all differentiable inputs, or those
-        that `outputs=("grad_<input>", ...)` names. A body of `...` stands for the gradient of the forward's body. Everything
-        else is as for `opsmith.op`.
+        `| None` is None where that gradient is zero. `needs_grad_<input>: bool` tells whether that gradient is needed;
+        where it is not, its output has no elements. Outputs are, in order, the gradients of all differentiable inputs,
+        or those that `outputs=("grad_<input>", ...)` names. A body of `...` stands for the gradient of the forward's
+        body. Everything else is as for `opsmith.op`.
         """
         if self.is_loaded:
-            raise GradientError(f"{self.definition.name} is loaded already; declare its backward before the first call")
+            raise GradientError(f"{self.definition.name} is already loaded; declare its backward before the first call")
 
         def decorate(function: Callable[..., Any]) -> Operator:
             forward, backward = define_backward(self.definition, function, options)
@@ -130,8 +130,9 @@ class Operator:
         """Declare that the gradient is an operator that exists already, with other arguments.
 
         Each keyword names a parameter or output of that operator and says what it is here, in the words of `backward`:
-        `grad_<output>`, an input, an output, or for an output `grad_<input>`. What is not named is called alike in both.
-        Two linear operators, of which each is the transposed of the other, have gradients of any order in this way:
+        `grad_<output>`, an input, an output, or for an output `grad_<input>`. What is not named is called alike in
+        both. Two linear operators, of which each is the transposed of the other, have gradients of any order in this
+        way:
 
             @scale.backward(cpu="scale.cpp")
             def scale_transposed(grad_y, factor): ...
@@ -139,7 +140,7 @@ class Operator:
             scale_transposed.gradient_is(scale, x="grad_grad_x", y="grad_grad_y")
         """
         if self.is_loaded:
-            raise GradientError(f"{self.definition.name} is loaded already; declare its gradient before the first call")
+            raise GradientError(f"{self.definition.name} is already loaded; declare its gradient before the first call")
         self.definition = with_gradient(self.definition, operator.definition, names)
         self.gradient = operator
 
@@ -168,9 +169,9 @@ class Operator:
     def examples(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Declare calls that `opsmith check` makes besides its own, as a decorator of a function without arguments.
 
-        It returns or yields calls, each a tuple of positional arguments or a dict by name, with tensors on the CPU; their
-        element types are changed as the check goes through them. Needed where most arguments of the right shape mean
-        nothing, as with indices.
+        It returns or yields calls, each a tuple of positional arguments or a dict by name, with tensors on the CPU;
+        their element types are changed as the check goes through them. Needed where most arguments of the right shape
+        mean nothing, as with indices.
         """
         return self._declare_rule("examples", function)
 
@@ -210,7 +211,7 @@ class Operator:
     ) -> Callable[..., Any]:
         definition = with_rule(self.definition, kind, function)
         if self.is_loaded:
-            raise DefinitionError(f"{definition.name} is loaded already; declare its {kind} rule before the first call")
+            raise DefinitionError(f"{definition.name} is already loaded; declare its {kind} rule before the first call")
         self.definition = definition
         return function
 

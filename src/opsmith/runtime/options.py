@@ -30,15 +30,13 @@ class DefinitionOptions:
     outputs: Sequence[str] | None = option(
         None,
         Option(
-            "The outputs' names, which `.backward` refers to; of a backward, `grad_<input>` for each gradient.",
+            "The outputs' names, which `.backward` refers to; in a backward, `grad_<input>` for each gradient.",
             unset="`out` for one, `out0`, `out1`, ... for several; all differentiable inputs of a backward",
         ),
     )
-    saved: str | Iterable[str] = option(
-        (), Option("Outputs that exist for the backward alone: the caller never gets them.")
-    )
+    saved: str | Iterable[str] = option((), Option("Outputs only for the backward; callers do not see them."))
     mutates: str | Iterable[str] = option(
-        (), Option("Arguments that the kernel writes to. Such an operator does not have a gradient.")
+        (), Option("Arguments that the kernel writes to. The operator then has no gradient.")
     )
     nondifferentiable: str | Iterable[str] = option(
         (), Option("Arguments and outputs without a gradient, beyond those of integer type.")
@@ -46,12 +44,12 @@ class DefinitionOptions:
     passes_gradient: Mapping[str, str] | None = option(
         None,
         Option(
-            '`{"input": "output"}`: the gradient of an input is that of an output, unchanged, as for a summand. Nothing '
-            "is computed or copied for it, and a backward does not return it."
+            '`{"input": "output"}`: the gradient of an input is the output\'s, unchanged, as for a summand. It costs '
+            "nothing, and a backward does not return it."
         ),
     )
     contiguous: str | Iterable[str] = option(
-        (), Option("Inputs that are made contiguous for the kernel; others come with the strides they have.")
+        (), Option("Inputs that are made contiguous for the kernel; others keep their strides.")
     )
     preserve_format: Mapping[str, str] | None = option(
         None,
@@ -65,16 +63,15 @@ class DefinitionOptions:
         Option(
             "The name of a dimension along which samples are independent, or a tuple of such names: torch.vmap and "
             'DTensor then use the kernel for many samples at once. A variadic group of every output ("*n", "*batch") is '
-            "taken for such dimensions without being named; give False where that is wrong, because the operator looks at "
-            "several elements of the group together."
+            "one by default; pass False if the operator combines elements along the group."
         ),
     )
     autocast: Autocast | None = option(
         "promote",
         Option(
             'What happens to floating tensors of at most 32 bits under torch.autocast: "promote" casts those of one '
-            'template parameter that differ to the widest among them, "low" casts them to autocast\'s type (for matrix '
-            'products), "float32" casts them up, None leaves them. Pinned ones are cast to what they are pinned to.'
+            'template parameter to the widest among them, "low" casts them to autocast\'s type (for matrix '
+            'products), "float32" casts them up, None leaves them. Pinned ones are cast to their pinned type.'
         ),
     )
 

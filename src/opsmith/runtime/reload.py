@@ -1,8 +1,8 @@
 """Replaces a library of operators by its next version in the same process.
 
-PyTorch ends the process where an operator is defined twice, and where a kernel comes back with another C++ signature. So
-the earlier library gives its registrations back (build/release.cpp), its code stays for whoever still holds it, and all
-this is rehearsed in a fork first, which may end as it likes.
+PyTorch ends the process where an operator is defined twice, and where a kernel comes back with another C++ signature.
+So the earlier library gives its registrations back (build/release.cpp), its code stays for whoever still holds it, and
+all this is rehearsed in a fork first, which may end as it likes.
 """
 
 from __future__ import annotations
@@ -110,11 +110,10 @@ def _rehearse(name: str, release: Any, file: Path) -> None:
     if status is not None and os.WIFEXITED(status) and os.WEXITSTATUS(status) == _LOADED:
         return
     what = _WHAT.search(output)
-    reason = " ".join((what[1] if what else output).split()) or "it did not come to an end"
+    reason = " ".join((what[1] if what else output).split()) or "it did not end"
     raise LoadError(
-        f"the new version of {name} cannot take the earlier one's place in this process: {reason[:1000]}. PyTorch keeps "
-        "the C++ signature of an operator for as long as the process lives: start a new process, or give the changed "
-        "operator another name"
+        f"the new version of {name} cannot replace the earlier one in this process: {reason[:1000]}. PyTorch keeps an "
+        "operator's C++ signature until the process ends: start a new process, or rename the changed operator"
     )
 
 

@@ -12,8 +12,8 @@ from opsmith.spec.signature import Signature, Struct
 
 __all__ = ["Flatten", "flattener", "with_dataclasses"]
 
-# Takes a call; returns it with the fields of dataclasses in their place, as `torch.ops` takes it, or None where it has no
-# dataclass. Raises ArgumentTypeError for an object that is not the dataclass, and for a field that is given twice.
+# Takes a call; returns it with the fields of dataclasses in their place, as `torch.ops` takes it, or None where it has
+# no dataclass. Raises ArgumentTypeError for an object that is not the dataclass, and for a field that is given twice.
 Flatten = Callable[[Sequence[Any], Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
 
 
@@ -46,7 +46,7 @@ def flattener(signature: Signature) -> Flatten:
             has_found = True
             for field in struct.fields:
                 if field in kwargs or index_of[field] < len(flat):
-                    raise ArgumentTypeError(f"{signature.name}(): {field} is given twice, in {name} and outside of it")
+                    raise ArgumentTypeError(f"{signature.name}(): {field} is given twice, in {name} and outside it")
                 named[field] = getattr(value, field)
         return (tuple(flat), named) if has_found else None
 

@@ -23,8 +23,8 @@ from opsmith.spec.sizes import SizeProgram
 
 __all__ = ["call_body", "call_each", "sample_forms"]
 
-# What a kernel for FuncTorchBatched finds excluded, and code outside of it does not. ZeroTensor is among it: forward-mode
-# AD makes tensors without memory, and without that key an operator would read from them.
+# What a kernel for FuncTorchBatched finds excluded, and code outside of it does not. ZeroTensor is among it:
+# forward-mode AD makes tensors without memory, and without that key an operator would read from them.
 _HIDDEN = (
     "FuncTorchDynamicLayerFrontMode",
     "FuncTorchDynamicLayerBackMode",
@@ -89,9 +89,7 @@ def call_each(call: BatchedCall, forms: Sequence[OutputForm] | None) -> tuple[tu
     outputs = call.definition.signature.outputs
     if call.size == 0 and outputs:
         if forms is None:
-            raise ShapeError(
-                f"{call.name}(): how large its outputs are is known to the kernel alone, and vmap has no sample"
-            )
+            raise ShapeError(f"{call.name}(): only the kernel knows the sizes of its outputs, and vmap has no sample")
         device = tensors_of(call.arguments[call.batched[0].name])[0].device
         return tuple(torch.empty((0, *f.sizes), dtype=f.dtype, device=device) for f in forms), (0,) * len(forms)
     each = []
@@ -103,8 +101,8 @@ def call_each(call: BatchedCall, forms: Sequence[OutputForm] | None) -> tuple[tu
         if any(result.shape != results[0].shape for result in results):
             sizes = ", ".join(str(tuple(result.shape)) for result in results[:3])
             raise ShapeError(
-                f"{call.name}(): the samples of torch.vmap give outputs {output.name} of different sizes ({sizes}, ...), "
-                "which no tensor can hold"
+                f"{call.name}(): the samples of torch.vmap give outputs {output.name} of different sizes ({sizes}, "
+                "...), which one tensor cannot hold"
             )
         stacked.append(torch.stack(results))
     return tuple(stacked), (0,) * len(stacked)
@@ -137,8 +135,8 @@ def _checked(
             raise DefinitionError(f"{where}'s output {output.name} is {type(tensor).__name__}, not a tensor")
         if form is not None and (tensor.dtype, tuple(tensor.shape)) != (form.dtype, form.sizes):
             raise DefinitionError(
-                f"{where}'s output {output.name} is {tensor.dtype} {tuple(tensor.shape)}, the definition says {form.dtype} "
-                f"{form.sizes}: {output.tensor.text}"
+                f"{where}'s output {output.name} is {tensor.dtype} {tuple(tensor.shape)}, the definition says "
+                f"{form.dtype} {form.sizes}: {output.tensor.text}"
             )
         checked.append(tensor)
     return tuple(checked)

@@ -106,9 +106,9 @@ def _run(argv: Sequence[str]) -> str:
     try:
         done = _subprocess.run(argv, timeout_s=_TIMEOUT_S)
     except OSError as error:
-        raise ToolchainError(f"{argv[0]} cannot start: {error.strerror or error}") from error
+        raise ToolchainError(f"{argv[0]} cannot be started: {error.strerror or error}") from error
     except subprocess.TimeoutExpired as error:
-        raise ToolchainError(f"`{' '.join(argv)}` did not come to an end within {_TIMEOUT_S:.0f} s") from error
+        raise ToolchainError(f"`{' '.join(argv)}` did not finish within {_TIMEOUT_S:.0f} s") from error
     if done.status != 0:
         raise ToolchainError(f"`{' '.join(argv)}` failed with status {done.status}:\n{done.output.strip()}")
     return done.output

@@ -146,7 +146,7 @@ def test_a_header_is_precompiled_in_the_background_of_the_first_build(build, tmp
 
 def test_the_mode_is_checked(build, tmp_path, monkeypatch):
     monkeypatch.setenv("OPSMITH_PCH", "sometimes")
-    with pytest.raises(ArgumentError, match="OPSMITH_PCH is 'sometimes'; it can be auto, wait or off"):
+    with pytest.raises(ArgumentError, match="OPSMITH_PCH is 'sometimes'; it must be auto, wait or off"):
         build(a=TORCH).run(tmp_path / "one")
 
 

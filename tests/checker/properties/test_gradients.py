@@ -23,7 +23,7 @@ PYTHON: dict[str, Any] = {
 }
 WRONG_PYTHON = {
     "wrong_sign": "the gradient of scale",
-    "forgets_scale": "no gradient arrives at scale",
+    "forgets_scale": "scale gets no gradient",
     "assumes_contiguous": "transposed",
     "fails_on_empty": "the gradient raises RuntimeError",
 }
@@ -82,12 +82,12 @@ def test_an_operator_without_a_gradient_is_told_from_one_with_a_wrong_one() -> N
 
 def test_the_trap_of_finite_differences_is_told() -> None:
     _, results = judge(python_ops.cubic, "gradient", reference=python_ops.cubic_reference)
-    assert "finite differences say nothing in float16" in results["gradient", "float16"].note
+    assert "finite differences mean nothing in float16" in results["gradient", "float16"].note
     assert results["gradient", "float64"].note == ""
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("cuts_the_graph", "without a graph"), ("halves_the_graph", "the second gradient")]
+    ("name", "words"), [("cuts_the_graph", "have no graph"), ("halves_the_graph", "the second gradient")]
 )
 def test_a_wrong_second_gradient_is_named_so_and_no_other(name: str, words: str) -> None:
     names, results = judge(getattr(python_ops, name), *PROPERTIES, reference=python_ops.cubic_reference)

@@ -54,7 +54,7 @@ def test_small_operators_without_a_defect(op: Any) -> None:
         (doubles.adds_to_it, "outputs written", "output 0"),
         (doubles.bad_slope, "outputs written", "the gradient of x[0]"),
         (doubles.one_behind, "writes outside", "to byte 1 past the end of output 0 (4 bytes)"),
-        (doubles.one_before, "writes outside", "to byte 1 before the beginning of output 0 (4 bytes)"),
+        (doubles.one_before, "writes outside", "to byte 1 before the start of output 0 (4 bytes)"),
         (doubles.between_, "writes outside", "memory between the elements of x"),
         (doubles.next_one, "reads outside", "output 0[0] (1 of 1 elements) depends on"),
         (doubles.clears_input, "inputs unchanged", "x was changed"),

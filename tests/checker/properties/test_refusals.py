@@ -56,7 +56,7 @@ def test_an_index_outside_of_its_table() -> None:
 def test_a_division_by_zero() -> None:
     (finding,) = check(unguarded.every_on_trust).findings
     assert "step = 0: it crashes: a division by zero" in finding.message
-    assert "step = -1: it returned a result, though the reference refuses it (ValueError: the step" in finding.message
+    assert "step = -1: it returned a result, though the reference rejects it (ValueError: the step" in finding.message
 
 
 @pytest.mark.slow("waits until a call counts as hanging")
@@ -117,4 +117,4 @@ def test_a_process_that_uses_a_gpu_forks_none(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     (result,) = run_check(subject, Options(chosen(("bad arguments",)))).results
     assert result.outcome.state == "not run"
-    assert "uses the GPU already" in result.outcome.note
+    assert "already uses the GPU" in result.outcome.note

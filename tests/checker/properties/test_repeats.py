@@ -41,7 +41,7 @@ def test_operators_without_a_defect(op: Any) -> None:
     [
         (sums.counting, ("determinism",), "output 0"),
         (sums.unset_scratch, ("determinism",), "output 0"),
-        (sums.total_by_threads, ("threads",), "than on one, each time"),
+        (sums.total_by_threads, ("threads",), "always differs from that on one"),
         (sums.leaking, ("memory growth",), "bytes of memory (32 a call)"),
         (sums.remembering, ("memory growth",), "bytes of memory"),
         (sums.leaky_slope, ("memory growth",), "with a backward leave"),

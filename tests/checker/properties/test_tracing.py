@@ -62,8 +62,8 @@ def test_a_missing_fake_kernel_is_named_with_what_to_do() -> None:
 def test_a_fake_kernel_that_makes_numbers_of_sizes_fails_compile_alone() -> None:
     names, results = judge(fakes.fixes_sizes, *AROUND, reference=fakes.doubled_reference)
     assert names == ("compile",)
-    assert "compiled again for other sizes: 2 graphs for 3 sizes" in results["compile", ""].findings[0].message
-    assert "torch.compile fails already" in results["export", ""].note
+    assert "recompiled for other sizes: 2 graphs for 3 sizes" in results["compile", ""].findings[0].message
+    assert "torch.compile, which traces the operator in the same way, already fails" in results["export", ""].note
 
 
 def test_a_backward_that_cannot_be_traced_fails_compile_alone() -> None:

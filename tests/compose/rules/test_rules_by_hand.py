@@ -28,5 +28,5 @@ def test_a_rule_comes_back_so_that_it_can_be_called():
 def test_a_rule_is_declared_before_the_first_call():
     operators.times(torch.ones(1, 1), torch.ones(1, 1))
     for kind in ("vmap", "sharding", "flops"):
-        with pytest.raises(DefinitionError, match=f"times is loaded already; declare its {kind} rule before the first"):
+        with pytest.raises(DefinitionError, match=f"times is already loaded; declare its {kind} rule before the first"):
             getattr(operators.times, kind)(print)

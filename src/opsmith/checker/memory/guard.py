@@ -37,9 +37,9 @@ class Damage:
         """Say what happened, with a name for the block of memory."""
         size = f"{block} ({self.size_bytes} bytes)"
         if self.is_free and 0 <= self.offset_bytes < self.size_bytes:
-            return f"byte {self.offset_bytes} of {size} is written after it was freed"
+            return f"byte {self.offset_bytes} of {size} is written after being freed"
         if self.offset_bytes < 0:
-            return f"it writes to byte {-self.offset_bytes} before the beginning of {size}"
+            return f"it writes to byte {-self.offset_bytes} before the start of {size}"
         return f"it writes to byte {self.offset_bytes - self.size_bytes + 1} past the end of {size}"
 
 
@@ -93,7 +93,7 @@ def sheltered(device: str) -> Iterator[None]:
 def why_unguarded(device: str) -> str:
     """Return why memory of a device cannot be guarded, or "" where it can."""
     if device != "cpu":
-        return "what a kernel allocates on a GPU is not guarded"
+        return "a kernel's own GPU allocations are not guarded"
     try:
         _library()
     except OpsmithError as error:

@@ -37,7 +37,7 @@ class PaddedTensor:
         if len(behind) > 0:
             return f"it writes to byte {int(behind[0]) - MARGIN_BYTES - size + 1} past the end of {self.name}"
         if len(in_front) > 0:
-            return f"it writes to byte {MARGIN_BYTES - int(in_front[-1])} before the beginning of {self.name}"
+            return f"it writes to byte {MARGIN_BYTES - int(in_front[-1])} before the start of {self.name}"
         return ""
 
     def changed(self, *, elements: bool) -> bool:

@@ -23,7 +23,7 @@ def see_earlier(context: Context, doing: Any, earlier: list[str]) -> Outcome | N
     if not (earlier and isinstance(doing, Case)):
         return None
     is_dead = _died(_call_alone(context, doing))
-    return not_run(f"the operator itself does not come back there: see {earlier[0]}") if is_dead else None
+    return not_run(f"the operator itself hangs there: see {earlier[0]}") if is_dead else None
 
 
 def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:

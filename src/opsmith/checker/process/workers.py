@@ -138,7 +138,7 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
             done += 1
             # The next column would be silent for as long again, with the same finding.
             while ended.hung and done < len(left) and _is_same_row(task, left[done]):
-                yield Finished(left[done], not_run(f"it hangs in {task.column.dtype} already"))
+                yield Finished(left[done], not_run(f"it already hangs in {task.column.dtype}"))
                 done += 1
         left = left[done:]
 

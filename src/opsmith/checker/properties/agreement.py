@@ -42,7 +42,7 @@ def disagreement(context: Context, case: Case) -> Disagreement | Exception | Non
     ):
         # The definition says the shape, and opsmith holds every kernel to it; some of PyTorch's own functions have
         # another one for nothing (a convolution of no channels), or for another number.
-        raise RefusedError("the reference returns another shape than the definition says")
+        raise RefusedError("the reference returns another shape than the definition")
     return wrong
 
 

@@ -84,7 +84,7 @@ def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Te
     if isinstance(found, Exception):
         if probe.about == "view" or (is_number and _is_limit(found)):
             return _Rule(is_made=is_number)
-        return _Rule(f"the reference refuses it ({type(found).__name__}: {_first_line(found)})")
+        return _Rule(f"the reference rejects it ({type(found).__name__}: {_first_line(found)})")
     is_compared = probe.about in ("dtype", "view") or (
         # One row for all: the results are as large as before, or it is just another size.
         probe.about == "broadcast" and plain is not None and [t.shape for t in found] == [t.shape for t in plain]
@@ -96,9 +96,9 @@ def _definition(subject: Subject, probe: Probe, values: Mapping[str, Any]) -> st
     from opsmith.runtime.arguments import check_call
 
     if probe.about == "leaf":
-        return "PyTorch writes to no leaf that requires a gradient"
+        return "PyTorch does not write to a leaf that requires a gradient"
     if probe.about == "missing":
-        return "the definition has no None there"
+        return "the definition does not allow None there"
     assert subject.operator is not None
     try:
         check_call(subject.operator.definition.signature, subject.operator.sizes, values)

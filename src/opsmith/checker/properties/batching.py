@@ -58,7 +58,7 @@ def vmap(context: Context) -> Outcome:
             if message is not None:
                 return _judged(context, case, f"{batching}: {message}", compared)
     return (
-        passed(compared) if compared else not_run("samples have results of different sizes, or the kernel refuses them")
+        passed(compared) if compared else not_run("samples have results of different sizes, or the kernel rejects them")
     )
 
 
@@ -68,13 +68,15 @@ def _missing(context: Context) -> Outcome:
     case = subject.suite.plain(context.dtypes)
     kinds = {str(argument.type) for argument in subject.overload._schema.arguments if "Tensor" in str(argument.type)}
     if kinds != {"Tensor"}:
-        return not_run("no vmap rule is registered; with lists or optional tensors torch.vmap refuses the operator")
+        return not_run(
+            "no vmap rule is registered; torch.vmap does not support operators with lists or optional tensors"
+        )
     if depends_on_data(subject, case.build(context.device)):
         return not_run("sizes of results depend on the data: samples have results of different sizes")
     name = str(subject.overload).removesuffix(".default").replace(".", "::", 1)
     return failed(
         Finding(
-            "there is no vmap rule: torch.vmap calls the kernel once for each sample, in a slow loop",
+            "without a vmap rule, torch.vmap calls the kernel once for each sample, in a slow loop",
             hint=f"Register one: torch.library.register_vmap({name!r}), a function of (info, in_dims, *args).",
         )
     )
@@ -85,10 +87,10 @@ def _judged(context: Context, case: Case, message: str, compared: int) -> Outcom
     for other in context.subject.suite.cases(context.dtypes, "plain", "layouts", "sizes", "empty"):
         try:
             if disagreement(context, other) is not None:
-                return not_run(f"the kernel's own results are wrong already: {other.label}")
+                return not_run(f"the kernel's own results are already wrong: {other.label}")
         except RefusedError:
             continue
-    hint = "The rule gets a tensor whose extra dimension lies where in_dims says; results say theirs in out_dims."
+    hint = "The rule gets tensors whose extra dimension is at in_dims, and returns that of its results in out_dims."
     return failed(Finding(message, case, hint), inputs=compared)
 
 

@@ -32,9 +32,9 @@ from opsmith.subject.values import fill
 
 __all__ = ["compiled", "exported", "trainable_inputs"]
 
-_ONE_SIZE = "there is only one size of input to try"
+_ONE_SIZE = "there is only one input size to try"
 _FIXED = (
-    "The fake kernel or the gradient makes a number of a size (int(x.shape[0]), an if on a size): keep sizes symbolic."
+    "The fake kernel or gradient turns a size into a number (int(x.shape[0]), an if on a size): keep sizes symbolic."
 )
 
 
@@ -56,7 +56,7 @@ def compiled(context: Context) -> Outcome:
     try:
         expected = [_call(context, case, subject.call, names) for case in cases]
     except Exception as error:
-        return not_run(f"the operator raises by itself: {first_line(error)}")
+        return not_run(f"the operator itself raises: {first_line(error)}")
     function = _plain_function(subject)
     torch._dynamo.reset()
     with _any_sizes():
@@ -71,7 +71,7 @@ def compiled(context: Context) -> Outcome:
                 return _judged(context, case, f"under torch.compile {message}", "")
     graphs = len(_debug_get_cache_entry_list(function.__code__))
     if graphs > 1:
-        message = f"it is compiled again for other sizes: {graphs} graphs for {len(cases)} sizes"
+        message = f"it is recompiled for other sizes: {graphs} graphs for {len(cases)} sizes"
         return _judged(context, cases[0], message, _FIXED)
     return passed(len(cases), note="" if len(cases) > 1 else _ONE_SIZE)
 
@@ -88,7 +88,7 @@ def exported(context: Context) -> Outcome:
     try:
         expected = [_call(context, case, subject.call, ()) for case in cases]
     except Exception as error:
-        return not_run(f"the operator raises by itself: {first_line(error)}")
+        return not_run(f"the operator itself raises: {first_line(error)}")
     context.tell(first)
     values = first.build(context.device)
     arguments = tuple(subject.arguments(values))
@@ -181,13 +181,10 @@ def _wrong(found: _Call, expected: _Call) -> str | None:
         ("the gradient of input", found.gradients, expected.gradients),
     ):
         if len(mine) != len(theirs):
-            return f"there are {len(mine)} results of the kind {what!r}, in eager mode {len(theirs)}"
+            return f"{len(mine)} results of the kind {what!r}, in eager mode {len(theirs)}"
         for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):
             if one.shape != other.shape or one.dtype != other.dtype:
-                return (
-                    f"{what} {index} is {tuple(one.shape)} of {one.dtype}, in eager mode {tuple(other.shape)} of "
-                    f"{other.dtype}"
-                )
+                return f"{what} {index} is {tuple(one.shape)} {one.dtype}, in eager mode {tuple(other.shape)} {other.dtype}"
             if not torch.allclose(one, other, rtol=_tolerance(other), atol=_tolerance(other), equal_nan=True):
                 return (
                     f"{what} {index} differs from eager mode in {int((one != other).sum())} of {other.numel()} elements"
@@ -243,15 +240,15 @@ def _judged(context: Context, case: Case, message: str, hint: str, *, is_export:
     """Return a finding, unless a more basic defect explains it."""
     if hint == _FIXED and not is_export and _is_of_the_body(context):
         return passed(
-            MOST_SIZES, note="one graph for all sizes; the gradient comes from the body, which has one for each"
+            MOST_SIZES, note="one graph for all sizes; the gradient comes from the body, which has one for each size"
         )
     if is_fake_wrong(context):
-        return not_run("the fake kernel is missing or wrong already, and nothing can be traced without it")
+        return not_run("the fake kernel is missing or wrong, and tracing needs it")
     if is_export and compiled(context).state == "failed":
-        return not_run("torch.compile fails already, which traces the operator in the same way")
+        return not_run("torch.compile, which traces the operator in the same way, already fails")
     try:
         if disagreement(context, case) is not None:
-            return not_run("the kernel's own results are wrong already")
+            return not_run("the kernel's own results are already wrong")
     except RefusedError:
         pass
     one, other = (_call(context, case, context.subject.call, ()) for _ in range(2))

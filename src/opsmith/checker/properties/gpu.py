@@ -31,13 +31,13 @@ def streams(context: Context) -> Outcome:
     """Work is queued on the current stream, behind what PyTorch has queued there."""
     case = _right_case(context)
     if case is None:
-        return not_run("ordinary calls go wrong already, or the reference refuses them")
+        return not_run("ordinary calls already fail, or the reference rejects them")
     words = _late_inputs(context, case, "cuda:0", torch.cuda.Stream(device=0))
     if words is None:
-        return not_run("the result is the same for zeros, and does not tell when inputs were read")
+        return not_run("zeros give the same result, which does not show when inputs were read")
     if words:
-        hint = "Launch on the stream that the kernel is given, or on c10::cuda::getCurrentCUDAStream()."
-        message = f"on a stream that is not the default one, it does not wait for what is queued before it: {words}"
+        hint = "Launch on the kernel's stream argument, or on c10::cuda::getCurrentCUDAStream()."
+        message = f"on a non-default stream, it does not wait for the work queued before it: {words}"
         return failed(Finding(message, case, hint))
     return passed(1)
 
@@ -45,12 +45,12 @@ def streams(context: Context) -> Outcome:
 def devices(context: Context) -> Outcome:
     """Tensors on a second GPU are worked on there, while the first is current, and the first stays current."""
     if torch.cuda.device_count() < 2:
-        return not_run("there is one GPU here")
+        return not_run("this machine has only one GPU")
     case = _right_case(context)
     if case is None:
-        return not_run("ordinary calls go wrong already, or the reference refuses them")
+        return not_run("ordinary calls already fail, or the reference rejects them")
     torch.cuda.set_device(0)
-    hint = "Set the device of the tensors for the length of the call: c10::cuda::CUDAGuard, or torch's device guard."
+    hint = "Set the tensors' device for the duration of the call: c10::cuda::CUDAGuard, or torch's device guard."
     context.tell("tensors on cuda:1 while cuda:0 is current")
     try:
         words = _late_inputs(context, case, "cuda:1", None)
@@ -68,11 +68,11 @@ def graph(context: Context) -> Outcome:
     """A call is captured in a CUDA graph, and a replay works on what the inputs hold then."""
     case = _right_case(context)
     if case is None:
-        return not_run("ordinary calls go wrong already, or the reference refuses them")
+        return not_run("ordinary calls already fail, or the reference rejects them")
     if _has_sizes_of_data(context, case):
-        return not_run("the size of a result depends on data, which the host has to wait for")
+        return not_run("the size of a result depends on data, for which the host has to wait")
     if _late_inputs(context, case, "cuda:0", torch.cuda.Stream(device=0)):
-        return not_run("work is not on the current stream, so that nothing would be captured: see streams")
+        return not_run("work is not on the current stream, so nothing would be captured: see streams")
     values = case.build("cuda:0")
     _warm_up(context, values)
     captured = torch.cuda.CUDAGraph()
@@ -96,8 +96,8 @@ def graph(context: Context) -> Outcome:
     captured.replay()
     torch.cuda.synchronize()
     if (wrong := compare(found, expected)) is not None:
-        message = f"a graph that is replayed with other values in the inputs gives wrong results: {wrong}"
-        hint = "Nothing of a call may be decided by values that the host has read while it was captured."
+        message = f"a graph replayed with other input values gives wrong results: {wrong}"
+        hint = "A call must not depend on values that the host reads during capture."
         return failed(Finding(message, other, hint))
     return passed(2)
 
@@ -148,7 +148,7 @@ def _words(context: Context, wrong: Disagreement, found: list[Tensor], real: Map
     with contextlib.suppress(Exception):
         early = context.subject.results(context.subject.reference, zeros)
         if all(torch.allclose(one, other, 0.01, 0.01, equal_nan=True) for one, other in zip(found, early, strict=True)):
-            return f"it has read its inputs before they were there ({wrong})"
+            return f"it read its inputs before they were written ({wrong})"
     return str(wrong)
 
 

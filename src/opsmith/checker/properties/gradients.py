@@ -49,10 +49,10 @@ _LONG = 1025
 _GROUPS = ("plain", "scalars", "equal", "values", "layouts", "sizes", "empty")
 # Where PyTorch takes the gradient through the body, no kernel sees its sizes and values.
 _GROUPS_OF_BODY = ("plain", "scalars", "equal", "layouts", "empty")
-_BODY = "PyTorch takes it through the body, so it is not tried for many sizes and values"
+_BODY = "PyTorch computes it through the body, so few sizes and values are tried"
 _LOW_PRECISION = (
-    "compared with the reference's gradient; finite differences say nothing in {dtype}, "
-    "where one rounding is as large as the step"
+    "compared with the reference's gradient; finite differences mean nothing in {dtype}, where one rounding is as "
+    "large as the step"
 )
 
 
@@ -91,7 +91,7 @@ def gradient(context: Context) -> Outcome:
             return not_run(f"no gradient is registered: {error}")
     if skipped == compared:
         return not_run(
-            "the results are wrong already, and gradients are taken through them"
+            "the results are already wrong, and gradients depend on them"
             if skipped
             else f"the reference cannot be differentiated for any of {refused} inputs"
         )
@@ -108,7 +108,7 @@ def why_no_gradient(context: Context) -> str | None:
     """Return why nothing can be said about gradients, or None where something can."""
     subject = context.subject
     if subject.mutated:
-        return f"it writes to {', '.join(subject.mutated)}: such an operator has no gradient"
+        return f"it writes to {', '.join(subject.mutated)}: it has no gradient"
     case = subject.suite.plain(context.dtypes)
     inputs = differentiable_inputs(subject, case)
     if not inputs:
@@ -199,7 +199,7 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
                 raise NotRegisteredError(first_line(error)) from error
             return Wrong(f"the gradient raises {type(error).__name__}: {first_line(error)}")
         if is_unregistered():
-            raise NotRegisteredError("PyTorch warns of it in a backward, and the gradients stay None")
+            raise NotRegisteredError("PyTorch warns about it in a backward, and the gradients stay None")
     leaves = leaves_of(values, request.inputs)
     results = without_overflow(case, materialized(found, leaves), expected)
     wrong = compare(results, expected)
@@ -209,7 +209,7 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
         return None
     name = request.inputs[wrong.output]
     if found[wrong.output] is None:
-        return Wrong(f"no gradient arrives at {name}{_how(request)}; the reference has {wrong.expected:.6g} for it")
+        return Wrong(f"{name} gets no gradient{_how(request)}; the reference gives it {wrong.expected:.6g}")
     text = str(wrong).replace(f"output {wrong.output}", f"the gradient of {name}", 1)
     return Wrong(f"{text}{_how(request)}", _hint(request))
 

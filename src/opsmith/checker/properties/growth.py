@@ -1,4 +1,4 @@
-"""Checks that a thousand calls leave no memory behind: neither malloc's, nor a GPU allocator's, nor Python objects."""
+"""Checks that a thousand calls leak no memory: neither malloc's, nor a GPU allocator's, nor Python objects."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class _Held:
 def memory_growth(context: Context) -> Outcome:
     """Calls leave nothing behind, nor do calls with a backward."""
     if _heap_bytes() is None:
-        return not_run("this C library does not say how much memory is in use (glibc 2.33 and newer do)")
+        return not_run("this C library does not report how much memory is in use (glibc 2.33 and newer do)")
     case = next(accepted(context, "plain"), None)
     if case is None:
-        return not_run("there is no input that both the reference and the kernel take")
+        return not_run("no input is accepted by both the reference and the kernel")
     context.tell(case)
     subject, values = context.subject, case.build(context.device)
 
@@ -78,7 +78,7 @@ def memory_growth(context: Context) -> Outcome:
         try:
             forward()
         except Exception as error:
-            return not_run(f"the kernel refuses an ordinary input: {str(error).splitlines()[0][:200]}")
+            return not_run(f"the kernel rejects an ordinary input: {str(error).splitlines()[0][:200]}")
         calls, grown = _growth(context, forward, _CALLS)
         kind = ""
         if not grown:
@@ -92,9 +92,9 @@ def memory_growth(context: Context) -> Outcome:
         return passed(calls)
     return failed(
         Finding(
-            f"{calls:,} calls{kind} leave {grown} behind",
+            f"{calls:,} calls{kind} leak {grown}",
             case,
-            "Free what is allocated by hand on every path; a cache or a list that is kept between calls must be bounded.",
+            "Free manual allocations on every path; bound caches and lists that are kept between calls.",
         ),
         inputs=calls,
     )

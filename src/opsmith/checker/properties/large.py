@@ -27,8 +27,8 @@ __all__ = ["large"]
 _LIMIT = 1 << 31
 _NEAR = 64
 _HINT = (
-    "An index or a stride is kept in 32 bits on the way: int64_t for both, and for their products. A kernel that is made "
-    "for 32 bits has to refuse what does not fit."
+    "Some index or stride has only 32 bits: use int64_t for both, and for their products. A 32-bit kernel has to "
+    "reject what does not fit."
 )
 
 
@@ -36,11 +36,11 @@ def large(context: Context) -> Outcome:
     """Elements whose index is past 2^31 are found; with `--large` also calls with as many elements."""
     found = _narrowest(context)
     if found is None:
-        return not_run("ordinary calls go wrong already, or the reference refuses them")
+        return not_run("ordinary calls already fail, or the reference rejects them")
     context, case = found
     strides = _check_strides(context, case)
     if strides.state == "failed" or not context.large:
-        more = "" if context.large else "calls with more than 2^31 elements are made with --large"
+        more = "" if context.large else "--large makes calls with more than 2^31 elements"
         return replace(strides, note="; ".join(filter(None, (strides.note, more))))
     calls = check_large_calls(context)
     if calls.state != "failed" and strides.state == "passed":
@@ -95,16 +95,18 @@ def _check_strides(context: Context, case: Case) -> Outcome:
             continue
         tried += 1
         if wrong is not None and _is_reference_wrong(context, values, expected):
-            excused = f"with {name} so far apart PyTorch's own operators are wrong on this device, in the reference too"
+            excused = (
+                f"with {name} so far apart, PyTorch's own operators are wrong on this device, in the reference too"
+            )
         elif wrong is not None:
             return failed(Finding(_describe(name, dim, recipe.shape, stride, wrong), hint=_HINT), inputs=tried)
-    note = f"it refuses {refused} of {refused + tried} calls with strides past 2^31" if refused else ""
+    note = f"it rejects {refused} of {refused + tried} calls with strides past 2^31" if refused else ""
     note = "; ".join(filter(None, (note, excused)))
     if tried + refused > 0:
         return passed(tried, refused=refused, note=note)
     if unfit:
-        return not_run(f"{size_text(unfit)} of addresses are needed, and {size_text(free)} can be had")
-    return not_run("it takes no strided input, so that only calls of 2^31 elements would show it")
+        return not_run(f"{size_text(unfit)} of address space are needed, {size_text(free)} are available")
+    return not_run("it takes no strided input, so only calls with 2^31 elements would show it")
 
 
 def _dimensions(case: Case) -> Iterator[tuple[str, int]]:
@@ -158,7 +160,7 @@ def _is_reference_wrong(context: Context, values: Mapping[str, Any], expected: E
 
 def _is_right_nearby(context: Context, case: Case, name: str, dim: int, expected: Any) -> bool:
     size = math.prod(case.tensors()[name].shape)
-    context.tell(f"{name} with its elements a little apart along dimension {dim}")
+    context.tell(f"{name} with its elements slightly apart along dimension {dim}")
     try:
         values = _spread(case, context.device, name, dim, 2 * size + _NEAR, _NEAR)
         return compare(context.subject.results(context.subject.kernel, values), expected) is None

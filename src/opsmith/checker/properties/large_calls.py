@@ -29,7 +29,7 @@ def check_large_calls(context: Context) -> Outcome:
     """Let each size that an output has pass 2^31, one after the other."""
     space = context.subject.suite.space
     if space is None:
-        return not_run("without a definition it is not known how to make examples larger")
+        return not_run("without a definition, examples cannot be enlarged")
     tried, unfit, free = 0, 0, 0
     for case in _cases(context, space):
         largest = max(case.tensors().values(), key=lambda recipe: math.prod(recipe.shape))
@@ -41,10 +41,10 @@ def check_large_calls(context: Context) -> Outcome:
         context.tell(case.label)
         tried += 1
         if (words := _wrong(context, case)) is not None:
-            return failed(Finding(f"{case.label}: {words}", hint="Sizes, indices and loop counters in int64_t."))
+            return failed(Finding(f"{case.label}: {words}", hint="Use int64_t for sizes, indices and loop counters."))
     if tried == 0:
         return not_run(
-            f"calls of 2^31 elements need {size_text(unfit)} of memory, and {size_text(free)} are free"
+            f"calls of 2^31 elements need {size_text(unfit)} of memory, {size_text(free)} are free"
             if unfit
             else "no output grows with a size"
         )

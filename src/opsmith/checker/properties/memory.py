@@ -32,14 +32,14 @@ def outputs_written(context: Context) -> Outcome:
         if not found:
             return ""
         if found[0].is_untouched:
-            return f"{found[0]} is not written: it holds what was in its memory before the call"
-        return f"{found[0]} depends on what was in newly allocated memory before the call: something reads it unwritten"
+            return f"{found[0]} is not written: it holds what its memory held before the call"
+        return f"{found[0]} depends on uninitialized memory: something reads an allocation before writing it"
 
     return _first(
         context,
         [seen.case for seen in observe_cases(context).made if seen.differs],
         judge,
-        "Allocated memory holds anything. Write each element on every path, the tail of vectors and the last block too.",
+        "New memory holds arbitrary values. Write each element on every path, including vector tails and the last block.",
     )
 
 
@@ -54,7 +54,9 @@ def writes_outside(context: Context) -> Outcome:
         return seen.outside or (seen.gaps if seen.gaps and agrees(context, case) else "")
 
     cases = [seen.case for seen in observe_cases(context).made if seen.outside or seen.gaps]
-    hint = "Compare the last index with the size: vectors and blocks end behind it where they do not divide it."
+    hint = (
+        "Compare the last index with the size: if vectors and blocks do not divide the size, they reach past the end."
+    )
     return _first(context, cases, judge, hint, note=why_unguarded(context.device))
 
 
@@ -66,11 +68,9 @@ def reads_outside(context: Context) -> Outcome:
         # With strides ignored, memory between elements is read; that has a name of its own.
         if not found or (case.group == "layouts" and not agrees(context, case)):
             return ""
-        return (
-            f"{found[0]} depends on numbers beside the inputs or beside what was allocated: something reads past an end"
-        )
+        return f"{found[0]} depends on memory outside the inputs or its own allocations: something reads out of bounds"
 
-    hint = "Compare indices with the size before the read; a neighbour of the first or last element may not exist."
+    hint = "Compare indices with the size before reading; the first and last elements lack a neighbour."
     cases = [seen.case for seen in observe_cases(context).made if seen.differs]
     outcome = _first(context, cases, judge, hint, note=why_unguarded(context.device))
     if outcome.state == "passed" and context.device == "cpu":
@@ -92,7 +92,7 @@ def inputs_unchanged(context: Context) -> Outcome:
     def judge(case: Case) -> str:
         seen = _look_again(context, case)
         return (
-            f"{seen.changed} was changed, and the schema does not say that it is written to"
+            f"{seen.changed} was changed, but the schema does not declare that it is written to"
             if seen and seen.changed
             else ""
         )
@@ -107,7 +107,7 @@ def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: 
     observed = observe_cases(context)
     count = len(observed.made)
     if count == 0:
-        return not_run("there is no input that both the reference and the kernel take")
+        return not_run("no input is accepted by both the reference and the kernel")
     for case in cases:
         if not judge(case):
             continue

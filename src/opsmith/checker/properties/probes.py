@@ -107,9 +107,9 @@ def _may_miss(subject: Subject, name: str) -> bool:
 
 
 def _of_tensor(name: str, tensor: Tensor, device: str, *, several: bool) -> Iterator[_Change]:
-    yield f"{name} with one dimension more", "size", lambda t: t.unsqueeze(0)
+    yield f"{name} with an extra dimension", "size", lambda t: t.unsqueeze(0)
     if tensor.dim() > 0 and tensor.shape[0] > 0:
-        yield f"{name} with one dimension less", "size", lambda t: t[0].clone()
+        yield f"{name} with a dimension removed", "size", lambda t: t[0].clone()
     for dim, size in enumerate(tensor.shape):
         yield f"{name} with {size + 1} in dimension {dim}", "size", partial(_longer, dim)
         if size > 1:

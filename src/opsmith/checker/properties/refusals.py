@@ -40,7 +40,7 @@ _HINT = (
 def bad_arguments(context: Context) -> Outcome:
     """Wrong sizes, ranks, types, devices and numbers raise an exception; none crashes, hangs or gives a result."""
     if context.device != "cpu" and torch.cuda.is_initialized():
-        return not_run("this process uses the GPU already, and its children could not")
+        return not_run("this process already uses the GPU, so its children cannot")
     if hasattr(context.subject.call, "_opoverload"):
         # What torch.library.custom_op imports on a first call takes seconds; here once, and not in each child.
         importlib.import_module("torch._dynamo")
@@ -52,14 +52,14 @@ def bad_arguments(context: Context) -> Outcome:
     run = _ProbeRun(context, cases[index], is_right)
     run.run()
     if run.is_sound is False:
-        return not_run("ordinary calls end the process too, after a while")
+        return not_run("ordinary calls also end the process, after a while")
     if not run.wrong:
         return passed(run.tried, note=run.note)
     worst_first = sorted(run.wrong, key=lambda pair: pair[1].startswith("it returned"))
     lines = [f"  {label}: {words}" for label, words in worst_first[:_SHOWN]]
     if len(run.wrong) > _SHOWN:
         lines.append(f"  and {len(run.wrong) - _SHOWN} more")
-    head = f"{len(run.wrong)} of {run.tried} calls with something wrong in them were not refused:"
+    head = f"{len(run.wrong)} of {run.tried} invalid calls were not rejected:"
     return failed(Finding("\n".join([head, *lines]), hint=_HINT), inputs=run.tried, note=run.note)
 
 
@@ -80,7 +80,7 @@ class _ProbeRun:
         start, children = 0, 0
         while start < len(self.probes) and self.is_sound is not False:
             if children == _MOST_CHILDREN:
-                self.note = f"{len(self.probes) - start} calls were not made after {children} crashes"
+                self.note = f"{len(self.probes) - start} calls were skipped after {children} crashes"
                 return
             start = self._run_from(start)
             children += 1
@@ -180,14 +180,14 @@ def _find_base(context: Context, cases: list[Case]) -> tuple[int, bool] | str:
                 continue
             send((number, roughly_equal(found, expected)))
             return
-        send("the reference refuses every input, or the kernel does")
+        send("the reference or the kernel rejects every input")
 
     last: Any = None
     for message in in_child(work, silence_s=_silence(context)):
         if isinstance(message, Ended):
             break
         last = message
-    return last if last is not None else "an ordinary call ends the process already"
+    return last if last is not None else "an ordinary call already ends the process"
 
 
 def _plain_results(context: Context, case: Case) -> list[torch.Tensor] | None:

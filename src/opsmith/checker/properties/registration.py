@@ -25,8 +25,8 @@ _TRACING_TEST = "test_aot_dispatch_dynamic"
 _TESTS = ("test_schema", _GRADIENT_TEST, "test_faketensor", _TRACING_TEST)
 _HINTS = {
     _GRADIENT_TEST: (
-        "Register the gradient with torch.library.register_autograd, or a kernel at the Autograd key: one at the CPU or "
-        "CUDA key is passed by wherever PyTorch traces."
+        "Register the gradient with torch.library.register_autograd, or a kernel at the Autograd key: PyTorch "
+        "bypasses one at the CPU or CUDA key when it traces."
     )
 }
 
@@ -42,7 +42,7 @@ def opcheck(context: Context) -> Outcome:
         try:
             results = _opcheck(context, case)
         except Exception as error:
-            return not_run(f"the operator raises by itself: {first_line(error)}")
+            return not_run(f"the operator itself raises: {first_line(error)}")
         compared += 1
         for test, found in results.items():
             if not isinstance(found, BaseException):
@@ -50,7 +50,7 @@ def opcheck(context: Context) -> Outcome:
             if (other := _named_elsewhere(context, case, test, found)) is None:
                 message = f"{case.label}: torch.library.opcheck, {test}: {first_line(found)}"
                 return failed(Finding(message, case, _HINTS.get(test, "")), inputs=compared)
-            left = f"what opcheck's {test} finds is named by {other}"
+            left = f"see {other} for what opcheck's {test} finds"
     return passed(compared, note=left)
 
 

@@ -1,4 +1,4 @@
-"""Checks that the same call gives the same bits, every time and on any number of threads."""
+"""Checks that repeated calls give identical results, every time and on any number of threads."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def determinism(context: Context) -> Outcome:
         return passed(count)
     if refused:
         return passed(0, note=f"it has no deterministic implementation and says so: {refused[:200]}")
-    return not_run("there is no input that both the reference and the kernel take")
+    return not_run("no input is accepted by both the reference and the kernel")
 
 
 def threads(context: Context) -> Outcome:
@@ -108,7 +108,7 @@ def threads(context: Context) -> Outcome:
     return (
         passed(count, note="; ".join(notes))
         if count
-        else not_run("there is no input that both the reference and the kernel take")
+        else not_run("no input is accepted by both the reference and the kernel")
     )
 
 
@@ -191,15 +191,16 @@ def _perturb_malloc(number: int) -> None:
 
 def _varies(context: Context, case: Case, difference: Difference, calls: int) -> Finding:
     message = f"{case.label}: {difference} differs between equal calls, within {calls} of them"
-    hint = "Something besides the arguments decides: unset memory, a counter or a cache, random numbers, the order of sums."
+    hint = "The result depends on more than the arguments: uninitialized memory, a counter or cache, "
+    hint += "random numbers, the order of sums."
     if context.device != "cpu":
-        hint += " Floating-point atomics add in another order each time."
+        hint += " Floating-point atomics add in a different order each time."
     return Finding(message, case, hint)
 
 
 def _remembers(case: Case, difference: Difference) -> Finding:
-    message = f"{case.label}: {difference} is another after calls of other sizes than before them"
-    hint = "Something is kept between calls: a static buffer that was larger then, or a cache by size or address."
+    message = f"{case.label}: {difference} changes after calls of other sizes"
+    hint = "Something persists between calls: a static buffer that is too large now, or a cache by size or address."
     return Finding(message, case, hint)
 
 
@@ -210,7 +211,7 @@ def _unsteady_alone(context: Context, case: Case, base: _Run) -> Outcome | None:
             if _starts_threads(context, case):
                 message = f"{case.label}: {found[0]} varies from call to call, and the kernel starts threads of its own"
                 return failed(Finding(message, case, _RACE_HINT))
-            return not_run("results vary on one thread already; see determinism")
+            return not_run("results already vary on one thread; see determinism")
     return None
 
 
@@ -252,10 +253,8 @@ def _differs_on(context: Context, case: Case, base: _Run, number: int) -> Findin
         return ""
     if _is_rounding(context, case, first) and (why := _why_excused(context, case, number)):
         return why
-    message = f"{case.label}: {found[0]} is another on {number} threads than on one, each time"
-    return Finding(
-        message, case, "Let the split of the work not depend on the number of threads: sum blocks of one size."
-    )
+    message = f"{case.label}: {found[0]} on {number} threads always differs from that on one"
+    return Finding(message, case, "Do not split the work by the number of threads: sum blocks of a fixed size.")
 
 
 def _is_rounding(context: Context, case: Case, call: _Run) -> bool:

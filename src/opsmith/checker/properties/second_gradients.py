@@ -44,7 +44,7 @@ def second_gradient(context: Context) -> Outcome:
             if request is None or not _has_second(wide, case, request):
                 continue
             if first_wrong(wide, case, request) is not None:
-                return not_run("the first gradient is wrong already, or the results are")
+                return not_run("the first gradient or the results are already wrong")
             wrong = _wrong_second(wide, case, request)
         except (RefusedError, NotRegisteredError) as error:
             return not_run(str(error))
@@ -80,18 +80,18 @@ def _wrong_second(context: Context, case: Case, request: GradientRequest) -> Wro
             found = second_gradients(subject, subject.kernel, case.build(context.device), request)
         except Exception as error:
             if is_refusal(error):
-                raise NotRegisteredError(f"the second gradient is refused: {first_line(error)}") from error
+                raise NotRegisteredError(f"the second gradient is rejected: {first_line(error)}") from error
             return Wrong(f"the second gradient raises {type(error).__name__}: {first_line(error)}")
         if is_unregistered():
             raise NotRegisteredError("no second gradient is registered: PyTorch warns of it in a backward")
     if found is None:
         return Wrong(
-            "with create_graph=True the gradients come without a graph: second gradients are zero without a word",
-            "Let the backward call operators that have gradients themselves, or refuse (once_differentiable).",
+            "with create_graph=True the gradients have no graph: second gradients are silently zero",
+            "Have the backward call operators that have gradients themselves, or reject it (once_differentiable).",
         )
     names = [*request.inputs, *(f"the gradient of output {index}" for index in request.outputs)]
     if len(found) != len(expected):
-        return Wrong("some outputs have no gradient, and so no second one")
+        return Wrong("some outputs have no gradient, and so no second gradient")
     for name, one, other in zip(names, found, expected, strict=True):
         tolerance = float(torch.finfo(other.dtype).eps ** 0.5)  # far from a wrong formula, and sums may have any order
         near = torch.isclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)

@@ -22,10 +22,9 @@ __all__ = ["aliasing"]
 # Calls in which kernels are known to return an argument as it is: nothing to convert, nothing to do.
 _GROUPS = ("plain", "scalars", "layouts", "sizes")
 _MOST_SIZES = 12
-_COPY = "Return a copy (clone), or say it in the schema: Tensor(a) x -> Tensor(a)."
+_COPY = "Return a copy (clone), or declare it in the schema: Tensor(a) x -> Tensor(a)."
 _KEPT = (
-    "Allocate in every call: a buffer that is kept between calls is overwritten while the caller still holds the first "
-    "result."
+    "Allocate in every call: a buffer kept between calls is overwritten while the caller still holds the first result."
 )
 
 
@@ -41,12 +40,12 @@ def aliasing(context: Context) -> Outcome:
                 # torch.library.custom_op looks for itself, and refuses.
                 if "may not alias" not in str(error):
                     continue
-                found = ("an output shares memory with an input or another output, and PyTorch refuses it", _COPY)
+                found = ("an output shares memory with an input or another output, which PyTorch rejects", _COPY)
         count += 1
         if found is not None:
             message, hint = found
             return failed(Finding(f"{case.label}: {message}", case, hint), inputs=count)
-    return passed(count) if count else not_run("there is no input that both the reference and the kernel take")
+    return passed(count) if count else not_run("no input is accepted by both the reference and the kernel")
 
 
 def _cases(context: Context) -> Iterator[Case]:
@@ -67,15 +66,15 @@ def _shared(context: Context, case: Case) -> tuple[str, str] | None:
     for index, output in enumerate(outputs):
         for name, tensor in inputs.items():
             if _have_common_storage(output, tensor) and not allowed.with_input(index, name):
-                return f"output {index} shares memory with {name}, and the schema does not say so", _COPY
+                return f"output {index} shares memory with {name}, which the schema does not declare", _COPY
     for one, other in combinations(range(len(outputs)), 2):
         if _overlap(outputs[one], outputs[other]) and not allowed.with_output(one, other):
-            return f"outputs {one} and {other} share memory, and the schema does not say so", _COPY
+            return f"outputs {one} and {other} share memory, which the schema does not declare", _COPY
     before = [output.detach().clone() for output in outputs]
     again = kernel_outputs(subject, _other_numbers(case).build(context.device))
     for index, output in enumerate(outputs):
         if any(_overlap(output, later) for later in again):
-            return f"a second call returns the memory of output {index} of the first, which still holds it", _KEPT
+            return f"a second call returns the memory of output {index} of the first, which is still in use", _KEPT
         if not same_bits(output, before[index]):
             return f"output {index} changed when the operator was called again with other inputs", _KEPT
     return None

@@ -54,7 +54,7 @@ def fake(context: Context) -> Outcome:
             if message is not None:
                 return _found(context, case, symbolic, message, compared)
     if compared == 0:
-        return not_run("the reference or the kernel refuses every input that was tried")
+        return not_run("the reference or the kernel rejects every input tried")
     return passed(compared, left_out=cases.left_out)
 
 
@@ -117,5 +117,5 @@ def _found(context: Context, case: Case, symbolic: bool, message: str, compared:
 
     small = smallest(context, case, fails)
     again = _wrong_fake(context, small, symbolic) or message
-    hint = "torch.compile allocates and indexes by what the fake kernel says: a wrong one corrupts memory or results."
+    hint = "torch.compile allocates and indexes by the fake kernel: a wrong one corrupts memory or results."
     return failed(Finding(f"{small.label}: {again}", small, hint), inputs=compared)

@@ -83,7 +83,7 @@ def jvp(context: Context) -> Outcome:
             if message is not None:
                 return _judged_jvp(context, plain, message)
     tried = 2 * len(_each_and_all(len(inputs)))
-    return passed(tried, note=f"forward mode is refused: {refusal}" if refusals == tried else "")
+    return passed(tried, note=f"forward mode is rejected: {refusal}" if refusals == tried else "")
 
 
 def func_grad(context: Context) -> Outcome:
@@ -108,7 +108,7 @@ def func_grad(context: Context) -> Outcome:
             found = transform(total, inputs)
         except Exception as error:
             if is_refusal(error):
-                return not_run(f"torch.func.{name} is refused: {first_line(error)}")
+                return not_run(f"torch.func.{name} is rejected: {first_line(error)}")
             return failed(Finding(f"torch.func.{name} raises {type(error).__name__}: {first_line(error)}", plain.case))
         compared += 1
         for input_name, one, other in zip(plain.request.inputs, found, expected, strict=True):
@@ -118,14 +118,14 @@ def func_grad(context: Context) -> Outcome:
                     "torch.autograd.grad"
                 )
                 if is_gradient_wrong(context, plain.case):
-                    return not_run("ordinary gradients are wrong already")
+                    return not_run("ordinary gradients are already wrong")
                 return failed(Finding(message, plain.case), inputs=compared)
     return passed(compared)
 
 
 def _plain(context: Context) -> _Plain:
     if not has_autograd_kernel(context.subject, context.device):
-        raise NotJudgedError("no autograd kernel is registered, and torch.func passes by a gradient from elsewhere")
+        raise NotJudgedError("no autograd kernel is registered, and torch.func ignores a gradient from elsewhere")
     if (reason := why_no_gradient(context)) is not None:
         raise NotJudgedError(reason)
     case = context.subject.suite.plain(context.dtypes)
@@ -207,15 +207,15 @@ def _judged_jvp(context: Context, plain: _Plain, message: str) -> Outcome:
     try:
         gradients(context.subject, context.subject.kernel, plain.case.build(context.device), plain.request)
     except NoGradientError:
-        return not_run("gradients are lost already, in reverse mode as in forward mode")
+        return not_run("gradients are already lost, in reverse mode as in forward mode")
     except Exception as error:
-        return not_run(f"gradients are refused: {first_line(error)}")
+        return not_run(f"gradients are rejected: {first_line(error)}")
     try:
         if disagreement(context, plain.case) is not None:
-            return not_run("the results are wrong already, and so is what forward mode makes of them")
+            return not_run("the results are already wrong, and so are their tangents")
     except RefusedError as error:
         return not_run(str(error))
-    hint = "Forward mode must give the derivative or raise: torch.autograd.Function without a jvp does raise."
+    hint = "Forward mode must give the derivative or raise, as torch.autograd.Function without a jvp does."
     return failed(Finding(f"{plain.case.label}: {message}", plain.case, hint))
 
 

@@ -32,9 +32,9 @@ def value(context: Context) -> Outcome:
         return outcome
     # One defect has one name: results that are wrong because of an argument or a size fail under that property.
     if ignored := _ignored(context):
-        return not_run(f"wrong for ordinary values, but because {ignored} is ignored: see `arguments`")
+        return not_run(f"wrong for ordinary values because {ignored} is ignored: see `arguments`")
     if _depends_on_size(context):
-        return not_run("wrong for some sizes and right for others: see `sizes`")
+        return not_run("wrong only for some sizes: see `sizes`")
     return outcome
 
 
@@ -69,7 +69,7 @@ def arguments(context: Context) -> Outcome:
     """Optional tensors left out, flags the other way, lists of another length."""
     if ignored := _ignored(context):
         case = context.subject.suite.plain(context.dtypes)
-        message = f"{ignored} is ignored: the results are those of a call without it"
+        message = f"{ignored} is ignored: the results equal those without it"
         return failed(Finding(message, case, "Read the argument in the kernel."))
     return _agree(context, "scalars")
 
@@ -103,9 +103,9 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
     if compared == 0:
         return not_run(_why_nothing(refused, timed.left_out)), 0
     if elsewhere:
-        reason = f"{elsewhere} of {compared} inputs give wrong values, and so do the plain ones: see `value`"
+        reason = f"{elsewhere} of {compared} inputs give wrong values, and so do ordinary ones: see `value`"
         return not_run(reason), compared
-    note = f"the reference refused {refused} of {refused + compared} inputs" if refused else ""
+    note = f"the reference rejected {refused} of {refused + compared} inputs" if refused else ""
     return passed(compared, refused=refused, left_out=timed.left_out, note=note), compared
 
 
@@ -121,8 +121,8 @@ def _found(context: Context, case: Case, wrong: Disagreement | Exception, inputs
 
 def _why_nothing(refused: int, left_out: int) -> str:
     if left_out:
-        return f"the reference refuses {refused} inputs of this kind, and there was no time for {left_out} more"
-    return "the reference refuses every input of this kind" if refused else "no input of this kind"
+        return f"the reference rejects {refused} inputs of this kind, and there was no time for {left_out} more"
+    return "the reference rejects every input of this kind" if refused else "no input of this kind"
 
 
 def _is_other_number(case: Case) -> bool:
@@ -205,9 +205,9 @@ def _hint(context: Context, case: Case, wrong: Disagreement | Exception | None) 
     if not isinstance(wrong, Disagreement):
         return ""
     if wrong.kind == "inf" and context.dtype == "float16":
-        return "A number passed 65,504 on the way: is the accumulator float16? Sum in float32."
+        return "An intermediate value exceeded 65,504: is the accumulator float16? Sum in float32."
     if wrong.kind == "nan" and case.group == "special":
-        return "Comparisons with NaN are false, and max(NaN, x) may be x: NaN has to be passed on by hand there."
+        return "Comparisons with NaN are false, and max(NaN, x) may be x: propagate NaN explicitly."
     if case.group == "layouts":
         return "Index through the view's strides, or declare contiguous=(...) for the input."
     return ""

@@ -65,13 +65,13 @@ def run_sanitizer(op: Any, kind: str, request: Request | None = None) -> Report:
         if device not in definition.kernels:
             return _report(name, kind, device, request, not_run(f"{name} has no kernel for {device}"), 0.0)
         if definition.module == "__main__":
-            raise ArgumentError(f"{name} is defined in a script; a sanitizer's process can import modules alone")
+            raise ArgumentError(f"{name} is defined in a script, but a sanitizer's process can only import modules")
         path = f"{definition.module}::{definition.name}"
         request = replace(request, path=path) if request is not None else Request(path)
     elif not is_gpu:
         raise ArgumentError(
-            f"{name} was not built by opsmith, which cannot build it again with a sanitizer. On a GPU "
-            f"{', '.join(GPU_TOOLS)} need no other build"
+            f"{name} was not built by opsmith, so it cannot be rebuilt with a sanitizer. On a GPU, "
+            f"{', '.join(GPU_TOOLS)} need no rebuild"
         )
     elif request is None:
         raise ArgumentError("an operator that opsmith did not make needs a request, which says how it is found")
@@ -86,9 +86,7 @@ def _report(name: str, kind: str, device: str, request: Request | None, outcome:
     notes: tuple[str, ...] = ()
     if outcome.left_out:
         total = outcome.inputs + outcome.left_out
-        notes = (
-            f"for want of time {outcome.left_out} of {total} inputs were left out, the later ones of a fixed order",
-        )
+        notes = (f"{outcome.left_out} of {total} inputs did not fit into the time, the later ones of a fixed order",)
     return Report(name, (result,), request.seed if request is not None else 0, seconds, notes)
 
 
@@ -111,7 +109,7 @@ def _start(kind: str, request: Request, environment: dict[str, str]) -> Complete
     try:
         return run(argv, env={**environment, "PYTHONPATH": source}, timeout_s=_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return f"no end within {_TIMEOUT_S} s"
+        return f"not finished within {_TIMEOUT_S} s"
 
 
 def _head(kind: str) -> list[str]:
@@ -136,7 +134,7 @@ def _outcome(op: Any, kind: str, done: Completed | str) -> Outcome:
         last = [line for line in done.output.splitlines() if line and not line.startswith(MARK)][-12:]
         return not_run(f"the process ended with status {done.status} before the last call:\n" + "\n".join(last))
     if made == 0:
-        return not_run("the reference refuses every input")
+        return not_run("the reference rejects every input")
     return passed(made, left_out=left_out)
 
 

@@ -45,7 +45,7 @@ SANITIZERS: dict[str, Sanitizer] = {
     for item in (
         Sanitizer(
             "address",
-            "reads and writes outside of what is allocated",
+            "reads and writes outside allocations",
             ("-fsanitize=address", *_DEBUG),
             # libstdc++ too: the runtime looks for its exceptions when the process starts.
             {"gcc": ("libasan.so", "libstdc++.so.6"), "clang": ("libclang_rt.asan-{arch}.so", "libstdc++.so.6")},
@@ -56,7 +56,7 @@ SANITIZERS: dict[str, Sanitizer] = {
         ),
         Sanitizer(
             "undefined",
-            "overflows of signed integers, bad shifts, misaligned and null pointers, and their like",
+            "overflows of signed integers, bad shifts, misaligned and null pointers and similar errors",
             # No vptr: it asks for type information that libraries do not share.
             ("-fsanitize=undefined", "-fno-sanitize=vptr", *_DEBUG),
             {"gcc": ("libubsan.so",), "clang": ("libclang_rt.ubsan_standalone-{arch}.so",)},
@@ -66,7 +66,7 @@ SANITIZERS: dict[str, Sanitizer] = {
         ),
         Sanitizer(
             "thread",
-            "threads that use the same memory without waiting for each other",
+            "threads that access the same memory without synchronization",
             ("-fsanitize=thread", *_DEBUG),
             {"gcc": ("libtsan.so",), "clang": ("libclang_rt.tsan-{arch}.so",)},
             "TSAN_OPTIONS",
@@ -79,8 +79,8 @@ SANITIZERS: dict[str, Sanitizer] = {
 
 # Tools of compute-sanitizer, by what they find.
 GPU_TOOLS: dict[str, str] = {
-    "memcheck": "reads and writes outside of GPU memory",
-    "racecheck": "races between threads of a block in shared memory",
+    "memcheck": "reads and writes outside GPU allocations",
+    "racecheck": "races between a block's threads in shared memory",
     "initcheck": "reads of GPU memory that was never written",
     "synccheck": "barriers that not all threads reach",
 }
@@ -125,8 +125,9 @@ def _library(compiler: HostCompiler, name: str, sanitizer: Sanitizer) -> str:
     found = run([compiler.path, f"-print-file-name={name}"]).output.strip()
     if not Path(found).is_absolute():
         raise ToolchainError(
-            f"{compiler.path} ({compiler.release}) comes without {name}, which --sanitize {sanitizer.name} needs. Install "
-            "it (libasan, libubsan, libtsan or compiler-rt in distributions), or set CXX to a compiler that has it"
+            f"{compiler.path} ({compiler.release}) does not include {name}, which --sanitize {sanitizer.name} needs. "
+            "Install it (libasan, libubsan, libtsan or compiler-rt in distributions), or set CXX to a compiler that "
+            "has it"
         )
     return str(Path(found).resolve())
 
@@ -165,7 +166,7 @@ def find_compute_sanitizer() -> Path:
     on_path = shutil.which("compute-sanitizer")
     if on_path is None:
         raise ToolchainError(
-            "compute-sanitizer is neither beside nvcc nor on PATH. It is part of the CUDA toolkit: install the package "
-            "cuda-sanitizer (apt, dnf, conda) of the toolkit's version"
+            "compute-sanitizer is neither next to nvcc nor on PATH. It is part of the CUDA toolkit: install the "
+            "package cuda-sanitizer (apt, dnf, conda) in the toolkit's version"
         )
     return Path(on_path)
