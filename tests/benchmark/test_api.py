@@ -55,10 +55,10 @@ def test_a_function_with_a_reference_and_examples():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"phases": ["sideways"]}, "there is no phase 'sideways'; there are forward, backward, both"),
+        ({"phases": ["sideways"]}, "unknown phase 'sideways'; the phases are forward, backward, both"),
         ({"seconds": 0}, "seconds must be more than 0, not 0"),
         ({"threads": 0}, "threads must be at least 1, not 0"),
-        ({"dtypes": ["float8"]}, "there is no element type 'float8'"),
+        ({"dtypes": ["float8"]}, "unknown element type 'float8'"),
         ({"dtypes": ["int32"]}, "has no element type int32"),
         ({"against": ["nobody"]}, "has no competitor 'nobody'"),
         ({"sizes": [{"M": 1}]}, "has no size M; it has N"),

@@ -128,10 +128,10 @@ def in_terminal(argv: list[str], env: dict[str, str]) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["no_such_module"], "there is no module or folder no_such_module"),
+        (["no_such_module"], "no module or folder no_such_module"),
         ([f"{KIT}/operators.py::none"], "has no 'none'; it declares"),
-        ([TWICE, "--phase", "sideways"], "there is no phase 'sideways'"),
-        ([TWICE, "--dtype", "int9"], "there is no element type 'int9'"),
+        ([TWICE, "--phase", "sideways"], "unknown phase 'sideways'"),
+        ([TWICE, "--dtype", "int9"], "unknown element type 'int9'"),
         ([TWICE, "--size", "B=4"], "the size N is missing"),
         ([TWICE, "--size", "B=4,N=8,M=2"], "has no size M"),
         ([TWICE, "--size", "B4"], "--size B4: write names and whole numbers"),
@@ -146,7 +146,7 @@ def in_terminal(argv: list[str], env: dict[str, str]) -> str:
         ([f"{KIT}/operators.py", "--against", "sum"], "kit_bench.off has no competitor 'sum'"),
         ([f"{KIT}/operators.py", "--reference", "torch:sin"], "--reference is for one operator"),
         ([TWICE, "--import", "no_such_module"], "--import no_such_module"),
-        ([TWICE, "--tolerance", "5"], "--tolerance is for --compare"),
+        ([TWICE, "--tolerance", "5"], "--tolerance needs --compare"),
         ([TWICE, "--compare", "no_such.json"], "no_such.json cannot be read: No such file"),
         ([TWICE, "--json", "--markdown"], "--json and --markdown both print"),
         ([TWICE, "--html", str(KIT)], "is a directory"),
@@ -193,10 +193,10 @@ def test_compare_with_json_prints_json_alone(stored):
 def test_what_cannot_be_compared_exits_with_2(stored, tmp_path: Path):
     before = stored("before.json", small())
     output = " ".join(bench(stored("gpu.json", small(machine=GPU)), "--compare", before, code=2).output.split())
-    assert "the device was cpu and is cuda. Make the earlier report again here" in output
+    assert "the device was cpu and is cuda. Create the earlier report again on this machine" in output
     (tmp_path / "cut.json").write_text(before.read_text()[:500])
     output = " ".join(bench(before, "--compare", tmp_path / "cut.json", code=2).output.split())
-    assert "It ends too early: was its writing broken off?" in output
+    assert "It is truncated: was writing it interrupted?" in output
 
 
 def test_a_report_of_another_machine_is_said_before_anything_is_timed(stored):

@@ -162,7 +162,7 @@ def test_threads_of_the_host_do_not_matter_to_a_gpu():
 
 def test_reports_without_anything_in_common_are_refused():
     with pytest.raises(
-        ArgumentError, match=r"nothing in common: the earlier is of kit\.smooth, the present of kit\.other"
+        ArgumentError, match=r"no operator in common: the earlier has kit\.smooth, the new one kit\.other"
     ):
         compare_reports([small()], [replace(small(), operator="kit.other")])
     with pytest.raises(ArgumentError, match="nothing in common"):
@@ -176,8 +176,8 @@ def test_the_lines_of_a_comparison():
         "  kit.smooth                     then      now       takes",
         "  float32, forward, B 64, N 64   10.0 us   12.0 us   1.20x as long [1.18, 1.22]: slower",
         "1 of 1 timing slower, 0 faster, beyond the noise",
-        "! one process a side: the same program may differ as much in the next; --runs 5 tells",
-        "times relative to eager's of the same run: a machine that is slower as a whole does not count",
+        "! one process per report: another process may differ as much; --runs 5 tells",
+        "times relative to eager's in the same run, so a slower machine does not count",
     ]
 
 
@@ -197,15 +197,15 @@ def test_json_is_read_again(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it is not JSON .* It ends too early"),
-        (small().to_json()[:400], "it is not JSON .* It ends too early"),
+        ("", "it is not JSON .* It is truncated"),
+        (small().to_json()[:400], "it is not JSON .* It is truncated"),
         ('{"format": 1, x}', "it is not JSON .*double quotes.*$"),
         ("[1, 2]", "is not a report of opsmith bench"),
         ("3", "is not a report of opsmith bench"),
         ("null", "is not a report of opsmith bench"),
         ('"text"', "is not a report of opsmith bench"),
-        ('{"operators": 3}', "it is of no operator"),
-        ('{"operators": []}', "it is of no operator"),
+        ('{"operators": 3}', "it names no operator"),
+        ('{"operators": []}', "it names no operator"),
         ('{"ok": true, "machine": {}}', "is not a report of opsmith bench"),
         (json.dumps({**json.loads(small().to_json()), "format": 99}), "the format is 99, not 1"),
         (json.dumps({**json.loads(small().to_json()), "timings": [{}]}), "is not a report of opsmith bench"),

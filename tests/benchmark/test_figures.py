@@ -103,7 +103,7 @@ def test_a_reference_that_reads_a_part_of_its_inputs_sets_no_limit():
     found = timings(Work(50_000_000, 1000, 0), True, lambda: LIMITS, opsmith=1e-5, eager=2e-5)
     assert [timing.error for timing in found.values()] == ["", ""]
     assert found["opsmith"].share is None
-    assert "moves less than its inputs" in found["opsmith"].notes[-1]
+    assert "moves less memory than its inputs" in found["opsmith"].notes[-1]
 
 
 def test_the_best_of_two_measurements():
@@ -271,7 +271,7 @@ def test_a_gpu_that_is_held_back_is_told():
     states = iter([cool, hot])
     conditions = Conditions("cuda", read_gpu=lambda: next(states), read_cpu=lambda: None)
     found, warned = conditions.finish()
-    assert warned == ("the GPU was held back after timing: 1200 of 1980 MHz, 88 C, 700 W",)
+    assert warned == ("the GPU was throttled after timing: 1200 of 1980 MHz, 88 C, 700 W",)
     assert found["gpu_before"]["celsius"] == 40
     assert found["gpu_after"]["is_throttled"]
     nearly = iter([GpuState(1965, 2600, 1980, 45, 470, 0x4)] * 2)

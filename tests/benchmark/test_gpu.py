@@ -1,4 +1,4 @@
-"""A whole benchmark on a GPU: every competitor, both clocks, the kernels by themselves, and the GPU's state."""
+"""A whole benchmark on a GPU: every competitor, both clocks, the kernels alone, and the GPU's state."""
 
 from __future__ import annotations
 

@@ -121,9 +121,9 @@ def test_texts_are_escaped():
 
 
 def test_wrong_results_are_at_the_top():
-    found = report(timing("N 4", "opsmith", 0, time=None, wall=None, error="wrong result, so it is not timed: y"))
+    found = report(timing("N 4", "opsmith", 0, time=None, wall=None, error="wrong result, not timed: y"))
     page = Page(reports_as_html([found]))
-    assert "Not to be believed yet: kit.smooth" in page.text
+    assert "Do not trust yet: kit.smooth" in page.text
     assert "Nothing could be timed." in page.text
 
 

@@ -46,8 +46,7 @@ float32, forward
 – compiled (float32, B 4096, N 4096, forward): failed: RuntimeError: no
 * opsmith: cached (float32, B 4096, N 4096, forward)
 ! other programs are running
-1.50x: one and a half times as fast as that competitor, in brackets the 95 % interval · two timings of the same differed
-  by 1.0 % · seed 0 · 12 s"""
+1.50x: 1.5 times as fast as that competitor; brackets: 95 % interval · repeated timings differed by 1.0 % · seed 0 · 12 s"""
     )
     assert str(REPORT) == text
 
@@ -94,7 +93,7 @@ def test_without_a_time_of_the_operator_there_is_no_verdict():
     found = report(
         timing("N 4", "eager", 1e-5),
         timing("N 4", "compiled", 2e-5, ratio=2.0),  # a ratio to eager, which came first
-        timing("N 4", "opsmith", 0, time=None, wall=None, error="wrong result, so it is not timed: y[0] is 1"),
+        timing("N 4", "opsmith", 0, time=None, wall=None, error="wrong result, not timed: y[0] is 1"),
     )
     text = "\n".join(report_lines(found))
     assert "2.00x" not in text
@@ -115,12 +114,12 @@ def test_errors_that_differ_in_numbers_alone_are_said_once():
     found = report(
         timing("N 4", "opsmith", 1e-5),
         *(
-            timing(f"N {n}", "eager", 0, time=None, wall=None, error=f"wrong result, so it is not timed: y[{n}] is {n}")
+            timing(f"N {n}", "eager", 0, time=None, wall=None, error=f"wrong result, not timed: y[{n}] is {n}")
             for n in (4, 5, 6)
         ),
     )
     lines = [line for line in report_lines(found) if line.startswith("✗")]
-    assert lines == ["✗ eager (float32, N 4, forward and 2 more): wrong result, so it is not timed: y[4] is 4"]
+    assert lines == ["✗ eager (float32, N 4, forward and 2 more): wrong result, not timed: y[4] is 4"]
 
 
 def test_what_nobody_had_time_for_is_one_line():

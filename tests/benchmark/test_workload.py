@@ -82,7 +82,7 @@ def test_examples_are_what_is_timed_where_there_are_some():
 def test_a_mapping_names_the_examples():
     given = {"one": (torch.randn(3, 2), torch.tensor([0])), "two": {"x": torch.randn(4, 2), "index": torch.tensor([3])}}
     assert [one.label for one in workloads(subject(picked, given), "cpu", ["float32"])] == ["one", "two"]
-    with pytest.raises(ArgumentError, match=r"the example 'x' is a Tensor; name each call by its arguments"):
+    with pytest.raises(ArgumentError, match=r"the example 'x' is a Tensor; give each call its arguments"):
         subject(picked, {"x": torch.randn(3, 2), "index": torch.tensor([0])})
 
 

@@ -32,7 +32,7 @@ def test_a_log_in_a_file(tmp_path):
 def test_a_log_that_is_not_known(arguments):
     done = CliRunner().invoke(command, arguments, input="all is well\n")
     assert done.exit_code == 1
-    assert "knows no error in this log" in done.stderr
+    assert "no known error in this log" in done.stderr
     assert done.stdout == ("[]\n" if arguments else "")
 
 

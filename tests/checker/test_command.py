@@ -48,10 +48,10 @@ def test_a_folder_stands_for_all_that_it_declares():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["no_such_module"], "there is no module or folder no_such_module"),
+        (["no_such_module"], "no module or folder no_such_module"),
         ([f"{KIT}/operators.py::none"], "has no 'none'; it declares right, wrong"),
-        ([f"{KIT}/operators.py::right", "--property", "x"], "there is no property 'x'"),
-        ([f"{KIT}/operators.py::right", "--dtype", "int9"], "there is no element type 'int9'"),
+        ([f"{KIT}/operators.py::right", "--property", "x"], "unknown property 'x'"),
+        ([f"{KIT}/operators.py::right", "--dtype", "int9"], "unknown element type 'int9'"),
         ([f"{KIT}/operators.py::right", "--dtype", "int32"], "is not checked in int32"),
         ([f"{KIT}/operators.py::right", "--device", "tpu"], "cannot be checked on tpu"),
         ([f"{KIT}/operators.py", "--reference", "torch:sin"], "--reference is for one operator"),

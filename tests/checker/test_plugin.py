@@ -85,7 +85,7 @@ def test_a_run_without_it_imports_nothing(user_python: Python, project: Path):
 def test_a_wrong_path_is_a_wrong_command_line(user_python: Python, project: Path):
     done = user_python.run("-m", "pytest", "--opsmith", "no_such_module", cwd=project, fails=True)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--opsmith no_such_module: there is no module or folder no_such_module" in done.stderr
+    assert "--opsmith no_such_module: no module or folder no_such_module" in done.stderr
 
 
 def test_the_fixture(user_python: Python, project: Path):

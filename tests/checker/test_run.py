@@ -167,7 +167,7 @@ def test_a_slow_reference_is_spared_the_largest_inputs():
     assert set(labels) - set(fewer) == {"N = 4099", "N = 70001"}
     assert "B = 70001" in fewer
     (note,) = slow.notes
-    assert note.endswith("s for N = 4099: larger inputs are skipped too (--thorough tries them)")
+    assert note.endswith("s for N = 4099: inputs of that size and larger are left out (--thorough tries them)")
 
 
 @pytest.mark.slow("compiles with Inductor")

@@ -114,4 +114,4 @@ def test_the_smallest_case_of_a_forgotten_tail():
     (finding,) = report.findings
     assert finding.case is not None
     assert shapes(finding.case) == {"x": (9,)}
-    assert "First seen with: some dozens of elements" in finding.message
+    assert "First seen with: dozens of elements" in finding.message

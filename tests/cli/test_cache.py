@@ -105,7 +105,7 @@ def test_pruning(cache, publish, store):
     publish("new")
     assert cache("prune").startswith("removed 0 (0 bytes)")
     assert cache("prune", "--older-than", "1d").startswith("removed 1 (")
-    assert "kept 1 that were used within the last 15 minutes" in cache("prune", "--max-size", "1 KB")
+    assert "kept 1 used within the last 15 minutes" in cache("prune", "--max-size", "1 KB")
     assert cache("prune", "--all").endswith("0 bytes left\n")
     assert list(store.artifacts()) == []
 
@@ -117,7 +117,7 @@ def test_a_wrong_command_line_is_2(cache, arguments):
 
 def test_verify_names_and_fixes_what_is_damaged(cache, publish):
     publish("sound")
-    assert cache("verify") == "1 checked, all as their manifests say\n"
+    assert cache("verify") == "1 checked, all match their manifests\n"
     damaged = publish("damaged")
     damaged.library.write_bytes(b"y" * 2000)
     said = cache("verify", status=1)
@@ -127,7 +127,7 @@ def test_verify_names_and_fixes_what_is_damaged(cache, publish):
         "damaged": [{"key": damaged.key, "name": "damaged", "damage": "damaged.so has been altered", "removed": False}],
     }
     assert "; removed" in cache("verify", "--fix")
-    assert cache("verify") == "1 checked, all as their manifests say\n"
+    assert cache("verify") == "1 checked, all match their manifests\n"
 
 
 def test_export_and_import(cache, publish, store, tmp_path, monkeypatch):
@@ -137,10 +137,10 @@ def test_export_and_import(cache, publish, store, tmp_path, monkeypatch):
     assert "holds nothing named three" in cache("export", archive, "three", status=1)
     assert cache("export", archive, "one").startswith(f"{archive}: 1 artefacts, ")
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path / "other"))
-    assert cache("import", archive) == "1 added, 0 were there already\n"
-    assert cache("import", archive) == "0 added, 1 were there already\n"
+    assert cache("import", archive) == "1 added, 0 already present\n"
+    assert cache("import", archive) == "0 added, 1 already present\n"
     (tmp_path / "a.zip").write_bytes(b"no archive")
-    assert "not an archive of opsmith's" in cache("import", archive, status=1)
+    assert "not an opsmith archive" in cache("import", archive, status=1)
     assert "does not exist" in cache("import", str(tmp_path / "b.zip"), status=2)
 
 
@@ -152,12 +152,12 @@ def test_keys_and_sharing(cache, publish, tmp_path, monkeypatch):
     assert "no key is trusted" in cache("key", "list")
     key = cache("key", "new", "--name", "me@here").split()[-1]
     assert f"me@here  (signs here)\n  {key}" in cache("key", "list")
-    assert cache("push") == "1 pushed, 0 were there already\n"
+    assert cache("push") == "1 pushed, 0 already present\n"
     monkeypatch.setenv("OPSMITH_CONFIG_DIR", str(tmp_path / "other config"))
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path / "other"))
-    assert cache("pull") == "0 fetched, 0 were here already\n"
+    assert cache("pull") == "0 fetched, 0 already present\n"
     cache("key", "trust", key)
-    assert cache("pull", "one") == "1 fetched, 0 were here already\n"
+    assert cache("pull", "one") == "1 fetched, 0 already present\n"
     cache("key", "forget", key)
     assert "is not trusted" in cache("key", "forget", key, status=1)
     assert "is not a public key" in cache("key", "trust", "ed25519:x", status=1)
@@ -183,6 +183,6 @@ def test_a_module_is_explained_before_and_after_a_build(cache, store, tmp_path):
     with pytest.raises(SystemExit) as caught:
         main(["build", str(module)])
     assert not caught.value.code
-    assert cache("explain", str(module)).endswith("found: it is loaded without a build\n")
+    assert cache("explain", str(module)).endswith("found: loaded without a build\n")
     kernel.write_text(kernel.read_text().replace("2.0f", "4.0f * 0.5f"))
     assert f"missed: {name}.cpp changed (line 5), everything else as in the build of " in cache("explain", str(module))

@@ -118,7 +118,7 @@ def test_store_that_cannot_be_written_does_not_stop_a_build(several: Path) -> No
     )
     (several / "setup.py").write_text(setup)
     out = python(several, "setup.py", "build_ext", "--inplace", OPSMITH_CACHE_DIR=str(several / "file"))
-    assert "which may not last" in out
+    assert "which may be temporary" in out
     assert python(several, "-c", "import torch, x; print(x.value())") == "2\n"
 
 

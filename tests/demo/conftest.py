@@ -73,7 +73,7 @@ def results() -> Results:
     return Results(
         machine=FACTS,
         devices=("cpu",),
-        gpu_missing="this PyTorch sees none",
+        gpu_missing="this PyTorch does not see one",
         quick=False,
         seed=0,
         builds=(

@@ -41,7 +41,7 @@ def test_a_quick_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     timed = {(t["phase"], t["competitor"]) for report in content["benchmarks"] for t in report["timings"]}
     assert timed == {(phase, name) for phase in ("forward", "backward") for name in ("opsmith", "eager")}
     assert [len(run["losses"]) for run in content["runs"]] == [3] * len(content["runs"])
-    assert "a quick run: the test accuracy is not held against the 95% of a whole one" in result.stderr
+    assert "a quick run: the test accuracy is not compared with the 95% of a full run" in result.stderr
     assert {"report.html", "report.md", "results.json"} <= {file.name for file in tmp_path.iterdir()}
     assert not list(tmp_path.glob("lib/*/work"))
 

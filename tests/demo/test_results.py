@@ -47,7 +47,7 @@ def test_a_property_that_does_not_hold_fails(with_changes, check_of):
 def test_a_wrong_result_of_the_benchmark_fails(results, with_changes):
     (report,) = results.benchmarks
     own, *others = report.timings
-    wrong = dataclasses.replace(own, time=None, error="wrong result, so it is not timed: y[0] is 1")
+    wrong = dataclasses.replace(own, time=None, error="wrong result, not timed: y[0] is 1")
     found = with_changes(benchmarks=(dataclasses.replace(report, timings=(wrong, *others)),))
     assert found.failures == ("opsmith.lltm_cell gives wrong results where it is timed",)
     assert signs(found)["speed"] == "✗"

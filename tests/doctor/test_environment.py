@@ -20,10 +20,10 @@ def clean(monkeypatch):
     [
         ("TORCH_CUDA_ARCH_LIST", "9.0;blurb", "'blurb' is not a CUDA architecture"),
         ("OPSMITH_CUDA_ARCHS", ";", "is empty"),
-        ("TORCH_CUDA_ARCH_LIST", "native", "torch sees none"),
+        ("TORCH_CUDA_ARCH_LIST", "native", "torch does not see one"),
         ("PYTORCH_ROCM_ARCH", "sm_90", "is not a ROCm architecture"),
-        ("ROCM_PATH", "/nowhere", "there is no program /nowhere/bin/hipcc"),
-        ("NVCC_CCBIN", "nowhere++", "there is no program 'nowhere++'"),
+        ("ROCM_PATH", "/nowhere", "program /nowhere/bin/hipcc not found"),
+        ("NVCC_CCBIN", "nowhere++", "'nowhere++' is not installed"),
         ("OPSMITH_JOBS", "-1", "not a number of compilers"),
         ("MAX_JOBS", "many", "not a number of compilers"),
         ("OPSMITH_BRIDGE", "maybe", "auto, wait or off"),

@@ -128,7 +128,7 @@ def test_gpus():
     assert only(judge_gpus(driver, CPU)).status == "warning"
     unseen = only(judge_gpus(driver, CUDA))
     assert unseen.status == "problem"
-    assert "which torch does not see" in unseen.title
+    assert "not visible to torch" in unseen.title
     old = only(judge_gpus(replace(driver, driver_cuda="12.4"), replace(CUDA, gpus=(gpu,), gpu_error="driver too old")))
     assert "--index-url https://download.pytorch.org/whl/cu124" in old.remedy
     hung = only(judge_gpus(GpuState(failure="nvidia-smi did not finish within 20 s"), CPU))
@@ -152,11 +152,11 @@ def test_the_bridge(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "status", "title"),
     [
-        ({"size_bytes": 4_900_000_000}, "warning", "cache: 4.9 GB of 5.0 GB; the oldest entries go next"),
+        ({"size_bytes": 4_900_000_000}, "warning", "cache: 4.9 GB of 5.0 GB; the oldest are removed next"),
         ({"free_bytes": 10_000_000}, "warning", "disk of the cache: 10.0 MB free"),
-        ({"danger": "everybody may write to it"}, "problem", "cache: others could write to it"),
+        ({"danger": "everybody may write to it"}, "problem", "cache: others can write to it"),
         ({"root": Path("/tmp/opsmith-0")}, "warning", "cache: cannot be written"),
-        ({"limit_error": "OPSMITH_CACHE_SIZE is 'big'"}, "problem", "cache: no such size"),
+        ({"limit_error": "OPSMITH_CACHE_SIZE is 'big'"}, "problem", "cache: invalid size"),
     ],
 )
 def test_a_cache_that_needs_attention(change, status, title):

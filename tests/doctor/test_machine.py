@@ -128,7 +128,7 @@ def test_without_torch_compiler_and_ninja_there_are_findings_and_no_traceback(tm
     assert done.returncode == 1, done.stderr
     assert done.stderr == ""
     assert "no torch" in done.stdout
-    assert "C++ compiler: none that fits" in done.stdout
+    assert "C++ compiler: none usable" in done.stdout
     assert "ninja: not found" in done.stdout
     assert "pip install filelock jaxtyping packaging platformdirs rich" in done.stdout
 
@@ -151,5 +151,5 @@ def test_without_a_place_for_the_cache_all_else_is_examined(tmp_path):
     assert (done.returncode, done.stderr) == (1, "")
     findings = {finding["title"]: finding for finding in json.loads(done.stdout)}
     titles = set(findings)
-    assert findings["cache: cannot be examined"]["remedy"] == "pip install platformdirs"
+    assert findings["cache: check failed"]["remedy"] == "pip install platformdirs"
     assert any("cores, " in title or "core, " in title for title in titles)

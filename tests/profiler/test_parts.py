@@ -75,7 +75,7 @@ def test_without_a_kernel_of_its_own_the_dispatcher_and_the_body_are_one_part() 
     }
     parts = {part.name: part for part in parts_of([bare] * 3, "cpu", "forward")}
     assert list(parts) == ["Python", "autograd", "dispatcher", "free"]
-    assert parts["dispatcher"].what == "dispatcher and body, which cannot be separated here"
+    assert parts["dispatcher"].what == "dispatcher and body, which cannot be told apart here"
     assert parts["dispatcher"].time.middle == pytest.approx(16 + CLOCKS["inside"])
 
 

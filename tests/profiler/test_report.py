@@ -64,7 +64,7 @@ def test_what_is_within_its_noise_is_given_as_a_bound() -> None:
 def test_parts_that_add_up_are_said_to_and_are_well() -> None:
     assert CALL.uncertainty == pytest.approx(0.02)
     assert report(CALL).ok
-    assert "  the parts add up to the call within 2 % (with clocks inside, less what they take: -2 to +1 %)" in text(
+    assert "  the parts add up to the call within 2 % (with clocks inside, without their own time: -2 to +1 %)" in text(
         CALL
     )
 
@@ -115,19 +115,19 @@ def test_where_the_intervals_overlap_nobody_is_said_to_wait() -> None:
 def test_a_kernel_is_shown_with_its_launch_and_its_resources() -> None:
     lines = text(replace(CALL, gpu=GPU), "cuda").splitlines()
     assert "launching one call takes" in lines[0]
-    assert "9.00 MB of the definition in that time: 3.00 TB/s, 75 % of what a copy reaches here" in "\n".join(lines)
+    assert "9.00 MB of the definition in that time: 3.00 TB/s, 75 % of a copy's bandwidth here" in "\n".join(lines)
     (row,) = [line.split() for line in lines if "add<float>" in line]
     assert row[2:] == ["1", "3.00", "us", "64x1x1", "256x1x1", "24", "0", "B", "48", "B", "50", "%"]
 
 
 def test_what_is_not_known_of_a_kernel_is_a_dash_and_why() -> None:
     bare = replace(KERNEL, registers=None, shared_bytes=None, local_bytes=None, occupancy=None)
-    gpu = replace(GPU, kernels=(bare,), ncu={"missing": "ncu is not on PATH"}, notes=("spills are not known",))
+    gpu = replace(GPU, kernels=(bare,), ncu={"missing": "ncu is not on PATH"}, notes=("spills are unknown",))
     shown = text(replace(CALL, gpu=gpu), "cuda")
     (row,) = [line.split() for line in shown.splitlines() if "add<float>" in line]
     assert row[-4:] == ["–"] * 4
     assert "– counters: ncu is not on PATH" in shown
-    assert "– spills are not known" in shown
+    assert "– spills are unknown" in shown
 
 
 def test_counters_are_shown_where_they_are_there() -> None:

@@ -21,7 +21,7 @@ def test_no_command_is_a_wrong_command_line():
 def test_a_program_that_is_not_there_is_a_wrong_command_line():
     result = CliRunner().invoke(command, ["--", "there-is-no-such-program"])
     assert result.exit_code == 2
-    assert "there is no program there-is-no-such-program" in result.output
+    assert "program there-is-no-such-program not found" in result.output
 
 
 def test_the_commands_exit_code_and_options_are_its_own(below):

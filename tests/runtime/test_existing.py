@@ -262,13 +262,13 @@ def test_build_directory_is_a_store_of_its_own(sources: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"sources": ["/nowhere/at_all.cpp"]}, ArgumentError, "there is no source file /nowhere/at_all.cpp"),
+        ({"sources": ["/nowhere/at_all.cpp"]}, ArgumentError, "no source file /nowhere/at_all.cpp"),
         ({"sources": []}, ArgumentError, "no sources"),
         ({"sources": 5}, ArgumentTypeError, "sources must be"),
-        ({"sources": [__file__]}, ArgumentError, "is not a source file that opsmith knows"),
+        ({"sources": [__file__]}, ArgumentError, "is not a known kind of source file"),
         ({"sources": [], "is_standalone": True}, ValueError, "is_python_module=False"),
-        ({"sources": [], "extra_cflags": [1]}, ArgumentTypeError, "extra_cflags must be a list of texts"),
-        ({"sources": [], "extra_cflags": ["-D'"]}, ArgumentError, "no shell would split"),
+        ({"sources": [], "extra_cflags": [1]}, ArgumentTypeError, "extra_cflags must be a list of strings"),
+        ({"sources": [], "extra_cflags": ["-D'"]}, ArgumentError, "cannot be split like a shell command"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict, error: type[Exception], words: str) -> None:

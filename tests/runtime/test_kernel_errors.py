@@ -130,7 +130,7 @@ def test_a_missing_kernel_file_is_told_with_the_way_to_make_it(package: Package)
 def test_one_file_in_two_styles_is_refused(package: Package) -> None:
     other = NATIVE.replace("def scale", "def other")
     message = failure(package(VIEW + other, scale__cpp=FITTING), DefinitionError)
-    assert "other, scale share scale.cpp but ask for it in different styles" in message
+    assert "other, scale share scale.cpp but with different styles" in message
 
 
 def test_a_missing_compiler(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:

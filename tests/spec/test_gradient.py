@@ -90,7 +90,7 @@ def fine_for_list(grad_out: Matrix) -> Matrix: ...
         (FORWARD, optional_of_other_rank, "grad_x", 'is Float[Tensor, "N"], but the forward\'s is'),
         (FORWARD, need_of_index, "grad_x", "asks for index, which is not a differentiable input of forward. There are"),
         (FORWARD, need_of_index, "grad_x", "There are needs_grad_x, needs_grad_w"),
-        (FORWARD, need_as_number, "grad_x", "the parameter needs_grad_x is int, but it tells whether the"),
+        (FORWARD, need_as_number, "grad_x", "the parameter needs_grad_x is int, but it says whether the"),
         (FORWARD, need_of_absent, "grad_x", "the parameter needs_grad_w tells whether grad_w is needed, but no output"),
         (FROZEN, need_as_number, "grad_w", "asks for x, which is not a differentiable input of forward. There are"),
         (FORWARD, number_for_output, "grad_x", 'the parameter y must be a tensor, Float[Tensor, "B N"]'),
@@ -170,7 +170,7 @@ def test_a_gradient_whose_size_the_kernel_alone_knows_cannot_be_left_out() -> No
 def test_an_operator_that_writes_to_its_arguments_has_no_backward() -> None:
     signature = read_signature(writes, Choices(mutates=frozenset({"y"})))
     with pytest.raises(
-        DefinitionError, match="writes writes to y, and an operator that writes to its arguments has no"
+        DefinitionError, match="writes writes to y, and an operator that writes to its arguments cannot have a"
     ):
         wire_backward(signature, read(fine_for_list, "grad_x"))
 

@@ -87,7 +87,7 @@ def test_what_no_batch_can_be():
 
     assert "f: batch= names Z, which is a dimension of no input" in refusal(f, "Z")
     assert 'f: batch= names N, which is part of the size 2*N in Float[Tensor, "2*N C C"]' in refusal(f, "N")
-    assert 'f: batch= names C, which stands twice in Float[Tensor, "2*N C C"]' in refusal(f, "C")
+    assert 'f: batch= names C, which occurs twice in Float[Tensor, "2*N C C"]' in refusal(f, "C")
     assert "f: batch= names size, which is an int argument" in refusal(f, "size")
     assert 'g: batch= names B, but the output out1 has no such dimension (Float[Tensor, "N"])' in refusal(g, "B")
     assert "f: batch= is 3; give the name of a dimension, a tuple of names, False or None" in refusal(f, 3)

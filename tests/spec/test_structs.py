@@ -246,18 +246,21 @@ def only_numbers(shape: Scale) -> Row: ...
         (derived, "the field Derived.area is not an argument of the class (init=False)"),
         (factory, "the field WithFactory.size has a default_factory; give it a default"),
         (wrong_default, "the field WrongDefault.size is int and cannot have the default 1.5"),
-        (infinite_default, "the field InfiniteDefault.limit is float and cannot have the default inf; default to None"),
+        (
+            infinite_default,
+            "the field InfiniteDefault.limit is float and cannot have the default inf; use the default None",
+        ),
         (none_as_default, "the argument shape is Scale and cannot have the default None; give it an instance"),
         (
             optional,
-            "the argument shape is a dataclass that may be absent or repeated",
+            "the argument shape is an optional or repeated dataclass",
         ),
         (several, "Annotate it Scale; the fields can be optional and can have defaults"),
         (takes_x, "the field TakesX.x has the name of another argument"),
         (takes_itself, "the field TakesItself.shape has the name of another argument"),
-        (takes_out, "the output name 'out' is not an identifier or is taken already"),
-        (twice, "the field Scale.factor has the name of another argument, but the schema has the fields by their own"),
-        (only_numbers, "no argument is a tensor that is always there"),
+        (takes_out, "the output name 'out' is not an identifier or is already taken"),
+        (twice, "the field Scale.factor has the name of another argument, and the schema uses the fields' own"),
+        (only_numbers, "no argument is a required tensor"),
     ],
 )
 def test_what_cannot_be_a_struct_is_refused_with_the_reason(function: Callable[..., Any], words: str) -> None:
@@ -269,7 +272,7 @@ def test_what_cannot_be_a_struct_is_refused_with_the_reason(function: Callable[.
 
 @pytest.mark.parametrize("function", [tensor, typed_tensor, numbers, nested])
 def test_what_can_be_a_parameter_but_no_field_is_told_so(function: Callable[..., Any]) -> None:
-    with pytest.raises(DefinitionError, match=r"make it a parameter of its own$"):
+    with pytest.raises(DefinitionError, match=r"make it a separate parameter$"):
         read(function)
 
 

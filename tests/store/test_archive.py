@@ -100,18 +100,18 @@ def edit(what, **changes):
     ("change", "reason"),
     [
         (swap_bytes, "has been altered"),
-        (swap_manifest_too, "not what its key says"),
+        (swap_manifest_too, "does not match its key"),
         (drop("other.so"), "has no .*other.so"),
         (drop("types.pyi"), "has no .*types.pyi"),
         (drop("record.json"), "has no .*record.json"),
         (drop("manifest.json"), "has no .*manifest.json"),
         (drop("opsmith-archive.json"), "has no opsmith-archive.json"),
-        (edit("record.json", headers={"<source>/y.h": "0"}), "not what its key says"),
-        (edit("record.json", artifact="../../x"), "not what its key says"),
-        (edit("manifest.json", inputs={"evil": "1"}), "not what its key says"),
+        (edit("record.json", headers={"<source>/y.h": "0"}), "does not match its key"),
+        (edit("record.json", artifact="../../x"), "does not match its key"),
+        (edit("manifest.json", inputs={"evil": "1"}), "does not match its key"),
         (edit("manifest.json", library="../../evil.so"), "manifest of .* damaged"),
         (edit("manifest.json", files={"../../evil": "0"}), "manifest of .* damaged"),
-        (edit("opsmith-archive.json", format=99), "not an archive that this opsmith can read"),
+        (edit("opsmith-archive.json", format=99), "not an archive that this version of opsmith can read"),
         (edit("opsmith-archive.json", platform="plan9-mips-libc1"), "made on plan9-mips-libc1, and this machine is"),
     ],
 )
@@ -137,7 +137,7 @@ def test_members_with_paths_that_lead_out_are_not_written(archive, elsewhere, tm
 def test_a_truncated_archive_leaves_the_store_as_it_was(archive, elsewhere, length):
     data = archive.read_bytes()
     archive.write_bytes(data[:length])
-    with pytest.raises(StoreError, match="not an archive of opsmith's"):
+    with pytest.raises(StoreError, match="not an opsmith archive"):
         import_archive(elsewhere, archive)
     assert list(elsewhere.artifacts()) == []
 

@@ -28,7 +28,7 @@ def test_a_new_key_signs_is_trusted_and_is_read_by_its_owner_alone(config):
 def test_a_key_is_never_replaced(config):
     keyring.new_signing_key("")
     before = (config / "signing.key").read_bytes()
-    with pytest.raises(StoreError, match="there is a signing key already"):
+    with pytest.raises(StoreError, match="a signing key already exists"):
         keyring.new_signing_key("")
     assert (config / "signing.key").read_bytes() == before
 
@@ -65,14 +65,14 @@ def test_what_is_no_key_is_not_trusted(text):
 def test_a_list_that_others_can_write_to_is_refused(config):
     keyring.new_signing_key("")
     (config / "trusted_keys").chmod(0o666)
-    with pytest.raises(StoreError, match="the list of trusted keys is not used: everybody can write to"):
+    with pytest.raises(StoreError, match="the list of trusted keys is not used: everyone can write to"):
         keyring.trusted_keys()
 
 
 def test_a_signing_key_that_everybody_can_read_is_refused(config):
     keyring.new_signing_key("")
     (config / "signing.key").chmod(0o644)
-    with pytest.raises(StoreError, match=r"everybody can read the signing key .*chmod go-rwx"):
+    with pytest.raises(StoreError, match=r"everyone can read the signing key .*chmod go-rwx"):
         keyring.sign(b"text")
 
 

@@ -29,7 +29,7 @@ def test_a_folder_of_the_store_that_everybody_can_write_to_is_refused(store, pub
     publish()
     folder = store.root / place
     folder.chmod(0o777)
-    with pytest.raises(StoreError, match=f"everybody can write to {folder} .*chmod go-w {folder}"):
+    with pytest.raises(StoreError, match=f"everyone can write to {folder} .*chmod go-w {folder}"):
         store.find(source_key(inputs))
     with pytest.raises(StoreError, match="everybody"), store.staging():
         pytest.fail("a build has begun")
@@ -49,7 +49,7 @@ def test_a_sticky_store_is_refused_and_a_sticky_folder_above_is_not(store, publi
 def test_a_folder_above_in_which_others_can_put_another_store_is_refused(store, publish, inputs):
     publish()
     store.root.parent.chmod(0o777)
-    with pytest.raises(StoreError, match=f"{store.root}: everybody can write to {store.root.parent} "):
+    with pytest.raises(StoreError, match=f"{store.root}: everyone can write to {store.root.parent} "):
         store.find(source_key(inputs))
 
 
@@ -61,7 +61,7 @@ def test_the_folders_behind_a_link_count_as_well(publish, store, inputs, tmp_pat
     store.root.symlink_to(real)
     assert store.find(source_key(inputs)) is not None
     real.parent.chmod(0o777)
-    with pytest.raises(StoreError, match=r"everybody can write to .*open"):
+    with pytest.raises(StoreError, match=r"everyone can write to .*open"):
         store.find(source_key(inputs))
 
 

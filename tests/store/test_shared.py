@@ -132,7 +132,7 @@ def signed_by_another(content):
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (replace_binary, "has been altered; nothing of it is used"),
+        (replace_binary, "has been altered; none of it is used"),
         (lambda folder: rewrite_bundle(folder, other_manifest), "signature is wrong"),
         (lambda folder: rewrite_bundle(folder, other_record), "signature is wrong"),
         (lambda folder: rewrite_bundle(folder, signed_by_nobody), "signature is wrong"),
@@ -212,7 +212,7 @@ def test_pull_fetches_all_that_is_trusted(url, store, built, publish, elsewhere,
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("nothing://here", "no address that fsspec knows"),
+        ("nothing://here", "an address that fsspec does not support"),
         ("/dev/null/folder", "NotADirectoryError"),
     ],
 )

@@ -24,7 +24,7 @@ def test_a_file_in_the_place_of_the_root(tmp_path: Path):
     root.touch()
     store = Store(root)
     assert store.find("0" * 64) is None
-    with pytest.raises(StoreError, match=r"root: a file stands where .*OPSMITH_CACHE_DIR"), store.staging():
+    with pytest.raises(StoreError, match=r"root: a file is in the place of .*OPSMITH_CACHE_DIR"), store.staging():
         pytest.fail("no staging folder can be made")
     with pytest.raises(StoreError, match="OPSMITH_CACHE_DIR"), store.lock("0" * 64):
         pytest.fail("no lock can be made")

@@ -105,7 +105,7 @@ def test_a_link_on_path_is_seen_through(machine, probes, put_toolkit, tmp_path):
 def test_a_script_that_leads_nowhere_is_told(machine, probes):
     machine.put_gcc()
     machine.put("nvcc", "hello")
-    with pytest.raises(ToolchainError, match=r"does not say where its toolkit is\. Set CUDA_HOME"):
+    with pytest.raises(ToolchainError, match=r"does not report where its toolkit is\. Set CUDA_HOME"):
         find_cuda_compiler(probes=probes)
 
 

@@ -119,10 +119,10 @@ def test_none_at_all(machine, probes):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("nowhere++", r"CXX is 'nowhere\+\+', but there is no program 'nowhere\+\+'"),
-        ("/nowhere/g++ -m64", "there is no program '/nowhere/g"),
-        ("ccache", "names no compiler"),
-        ("ccache nowhere", "there is no program 'nowhere'"),
+        ("nowhere++", r"CXX is 'nowhere\+\+', but 'nowhere\+\+' is not installed"),
+        ("/nowhere/g++ -m64", r"but '/nowhere/g\+\+' is not installed"),
+        ("ccache", "does not name a compiler"),
+        ("ccache nowhere", "'nowhere' is not installed"),
         ("'g++", "not a command line"),
     ],
 )

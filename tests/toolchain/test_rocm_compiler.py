@@ -85,5 +85,5 @@ def test_missing_headers(machine, probes):
 
 def test_one_that_tells_no_version(machine, probes):
     machine.put("hipcc", "hello")
-    with pytest.raises(ToolchainError, match=r"does not tell its version.*\nhello"):
+    with pytest.raises(ToolchainError, match=r"does not report its version.*\nhello"):
         find_rocm_compiler(probes=probes)

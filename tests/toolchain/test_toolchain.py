@@ -45,9 +45,9 @@ def test_a_cuda_of_another_major_version_does_not_fit(torch_cuda, cuda, fits):
 def test_the_mismatch_names_both_and_the_remedy():
     toolchain = Toolchain(HOST, replace(TORCH, cuda="12.8"), CUDA)
     assert toolchain.cuda_mismatch == (
-        "torch 2.13.0 is built for CUDA 12.8, but nvcc is 13.2.1 (/cuda/bin/nvcc). Install a toolkit that fits with "
+        "torch 2.13.0 is built for CUDA 12.8, but nvcc is 13.2.1 (/cuda/bin/nvcc). Install a matching toolkit with "
         "`conda install -c nvidia cuda-nvcc=12.8 cuda-cudart-dev=12.8 cuda-cccl=12.8`, set CUDA_HOME to one of CUDA 12, or "
-        "install a torch for CUDA 13. OPSMITH_SKIP_CUDA_CHECK=1 builds all the same."
+        "install a torch for CUDA 13. OPSMITH_SKIP_CUDA_CHECK=1 builds anyway."
     )
 
 

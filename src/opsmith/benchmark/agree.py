@@ -52,7 +52,7 @@ class Judge:
             wrong = compare(found, self._bounds)
             return None if wrong is None else str(wrong)
         if [tensor.shape for tensor in found] != [tensor.shape for tensor in self._exact]:
-            return "the results have other shapes than the reference's"
+            return "the results' shapes differ from the reference's"
         for index, (one, exact, own) in enumerate(zip(found, self._exact, self._own, strict=True)):
             if text := _differs(one.detach(), exact.detach(), own.detach()):
                 return f"output {index} {text}"
@@ -72,7 +72,7 @@ def _differs(found: Tensor, exact: Tensor, own: Tensor) -> str | None:
         return f"differs from the reference's in {wrong} of {found.numel()} elements" if wrong else None
     strange = int(((found.isnan() != exact.isnan()) & (found.isnan() != own.isnan())).sum())
     if strange:
-        return f"is NaN, or is not, unlike the reference's in {strange} of {found.numel()} elements"
+        return f"is NaN where the reference is not, or the reverse, in {strange} of {found.numel()} elements"
     error, own_error = _largest(found, exact), _largest(own, exact)
     scale = float(exact.nan_to_num(0.0, 0.0, 0.0).abs().max())
     eps = torch.finfo(found.dtype).eps

@@ -78,5 +78,5 @@ def bench_subject(op: Any, options: HasSubject) -> tuple[Subject, str]:
     device = options.device or ("cuda" if "cuda" in subject.devices else "cpu")
     if device not in subject.devices:
         here = ", ".join(subject.devices)
-        raise ArgumentError(f"{subject.name} cannot be timed on {device}: what it has, and this machine, is {here}")
+        raise ArgumentError(f"{subject.name} cannot be timed on {device}; it and this machine have {here}")
     return replace(subject, devices=(device,)), device

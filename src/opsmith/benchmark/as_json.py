@@ -50,7 +50,7 @@ def read_reports(file: Path) -> tuple[BenchReport, ...]:
         raise ArgumentError(f"{file} is not a report of opsmith bench: it is not text") from error
     except json.JSONDecodeError as error:
         is_whole = error.doc.rstrip().endswith(("}", "]"))
-        cut = "" if is_whole else " It ends too early: was its writing broken off?"
+        cut = "" if is_whole else " It is truncated: was writing it interrupted?"
         raise ArgumentError(f"{file} is not a report of opsmith bench: it is not JSON ({error}).{cut}") from error
     try:
         return reports_from(content)
@@ -62,7 +62,7 @@ def reports_from(content: Any) -> tuple[BenchReport, ...]:
     """Return the reports in what `json.loads` has made of a report; raises ValueError where it is not one."""
     parts = content["operators"] if isinstance(content, dict) and "operators" in content else [content]
     if not isinstance(parts, list) or not parts:
-        raise ValueError("it is of no operator")
+        raise ValueError("it names no operator")
     reports = tuple(BenchReport.from_json(json.dumps(part)) for part in parts)
     for report in reports:
         _check(report)

@@ -86,7 +86,7 @@ def bench_builds(
     options, watch = options or BuildOptions(), watch or (lambda text: None)
     operator = subject.operator
     if operator is None or not operator.definition.kernels:
-        raise ArgumentError(f"{subject.name} is not built by opsmith: there is nothing to compare")
+        raise ArgumentError(f"{subject.name} is not built by opsmith, so there are no builds to compare")
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="opsmith-builds-") as folder:
         # Nothing shall be built in the background while something is timed.
@@ -174,7 +174,7 @@ class _Builds:
             argv = [sys.executable, first_load.__file__, *what]
             done = _subprocess.ask(argv, timeout_s=_LOAD_TIMEOUT_S, env=environment)
             if isinstance(done, str) or done.status != 0:
-                raise LoadError(f"{library.name} does not load in a process of its own: {done}")
+                raise LoadError(f"{library.name} does not load in its own process: {done}")
             if index >= skipped:
                 yield float(done.output.strip().splitlines()[-1])
 

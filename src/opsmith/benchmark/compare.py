@@ -109,7 +109,7 @@ def compare_reports(
     if not pairs and not lost:
         names = [", ".join(dict.fromkeys(report.operator for report in some)) for some in (earlier.values(), present)]
         raise ArgumentError(
-            f"the reports have nothing in common: the earlier is of {names[0]}, the present of {names[1]}"
+            f"the reports have no operator in common: the earlier has {names[0]}, the new one {names[1]}"
         )
     clocks = [(*pair, clock) for pair in pairs for clock in _clocks(pair[2])]
     changes = [_change(*item, tolerance, widen=_widening(len(clocks))) for item in clocks]
@@ -130,8 +130,8 @@ def refuse_other_machine(before: BenchReport, now: Machine) -> None:
     for what, one, other in facts:
         if one != other:
             raise ArgumentError(
-                f"the reports of {before.operator} cannot be compared: the {what} was {one} and is {other}. Make the "
-                "earlier report again here"
+                f"the reports of {before.operator} cannot be compared: the {what} was {one} and is {other}. Create the "
+                "earlier report again on this machine"
             )
 
 

@@ -58,7 +58,7 @@ class Compiler:
     def _compile(self, competitor: Competitor, workload: Workload, with_gradient: bool) -> Compiled:
         started = time.perf_counter()
         if self._deadline.left_s == 0.0:
-            return Compiled(None, 0.0, _not_timed("there was no time left to compile it"))
+            return Compiled(None, 0.0, _not_timed("no time was left to compile it"))
         try:
             with time_limit(self._deadline.left_s), warnings.catch_warnings():
                 warnings.simplefilter("ignore")

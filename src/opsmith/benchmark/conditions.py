@@ -66,7 +66,7 @@ class Conditions:
         if self.device == "cpu":
             warned += _load_warnings(others, stolen, self.cores)
         if (now := torch.get_num_threads()) != self.threads:
-            warned.append(f"something has set PyTorch's threads from {self.threads} to {now} while it was timed")
+            warned.append(f"PyTorch's number of threads changed from {self.threads} to {now} during timing")
         return found, tuple(warned)
 
 
@@ -114,7 +114,7 @@ def warnings_of(before: GpuState | None, after: GpuState | None) -> Iterator[str
     for when, state in (("before", before), ("after", after)):
         if state is not None and state.is_throttled:
             yield (
-                f"the GPU was held back {when} timing: {state.sm_mhz:.0f} of {state.most_sm_mhz:.0f} MHz, "
+                f"the GPU was throttled {when} timing: {state.sm_mhz:.0f} of {state.most_sm_mhz:.0f} MHz, "
                 f"{state.celsius:.0f} C, {state.watts:.0f} W"
             )
     if before is not None and after is not None and abs(after.memory_mhz / before.memory_mhz - 1) > _CLOCK_CHANGED:
@@ -132,6 +132,6 @@ def _shares(before: CpuTimes | None, after: CpuTimes | None, cores: int) -> tupl
 
 def _load_warnings(others: float | None, stolen: float | None, cores: int) -> Iterator[str]:
     if others is not None and others > _BUSY:
-        yield f"other programs took {others:.0%} of the {cores} cores while it was timed: the figures are worse than alone"
+        yield f"other programs took {others:.0%} of the {cores} cores meanwhile: an idle machine gives better figures"
     if stolen is not None and stolen > _BUSY:
-        yield f"the hypervisor gave {stolen:.0%} of the cores' time to other machines while it was timed"
+        yield f"the hypervisor gave {stolen:.0%} of the cores' time to other machines during timing"

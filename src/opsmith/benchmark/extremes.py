@@ -25,7 +25,7 @@ def extreme_workloads(
         workloads(subject, device, [dtype or _usual_dtype(subject)], sizes), key=lambda workload: workload.bytes_in
     )
     if not found:
-        raise ArgumentError(f"{subject.name} has no size to be timed at: give sizes, or examples")
+        raise ArgumentError(f"{subject.name} has no size to time it at: pass sizes or examples")
     return found if sizes else list({0: found[0], len(found) - 1: found[-1]}.values())
 
 

@@ -78,7 +78,7 @@ class Figures:
             self.ceilings, self._measure_again = self._measure_again(), None
         fast = {name for name, timing in timings.items() if self._is_impossible(timing, read, written)}
         if "eager" in fast:
-            note = "a call moves less than its inputs and outputs have, so there is no limit to compare with"
+            note = "a call moves less memory than its inputs and outputs occupy, so there is no limit to compare with"
             return {n: replace(t, share=None, bound="", notes=(*t.notes, note)) for n, t in timings.items()}
         return {name: self._doubted(timing) if name in fast else timing for name, timing in timings.items()}
 
@@ -86,9 +86,7 @@ class Figures:
         assert timing.time is not None
         least_s, bound = self.ceilings.seconds(timing.bytes_moved, timing.flops, timing.dtype)
         share = least_s / timing.time.middle
-        error = (
-            f"wrong figure: {share:.2f} times what the machine's {bound} allows; the measurement is not to be believed"
-        )
+        error = f"wrong figure: {share:.2f} times what the machine's {bound} allows; do not trust the measurement"
         return replace(timing, share=share, error=timing.error or error)
 
     def _is_impossible(self, timing: Timing, read: int, written: int) -> bool:

@@ -106,7 +106,7 @@ class JobRun:
         measured = self._measure(contenders, control)
         if measured is None:
             return {}
-        self._tell("looking at results again")
+        self._tell("comparing results again")
         timings = {}
         gc.collect()
         for contender in contenders:
@@ -149,7 +149,7 @@ class JobRun:
                 continue
             self._prepare_s.setdefault(competitor.name, before - self._share.left_s)
             if wrong is not None:
-                self._fail(competitor.name, f"wrong result, so it is not timed: {wrong}")
+                self._fail(competitor.name, f"wrong result, not timed: {wrong}")
                 continue
             contenders.append(contender)
         return contenders
@@ -187,10 +187,10 @@ class JobRun:
                 rivals = [name for name in chosen if name != contenders[0].competitor.name]
                 slowest = max(rivals, key=error.round_s.__getitem__, default="")
                 if not slowest or error.round_s[slowest] < max(error.round_s.values()):
-                    self._fail_all(f"not timed: {error}, and there were {seconds:.2g} s for it ({_MORE})")
+                    self._fail_all(f"not timed: {error}, but there were {seconds:.2g} s for it ({_MORE})")
                     return None
                 del chosen[slowest]
-                self._fail(slowest, f"not timed: {error}, most of it for this ({_MORE})")
+                self._fail(slowest, f"not timed: {error}, most of it this competitor's ({_MORE})")
 
     def _disagreement(self, judge: Judge, contender: Contender) -> str | None:
         with self._gradients():

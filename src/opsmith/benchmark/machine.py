@@ -120,7 +120,7 @@ def load_warning(device: str) -> str | None:
     if device == "cuda":
         state = gpu_state()
         if state is not None and state.is_throttled:
-            return f"the GPU is held back at {state.sm_mhz:.0f} of {state.most_sm_mhz:.0f} MHz ({state.celsius:.0f} C)"
+            return f"the GPU is throttled to {state.sm_mhz:.0f} of {state.most_sm_mhz:.0f} MHz ({state.celsius:.0f} C)"
         return None
     if not hasattr(os, "getloadavg"):
         return None

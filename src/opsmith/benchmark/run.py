@@ -146,7 +146,7 @@ class _Bench:
         """
         from opsmith.benchmark.kernels import kernel_times
 
-        self._tell("the kernels by themselves", len(self.jobs))
+        self._tell("the kernels alone", len(self.jobs))
         late = max(_LATE_S, self.options.seconds - (time.perf_counter() - self.started))
         try:
             with time_limit(late):
@@ -170,7 +170,7 @@ class _Bench:
     def _warnings(self) -> Iterator[str]:
         operator = self.subject.operator
         if operator is not None and self.device not in operator.definition.kernels:
-            yield f"{self.subject.name} has no kernel for {self.device}: what is timed as the operator is its own reference"
+            yield f"{self.subject.name} has no kernel for {self.device}: the operator that is timed is its own reference"
 
     def _tell(self, doing: str, done: int = 0) -> None:
         self.watch(Progress(self.subject.name, doing, done, len(self.jobs), tuple(self.timings)))

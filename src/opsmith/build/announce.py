@@ -70,7 +70,9 @@ def step_lines(title: str, stream: TextIO, *, commands: bool = False) -> Watcher
         start,
         progress,
         write if commands else None,
-        lambda seconds: write(f"opsmith  waiting for {title}: another process builds it") if seconds == 0 else None,
+        lambda seconds: (
+            write(f"opsmith  waiting for {title}: another process is building it") if seconds == 0 else None
+        ),
         lambda plan, seconds: write(f"opsmith  built {title} in {seconds:.1f}s"),
         lambda plan, seconds: write(f"opsmith  {title} failed after {seconds:.1f}s"),
         lambda artifact: write(f"opsmith  {title} comes from the store: {artifact.library}"),

@@ -80,7 +80,7 @@ def obtain_artifact(
                 share(store, artifact)
                 return artifact
     raise BuildError(
-        f"{plan.extension.name}: a source or header changed during each of {_ATTEMPTS} builds; save it once and try again"
+        f"{plan.extension.name}: a source or header changed during each of {_ATTEMPTS} builds; save it and try again"
     )
 
 

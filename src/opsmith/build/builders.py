@@ -20,7 +20,9 @@ from opsmith.store import Store, default_root
 __all__ = ["BUILDERS", "Built", "Request", "build_group", "require_builder"]
 
 # Builder -> (module that it needs, what to do where it is missing). CMake says for itself how to get it.
-_NEEDS = {"setuptools": ("setuptools", 'setuptools is not installed. Get it with `pip install "opsmith[setuptools]"`')}
+_NEEDS = {
+    "setuptools": ("setuptools", 'setuptools is not installed. Install it with `pip install "opsmith[setuptools]"`')
+}
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,9 @@ def find_cmake() -> Path:
     for candidate in (Path(sys.executable).parent / "cmake", shutil.which("cmake")):
         if candidate is not None and Path(candidate).is_file():
             return Path(candidate)
-    raise ToolchainError('CMake is not installed. Get it with `pip install "opsmith[cmake]"` or from your distribution')
+    raise ToolchainError(
+        'CMake is not installed. Install it with `pip install "opsmith[cmake]"` or from your distribution'
+    )
 
 
 def _in_binary_folder(name: str) -> str:

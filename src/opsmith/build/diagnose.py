@@ -87,10 +87,10 @@ def explain_failure(plan: Plan, output: str) -> BuildError:
     if symbols:
         return CompileError(
             f"{plan.extension.name} does not link: nothing defines {', '.join(symbols[:_SHOWN_MESSAGES])}. "
-            f"Add the source that defines it, or the library with its link flag{_advice(body, messages, plan)}"
+            f"Add the source that defines it, or link its library{_advice(body, messages, plan)}"
         )
     advice = _advice(body, messages, plan)
-    return CompileError(f"{plan.extension.name} does not build. What the compiler printed:\n\n{body.strip()}{advice}")
+    return CompileError(f"{plan.extension.name} does not build. The compiler printed:\n\n{body.strip()}{advice}")
 
 
 class _MismatchError(SignatureError):

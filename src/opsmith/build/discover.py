@@ -44,7 +44,7 @@ def module_names(path: str) -> list[str]:
     location = Path(path)
     if location.suffix == ".py" or location.is_dir():
         if not location.exists():
-            raise DefinitionError(f"there is no file {location.absolute()}")
+            raise DefinitionError(f"no file {location.absolute()}")
         root, name = _import_root(location.resolve())
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
@@ -77,7 +77,7 @@ def _import_root(location: Path) -> tuple[Path, str]:
         if len(declaring) != 1:
             found = f"found {', '.join(declaring)}" if declaring else "found none"
             raise DefinitionError(
-                f"{location} is not a package and should hold exactly one that declares operators; {found}"
+                f"{location} is not a package and must contain exactly one that declares operators; {found}"
             )
         parts = declaring
     return folder, ".".join(parts)
@@ -94,5 +94,5 @@ def _import(name: str, path: str) -> object:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name == name or (error.name and name.startswith(f"{error.name}.")):
-            raise DefinitionError(f"there is no module or folder {path}") from None
+            raise DefinitionError(f"no module or folder {path}") from None
         raise DefinitionError(f"{name} cannot be imported: {error}") from error

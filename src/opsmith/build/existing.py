@@ -50,7 +50,7 @@ def language_of(file: Path) -> Language:
     """Return who compiles a source file; raises ArgumentError where nobody does."""
     language = _LANGUAGES.get(file.suffix.lower())
     if language is None:
-        raise ArgumentError(f"{file} is not a source file that opsmith knows: it should end in {', '.join(_LANGUAGES)}")
+        raise ArgumentError(f"{file} is not a known kind of source file; its name must end in {', '.join(_LANGUAGES)}")
     return language
 
 
@@ -62,7 +62,7 @@ def file_sources(files: Iterable[Path], flags: Iterable[str] = ()) -> tuple[Sour
     absolute = tuple(dict.fromkeys(Path(file).absolute() for file in files))
     for file in absolute:
         if not file.is_file():
-            raise ArgumentError(f"there is no source file {file}")
+            raise ArgumentError(f"no source file {file}")
     folder = _common_folder(absolute) if absolute else Path()
     names: dict[str, Path] = {}
     for file in absolute:
@@ -93,7 +93,7 @@ def assemble_sources(
         raise ArgumentError(f"{name} has no sources")
     languages = {source.language for source in sources}
     if {"gpu", "sycl"} <= languages:
-        raise ArgumentError(f"{name} has CUDA and SYCL sources; no torch has both, so build two extensions")
+        raise ArgumentError(f"{name} has CUDA and SYCL sources, but no torch supports both: build two extensions")
     return ExistingSources(
         check_name(name),
         _root(sources),
@@ -120,7 +120,9 @@ def prepare_existing(
     gpu = extension.needs_gpu_compiler if with_gpu is None else with_gpu
     if extension.needs_gpu_compiler and not gpu:
         kernels = ", ".join(source.name for source in extension.sources if source.language == "gpu")
-        raise ArgumentError(f"{extension.name} is to be built without CUDA, but {kernels} can only be compiled with it")
+        raise ArgumentError(
+            f"{extension.name} is to be built without CUDA, but {kernels} cannot be compiled without it"
+        )
     if gpu and find_torch().hip is not None:
         from opsmith.build.hipify import hipify
 

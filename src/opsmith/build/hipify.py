@@ -68,7 +68,7 @@ def _place(source: Source, extension: ExistingSources, folder: Path) -> Path:
     if source.text is not None or source.path is None:
         return folder / source.name
     if not source.path.is_relative_to(extension.root):
-        raise ArgumentError(f"{source.path} lies outside {extension.root}, so it cannot be translated for ROCm")
+        raise ArgumentError(f"{source.path} is outside {extension.root}, so it cannot be translated for ROCm")
     return folder / source.path.relative_to(extension.root)
 
 

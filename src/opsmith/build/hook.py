@@ -29,9 +29,9 @@ def finalize_distribution_options(distribution: Any) -> None:
             return
         if find_spec("torch") is None:
             raise SetupError(
-                "opsmith builds operators with the torch that they will run with, and this build environment has none. "
-                "Build in your own environment with `pip install --no-build-isolation .`, or add the torch you want to "
-                "build-system.requires in pyproject.toml"
+                "opsmith builds operators with the torch that they will run with, which this build environment does "
+                "not have. Build in your own environment with `pip install --no-build-isolation .`, or add the torch "
+                "you want to build-system.requires in pyproject.toml"
             )
         from opsmith.build.setuptools import add_operators
     except OpsmithError as error:

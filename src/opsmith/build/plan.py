@@ -152,8 +152,8 @@ def _gpu_libraries(toolchain: Toolchain) -> list[str]:
     if toolchain.cuda is not None:
         if toolchain.cuda.cudart is None:
             raise ToolchainError(
-                f"the CUDA toolkit {toolchain.cuda.root} has no libcudart. Install the whole toolkit, or the missing wheel "
-                "with `pip install nvidia-cuda-runtime`"
+                f"the CUDA toolkit {toolchain.cuda.root} has no libcudart. Install the complete toolkit, or the "
+                "missing wheel with `pip install nvidia-cuda-runtime`"
             )
         return [str(toolchain.cuda.cudart), "-lrt", "-lpthread"]
     assert toolchain.rocm is not None

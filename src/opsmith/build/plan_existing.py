@@ -239,7 +239,7 @@ class _Tools:
             return (f"-l{name}",)
         if cuda.cudart is None:
             raise ToolchainError(
-                f"the CUDA toolkit {cuda.root} has no libcudart. Install the whole toolkit, or the missing wheel with "
+                f"the CUDA toolkit {cuda.root} has no libcudart. Install the complete toolkit, or the missing wheel with "
                 "`pip install nvidia-cuda-runtime`"
             )
         # The static CUDA runtime is this library's alone: nobody else in the process should find its symbols here.

@@ -59,7 +59,7 @@ def read_project(pyproject: Path) -> Project | None:
         return None
     where = f"{pyproject}, [tool.opsmith]"
     if unknown := sorted(table.keys() - _KEYS):
-        raise DefinitionError(f"{where}: there is no key {unknown[0]}; there is {', '.join(sorted(_KEYS))}")
+        raise DefinitionError(f"{where}: unknown key {unknown[0]}; the keys are {', '.join(sorted(_KEYS))}")
     operators = table.get("operators")
     if not _is_list_of_texts(operators):
         raise DefinitionError(f'{where}: operators must list the modules to build, such as operators = ["smooth"]')
@@ -79,7 +79,7 @@ def parse_devices(names: Iterable[str], where: str) -> tuple[Device, ...]:
     """Return the devices of a list of names; raises DefinitionError for one that there is not."""
     names = tuple(names)
     if unknown := [name for name in names if name not in DEVICES]:
-        raise DefinitionError(f"{where}: there is no device {unknown[0]}; there is {', '.join(DEVICES)}")
+        raise DefinitionError(f"{where}: unknown device {unknown[0]}; the devices are {', '.join(DEVICES)}")
     return tuple(device for device in DEVICES if device in names)
 
 
@@ -91,7 +91,7 @@ def parse_torch_target(text: str, where: str) -> tuple[int, int]:
     version = (int(parts[0]), int(parts[1]))
     if version < TORCH_TARGET:
         oldest = ".".join(map(str, TORCH_TARGET))
-        raise DefinitionError(f"{where}: the torch target {text} is older than {oldest}, whose ABI opsmith builds on")
+        raise DefinitionError(f"{where}: the torch target {text} is older than {oldest}, whose ABI opsmith uses")
     return version
 
 

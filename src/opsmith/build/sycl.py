@@ -65,7 +65,7 @@ def find_sycl_compiler() -> SyclCompiler:
     icpx = resolve_program("icpx")
     if icpx is None:
         raise ToolchainError(
-            "SYCL sources need Intel's compiler, and there is no icpx on PATH. Install the Intel oneAPI DPC++ compiler "
+            "SYCL sources need Intel's compiler, but icpx is not on PATH. Install the Intel oneAPI DPC++ compiler "
             "(https://www.intel.com/oneapi) and source its setvars.sh"
         )
     found = _VERSION.search(default_probes().ask(icpx, "--version"))

@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 # Subcommand -> (module, first line of its help); the module holds a click command called `command`.
 _COMMANDS = {
-    "build": ("opsmith.cli.build", "Build operators by JIT, setuptools or CMake."),
+    "build": ("opsmith.cli.build", "Build operators with JIT, setuptools or CMake."),
     "check": ("opsmith.cli.check", "Test operators against their references."),
     "bench": ("opsmith.cli.bench", "Time operators against their references, torch.compile and the machine's limit."),
     "profile": ("opsmith.cli.profile", "Show where the time of one call goes."),

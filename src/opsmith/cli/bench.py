@@ -115,7 +115,7 @@ def _refuse(output: Output, earlier: Path | None, tolerance: float | None) -> No
     if output.is_json and output.as_markdown:
         raise ArgumentError("--json and --markdown both print; write one of them to a file: --json FILE")
     if tolerance is not None and earlier is None:
-        raise ArgumentError("--tolerance is for --compare FILE")
+        raise ArgumentError("--tolerance needs --compare FILE")
     if tolerance is not None and not tolerance >= 0:
         raise ArgumentError(f"--tolerance {tolerance}: give a percentage, 0 or more")
     for file in [output.page, None if output.json_file in (None, STDOUT) else Path(str(output.json_file))]:

@@ -54,7 +54,7 @@ def _refuse(context: click.Context) -> None:
         name = str(parameter.name)
         if name not in _OURS and is_given(context, name):
             raise ArgumentError(
-                f"{parameter.opts[-1]} and --builds do not go together: builds are compared with each other"
+                f"{parameter.opts[-1]} cannot be combined with --builds, which compares builds with each other"
             )
 
 
@@ -69,7 +69,7 @@ def _reports(path: str, imports: tuple[str, ...], values: Mapping[str, Any]) -> 
     refuse_missing_gpu(options.device)
     dtypes = dtype_names(options.dtypes)
     if len(dtypes) > 1:
-        raise ArgumentError("--builds takes one --dtype: builds do not differ by it")
+        raise ArgumentError("--builds takes only one --dtype")
     build_options = BuildOptions(
         seconds=options.seconds, dtype=next(iter(dtypes), None), sizes=tuple(options.sizes), seed=options.seed
     )

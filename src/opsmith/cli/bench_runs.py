@@ -50,7 +50,7 @@ def run_again(command: click.Command, target: str, values: Mapping[str, Any]) ->
         done = _subprocess.run(argv, env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
         # One that finds something wrong exits with 1 and has a report.
         if not file.is_file():
-            raise OpsmithError(f"a further run of {target} left no report; it printed\n{done.output.strip()}")
+            raise OpsmithError(f"another run of {target} wrote no report; it printed\n{done.output.strip()}")
         (report,) = read_reports(file)
     return report
 

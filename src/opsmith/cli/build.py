@@ -25,13 +25,13 @@ __all__ = ["command"]
 )
 @click.option("--device", "devices", multiple=True, help="cpu or cuda; may be repeated.  [default: what is available]")
 @click.option("--arch", "archs", help="GPU architectures: '9.0', '8.0;9.0+PTX', 'gfx90a'. Implies --device cuda.")
-@click.option("--torch-target", "torch_target", help="The oldest torch that can load the library.  [default: 2.10]")
+@click.option("--torch-target", "torch_target", help="Oldest torch that can load the library.  [default: 2.10]")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     help="Folder for the library.  [default: the store for jit, build/opsmith for the others]",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="The number of compilers that run at once.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Number of compilers that run at once.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every command.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(

@@ -97,7 +97,7 @@ def prune_command(max_size: str | None, older_than: str | None, everything: bool
         max_bytes = size_limit()
     pruned = prune(store.layout, max_bytes=max_bytes, older_than_s=older_than_s, force=everything)
     freed = sum(entry.size_bytes for entry in pruned.removed)
-    spared = f"; kept {len(pruned.spared)} that were used within the last 15 minutes" if pruned.spared else ""
+    spared = f"; kept {len(pruned.spared)} used within the last 15 minutes" if pruned.spared else ""
     click.echo(f"removed {len(pruned.removed)} ({show_size(freed)}), {show_size(pruned.left_bytes)} left{spared}")
 
 
@@ -123,10 +123,10 @@ def verify(fix: bool, as_json: bool) -> None:
     else:
         for item in damaged:
             click.echo(f"{item.name or '?'}  {item.key[:_DIGITS]}  {item.damage}{'; removed' if fix else ''}")
-        well = "all as their manifests say" if not damaged else f"{len(damaged)} damaged"
+        well = "all match their manifests" if not damaged else f"{len(damaged)} damaged"
         click.echo(f"{len(checked)} checked, {well}")
         if damaged and not fix:
-            click.echo("`opsmith cache verify --fix` removes what is damaged")
+            click.echo("`opsmith cache verify --fix` removes damaged artefacts")
     if damaged and not fix:
         sys.exit(1)
 
@@ -154,7 +154,7 @@ def import_command(file: Path) -> None:
     from opsmith.store.archive import import_archive
 
     imported = import_archive(Store(default_root()), file)
-    click.echo(f"{len(imported.added)} added, {len(imported.present)} were there already")
+    click.echo(f"{len(imported.added)} added, {len(imported.present)} already present")
 
 
 command.add_command(key_group)
@@ -165,7 +165,7 @@ command.add_command(pull_command)
 def _some(artifacts: Sequence[Artifact], names: Sequence[str]) -> Sequence[Artifact]:
     if not artifacts:
         what = f"nothing named {', '.join(names)}" if names else "nothing"
-        raise StoreError(f"the store {default_root()} holds {what}; `opsmith cache ls` shows what there is")
+        raise StoreError(f"the store {default_root()} holds {what}; `opsmith cache ls` lists its contents")
     return artifacts
 
 

@@ -58,9 +58,9 @@ def list_keys() -> None:
     for key, comment in known.items():
         click.echo(f"{fingerprint(key)}  {comment or '-'}{'  (signs here)' if key == own else ''}\n  {key}")
     if own is not None and own not in known:
-        click.echo(f"{fingerprint(own)}  signs here, and is not trusted\n  {own}")
+        click.echo(f"{fingerprint(own)}  signs here but is not trusted\n  {own}")
     if not known and own is None:
-        click.echo("no key is trusted; `opsmith cache key new` makes one of your own")
+        click.echo("no key is trusted; `opsmith cache key new` creates yours")
 
 
 @click.command("push")
@@ -76,7 +76,7 @@ def push_command(names: tuple[str, ...]) -> None:
     store = Store(default_root())
     artifacts = select_artifacts(store, names)
     pushed = push(store, artifacts)
-    click.echo(f"{pushed} pushed, {len(artifacts) - pushed} were there already")
+    click.echo(f"{pushed} pushed, {len(artifacts) - pushed} already present")
 
 
 @click.command("pull")
@@ -87,10 +87,10 @@ def pull_command(names: tuple[str, ...]) -> None:
     from opsmith.store.shared import pull
 
     pulled = pull(Store(default_root()), names)
-    click.echo(f"{len(pulled.added)} fetched, {pulled.present} were here already")
+    click.echo(f"{len(pulled.added)} fetched, {pulled.present} already present")
     for key, count in pulled.refused.items():
         click.echo(
-            f"{count} refused: signed by {fingerprint(key)}, which you do not trust. If its owner tells you the same "
+            f"{count} rejected: signed by {fingerprint(key)}, which you do not trust. If its owner tells you the same "
             f"fingerprint: opsmith cache key trust {key}",
             err=True,
         )

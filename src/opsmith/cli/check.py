@@ -94,7 +94,9 @@ def _sanitize(
 
     if unfit := [name for name in ("devices", "properties", "thorough", "large") if values[name]]:
         flag = {"devices": "device", "properties": "property"}.get(unfit[0], unfit[0])
-        raise ArgumentError(f"--{flag} and --sanitize do not go together: a sanitizer runs what it is for")
+        raise ArgumentError(
+            f"--{flag} and --sanitize cannot be combined: a sanitizer has its own properties and devices"
+        )
     import_modules(imports)
     options = read_options(CheckOptions, {**values, "reference": None, "examples": None})
     request = Request(

@@ -49,7 +49,7 @@ def command(path: str, commands: Path, typings: Path, as_json: bool) -> None:
     entries = [entry for group in groups for entry in _entries(group, store)]
     entries += list(known_entries(store, source)) if source.exists() else []
     if not entries:
-        raise refusal or DefinitionError(f"nothing is known of {path}")
+        raise refusal or DefinitionError(f"nothing is known about {path}")
     database = publish_entries(entries, commands.absolute(), store)
     definitions = [definition for group in groups for definition in group.definitions]
     stubs = add_typings(definition_schemas(definitions), typings.absolute()) if definitions else []
@@ -67,7 +67,9 @@ def _groups(path: str) -> tuple[tuple[Group, ...], DefinitionError | None]:
     try:
         return discover(path), None
     except DefinitionError as error:
-        return (), DefinitionError(f"{error}. Nor has load() or load_inline() built any source there with this store")
+        return (), DefinitionError(
+            f"{error}. load() and load_inline() have not built any source there with this store either"
+        )
 
 
 def _entries(group: Group, store: Store) -> list[Entry]:

@@ -34,5 +34,5 @@ def command(file: TextIO, as_json: bool) -> None:
         click.echo(f"  cause   {explanation.cause}")
         click.echo(f"  remedy  {explanation.remedy}\n")
     if not found:
-        click.echo("the catalogue knows no error in this log; docs/errors.md lists those it knows", err=True)
+        click.echo("no known error in this log; docs/errors.md lists the known ones", err=True)
         sys.exit(1)

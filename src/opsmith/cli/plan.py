@@ -25,12 +25,12 @@ __all__ = ["command"]
 @click.command("plan", hidden=True)
 @click.argument("path")
 @click.option("--target", required=True, help="Name of the CMake target.")
-@click.option("--source", required=True, type=click.Path(path_type=Path), help="Where the CMakeLists.txt goes.")
-@click.option("--binary", required=True, type=click.Path(path_type=Path), help="Where it builds.")
+@click.option("--source", required=True, type=click.Path(path_type=Path), help="Folder of the CMakeLists.txt.")
+@click.option("--binary", required=True, type=click.Path(path_type=Path), help="Folder in which CMake builds.")
 @click.option("--device", "devices", multiple=True)
 @click.option("--arch", "archs")
 @click.option("--torch-target", "torch_target")
-@click.option("--from", "start", type=click.Path(path_type=Path), help="The folder that PATH is relative to.")
+@click.option("--from", "start", type=click.Path(path_type=Path), help="Folder that PATH is relative to.")
 @click.option("--describe", is_flag=True, help="Write the library's description instead, after the build.")
 def command(
     path: str,
@@ -50,7 +50,7 @@ def command(
     groups = discover(path)
     if len(groups) != 1:
         modules = ", ".join(group.module for group in groups)
-        raise DefinitionError(f"{path} declares operators in {modules}; give CMake one target for each of them")
+        raise DefinitionError(f"{path} declares operators in {modules}; give each its own CMake target")
     chosen = parse_devices(devices, "DEVICES") if devices else wanted_devices(groups[0].definitions)
     oldest = parse_torch_target(torch_target, "TORCH_TARGET") if torch_target else TORCH_TARGET
     prepared = prepare(groups[0], chosen, archs=archs, torch_target=oldest, strict=True)

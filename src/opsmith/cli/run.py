@@ -31,7 +31,7 @@ def command(verbose: bool, words: tuple[str, ...]) -> None:
     """
     program = shutil.which(words[0])
     if program is None:
-        raise click.UsageError(f"there is no program {words[0]}")
+        raise click.UsageError(f"program {words[0]} not found")
     if sys.stderr.isatty() and _env.read("OPSMITH_QUIET") is None:
         click.echo(f"opsmith  torch.utils.cpp_extension is opsmith's in: {shlex.join(words)}", err=True)
     environment = redirected(os.environ, report="1" if verbose else None)

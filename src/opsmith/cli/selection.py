@@ -44,7 +44,7 @@ def refuse_several(path: str, operators: Sequence[Any], flags: Iterable[str]) ->
     """Raise ArgumentError where an option is given that is for one operator, and PATH has several or none."""
     flag = next(iter(flags), None)
     if flag is not None and len(operators) != 1:
-        raise ArgumentError(f"{flag} is for one operator; {path} has {len(operators)}, name one as {path}::name")
+        raise ArgumentError(f"{flag} is for one operator; {path} has {len(operators)}, choose one with {path}::name")
 
 
 def refuse_missing_gpu(device: str | None) -> None:
@@ -52,7 +52,7 @@ def refuse_missing_gpu(device: str | None) -> None:
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError("--device cuda: torch sees no GPU here")
+        raise ArgumentError("--device cuda: torch does not see a GPU")
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def command(path: str, write: bool) -> None:
                     click.echo(f"{prototype(definition, device)};")
                 click.echo()
             elif file.exists():
-                click.echo(f"{file} already exists, left unchanged")
+                click.echo(f"{file} already exists; left unchanged")
             else:
                 device = members[0][1]
                 # One native file may serve several devices; it has each function once.

@@ -78,8 +78,7 @@ def _check_shared(file: Path, users: list[tuple[Definition, Device]]) -> None:
     if len(styles) > 1 or len({(device, kernel.flags) for device, kernel in kernels}) > len(dict(kernels)):
         names = ", ".join(dict.fromkeys(definition.name for definition, _ in users))
         raise DefinitionError(
-            f"{names} share {file.name} but ask for it in different styles or with different flags; give them the "
-            "same, or files of their own"
+            f"{names} share {file.name} but with different styles or flags; use the same ones, or separate files"
         )
 
 
@@ -112,8 +111,8 @@ def _check_files(definition: Definition, kernel: Kernel) -> None:
     for file in kernel.sources:
         if not file.is_file():
             raise DefinitionError(
-                f"{definition.name} ({definition.location}): there is no kernel file {file}. "
-                "`opsmith stub MODULE --write` makes a skeleton of it"
+                f"{definition.name} ({definition.location}): no kernel file {file}. `opsmith stub MODULE --write` "
+                "creates a skeleton"
             )
 
 

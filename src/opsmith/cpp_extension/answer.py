@@ -202,8 +202,8 @@ def _check_gpu(extension: ExistingSources) -> None:
     torch = find_torch()
     if torch.cuda is None and torch.hip is None:
         raise ToolchainError(
-            f"{extension.name} has CUDA sources, but torch {torch.version} is built without CUDA: it can neither run them "
-            "nor has all the headers they may include. Install a CUDA build as https://pytorch.org/get-started/locally "
+            f"{extension.name} has CUDA sources, but torch {torch.version} is built without CUDA: it cannot run them "
+            "and lacks headers that they may include. Install a CUDA build as https://pytorch.org/get-started/locally "
             "says"
         )
     if torch.cuda is not None:

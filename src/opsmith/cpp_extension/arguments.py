@@ -33,9 +33,11 @@ def as_flags(flags: Flags, argument: str) -> list[str]:
     try:
         return [word for text in texts for word in shlex.split(text)]
     except ValueError as error:
-        raise ArgumentValueError(f"{argument} is {texts!r}, which no shell would split: {error}") from error
+        raise ArgumentValueError(
+            f"{argument} is {texts!r}, which cannot be split like a shell command: {error}"
+        ) from error
     except (TypeError, AttributeError):
-        raise ArgumentTypeError(f"{argument} must be a list of texts; got {texts!r}") from None
+        raise ArgumentTypeError(f"{argument} must be a list of strings; got {texts!r}") from None
 
 
 def as_link_flags(flags: Flags) -> list[str]:
@@ -47,7 +49,7 @@ def as_texts(value: Texts | None, argument: str) -> list[str]:
     """Return one text, or several, as a list. Raises ArgumentTypeError."""
     texts = [value] if isinstance(value, str) else list(value or ())
     if not all(isinstance(text, str) for text in texts):
-        raise ArgumentTypeError(f"{argument} must be a text or a list of texts")
+        raise ArgumentTypeError(f"{argument} must be a string or a list of strings")
     return texts
 
 

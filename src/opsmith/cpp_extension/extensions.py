@@ -111,7 +111,7 @@ def _by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[s
         raise ArgumentTypeError(f"{name}: {len(args)} positional arguments after the sources, of {len(_POSITIONAL)}")
     given = dict(zip(_POSITIONAL, args, strict=False))
     if twice := sorted(given.keys() & kwargs.keys()):
-        raise ArgumentTypeError(f"{name}: {twice[0]} is given twice, by place and by name")
+        raise ArgumentTypeError(f"{name}: {twice[0]} is given twice, by position and by name")
     return {**given, **kwargs}
 
 

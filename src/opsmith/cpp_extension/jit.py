@@ -182,7 +182,7 @@ def _jit_compile(
     """Do what `load` does; some projects call it by this name."""
     if is_python_module and is_standalone:
         raise ArgumentValueError(
-            f"{name}: is_standalone makes a program, which is not a Python module; pass is_python_module=False as well"
+            f"{name}: is_standalone makes a program, not a Python module; pass is_python_module=False as well"
         )
     files = tuple(Path(file).absolute() for file in as_paths(sources, "sources"))
 

@@ -70,7 +70,7 @@ class Results:
 def _disagreement(agreement: Agreement) -> str:
     if agreement.differences:
         return f"the libraries do not agree: {agreement.differences[0]}"
-    return "fewer than two libraries could be built, so nothing shows that they agree"
+    return "fewer than two libraries could be built, so they cannot be compared"
 
 
 def _plain(value: object) -> object:

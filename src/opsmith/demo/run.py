@@ -74,7 +74,7 @@ def run_demo(options: Options, digits: Digits, screen: Screen) -> Results:
         gpu_missing = _why_no_gpu(prepared)
         _introduce(machine, gpu_missing, screen)
 
-        screen.section("LLTM is built three ways, each from nothing")
+        screen.section("LLTM is built three ways, each from scratch")
         builds = build_all(group, devices, options.output / "lib", screen)
         screen.show(builds)
         _build_bridge(screen)
@@ -115,7 +115,7 @@ def _build_bridge(screen: Screen) -> None:
         return
     from opsmith.runtime.bridge import build_bridge
 
-    screen.section("Calls and gradients get their fast path, which is built once for each torch")
+    screen.section("The fast path of calls and gradients is built, once for each torch")
     started = time.perf_counter()
     with screen.step("building") as step:
         step.advance(0, 1, "the bridge, against PyTorch's C++ headers")
@@ -131,7 +131,7 @@ def _compare(
 ) -> Agreement:
     from opsmith.ops.lltm import lltm_cell, lltm_cell_backward, lltm_gates, lltm_gates_backward
 
-    screen.section("The libraries are compared to the last bit, each alone in a process")
+    screen.section("The libraries are compared bit by bit, each in its own process")
     lltm_cell.load()
     operators = (lltm_gates, lltm_gates_backward, lltm_cell, lltm_cell_backward)
     calls = list(make_calls(operators, devices, seed=SEED, quick=options.quick))
@@ -211,5 +211,5 @@ def _why_no_gpu(prepared: Prepared) -> str | None:
     if "cuda" in prepared.plan.extension.devices:
         return None
     if not torch.cuda.is_available():
-        return "this PyTorch sees none"
+        return "this PyTorch does not see one"
     return prepared.missing.get("cuda", "the operators have no kernel for it")

@@ -51,7 +51,7 @@ def _main(library: str, calls: str, results: str, threads: str) -> None:
     torch.ops.load_library(library)
     outputs = run_calls(torch.load(calls, weights_only=True))
     if "opsmith" in sys.modules:
-        sys.exit("opsmith was imported, so this shows nothing")
+        sys.exit("opsmith was imported, so this proves nothing")
     torch.save(outputs, results)
 
 

@@ -14,11 +14,11 @@ def judge_bridge(torch: TorchState) -> tuple[Finding, ...]:
     if torch.missing is not None or torch.broken is not None:
         return ()
     if _env.read("OPSMITH_BRIDGE") == "off":
-        return (warning("bridge", "bridge: switched off", "Calls and gradients take longer.", "unset OPSMITH_BRIDGE"),)
+        return (warning("bridge", "bridge: switched off", "Calls and gradients are slower.", "unset OPSMITH_BRIDGE"),)
     if torch.bridge is not None:
         return (ok("bridge", "bridge", torch.bridge),)
     if torch.bridge_failure is not None:
-        detail = f"Its last build failed; calls and gradients take longer.\n{torch.bridge_failure}"
+        detail = f"Its last build failed; calls and gradients are slower.\n{torch.bridge_failure}"
         return (warning("bridge", "bridge: cannot be built", detail, "opsmith bridge"),)
-    detail = "Calls and gradients take longer until it is; the first build of an operator starts it in the background."
+    detail = "Calls and gradients are slower without it; the first build of an operator builds it in the background."
     return (warning("bridge", "bridge: not built for this torch", detail, "opsmith bridge"),)

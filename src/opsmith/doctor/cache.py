@@ -66,9 +66,9 @@ def judge_cache(state: CacheState) -> tuple[Finding, ...]:
     """Return what there is to say about the store."""
     found = [_judge_place(state)]
     if state.limit_error is not None:
-        found.append(problem(_TOPIC, "cache: no such size", state.limit_error, "unset OPSMITH_CACHE_SIZE"))
+        found.append(problem(_TOPIC, "cache: invalid size", state.limit_error, "unset OPSMITH_CACHE_SIZE"))
     elif state.limit_bytes is not None and state.size_bytes > _NEARLY_FULL * state.limit_bytes:
-        title = f"cache: {show_size(state.size_bytes)} of {show_size(state.limit_bytes)}; the oldest entries go next"
+        title = f"cache: {show_size(state.size_bytes)} of {show_size(state.limit_bytes)}; the oldest are removed next"
         remedy = f"export OPSMITH_CACHE_SIZE={show_size(2 * state.limit_bytes).replace(' ', '')}"
         found.append(warning(_TOPIC, title, str(state.root), remedy))
     if state.free_bytes is not None and state.free_bytes < _SCANT_BYTES:
@@ -81,15 +81,15 @@ def _judge_place(state: CacheState) -> Finding:
     if state.danger is not None:
         return problem(
             _TOPIC,
-            "cache: others could write to it",
-            f"{state.root}: {state.danger}. opsmith loads nothing from there.",
+            "cache: others can write to it",
+            f"{state.root}: {state.danger}. opsmith does not load anything from there.",
             f"chmod -R go-w {state.root}   (or: export OPSMITH_CACHE_DIR=~/.cache/opsmith)",
         )
     if state.root != state.wanted:
         return warning(
             _TOPIC,
             "cache: cannot be written",
-            f"{state.wanted} cannot be written; builds go to {state.root}, which may not last.",
+            f"{state.wanted} cannot be written; builds go to {state.root}, which may be temporary.",
             "export OPSMITH_CACHE_DIR=/a/folder/of/your/own",
         )
     age = f", last used {show_age(state.last_used_s)}" if state.last_used_s is not None else ""

@@ -50,9 +50,9 @@ def judge_build_tools(tools: BuildTools) -> tuple[Finding, ...]:
 def _judge_host(tools: BuildTools) -> Finding:
     if isinstance(tools.host, str):
         remedy = "unset CXX" if tools.cxx else "apt-get install g++   (or: conda install -c conda-forge gxx)"
-        return problem("host compiler", "C++ compiler: none that fits", tools.host, remedy)
+        return problem("host compiler", "C++ compiler: none usable", tools.host, remedy)
     name = "g++" if tools.host.kind == "gcc" else "clang++"
-    launcher = f", behind {tools.host.launcher[0]}" if tools.host.launcher else ""
+    launcher = f", through {tools.host.launcher[0]}" if tools.host.launcher else ""
     return ok("host compiler", f"{name} {tools.host.version}", f"{tools.host.path}{launcher}")
 
 
@@ -65,7 +65,7 @@ def _judge_ninja(ninja: str | ToolchainError, version: str) -> Finding:
 def _judge_headers(headers: str | ToolchainError) -> Finding:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if isinstance(headers, ToolchainError):
-        detail = f"{headers}\nOperators of opsmith build without them; pybind11 modules and the bridge do not."
+        detail = f"{headers}\nopsmith's operators build without them; pybind11 modules and the bridge do not."
         return warning("Python headers", "Python.h: not found", detail, f"apt-get install python{version}-dev")
     return ok("Python headers", f"Python.h {version}", headers)
 

@@ -17,7 +17,7 @@ from opsmith.toolchain.nvcc_search import chosen_nvcc, found_nvccs
 __all__ = ["CudaState", "find_cuda_state", "judge_cuda"]
 
 _TOPIC = "CUDA compiler"
-_CPU_BUILD = "torch is a CPU build, so CUDA operators could be compiled here but not run."
+_CPU_BUILD = "torch is a CPU build, so CUDA operators can be compiled here but not run."
 
 
 @dataclass(frozen=True)
@@ -57,24 +57,22 @@ def judge_cuda(state: CudaState, torch: TorchState, *, has_host: bool = True) ->
     numbers = [arch.replace(".", "") for arch in nvcc.archs] or ["?"]
     detail = f"{nvcc.nvcc}, with {host} {nvcc.host.version} ({nvcc.host.path}), for sm_{numbers[0]} to sm_{numbers[-1]}"
     if torch.cuda and nvcc.version.split(".")[0] != torch.cuda.split(".")[0]:
-        wrong = (
-            f"torch {torch.version} is built for CUDA {torch.cuda}; a library of this nvcc must not share its process."
-        )
+        wrong = f"torch {torch.version} is built for CUDA {torch.cuda}; this nvcc's libraries cannot share its process."
         return (problem(_TOPIC, name, wrong, toolkit_command(torch.cuda)),)
     found = [ok(_TOPIC, name, detail)]
     if state.header_version and state.header_version != ".".join(nvcc.version.split(".")[:2]):
         found.append(
             problem(
                 _TOPIC,
-                f"CUDA headers {state.header_version} beside nvcc {nvcc.version}",
-                "The parts of this toolkit are of different versions; kernels that include CUB or Thrust do not compile.",
+                f"CUDA headers {state.header_version} with nvcc {nvcc.version}",
+                "The parts of this toolkit have different versions; kernels that include CUB or Thrust do not compile.",
                 toolkit_command(torch.cuda or state.header_version),
             )
         )
     if nvcc.cudart is None:
         found.append(
             problem(
-                _TOPIC, "CUDA runtime: no libcudart", f"{nvcc.root} has none to link.", toolkit_command(nvcc.version)
+                _TOPIC, "CUDA runtime: no libcudart", f"{nvcc.root} does not contain it.", toolkit_command(nvcc.version)
             )
         )
     return tuple(found)
@@ -83,10 +81,10 @@ def judge_cuda(state: CudaState, torch: TorchState, *, has_host: bool = True) ->
 def _judge_absence(state: CudaState, torch: TorchState, *, has_host: bool) -> Finding:
     refusal = state.refusal or ""
     if refusal.startswith(("CUDA_HOME", "CUDA_PATH")):
-        return problem(_TOPIC, "CUDA compiler: none where it should be", refusal, f"unset {refusal.split()[0]}")
+        return problem(_TOPIC, "CUDA compiler: not where the environment says", refusal, f"unset {refusal.split()[0]}")
     if state.others and not has_host:
         detail = f"{state.others[0]} needs a C++ compiler."
-        return warning(_TOPIC, "CUDA compiler: found, and not usable", detail, "apt-get install g++")
+        return warning(_TOPIC, "CUDA compiler: found but not usable", detail, "apt-get install g++")
     title = f"CUDA compiler: {state.others[0]} cannot be used" if state.others else "CUDA compiler: none found"
     if torch.cuda:
         return problem(_TOPIC, title, refusal, toolkit_command(torch.cuda))

@@ -38,7 +38,7 @@ def find_slips(*, has_gpu: bool = False) -> tuple[Slip, ...]:
             example = _EXAMPLES.get(variable.kind)
             remedy = f"unset {variable.name}" if example is None else f"export {variable.name}='{example}'"
             slips.append(Slip(variable.name, value, reason, remedy))
-    slips += [Slip(name, "", "opsmith knows no such variable", f"unset {name}") for name in _env.unknown_names()]
+    slips += [Slip(name, "", "opsmith does not have this variable", f"unset {name}") for name in _env.unknown_names()]
     return tuple(slips)
 
 
@@ -58,7 +58,7 @@ def _misfit(variable: _env.Variable, value: str, *, has_gpu: bool) -> str | None
     if check is not None and (reason := check(variable.name, value)) is not None:
         return reason
     if variable.kind in _EXAMPLES and "native" in value.lower() and not has_gpu:
-        return "'native' means this machine's GPU, and torch sees none"
+        return "'native' means this machine's GPU, but torch does not see one"
     return None
 
 
@@ -67,7 +67,7 @@ def _has_program(program: str) -> Callable[[str, str], str | None]:
         from pathlib import Path
 
         file = Path(value).expanduser() / "bin" / program
-        return None if is_executable(file) else f"there is no program {file}"
+        return None if is_executable(file) else f"program {file} not found"
 
     return check
 
@@ -102,7 +102,7 @@ def _are_rocm_archs(name: str, value: str) -> str | None:
 
 
 def _is_count(name: str, value: str) -> str | None:
-    return None if value.isdigit() and int(value) > 0 else "it is not a number of compilers, and is ignored"
+    return None if value.isdigit() and int(value) > 0 else "not a number of compilers; ignored"
 
 
 def _is_mode(name: str, value: str) -> str | None:
@@ -111,7 +111,7 @@ def _is_mode(name: str, value: str) -> str | None:
 
 def _has_no_system_headers(name: str, value: str) -> str | None:
     if "/usr/include" in value.rstrip("/").split(":"):
-        return "/usr/include in it hides the C library's headers from the C++ library's (stdlib.h: No such file)"
+        return "/usr/include hides the C library's headers from the C++ library's (stdlib.h: No such file)"
     return None
 
 

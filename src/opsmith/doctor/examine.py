@@ -10,13 +10,13 @@ from opsmith.doctor.finding import Finding, warning
 
 __all__ = ["examine"]
 
-_REPORT = "python -m opsmith doctor --json   (and report it: this is a defect of opsmith)"
+_REPORT = "python -m opsmith doctor --json   (and report it: this is a bug in opsmith)"
 
 
 def examine(*, with_build: bool = False) -> tuple[Finding, ...]:
     """Look at everything, in the order in which it matters; `with_build` builds and runs operators too.
 
-    Nothing is raised: a topic that cannot be examined is a finding.
+    Nothing is raised: a topic that check failed is a finding.
     """
     from opsmith.doctor import (
         bridge,
@@ -59,8 +59,8 @@ def _safely(topic: str, judge: Callable[[], tuple[Finding, ...]]) -> tuple[Findi
         return judge()
     except ModuleNotFoundError as error:
         detail = f"It needs the package {error.name}, which is not installed."
-        return (warning(topic, f"{topic}: cannot be examined", detail, f"pip install {error.name}"),)
+        return (warning(topic, f"{topic}: check failed", detail, f"pip install {error.name}"),)
     except Exception as error:  # one broken topic must not hide the others
         where = traceback.extract_tb(error.__traceback__)[-1]
         detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
-        return (warning(topic, f"{topic}: cannot be examined", detail, _REPORT),)
+        return (warning(topic, f"{topic}: check failed", detail, _REPORT),)

@@ -45,7 +45,7 @@ def judge_gpus(state: GpuState, torch: TorchState) -> tuple[Finding, ...]:
     """Return what there is to say about GPUs; a machine without one is told nothing."""
     found = []
     if state.failure is not None:
-        remedy = "nvidia-smi   (and where it does not answer either, restart the machine)"
+        remedy = "nvidia-smi   (if it does not answer either, restart the machine)"
         found.append(problem("driver", "GPU driver: does not answer", state.failure, remedy))
     if torch.gpu_error is not None:
         found.append(problem("GPU", "GPU: torch cannot use it", torch.gpu_error, _remedy(state, torch)))
@@ -59,9 +59,9 @@ def judge_gpus(state: GpuState, torch: TorchState) -> tuple[Finding, ...]:
 
 
 def _judge_unused(state: GpuState, torch: TorchState) -> Finding:
-    title = f"GPU: {', '.join(dict.fromkeys(state.names or state.amd_archs))}, which torch does not see"
+    title = f"GPU: {', '.join(dict.fromkeys(state.names or state.amd_archs))}, not visible to torch"
     if torch.cuda or torch.hip:
-        known = f"The driver {state.driver} knows CUDA up to {state.driver_cuda}; " if state.driver else ""
+        known = f"The driver {state.driver} supports CUDA up to {state.driver_cuda}; " if state.driver else ""
         detail = f"{known}torch is built for {torch.cuda or torch.hip}."
         return problem("GPU", title, detail, "unset CUDA_VISIBLE_DEVICES   (or install a newer driver)")
     return warning("GPU", title, f"torch {torch.version} is a CPU build.", _PYTORCH)

@@ -21,5 +21,5 @@ def judge_packages(missing: tuple[str, ...]) -> tuple[Finding, ...]:
     """Return a problem where something is missing, and nothing otherwise."""
     if not missing:
         return ()
-    detail = "opsmith needs them, and was installed without (perhaps with --no-deps)."
+    detail = "opsmith needs them but was installed without them (perhaps with --no-deps)."
     return (problem("packages", f"missing: {', '.join(missing)}", detail, f"pip install {' '.join(missing)}"),)

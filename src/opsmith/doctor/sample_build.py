@@ -56,7 +56,7 @@ def _try(device: str, *, can_run: bool) -> Finding:
                     "trial", f"{device}: {_MODULE} does not run", failure, "opsmith build opsmith.ops.add2 -v"
                 )
     ran = ", called" if can_run else ", not called (no GPU)"
-    detail = f"{_MODULE}; the time has the start of Python and torch in it"
+    detail = f"{_MODULE}; the time includes starting Python and importing torch"
     return ok("trial", f"{device}: built in {built_s:.1f} s{ran}", detail)
 
 

@@ -57,7 +57,7 @@ def _with_resources(kernels: Sequence[Kernel], library: Path | None) -> tuple[tu
         return tuple(kernels), ()
     tool = find_cuobjdump()
     if tool is None:
-        return tuple(kernels), ("spills are not known: cuobjdump, which comes with a CUDA toolkit, is not here",)
+        return tuple(kernels), ("spills are unknown: cuobjdump, part of the CUDA toolkit, is not installed",)
     known = resources_of(library, tool)
     known_of = [of_kernel(known, kernel.name) for kernel in kernels]
     pairs = zip(kernels, known_of, strict=True)

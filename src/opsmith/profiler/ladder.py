@@ -68,7 +68,7 @@ def operator_ladder(
     below = torch._C._AutoDispatchBelowAutograd
     found = {"python": python_loop(twin_call, example)}
     if bridge is None:
-        notes.append("the bridge is not in use: what torch.ops takes in Python is in the dispatcher's part")
+        notes.append("the bridge is not in use: the dispatcher's part includes what torch.ops does in Python")
         found["dispatch"] = python_loop(operator.torch_op, inner)
         found["below"] = python_loop(operator.torch_op, inner, below)
     else:

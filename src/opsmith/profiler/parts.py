@@ -28,22 +28,22 @@ Round = Mapping[str, Mapping[str, float]]
 
 _WHAT = {
     "Python": "interpreter, parsing, GIL, results to Python",
-    "autograd": "whether a gradient is needed; recording it",
+    "autograd": "checking whether a gradient is needed; recording it",
     "dispatcher": "finding the kernel, arguments to the stable ABI and back",
     "arguments": "unpacking and checking them",
     "outputs": "allocating them",
-    "copies": "layouts that the kernel does not take",
+    "copies": "copying layouts that the kernel does not take",
     "kernel": "the kernel itself",
     "results": "handing over, freeing arguments",
     "free": "freeing the results",
 }
 _ON_GPU = {"kernel": "launching the kernel"}
-_BACKWARD = {"Python": "torch.autograd.grad, autograd's engine and what else it calls"}
+_BACKWARD = {"Python": "torch.autograd.grad, autograd's engine and the rest"}
 _WITHOUT_BRIDGE = {
     "Python": "opsmith's wrapper in Python",
     "dispatcher": "torch.ops, dispatcher, arguments to the stable ABI and back, freeing the results",
 }
-_WITHOUT_BINDING = {"dispatcher": "dispatcher and body, which cannot be separated here"}
+_WITHOUT_BINDING = {"dispatcher": "dispatcher and body, which cannot be told apart here"}
 _NATIVE = {"kernel": "the kernel, which allocates the outputs", "results": "checking the outputs, freeing arguments"}
 
 

@@ -35,7 +35,7 @@ from opsmith.subject.subject import Subject
 __all__ = ["run_profile"]
 
 _TRACED_ON_CPU = 30
-_WRITTEN = "arguments that it writes to are not put back between calls, which go on with what they find"
+_WRITTEN = "arguments that it writes to are not restored between calls"
 
 
 def run_profile(
@@ -156,7 +156,7 @@ class _Profiler:
         make = forward_call if self.phase == "forward" else recording_call
         calls = [make(self.subject, values) for values in inputs]
         if operator is None:
-            note = "only the whole call can be timed: the parts are known of operators that opsmith builds"
+            note = "only the whole call can be timed: parts are known only for operators that opsmith builds"
             ladder = replace(ladder_of(self.subject.call, calls[0]), notes=(note,))
         else:
             has_kernel = self.twin is not None and bool(self.twin.operator.definition.kernels)
@@ -169,7 +169,7 @@ class _Profiler:
         plain = [backward_calls(call, self.subject.call, None)[0] for call in calls]
         gradient = self.twin.gradient if self.twin is not None else None
         if self.twin is None or gradient is None:
-            note = "its gradient is computed by no kernel for this device, but by PyTorch's operators"
+            note = "no kernel for this device computes its gradient; PyTorch's operators do"
             ladder = replace(ladder_of(gradients, plain[0]), notes=(note,))
             return ladder, dict.fromkeys(ladder.levels, plain)
         pairs = [backward_calls(call, self.twin.operator, gradient) for call in calls]

@@ -56,11 +56,11 @@ def read_signature(function: Callable[..., Any], choices: Choices, *, class_defa
     check_field_names(name, parameters, tuple(declared))
     if not any(parameter.kind in (Kind.TENSOR, Kind.TENSOR_LIST) for parameter in parameters):
         raise DefinitionError(
-            f"{name}: no argument is a tensor that is always there; PyTorch chooses the kernel by the device of its "
-            "tensors. Add one, or make this an ordinary function"
+            f"{name}: no argument is a required tensor, by whose device PyTorch could choose the kernel. Add one, or "
+            "make this an ordinary function"
         )
     if "return" not in hints:
-        raise DefinitionError(f"{name}: the return annotation is missing; write what is returned, or `-> None`")
+        raise DefinitionError(f"{name}: the return annotation is missing; annotate what is returned, or `-> None`")
     outputs = _read_outputs(name, hints["return"], choices)
     signature = Signature(name, parameters, outputs, _read_dtypes(name, parameters, outputs, choices))
     _check_names(signature, choices)
@@ -74,9 +74,9 @@ def _read_arguments(
     """Return the arguments that a parameter is in the schema: one, or the fields of a dataclass."""
     where = f"{operator}: the argument {parameter.name}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise DefinitionError(f"{where} is variable in number, which a schema cannot say; take a list instead")
+        raise DefinitionError(f"{where} is variable in number, which a schema cannot express; take a list instead")
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise DefinitionError(f"{where} is positional-only, which a schema cannot say; remove the `/`")
+        raise DefinitionError(f"{where} is positional-only, which a schema cannot express; remove the `/`")
     if parameter.name not in hints:
         raise DefinitionError(f"{where} has no annotation; it can be {CAN_BE}")
     if (found := find_dataclass(where, hints[parameter.name])) is not None:
@@ -159,7 +159,7 @@ def _read_dtypes(
     from_inputs = {p.tensor.letter for p in parameters if p.tensor and p.kind in (Kind.TENSOR, Kind.TENSOR_LIST)}
     if orphans := sorted(by_letter.keys() - from_inputs):
         raise DefinitionError(
-            f"{operator}: no input that is always there tells the element type {orphans[0]}; pin it (Float32, Int64)"
+            f"{operator}: no required input determines the element type {orphans[0]}; pin it (Float32, Int64)"
         )
     if unknown := sorted(choices.dtypes.keys() - by_letter.keys()):
         raise DefinitionError(f"{operator}: dtypes= sets {unknown[0]}, but no tensor is generic in it")
@@ -181,7 +181,7 @@ def _check_names(signature: Signature, choices: Choices) -> None:
     for name in outputs:
         if not name.isidentifier() or name in inputs or outputs.count(name) > 1:
             raise DefinitionError(
-                f"{signature.name}: the output name {name!r} is not an identifier or is taken already"
+                f"{signature.name}: the output name {name!r} is not an identifier or is already taken"
             )
     tensors = {parameter.name for parameter in signature.tensors}
     for option, names, pool in (
@@ -195,11 +195,13 @@ def _check_names(signature: Signature, choices: Choices) -> None:
         if unknown := sorted(set(names) - pool):
             raise DefinitionError(f"{signature.name}: {option}= names {unknown[0]}; there is {', '.join(sorted(pool))}")
     if signature.outputs and not signature.visible_outputs:
-        raise DefinitionError(f"{signature.name}: every output is saved, so a caller would get nothing")
+        raise DefinitionError(f"{signature.name}: every output is saved, so callers would get nothing")
     for output_name, input_name in choices.preserve_format.items():
         source, output = signature.parameter(input_name), signature.output(output_name)
         if source is None or source.kind is not Kind.TENSOR or output is None:
-            raise DefinitionError(f"{signature.name}: preserve_format= takes the format from {input_name}, no tensor")
+            raise DefinitionError(
+                f"{signature.name}: preserve_format= takes the format from {input_name}, which is not a tensor"
+            )
         if source.tensor_type.shape.rank != output.tensor.shape.rank or output.tensor.shape.variadic_index is not None:
             raise DefinitionError(
                 f"{signature.name}: preserve_format= needs equal ranks without variadic dimensions; {output_name} has "

@@ -42,11 +42,11 @@ def check_autocast(signature: Signature, rule: object) -> None:
     """Refuse anything but a rule; raises DefinitionError."""
     if rule is not None and rule not in get_args(Autocast):
         words = ", ".join(repr(word) for word in get_args(Autocast))
-        raise DefinitionError(f"{signature.name}: autocast= is {rule!r}; there are {words} and None")
+        raise DefinitionError(f"{signature.name}: autocast= is {rule!r}; it must be {words} or None")
     if rule in ("low", "float32") and signature.mutated:
         raise DefinitionError(
             f"{signature.name}: autocast={rule!r} would write to a cast copy of {signature.mutated[0].name} instead of to "
-            "the argument; an operator that writes to its arguments has autocast=None or 'promote'"
+            "the argument; an operator that writes to its arguments needs autocast=None or 'promote'"
         )
 
 

@@ -111,7 +111,7 @@ def wire_backward(forward: Signature, backward: Signature) -> Wiring:
     if forward.mutated:
         raise DefinitionError(
             f"{backward.name}: {forward.name} writes to {forward.mutated[0].name}, and an operator that writes to its "
-            "arguments has no gradient. Return the new value instead"
+            "arguments cannot have a gradient. Return the new value instead"
         )
     wiring = Wiring(
         tuple(_wire_argument(forward, backward, index) for index in range(len(backward.parameters))),
@@ -168,13 +168,13 @@ def _wire_need(forward: Signature, backward: Signature, parameter: Parameter) ->
         if source.name == name and source.differentiable:
             if parameter.kind is not Kind.BOOL:
                 raise DefinitionError(
-                    f"{backward.name}: the parameter {parameter.name} is {parameter.kind.value}, but it tells whether the "
-                    f"gradient of {name} is needed: annotate it bool"
+                    f"{backward.name}: the parameter {parameter.name} is {parameter.kind.value}, but it says whether "
+                    f"the gradient of {name} is needed: annotate it bool"
                 )
             if backward.output(f"grad_{name}") is None:
                 raise DefinitionError(
-                    f"{backward.name}: the parameter {parameter.name} tells whether grad_{name} is needed, but no output "
-                    "is called so"
+                    f"{backward.name}: the parameter {parameter.name} says whether grad_{name} is needed, but no "
+                    "output has that name"
                 )
             return Argument("needs", position)
     raise DefinitionError(
@@ -216,5 +216,5 @@ def _wire_output(forward: Signature, backward: Signature, index: int) -> int:
             return position
     raise DefinitionError(
         f"{backward.name}: the output {output.name} is not the gradient of an input of {forward.name}. A backward returns "
-        f"{', '.join(default_gradient_names(forward))} in this order, or in another that outputs= says"
+        f"{', '.join(default_gradient_names(forward))} in this order, or in the order of outputs="
     )

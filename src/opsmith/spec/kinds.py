@@ -86,7 +86,7 @@ def check_default(where: str, kind: Kind, default: Any) -> None:
     }
     if kind not in checks or not checks[kind](default):
         # PyTorch's schema language has no words for inf and nan.
-        hint = "; default to None, and put it in where None is given" if isinstance(default, float) else ""
+        hint = "; use the default None and replace it in the body" if isinstance(default, float) else ""
         raise DefinitionError(f"{where} is {kind.value} and cannot have the default {default!r}{hint}")
 
 

@@ -41,13 +41,12 @@ def declare(operator: Declared) -> None:
             before = known.definition
             if (before.module, before.file) != (definition.module, definition.file):
                 raise DefinitionError(
-                    f"torch.ops has one {definition.qualified_name}, and it is declared at {before.location}; give the "
-                    f"one at {definition.location} another name, or a namespace of its own with "
-                    "@opsmith.op(namespace=...)"
+                    f"{definition.qualified_name} is already declared at {before.location}; give the one at "
+                    f"{definition.location} another name, or its own namespace with @opsmith.op(namespace=...)"
                 )
             if known.is_loaded:
                 raise DefinitionError(
-                    f"{definition.qualified_name} is in use already and PyTorch cannot unload it. Start a new process "
+                    f"{definition.qualified_name} is already in use, and PyTorch cannot unload it. Start a new process "
                     "(restart the notebook's kernel), or declare it under another name"
                 )
         _by_name[definition.qualified_name] = operator

@@ -111,7 +111,7 @@ def _misfit(signature: Signature, samples: Samples) -> str | None:
     for tensor in [p.tensor_type for p in signature.tensors] + [output.tensor for output in signature.outputs]:
         dims = [dim for dim in tensor.shape.dims if dim.expression and samples.name in dim.expression.names]
         if any(dim.expression and dim.expression.name is None for dim in dims):
-            return f"which is part of the size {dims[0].text} in {tensor.text}: a batch must stand by itself"
+            return f"which is part of the size {dims[0].text} in {tensor.text}: a batch must be a dimension by itself"
         if len(dims) > 1:
-            return f"which stands twice in {tensor.text}"
+            return f"which occurs twice in {tensor.text}"
     return None

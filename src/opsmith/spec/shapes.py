@@ -78,7 +78,7 @@ def parse_shape(text: str, *, where: str) -> Shape:
     """Parse a dimension string; raises DefinitionError, which names `where`, for what an operator cannot have."""
     dims = tuple(_parse_dim(word, where) for word in text.split())
     if sum(dim.variadic for dim in dims) > 1:
-        raise DefinitionError(f"{where}: {text!r} has several variadic groups, so no size could be told from another")
+        raise DefinitionError(f"{where}: {text!r} has several variadic groups, so sizes are ambiguous")
     return Shape(dims)
 
 
@@ -98,7 +98,7 @@ def _parse_dim(word: str, where: str) -> Dim:
             "torch.broadcast_tensors before the operator (expanded inputs are fine) and declare equal dimensions"
         )
     if word.startswith("?"):
-        raise DefinitionError(f"{where}: {word!r} is for trees of tensors; an operator has no tree, give it a name")
+        raise DefinitionError(f"{where}: {word!r} is for trees of tensors, which operators do not take; give it a name")
     if word == "_":
         return Dim(word)
     # jaxtyping allows `rows=4` to say what a fixed size means.

@@ -163,9 +163,8 @@ def _check_local(signature: Signature, parameter: Parameter, local: set[str]) ->
             elsewhere |= other.tensor_type.shape.names
     if clash := sorted(local & elsewhere):
         raise DefinitionError(
-            f"{signature.name}: {clash[0]} is known only where the optional tensor {parameter.name} is given, but it "
-            f"stands elsewhere too. Give {clash[0]} to a tensor that is always there, or add an argument "
-            f"`{clash[0]}: int`"
+            f"{signature.name}: {clash[0]} is known only if the optional tensor {parameter.name} is given, but is used "
+            f"elsewhere too. Give {clash[0]} to a required tensor, or add an argument `{clash[0]}: int`"
         )
 
 
@@ -175,17 +174,17 @@ def _check_output_groups(signature: Signature, groups: dict[str, str]) -> None:
         if shape.variadic_index is not None and shape.group not in groups:
             raise DefinitionError(
                 f"{signature.name}: the output {output.name} has the variadic dimension "
-                f"{shape.dims[shape.variadic_index].text!r}, whose sizes no required input gives"
+                f"{shape.dims[shape.variadic_index].text!r}, whose sizes no required input determines"
             )
         for dim in shape.dims:
             unknown = dim.expression.names & signature.data_dependent if dim.expression else frozenset()
             if unknown and dim.expression is not None and dim.expression.name is None:
                 raise DefinitionError(
-                    f"{signature.name}: the output {output.name} has the size {dim.text}, in which no input gives "
+                    f"{signature.name}: the output {output.name} has the size {dim.text}, for which no input determines "
                     f"{', '.join(sorted(unknown))}. A size that only the kernel knows must be a plain name"
                 )
         if any(dim.expression is None and not dim.variadic for dim in shape.dims):
             raise DefinitionError(
                 f"{signature.name}: the output {output.name} has an anonymous dimension `_`; an output's sizes must be "
-                "named, so that it can be allocated (a name of its own stands for a size that only the kernel knows)"
+                "named, so that it can be allocated (a new name stands for a size that only the kernel knows)"
             )

@@ -37,7 +37,7 @@ def find_dataclass(where: str, annotation: Any) -> type | None:
         return typing.cast(type, annotation)
     if inner := next(filter(_is_dataclass, typing.get_args(annotation)), None):
         raise DefinitionError(
-            f"{where} is a dataclass that may be absent or repeated, but its fields are a fixed number of arguments. "
+            f"{where} is an optional or repeated dataclass, but its fields are a fixed number of arguments. "
             f"Annotate it {inner.__name__}; the fields can be optional and can have defaults"
         )
     return None
@@ -76,7 +76,7 @@ def read_fields(
                 f"{where}: {dataclass_.__name__}.{name} is an InitVar, which an instance does not keep; make it a field"
             )
     if not fields:
-        raise DefinitionError(f"{where}: {dataclass_.__name__} has no fields, so there is nothing to pass")
+        raise DefinitionError(f"{where}: {dataclass_.__name__} has no fields to pass")
     return tuple(
         _read_field(
             f"{operator}: the field {dataclass_.__name__}.{field.name}",
@@ -110,8 +110,8 @@ def check_field_names(operator: str, parameters: Sequence[Parameter], names: Seq
     for parameter in parameters:
         if parameter.struct is not None and taken.count(parameter.name) > 1:
             raise DefinitionError(
-                f"{operator}: the field {parameter.struct.type.__name__}.{parameter.name} has the name of another argument, "
-                "but the schema has the fields by their own names; rename one"
+                f"{operator}: the field {parameter.struct.type.__name__}.{parameter.name} has the name of another "
+                "argument, and the schema uses the fields' own names; rename one"
             )
 
 
@@ -148,9 +148,9 @@ def _read_field_kind(where: str, hint: Any) -> Kind:
 
     remedy = ""
     if is_jaxtyping(hint) or hint is torch.Tensor:
-        remedy = "make it a parameter of its own"
+        remedy = "make it a separate parameter"
     elif _is_dataclass(hint):
-        remedy = f"give the outer dataclass the fields of {hint.__name__}, or make it a parameter of its own"
+        remedy = f"give the outer dataclass the fields of {hint.__name__}, or make it a separate parameter"
     else:
         try:
             kind, tensor = read_kind(where, hint)
@@ -159,7 +159,7 @@ def _read_field_kind(where: str, hint: Any) -> Kind:
         else:
             if tensor is None and kind not in _LISTS:
                 return kind
-            remedy = "make it a parameter of its own"
+            remedy = "make it a separate parameter"
     raise DefinitionError(f"{where} is annotated {name_of(hint)}; {_FIELD_CAN_BE}{remedy and f'. Else {remedy}'}")
 
 

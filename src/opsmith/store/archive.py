@@ -46,7 +46,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did: the artefacts that are new here, and those that were here already."""
+    """What an import did: the artefacts that are new here, and those that were already present."""
 
     added: tuple[Artifact, ...]
     present: tuple[Artifact, ...]
@@ -90,7 +90,7 @@ def import_archive(store: Store, file: Path) -> Imported:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, StoreError):
             raise
-        raise StoreError(f"{file} is not an archive of opsmith's, or is damaged: {error}") from error
+        raise StoreError(f"{file} is not an opsmith archive, or is damaged: {error}") from error
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror or error}") from error
 
@@ -100,7 +100,7 @@ def find_record(store: Store, artifact: Artifact) -> Record:
     index = store.layout.index(keys.source_key(artifact.manifest.inputs))
     record = read_record(index / f"{artifact.key}.json")
     if record is None:
-        raise StoreError(f"the record of {artifact.manifest.name} ({artifact.key[:12]}) is lost; build it again")
+        raise StoreError(f"the record of {artifact.manifest.name} ({artifact.key[:12]}) is lost; rebuild it")
     return record
 
 
@@ -111,9 +111,9 @@ def check_identity(key: str, manifest: Manifest, record: Record, where: str) -> 
     """
     source = keys.source_key(manifest.inputs)
     if record.artifact != key or keys.artifact_key(source, record.headers) != key:
-        raise StoreError(f"{where}: the artefact {key[:12]} is not what its key says; nothing of it is used")
+        raise StoreError(f"{where}: the artefact {key[:12]} does not match its key; none of it is used")
     if not all(map(is_portable_name, record.headers)):
-        raise StoreError(f"{where}: the artefact {key[:12]} names headers that cannot be")
+        raise StoreError(f"{where}: the artefact {key[:12]} names impossible headers")
     return source
 
 
@@ -170,7 +170,7 @@ def _read(archive: zipfile.ZipFile, name: str) -> bytes:
     with _member(archive, name) as member:
         data: bytes = member.read(_MAX_TEXT_BYTES + 1)
     if len(data) > _MAX_TEXT_BYTES:
-        raise StoreError(f"{archive.filename}: {name} is larger than any such file is")
+        raise StoreError(f"{archive.filename}: {name} is larger than such a file can be")
     return data
 
 
@@ -178,9 +178,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Any:
     try:
         return archive.open(name)
     except KeyError:
-        raise StoreError(
-            f"{archive.filename} has no {name}: it is not an archive of opsmith's, or is damaged"
-        ) from None
+        raise StoreError(f"{archive.filename} has no {name}: it is not an opsmith archive, or is damaged") from None
 
 
 def _json(archive: zipfile.ZipFile, name: str, version: int) -> dict[str, Any]:
@@ -190,6 +188,6 @@ def _json(archive: zipfile.ZipFile, name: str, version: int) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict) or content.get("format") != version:
         raise StoreError(
-            f"{archive.filename} is not an archive that this opsmith can read; export it with the same version"
+            f"{archive.filename} is not an archive that this version of opsmith can read; export it with the same version"
         )
     return content

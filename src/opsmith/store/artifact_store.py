@@ -237,7 +237,7 @@ class Store:
                 remove(staging)
                 return artifact
             move_aside(target, self.layout.staging)
-        raise StoreError(f"{target} is damaged again as soon as it is published; look at the disk")
+        raise StoreError(f"{target} is damaged immediately after publication; check the disk")
 
     def _warn_of_stand_in(self) -> None:
         wanted = stands_in_for(self.root)
@@ -245,8 +245,8 @@ class Store:
             return
         _warned.add(self.root)
         warnings.warn(
-            f"opsmith cannot write to its store {wanted}; what it builds is kept in {self.root}, which may not last. "
-            "Set OPSMITH_CACHE_DIR to a folder that can be written",
+            f"opsmith cannot write to its store {wanted}; builds are kept in {self.root}, which may be temporary. Set "
+            "OPSMITH_CACHE_DIR to a folder that can be written",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -62,7 +62,7 @@ def read_bundle(data: bytes, where: str, platform: str) -> Bundle:
     if not is_signed_by(
         fields["signer"], fields["signature"], _message(record.artifact, platform, manifest_bytes, text)
     ):
-        raise StoreError(f"{where}: the signature is wrong, so it was altered; nothing of it is used")
+        raise StoreError(f"{where}: the signature is wrong, so it was altered; none of it is used")
     source = check_identity(record.artifact, manifest, record, where)
     return Bundle(manifest, manifest_bytes, record, source, fields["signer"])
 

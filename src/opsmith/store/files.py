@@ -24,8 +24,8 @@ _REMEDIES = {
     errno.EROFS: ("the file system is read-only", _MOVE),
     errno.EACCES: ("permission denied", _MOVE),
     errno.EPERM: ("permission denied", _MOVE),
-    errno.ENOTDIR: ("a file stands where a folder is needed", _MOVE),
-    errno.EEXIST: ("a file stands where a folder is needed", _MOVE),
+    errno.ENOTDIR: ("a file is in the place of a folder", _MOVE),
+    errno.EEXIST: ("a file is in the place of a folder", _MOVE),
 }
 
 # No compiler gets by with less.

@@ -60,7 +60,9 @@ def trusted_keys() -> dict[str, str]:
     if not file.is_file():
         return {}
     if (danger := find_danger(config_folder(), file)) is not None:
-        raise StoreError(f"the list of trusted keys is not used: {danger}. Whoever can write there can run code as you")
+        raise StoreError(
+            f"the list of trusted keys is not used: {danger}. Anyone who can write there can run code as you"
+        )
     lines = (line.partition(" ") for line in file.read_text(encoding="utf-8").splitlines())
     return {key: comment.strip() for key, _, comment in lines if key.startswith(_PREFIX)}
 
@@ -97,7 +99,7 @@ def new_signing_key(comment: str) -> str:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
             stream.write(data)
     except FileExistsError:
-        raise StoreError(f"there is a signing key already, {file}; move it away before a new one is made") from None
+        raise StoreError(f"a signing key already exists, {file}; move it away before creating a new one") from None
     except OSError as error:
         raise StoreError(f"the signing key {file} cannot be written: {error.strerror or error}") from error
     public = _public_text(made)
@@ -167,14 +169,14 @@ def _load_signing_key() -> Ed25519PrivateKey:
     file = _signing_file()
     try:
         if file.stat().st_mode & stat.S_IROTH:
-            raise StoreError(f"everybody can read the signing key {file}; fix it with `chmod go-rwx {file}`")
+            raise StoreError(f"everyone can read the signing key {file}; fix it with `chmod go-rwx {file}`")
         key = serialization.load_pem_private_key(file.read_bytes(), password=None)
     except FileNotFoundError:
-        raise StoreError(f"there is no signing key {file}; `opsmith cache key new` makes one") from None
+        raise StoreError(f"no signing key {file}; `opsmith cache key new` creates one") from None
     except (OSError, ValueError, TypeError) as error:
         raise StoreError(f"the signing key {file} cannot be read: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise StoreError(f"{file} is not an ed25519 key; `opsmith cache key new` makes one")
+        raise StoreError(f"{file} is not an ed25519 key; `opsmith cache key new` creates one")
     return key
 
 

@@ -52,7 +52,7 @@ def refuse_unsafe(*folders: Path) -> None:
     """
     if (danger := find_danger(*folders)) is not None:
         raise StoreError(
-            f"opsmith loads nothing from {folders[0]}: {danger}. Whoever can write there can run code as you. "
+            f"opsmith does not load anything from {folders[0]}: {danger}. Anyone who can write there can run code as you. "
             "Set OPSMITH_CACHE_DIR to a folder of your own (to share builds with others, see OPSMITH_STORE)"
         )
 
@@ -104,7 +104,7 @@ def _danger_of_owner(path: Path, uid: int, *, is_parent: bool) -> str | None:
 
 def _danger_of_mode(path: Path, status: os.stat_result) -> str | None:
     if status.st_mode & stat.S_IWOTH:
-        return f"everybody can write to {path} (fix it with `chmod go-w {path}`)"
+        return f"everyone can write to {path} (fix it with `chmod go-w {path}`)"
     if status.st_mode & stat.S_IWGRP and not _is_harmless_group(status.st_gid):
         group = _group(status.st_gid)
         return (

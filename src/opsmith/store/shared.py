@@ -155,7 +155,7 @@ def _bring(store: Store, transport: Transport, bundle: Bundle, where: str) -> Ar
             _within(_MOVE_TIMEOUT_S, lambda name=name, sha=sha256: transport.fetch(f"{base}/{sha}", folder / name))  # type: ignore[misc]
         seal_tree(folder, staging.stat().st_mode)
         if (damage := find_damage(folder, manifest)) is not None:
-            raise StoreError(f"{where}: {damage}; nothing of it is used")
+            raise StoreError(f"{where}: {damage}; none of it is used")
         return store.admit(bundle.source_key, folder, bundle.record)
 
 
@@ -173,9 +173,9 @@ def _refuse(url: str, bundle: Bundle) -> None:
         return
     _refused.add((url, bundle.signer))
     _warn(
-        f"the shared store {url} has {bundle.manifest.name}, but it is signed by a key that you do not trust and is NOT "
-        f"loaded; it is built here instead.\n  fingerprint of the key: {fingerprint(bundle.signer)}\n"
-        f"  If its owner tells you the same: opsmith cache key trust {bundle.signer}"
+        f"the shared store {url} has {bundle.manifest.name}, but signed by a key that you do not trust. It is NOT "
+        f"loaded but built here.\n  fingerprint of the key: {fingerprint(bundle.signer)}\n  If its owner tells you the "
+        f"same: opsmith cache key trust {bundle.signer}"
     )
 
 
@@ -241,9 +241,7 @@ def _folder(source_key: str) -> str:
 def _shared_url() -> str:
     url = _env.read("OPSMITH_STORE")
     if url is None:
-        raise StoreError(
-            "there is no shared store: set OPSMITH_STORE to a folder or an URL such as s3://bucket/opsmith"
-        )
+        raise StoreError("no shared store: set OPSMITH_STORE to a folder or a URL such as s3://bucket/opsmith")
     return url
 
 

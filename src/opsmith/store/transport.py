@@ -54,7 +54,7 @@ def open_transport(url: str) -> Transport:
             f"the shared store {url} needs more packages: {error}. `pip install opsmith[remote]`"
         ) from error
     except ValueError as error:
-        raise StoreError(f"the shared store {url} has no address that fsspec knows: {error}") from error
+        raise StoreError(f"the shared store {url} has an address that fsspec does not support: {error}") from error
     return _Fsspec(filesystem, str(root).rstrip("/"))
 
 

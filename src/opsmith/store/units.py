@@ -19,7 +19,7 @@ def parse_size(text: str, where: str) -> int:
     """Return the bytes of "5 GB", "500M" or "2GiB"; raises ArgumentError that names `where` it was read."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", text.strip().lower())
     if found is None or (found[3] and not found[2]):
-        raise ArgumentError(f"{where} is {text!r}; it should be a size such as '5 GB', '500 MB' or '2 GiB'")
+        raise ArgumentError(f"{where} is {text!r}; expected a size such as '5 GB', '500 MB' or '2 GiB'")
     table = _BINARY_SIZES if found[3] else _SIZES
     return int(float(found[1]) * table[found[2]])
 
@@ -28,7 +28,7 @@ def parse_age_s(text: str, where: str) -> float:
     """Return the seconds of "30d", "12 h" or "90min"; raises ArgumentError that names `where` it was read."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)", text.strip().lower())
     if found is None:
-        raise ArgumentError(f"{where} is {text!r}; it should be an age such as '30d', '12h' or '90min'")
+        raise ArgumentError(f"{where} is {text!r}; expected an age such as '30d', '12h' or '90min'")
     return float(found[1]) * _AGES_S[found[2]]
 
 

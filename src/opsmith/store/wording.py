@@ -16,7 +16,7 @@ _INPUTS = {
     "generated": "what opsmith generates as {rest}",
     "command": "the command that makes {rest}",
     "compiler": "the {rest} compiler",
-    "environment": "what compilers read from the environment (CPATH, NVCC_APPEND_FLAGS and their like)",
+    "environment": "what compilers read from the environment (CPATH, NVCC_APPEND_FLAGS, ...)",
     "archs": "the list of GPU architectures",
     "library": "the name of the library's file",
     "torch": "torch",
@@ -32,11 +32,11 @@ _MOST_CHANGES = 6
 def tell_miss(miss: Miss | None) -> str:
     """Return a sentence that says why the next build hits (None) or misses."""
     if miss is None:
-        return "found: it is loaded without a build"
+        return "found: loaded without a build"
     if miss.reason == "new":
         return "missed: the store has nothing of this name"
     if miss.reason == "lost":
-        return "missed: it was built, but the artefact is gone or damaged"
+        return "missed: it was built, but the artefact is missing or damaged"
     same = f", everything else as in the build of {tell_time(miss.nearest.manifest)}" if miss.nearest else ""
     return f"missed: {_tell_changes(miss.changes)}{same}"
 
@@ -44,7 +44,7 @@ def tell_miss(miss: Miss | None) -> str:
 def tell_difference(last: Manifest, before: Manifest | None, changes: Sequence[Change]) -> str:
     """Return a sentence that says why a second build of one name was made."""
     if before is None:
-        return f"built once, at {tell_time(last)}; there is no other build of it to compare with"
+        return f"built once, at {tell_time(last)}; there is no other build to compare with"
     what = _tell_changes(changes) or "a header changed, every input was the same"
     return f"rebuilt at {tell_time(last)}: {what}, everything else as in the build of {tell_time(before)}"
 

@@ -42,7 +42,7 @@ class Disagreement:
         where = f"[{', '.join(map(str, self.index))}]" if self.index else ""
         part = f"{self.wrong} of {self.elements} elements" if self.elements > 1 else "the only element"
         if self.kind in ("shape", "count"):
-            return "the results have other shapes than the reference's"
+            return "the results' shapes differ from the reference's"
         return (
             f"output {self.output}{where} is {self.found:.9g}, the reference has {self.expected:.9g} "
             f"(allowed: {self.allowed:.2g}; {part} wrong)"

@@ -24,8 +24,8 @@ def labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
         if not isinstance(example, tuple | list | Mapping):
             found = type(example).__name__
             raise ArgumentError(
-                f"the example {label!r} is a {found}; name each call by its arguments: "
-                "{'small': {'x': torch.randn(3)}}, or give a list of calls"
+                f"the example {label!r} is a {found}; give each call its arguments: {'small': {'x': torch.randn(3)}}, "
+                "or give a list of calls"
             )
     return list(examples.items())
 
@@ -37,11 +37,11 @@ def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
     elif isinstance(example, tuple | list):
         values = dict(zip(parameters, example, strict=False))
         if len(example) > len(parameters):
-            raise ArgumentError(f"an example has {len(example)} arguments; there are {', '.join(parameters)}")
+            raise ArgumentError(f"an example has {len(example)} arguments; the operator takes {', '.join(parameters)}")
     else:
         values = {parameters[0]: example}
     if unknown := sorted(values.keys() - set(parameters)):
-        raise ArgumentError(f"an example names {', '.join(unknown)}; the arguments are {', '.join(parameters)}")
+        raise ArgumentError(f"an example names {', '.join(unknown)}; the operator takes {', '.join(parameters)}")
     return Case({name: _as_recipe(value) for name, value in values.items()})
 
 

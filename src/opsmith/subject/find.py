@@ -30,7 +30,7 @@ def find_operators(path: str) -> tuple[Any, ...]:
     if not name:
         if not operators:
             raise ArgumentError(
-                f"{where} declares no operator with @opsmith.op. What another tool has made is checked by its name, as "
+                f"{where} declares no operator with @opsmith.op. Name operators of other tools as "
                 f"{where}::name or torch.ops.namespace.name, with --reference"
             )
         return forward_operators(operators)
@@ -63,13 +63,13 @@ def find_attribute(text: str, option: str) -> Any:
 def _find_torch_op(path: str) -> Any:
     parts = path.removeprefix("torch.ops.").split(".")
     if len(parts) not in (2, 3):
-        raise ArgumentError(f"{path}: write it as torch.ops.namespace.name, or with an overload behind that")
+        raise ArgumentError(f"{path}: write it as torch.ops.namespace.name or torch.ops.namespace.name.overload")
     found: Any = torch.ops
     for part in parts:
         try:
             found = getattr(found, part)
         except AttributeError:
             raise ArgumentError(
-                f"PyTorch has no {path}: name the module that defines it with --import, and look at its spelling"
+                f"PyTorch has no {path}: check its spelling, and name the module that defines it with --import"
             ) from None
     return found

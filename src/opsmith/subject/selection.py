@@ -31,7 +31,7 @@ def dtype_names(dtypes: Iterable[str | torch.dtype] | str | torch.dtype | None) 
     for name in names:
         if not isinstance(getattr(torch, name, None), torch.dtype):
             known = ", ".join(DTYPES)
-            raise ArgumentError(f"there is no element type {name!r}; operators have {known}")
+            raise ArgumentError(f"unknown element type {name!r}; operators have {known}")
     return names
 
 
@@ -39,7 +39,7 @@ def phase_names(given: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]
     """Return the phases that were given in their order, all where none was; raises ArgumentError for an unknown one."""
     wanted = tuple(given)
     if unknown := [name for name in wanted if name not in known]:
-        raise ArgumentError(f"there is no phase {unknown[0]!r}; there are {', '.join(known)}")
+        raise ArgumentError(f"unknown phase {unknown[0]!r}; the phases are {', '.join(known)}")
     return tuple(name for name in known if not wanted or name in wanted)
 
 
@@ -54,5 +54,5 @@ def several_operators(op: Any) -> tuple[Any, ...] | None:
         return None
     found = forward_operators(operators_of(op.__name__))
     if not found:
-        raise ArgumentError(f"{op.__name__} declares no operator; give operators, or the module that declares them")
+        raise ArgumentError(f"{op.__name__} declares no operator; pass operators, or the module that declares them")
     return found

@@ -115,15 +115,13 @@ def subject_of(
     )
     if subject.signature is None and not cases:
         raise ArgumentError(
-            f"{subject.name}: there is nothing to call it with. Give examples=, a function that returns tuples of "
-            "arguments, or annotate the reference as a definition is: Float[Tensor, 'B N']"
+            f"{subject.name}: there are no inputs to call it with. Pass examples=, a function that returns tuples of "
+            "arguments, or annotate the reference like a definition: Float[Tensor, 'B N']"
         )
     available = tuple(device for device in here if device in subject.devices)
     wanted = available if devices is None else tuple(devices)
     if missing := [device for device in wanted if device not in available]:
-        raise ArgumentError(
-            f"{subject.name} cannot be checked on {', '.join(missing)}: here are {', '.join(available)}"
-        )
+        raise ArgumentError(f"{subject.name} cannot be checked on {', '.join(missing)}, only on {', '.join(available)}")
     dtypes = subject.dtypes or dtypes_of(cases)
     return replace(subject, examples=cases, devices=wanted, dtypes=dtypes)
 
@@ -166,7 +164,7 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
     overload = _overload_of(op)
     name = str(overload).removesuffix(".default") if overload is not None else getattr(op, "__qualname__", repr(op))
     if reference is None:
-        raise ArgumentError(f"{name} has no reference to compare it with: give reference=, a function in plain PyTorch")
+        raise ArgumentError(f"{name} has no reference to compare it with: pass reference=, a function in plain PyTorch")
     schema = overload._schema if overload is not None else None
     if schema is not None:
         parameters = tuple(argument.name for argument in schema.arguments)
@@ -271,7 +269,7 @@ def _parameters_of(*functions: Callable[..., Any]) -> tuple[str, ...]:
             return tuple(inspect.signature(function).parameters)
         except ValueError:
             continue
-    raise ArgumentError(f"{functions[0]!r} has no signature to inspect: wrap it in a function of yours")
+    raise ArgumentError(f"{functions[0]!r} has no signature to inspect: wrap it in a Python function")
 
 
 def devices_here() -> tuple[str, ...]:

@@ -146,7 +146,7 @@ class Suite:
         base = self._plain(space)
         wide = self._wide(space)
         yield base
-        yield replace(wide, label="some dozens of elements")
+        yield replace(wide, label="dozens of elements")
         if any(_is_integer(parameter) for parameter in space.signature.tensors):
             yield replace(wide, values={"": "integers"}, label="integers of both signs")
         yield from self._sizes(space, base)
@@ -197,7 +197,7 @@ class Suite:
                 yield replace(base, scalars={name: value}, label=label, group="scalars")
                 # A window of three fits into no two elements.
                 wide = replace(self._wide(space), scalars={name: value}, group="scalars")
-                yield replace(wide, label=f"{label}, some dozens of elements")
+                yield replace(wide, label=f"{label}, dozens of elements")
         for length in (1, 3) if any(p.kind is Kind.TENSOR_LIST for p in space.signature.tensors) else ():
             yield replace(base, list_length=length, label=f"lists of {length}", group="scalars")
 

@@ -118,7 +118,7 @@ def parse_cuda_archs(text: str, *, native: Sequence[str] = (), supported: Sequen
     for arch in merged.values():
         if supported and f"{arch.major}.{arch.minor}" not in supported:
             raise ToolchainError(
-                f"CUDA architecture {arch.name} is asked for, but this nvcc compiles for {', '.join(supported)} only."
+                f"CUDA architecture {arch.name} is requested, but this nvcc only compiles for {', '.join(supported)}."
             )
     return tuple(sorted(merged.values()))
 

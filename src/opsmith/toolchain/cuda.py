@@ -117,7 +117,7 @@ def real_nvcc(nvcc: Path, probes: ProbeCache) -> Path:
     answer = probes.ask(nvcc, "--dryrun", "-ccbin", str(host.path), "opsmith.cu", depends_on=_named_nvcc)
     for real in _named_nvcc(answer):
         return real
-    raise ToolchainError(f"{nvcc} does not say where its toolkit is. Set CUDA_HOME to the folder that has bin/nvcc.")
+    raise ToolchainError(f"{nvcc} does not report where its toolkit is. Set CUDA_HOME to the folder that has bin/nvcc.")
 
 
 def _named_nvcc(answer: str) -> tuple[Path, ...]:
@@ -130,7 +130,7 @@ def _ask_version(nvcc: Path, probes: ProbeCache) -> tuple[str, str]:
     answer = probes.ask(nvcc, "--version")
     found, build = _RELEASE.search(answer), _BUILD.search(answer)
     if found is None:
-        raise ToolchainError(f"{nvcc} does not tell its version. Its answer to --version is:\n{answer.strip()}")
+        raise ToolchainError(f"{nvcc} does not report its version. It answers --version with:\n{answer.strip()}")
     if int(found["release"].split(".")[0]) < _MINIMUM_MAJOR:
         raise ToolchainError(
             f"{nvcc} is CUDA {found['release']}; opsmith needs {_MINIMUM_MAJOR}.0 or newer. {INSTALL_CUDA}"
@@ -156,7 +156,7 @@ def _find_include(root: Path) -> Path:
         files = [Path(pattern.format(include=include, root=root)) for pattern in patterns]
         if not any(file.is_file() for file in files):
             raise ToolchainError(
-                f"The CUDA toolkit {root} has an nvcc, but no {files[0]}. Install the whole toolkit, or the missing "
+                f"The CUDA toolkit {root} has nvcc but not {files[0]}. Install the complete toolkit, or the missing "
                 f"wheel with `pip install {wheel}`."
             )
     return include

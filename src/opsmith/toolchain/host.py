@@ -140,13 +140,13 @@ def _split(command: str, variable: str) -> tuple[tuple[str, ...], Path, tuple[st
     while words:
         program = resolve_program(words[0])
         if program is None:
-            raise ToolchainError(f"{variable} is {command!r}, but there is no program {words[0]!r}. {_INSTALL}")
+            raise ToolchainError(f"{variable} is {command!r}, but {words[0]!r} is not installed. {_INSTALL}")
         if program.name not in _LAUNCHERS:
             disguise, compiler = _unmask(program)
             return (*launcher, *disguise), compiler, tuple(words[1:])
         launcher.append(str(program))
         words = words[1:]
-    raise ToolchainError(f"{variable} is {command!r}, which names no compiler. {_INSTALL}")
+    raise ToolchainError(f"{variable} is {command!r}, which does not name a compiler. {_INSTALL}")
 
 
 def _unmask(program: Path) -> tuple[tuple[str, ...], Path]:
@@ -155,7 +155,9 @@ def _unmask(program: Path) -> tuple[tuple[str, ...], Path]:
         return (), program
     for compiler in _others(program):
         return (str(program.resolve()),), compiler
-    raise ToolchainError(f"{program} leads to {program.resolve()}, and PATH has no compiler {program.name}. {_INSTALL}")
+    raise ToolchainError(
+        f"{program} is a link to {program.resolve()}, and PATH has no compiler {program.name}. {_INSTALL}"
+    )
 
 
 def _others(program: Path) -> Iterator[Path]:

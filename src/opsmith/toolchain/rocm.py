@@ -53,7 +53,7 @@ def find_rocm_compiler(*, probes: ProbeCache | None = None) -> RocmCompiler:
     answer = probes.ask(hipcc, "--version", depends_on=clang_files)
     version, clang, target = _VERSION.search(answer), _CLANG.search(answer), _TARGET.search(answer)
     if version is None:
-        raise ToolchainError(f"{hipcc} does not tell its version. Its answer to --version is:\n{answer.strip()}")
+        raise ToolchainError(f"{hipcc} does not report its version. It answers --version with:\n{answer.strip()}")
     return RocmCompiler(
         hipcc=hipcc,
         root=root,
@@ -90,6 +90,6 @@ def _find_include(root: Path) -> Path:
         if (include / "hip" / "hip_runtime.h").is_file():
             return include
     raise ToolchainError(
-        f"The ROCm toolkit {root} has a hipcc, but no hip/hip_runtime.h. Install HIP's headers, on Debian and Ubuntu "
+        f"The ROCm toolkit {root} has hipcc but not hip/hip_runtime.h. Install HIP's headers, on Debian and Ubuntu "
         "with `apt-get install libamdhip64-dev`."
     )

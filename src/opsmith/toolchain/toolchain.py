@@ -45,9 +45,9 @@ class Toolchain:
             return None
         return (
             f"torch {self.torch.version} is built for CUDA {self.torch.cuda}, but nvcc is {self.cuda.version} "
-            f"({self.cuda.nvcc}). Install a toolkit that fits with `{toolkit_command(self.torch.cuda)}`, set CUDA_HOME to "
+            f"({self.cuda.nvcc}). Install a matching toolkit with `{toolkit_command(self.torch.cuda)}`, set CUDA_HOME to "
             f"one of CUDA {self.torch.cuda.split('.')[0]}, or install a torch for CUDA {self.cuda.version.split('.')[0]}. "
-            "OPSMITH_SKIP_CUDA_CHECK=1 builds all the same."
+            "OPSMITH_SKIP_CUDA_CHECK=1 builds anyway."
         )
 
 

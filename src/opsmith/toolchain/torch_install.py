@@ -54,13 +54,13 @@ def find_torch() -> TorchInstall:
     facts = _read_constants(root / "version.py")
     version = facts.get("__version__", "")
     if not _RELEASE.match(version):
-        raise ToolchainError(f"{root / 'version.py'} does not tell torch's version. {_INSTALL}")
+        raise ToolchainError(f"{root / 'version.py'} does not contain torch's version. {_INSTALL}")
     if _release(version) < MINIMUM_TORCH:
         minimum = ".".join(map(str, MINIMUM_TORCH))
         raise ToolchainError(f"{root} is torch {version}; opsmith needs {minimum} or newer. {_INSTALL}")
     include = root / "include"
     if not (include / "torch" / "csrc").is_dir():
-        raise ToolchainError(f"torch {version} in {root} comes without its headers ({include}). {_INSTALL}")
+        raise ToolchainError(f"torch {version} in {root} does not include its headers ({include}). {_INSTALL}")
     return TorchInstall(
         root=root,
         version=version,

@@ -41,7 +41,7 @@ def without_slow_sizes(subject: Subject) -> Subject:
             break
     if not slow:
         return subject
-    note = f"the reference takes {', '.join(slow)}: larger inputs are skipped too (--thorough tries them)"
+    note = f"the reference takes {', '.join(slow)}: inputs of that size and larger are left out (--thorough tries them)"
     return replace(subject, left_out=frozenset(left_out), notes=(*subject.notes, note))
 
 

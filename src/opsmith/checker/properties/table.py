@@ -117,5 +117,5 @@ def chosen(names: tuple[str, ...]) -> tuple[Property, ...]:
     """Return the properties of these names, or all; raises ArgumentError for an unknown one."""
     known = {item.name: item for item in PROPERTIES}
     if unknown := [name for name in names if name not in known]:
-        raise ArgumentError(f"there is no property {unknown[0]!r}; there are {', '.join(known)}")
+        raise ArgumentError(f"unknown property {unknown[0]!r}; the properties are {', '.join(known)}")
     return tuple(known[name] for name in names) if names else PROPERTIES

@@ -56,7 +56,7 @@ def run_sanitizer(op: Any, kind: str, request: Request | None = None) -> Report:
     """
     is_gpu = kind in GPU_TOOLS
     if kind not in SANITIZERS and not is_gpu:
-        raise ArgumentError(f"there is no sanitizer {kind!r}; there are {', '.join((*SANITIZERS, *GPU_TOOLS))}")
+        raise ArgumentError(f"unknown sanitizer {kind!r}; there are {', '.join((*SANITIZERS, *GPU_TOOLS))}")
     name = request.path if request is not None else repr(op)
     if isinstance(op, Operator):
         definition = op.definition

@@ -31,7 +31,7 @@ def build_lines(report: BuildReport, *, style: Style = plain) -> Iterator[str]:
             yield style(f"– {build.builder} is left out: {build.left_out}", "dim")
     done = sum(not build.left_out for build in report.builds)
     if done > 1:
-        same = "the same, byte for byte" if report.are_identical else "not the same in their bytes"
+        same = "the same, byte for byte" if report.are_identical else "not identical"
         yield f"  the {done} libraries are {same}"
     yield ""
     names = [build.builder for build in report.builds if not build.left_out]
@@ -41,15 +41,15 @@ def build_lines(report: BuildReport, *, style: Style = plain) -> Iterator[str]:
         for name in call.differing:
             yield style(f"✗ {name} gives other results than {names[0]} for {call.workload}", "wrong")
     yield style(
-        "cold: with an empty store · again: other sources, the same store · load: in a new process · median, in brackets "
-        "the least and the most",
+        "cold: with an empty store · again: other sources, the same store · load: in a new process · median [minimum, "
+        "maximum]",
         "dim",
     )
     if report.calls:
         rounds = min(call.rounds for call in report.calls)
         yield style(
-            f"calls: {rounds} rounds or more in turn, of several copies of each build · noise: where they lie in memory, "
-            f"and the machine, can make equal builds differ by · {report.seconds:.0f} s",
+            f"calls: {rounds} rounds or more in turn, of several copies of each build · noise: memory addresses and "
+            f"the machine can make equal builds differ by · {report.seconds:.0f} s",
             "dim",
         )
 

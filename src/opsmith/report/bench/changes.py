@@ -24,7 +24,7 @@ def comparison_lines(comparison: Comparison, earlier: str, *, style: Style = pla
         yield from aligned(rows, style)
     for sign, cases, what in (
         ("✗", comparison.lost, "had a time and now fails"),
-        ("–", comparison.missing, "has no time in the present report"),
+        ("–", comparison.missing, "has no time in the new report"),
         ("–", comparison.new, "has no time in the earlier report"),
     ):
         yield from (style(f"{sign} {case}: {what}", "wrong" if sign == "✗" else "dim") for case in cases)
@@ -50,8 +50,6 @@ def _totals(comparison: Comparison, style: Style) -> Iterator[str]:
     text = f"{slower} of {count_of(len(kinds), 'timing')} slower, {faster} faster, beyond the noise"
     yield style(text, "faster" if comparison.ok else "wrong")
     if slower and comparison.runs == 1:
-        yield style("! one process a side: the same program may differ as much in the next; --runs 5 tells", "warning")
+        yield style("! one process per report: another process may differ as much; --runs 5 tells", "warning")
     if any(change.against for change in comparison.changes):
-        yield style(
-            "times relative to eager's of the same run: a machine that is slower as a whole does not count", "dim"
-        )
+        yield style("times relative to eager's in the same run, so a slower machine does not count", "dim")

@@ -14,7 +14,9 @@ __all__ = ["limit_cell", "ratio_cell", "report_markdown", "table_markdown", "tim
 
 def report_markdown(report: BenchReport) -> str:
     """Return a report as Markdown, ending in a newline."""
-    about = f"{machine_words(report)}, {report.date[:10]}; medians of rounds in turn, ratios with their 95 % interval"
+    about = (
+        f"{machine_words(report)}, {report.date[:10]}; medians of alternating rounds, ratios with their 95 % interval"
+    )
     lines = [f"**`{report.operator}`** ({escaped(about)})"]
     for table in tables_of(report.timings):
         lines += ["", f"{table.title}:", "", *table_markdown(table)]

@@ -97,7 +97,7 @@ def section_of(report: BenchReport, anchor: str) -> Section:
 def _headline(reports: Sequence[BenchReport]) -> str:
     wrong = [report.operator for report in reports if not report.ok]
     if wrong:
-        return f"Not to be believed yet: {', '.join(wrong)}"
+        return f"Do not trust yet: {', '.join(wrong)}"
     return reports[0].operator if len(reports) == 1 else count_of(len(reports), "operator")
 
 
@@ -110,12 +110,12 @@ def _panel(report: BenchReport, table: Table, anchor: str) -> Panel:
 
 
 def _plots(report: BenchReport, table: Table) -> Iterator[tuple[str, str, Markup]]:
-    yield "Time of a call", "bars: the interval of 95 %; dotted: the machine's limit", time_plot(table)
-    yield f"How many times as fast {table.own} is", "pale: no difference beyond the noise", ratio_plot(table)
+    yield "Time of a call", "bars: 95 % interval; dotted: the machine's limit", time_plot(table)
+    yield f"How many times as fast {table.own} is", "pale: no difference beyond noise", ratio_plot(table)
     roof, title = roof_plot(table, report.limits)
-    yield title, "dotted: what this machine reaches at most", roof
+    yield title, "dotted: this machine's limit", roof
     if (memory := memory_plot(table)) is not None:
-        yield "Memory of a call", "at its peak, beside the inputs", memory
+        yield "Memory of a call", "at its peak, without the inputs", memory
 
 
 def _facts(report: BenchReport) -> Iterator[tuple[str, str]]:
@@ -147,5 +147,5 @@ def _in_words(value: Any) -> str:
 
 def _run(report: BenchReport) -> str:
     noise = noise_of(report.timings)
-    differed = f"Two timings of the same differed by {100 * noise[0]:.1f} to {100 * noise[1]:.1f} %. " if noise else ""
+    differed = f"Repeated timings differed by {100 * noise[0]:.1f} to {100 * noise[1]:.1f} %. " if noise else ""
     return f"{differed}Seed {report.seed}, {report.seconds:.0f} s, {report.date}."

@@ -63,9 +63,9 @@ def table_lines(table: Table, *, style: Style = plain, width: int = WIDTH, verbo
 
 def totals(report: BenchReport) -> str:
     """Return in one line how the figures are to be read and how they were taken."""
-    parts = ["1.50x: one and a half times as fast as that competitor, in brackets the 95 % interval"]
+    parts = ["1.50x: 1.5 times as fast as that competitor; brackets: 95 % interval"]
     if (noise := noise_of(report.timings)) is not None:
-        parts.append(f"two timings of the same differed by {_range(*noise)}")
+        parts.append(f"repeated timings differed by {_range(*noise)}")
     return " · ".join([*parts, f"seed {report.seed}", f"{report.seconds:.0f} s"])
 
 

@@ -119,7 +119,7 @@ def _headline(reports: Sequence[Report]) -> str:
     if wrong:
         return f"{wrong} of {count_of(len(reports), 'operator')} failed"
     if any(result.outcome.state == "not run" for report in reports for result in report.results):
-        return "Everything that was run holds"
+        return "Everything that ran holds"
     return "Every property holds"
 
 

@@ -95,7 +95,7 @@ def _finding(head: str, finding: Finding, others: tuple[Column, ...], style: Sty
     for line in rest:
         yield from wrapped(f"  {line}", width)
     if others:
-        yield from wrapped(f"  The same property fails in {_listed(others)} too.", width)
+        yield from wrapped(f"  The same property also fails in {_listed(others)}.", width)
     if finding.hint:
         yield from wrapped(f"  {finding.hint}", width)
     if finding.snippet:

@@ -32,14 +32,13 @@ __all__ = ["write_report"]
 
 _TITLE = "opsmith demo: LLTM"
 _INTRODUCTION = (
-    "One definition of a recurrent cell, built three ways, proved equal, checked, timed, and trained on 1,797 handwritten "
-    "digits."
+    "One definition of a recurrent cell, built three ways, shown to be equal, checked, timed, and trained on 1,797 "
+    "handwritten digits."
 )
 _CAPTIONS = {
     "loss": "Training loss of each epoch; dotted: the least possible",
-    "accuracy": "Test accuracy of each epoch; dotted: what is asked for",
-    "digits": "Test digits with their predictions. A red frame is a mistake (prediction ≠ truth); below the first three "
-    "rows are only mistakes.",
+    "accuracy": "Test accuracy of each epoch; dotted: the required accuracy",
+    "digits": "Test digits with predictions. Red frames are mistakes (prediction ≠ truth), as are all rows below the third.",
 }
 _DIGITS_A_ROW = 14
 _SAMPLE = 3 * _DIGITS_A_ROW
@@ -132,7 +131,7 @@ def _pictures(results: Results, digits: Digits, *, standalone: bool) -> dict[str
 
 
 def _curves(label: str, values: Mapping[str, Sequence[float]], form: str, asked: float, *, standalone: bool) -> Markup:
-    """Return the curves of all variants by epoch, and a dotted line at what is asked for."""
+    """Return the curves of all variants by epoch, and a dotted line at the required accuracy."""
     series = [
         Series(
             name,

@@ -90,7 +90,7 @@ class DemoScreen:
         for finding in summary_of(results):
             self.line(f"{finding.sign} {finding.topic:<10}  {finding.text}")
         if results.quick:
-            asked = f"a quick run: the test accuracy is not held against the {TARGET:.0%} of a whole one"
+            asked = f"a quick run: the test accuracy is not compared with the {TARGET:.0%} of a full run"
             self.line(asked, style="dim")
         for failure in results.failures:
             self.line(f"{BAD} {failure}")

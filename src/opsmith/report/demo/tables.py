@@ -45,10 +45,10 @@ def build_table(builds: Sequence[Build]) -> Table:
         else (build.builder, "left out", "", "", build.left_out)
         for build in builds
     )
-    note = "Each library is built from nothing."
+    note = "Each library is built from scratch."
     if (done := sum(build.left_out is None for build in builds)) > 1:
         same = f"The {done} libraries are identical, byte for byte."
-        other = "The libraries differ in their bytes; what is promised is that their results do not."
+        other = "The libraries differ in their bytes, but their results must not."
         note = f"{note} {same if are_identical(builds) else other}"
     return Table("Three builds", ("built with", "time", "size", "sha256", "library"), "lrrll", rows, note)
 
@@ -69,8 +69,9 @@ def agreement_table(agreement: Agreement) -> Table:
     note = f"Only {built} could be built here, so there was nothing to compare it with."
     if len(agreement.libraries) > 1:
         note = (
-            f"Compared bit by bit: {built}, each alone in a process that never imports opsmith, and the operators of this "
-            "process. The calls are cases of `opsmith check`: every element type, many sizes, layouts and special values."
+            f"Compared bit by bit: {built}, each in its own process that never imports opsmith, and the operators of "
+            "this process. The calls are cases of `opsmith check`: every element type, many sizes, layouts and "
+            "special values."
         )
     if agreement.differences:
         first = "; ".join(agreement.differences[:_MOST_DIFFERENCES])
@@ -175,7 +176,7 @@ def verdict_of(results: Results) -> str:
     """Return in one sentence whether all is as promised."""
     if results.failures:
         return "Not as promised: " + "; ".join(results.failures) + "."
-    return "Everything is as promised." + (" (A quick run: no accuracy was asked for.)" if results.quick else "")
+    return "Everything is as promised." + (" (A quick run: no accuracy is required.)" if results.quick else "")
 
 
 def _build_times(builds: Sequence[Build]) -> str:
@@ -206,6 +207,6 @@ def _ratios(results: Results) -> Iterator[tuple[str, str]]:
 def _training(results: Results) -> Finding:
     first = results.runs[0]
     is_enough = results.quick or all(run.accuracy >= TARGET for run in results.runs)
-    asked = "not asked for in a quick run" if results.quick else f"{TARGET:.0%} asked for"
+    asked = "not required in a quick run" if results.quick else f"{TARGET:.0%} required"
     text = f"{first.accuracy:.2%} of {len(first.predictions)} test digits right ({asked})"
     return Finding(mark(is_enough), "trained", text)

@@ -16,7 +16,7 @@ _BAR_LENGTH = 20
 _NAME_LENGTH = 60
 _PHASES = {
     "forward": "forward",
-    "recording": "forward that records its gradient",
+    "recording": "forward, recording its gradient",
     "backward": "backward",
 }
 
@@ -56,8 +56,8 @@ def call_lines(call: CallProfile, device: str, *, style: Style = plain) -> Itera
         sign, kind = ("  ", "dim") if call.is_believable else ("  ! ", "warning")
         low, high = 100 * (call.agreement.low - 1), 100 * (call.agreement.high - 1)
         yield style(
-            f"{sign}the parts add up to the call within {percent(call.uncertainty)} (with clocks inside, less what they "
-            f"take: {low:+.0f} to {high:+.0f} %)",
+            f"{sign}the parts add up to the call within {percent(call.uncertainty)} (with clocks inside, without their "
+            f"own time: {low:+.0f} to {high:+.0f} %)",
             kind,
         )
     if call.gpu is not None:
@@ -86,7 +86,7 @@ def _gpu(gpu: Gpu, style: Style) -> Iterator[str]:
     )
     yield (
         f"  {size(gpu.bytes_moved)} of the definition in that time: {with_prefix(gpu.bandwidth, 'B/s')}, "
-        f"{percent(gpu.of_ceiling)} of what a copy reaches here"
+        f"{percent(gpu.of_ceiling)} of a copy's bandwidth here"
     )
     if gpu.gap_s is not None:
         yield f"  between two launches of a call: {duration(gpu.gap_s)} (under the profiler, which delays launches)"
@@ -103,7 +103,7 @@ _HEADS = ("kernel", "launches", "time", "grid", "block", "registers", "shared", 
 def _verdict(gpu: Gpu) -> str:
     host = f"launching takes {duration(gpu.host.middle)}"
     if gpu.verdict == "host-bound":
-        return f"host-bound, {host}: a faster kernel changes nothing, a CUDA graph may"
+        return f"host-bound, {host}: a CUDA graph may help, a faster kernel does not"
     if gpu.verdict == "GPU-bound":
         return f"GPU-bound, {host}, which other calls hide"
     return f"balanced, {host}"

@@ -88,7 +88,7 @@ class _Drop:
         except (ImportError, SyntaxError) as error:
             message = (
                 f"opsmith run: {_GIVEN} cannot be imported by {sys.executable} ({error}). Install opsmith into that "
-                "environment, or run the command without `opsmith run` to have PyTorch's own"
+                "environment, or run the command without `opsmith run` to use PyTorch's own"
             )
             raise ImportError(message, name=_ASKED) from error
         # The import system takes what stands here after this for the module, and puts it into its parent too.
