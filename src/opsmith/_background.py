@@ -30,7 +30,7 @@ def start_in_background(module: str, *arguments: str, lock: Path) -> None:
     silence = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
     command = [sys.executable, "-m", module, *arguments]
     try:
-        # Not subprocess.Popen, which warns where nobody waits for the process, and nobody should.
+        # Not subprocess.Popen, which warns if the process is not waited for.
         os.posix_spawn(sys.executable, command, environment, file_actions=silence, setsid=True)
     except OSError:
         return

@@ -1,7 +1,7 @@
 """Turns a result into text without importing what draws it.
 
-A result is data: `str(report)` asks `text_of`, which imports the drawing function on its first use. Which function draws
-which type is told once, by `opsmith/__init__.py`, which every process that has a result has imported.
+A result is data: `str(report)` asks `text_of`, which imports the drawing function on its first use.
+`opsmith/__init__.py`, which every process with a result has imported, registers the functions.
 """
 
 from __future__ import annotations

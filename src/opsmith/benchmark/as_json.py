@@ -75,8 +75,8 @@ def _check(report: BenchReport) -> None:
         for interval in _intervals(timing):
             numbers = (interval.low, interval.middle, interval.high)
             if not all(isinstance(number, int | float) and math.isfinite(number) and number > 0 for number in numbers):
-                place = f"{timing.competitor}, {timing.dtype}, {timing.workload}, {timing.phase}"
-                raise ValueError(f"the time of {place} is {numbers}")
+                case = f"{timing.competitor}, {timing.dtype}, {timing.workload}, {timing.phase}"
+                raise ValueError(f"the time of {case} is {numbers}")
 
 
 def _intervals(timing: Timing) -> list[Interval]:

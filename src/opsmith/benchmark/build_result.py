@@ -57,7 +57,7 @@ class BuildTimes:
 class CallTimes:
     """Calls of all builds in one size: seconds of a call, and a verdict on each against the JIT's.
 
-    Each build is there in several copies, and its time is the mean of theirs. `noise` is what the place of libraries in
+    Each build is there in several copies, and its time is the mean of theirs. `noise` is what the addresses of libraries in
     memory can make equal builds differ by, as a part: no smaller difference is called one.
     `differing` are builders whose operator gives other bits than the JIT's, where that gives the same bits twice.
     """

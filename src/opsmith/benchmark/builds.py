@@ -89,7 +89,7 @@ def bench_builds(
         raise ArgumentError(f"{subject.name} is not built by opsmith, so there are no builds to compare")
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="opsmith-builds-") as folder:
-        # Nothing shall be built in the background while something is timed.
+        # No background build while something is timed.
         with _env.overridden("OPSMITH_BRIDGE", "off"), _env.overridden("OPSMITH_PCH", "off"):
             times, renamed = _Builds(operator, Path(folder), options, watch).run()
         overloads = {name: [_load(library, definition) for library, definition in of] for name, of in renamed.items()}

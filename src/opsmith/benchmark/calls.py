@@ -64,7 +64,7 @@ def _forward(
 ) -> Contender:
     reset = None
     if subject.mutated:
-        # Everybody writes to copies of their own, and gets them back as they were.
+        # Each competitor writes to its own copies, which are then restored.
         pristine, inputs = inputs, [_own(subject, values) for values in inputs]
         reset = _reset(subject, inputs, pristine)
     first = inputs[0]

@@ -55,7 +55,7 @@ class Turns:
         return [self.calls[(start + index) % len(self.calls)] for index in range(count)]
 
     def skip(self, count: int) -> None:
-        """Leave out so many calls: somebody else has just used their inputs, which are in the cache."""
+        """Skip so many calls: another competitor has just used their inputs, which are in the cache."""
         self._next = (self._next + count) % len(self.calls)
 
 
@@ -82,7 +82,7 @@ def repeats_for(seconds: float) -> int:
 class CpuClock:
     """Times calls on the CPU. Each sample begins with some that do not count.
 
-    Whoever had the turn before has left behind threads that still spin in wait for work, and caches and predictors full
+    The previous turn has left threads that still spin while waiting for work, and caches and predictors full
     of its own.
     """
 

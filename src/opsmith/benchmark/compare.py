@@ -103,9 +103,9 @@ def compare_reports(
         had, has = {} if old is None else _timed(old), _timed(report)
         failed = {_key(t) for t in report.timings if t.is_own and (t.is_wrong or t.has_failed)}
         pairs += [(old, had[key], report, has[key]) for key in has if old is not None and key in had]
-        lost += [_place(report, had[key]) for key in had if key in failed]
-        missing += [_place(report, had[key]) for key in had if key not in has and key not in failed]
-        new += [_place(report, has[key]) for key in has if key not in had]
+        lost += [_case_name(report, had[key]) for key in had if key in failed]
+        missing += [_case_name(report, had[key]) for key in had if key not in has and key not in failed]
+        new += [_case_name(report, has[key]) for key in has if key not in had]
     if not pairs and not lost:
         names = [", ".join(dict.fromkeys(report.operator for report in some)) for some in (earlier.values(), present)]
         raise ArgumentError(
@@ -144,7 +144,7 @@ def _timed(report: BenchReport) -> dict[tuple[str, str, str], Timing]:
     return {_key(t): t for t in report.timings if t.is_own and t.time is not None and not t.is_wrong}
 
 
-def _place(report: BenchReport, timing: Timing) -> str:
+def _case_name(report: BenchReport, timing: Timing) -> str:
     return ", ".join(part for part in (report.operator, timing.dtype, timing.workload, timing.phase) if part)
 
 
@@ -217,7 +217,7 @@ def _quotient(above: Interval, below: Interval, widen: float) -> Interval:
 
 
 def _widening(count: int) -> float:
-    """Return how many times wider an interval of 95 % is where `count` of them shall hold together."""
+    """Return how many times wider an interval of 95 % is if `count` of them are to hold jointly."""
     normal = NormalDist()
     outside = (1 - _LEVEL) / 2
     return normal.inv_cdf(1 - outside / max(1, count)) / normal.inv_cdf(1 - outside)

@@ -22,7 +22,7 @@ __all__ = ["Conditions", "CpuTimes", "load_at_once", "nothing_in_background", "r
 _STAT = Path("/proc/stat")
 # Above this part of the cores in other programs' hands, figures are not what they would be alone.
 _BUSY = 0.1
-# A GPU's clock that has changed by this part between the beginning and the end is told.
+# A GPU clock that changes by this part between beginning and end is reported.
 _CLOCK_CHANGED = 0.05
 
 
@@ -47,7 +47,7 @@ class Conditions:
     read_gpu: Callable[[], GpuState | None] = gpu_state
     read_cpu: Callable[[], CpuTimes | None] = field(default_factory=lambda: read_cpu_times)
     cores: int = field(default_factory=usable_cores)
-    # Fixed while timing: what changes them is told.
+    # Fixed while timing: a change is reported.
     threads: int = field(default_factory=torch.get_num_threads)
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from opsmith.benchmark.workload import Workload
 
 __all__ = ["Figures"]
 
-# A machine that gets slower or faster by this part during the rounds of one size is told; ratios stay right.
+# A machine that gets slower or faster by this part during the rounds of one size is reported; ratios stay right.
 _DRIFT = 0.1
 # What one call moves is more than any cache if it is so many times the last one.
 _TIMES_CACHE = 3

@@ -168,7 +168,7 @@ class JobRun:
             return prepare(self._context.subject, competitor, function, self._job.phase, inputs)
 
     def _measure(self, contenders: list[Contender], control: Contender | None) -> Measurement | None:
-        """Return the measurement; who is so slow that there is no time for it is left out, the slowest first."""
+        """Return the measurement; competitors too slow for the remaining time are left out, the slowest first."""
         chosen = {contender.competitor.name: contender.turns for contender in contenders}
         self._tell(f"timing {', '.join(chosen)}")
         while True:

@@ -36,7 +36,7 @@ def kernel_times(calls: Mapping[Key, Call], count: int = _CALLS) -> dict[Key, Ke
     """Return the times of the kernels of some calls, the mean of `count` in a row each; those that fail are left out.
 
     All are looked at in one session, since starting one takes long. Nothing comes back where CUPTI is not there, not
-    allowed, or in use by somebody else. The inputs are what the cache holds of them: it is not emptied between calls.
+    allowed, or in use elsewhere. The inputs are what the cache holds of them: it is not emptied between calls.
     """
     failed: set[Key] = set()
     with warnings.catch_warnings():

@@ -38,7 +38,7 @@ _STEADY_WINDOWS, _STEADY, _WARM_UP_PART = 3, 0.05, 0.2
 
 
 class TooSlowError(Exception):
-    """There is no time for as many rounds as an interval needs. `round_s` is what each competitor takes of a round."""
+    """Too little time for as many rounds as an interval needs. `round_s` is what each competitor takes of a round."""
 
     def __init__(self, round_s: Mapping[str, float]) -> None:
         self.round_s = dict(round_s)

@@ -16,7 +16,7 @@ from opsmith.benchmark.statistics import Interval, Verdict
 __all__ = ["FORMAT", "OWN", "BenchReport", "Timing"]
 
 FORMAT = 1
-# What the operator itself is called among the competitors: one of opsmith's, or somebody else's.
+# What the operator itself is called among the competitors: one of opsmith's, or of another tool's.
 OWN = ("opsmith", "operator")
 
 

@@ -51,7 +51,7 @@ def run_bench(
     limits: Limits | None = None,
     extra: tuple[Competitor, ...] = (),
 ) -> BenchReport:
-    """Time an operator on a device; `watch` is told what is timed next.
+    """Time an operator on a device; `watch` gets what is timed next.
 
     `limits` are those of a measurement, and `extra` further competitors, such as other builds of the same operator.
 
@@ -152,7 +152,7 @@ class _Bench:
             with time_limit(late):
                 found = kernel_times(self.probes)
         except (OutOfTime, RuntimeError):
-            return  # no right to use CUPTI, or somebody else uses it
+            return  # CUPTI is not permitted, or in use elsewhere
         by_key = {
             (job.workload.label, job.workload.dtype, str(job.phase), name): taken
             for (job, name), taken in found.items()
@@ -181,7 +181,7 @@ class _Bench:
 
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """Give PyTorch so many threads on the CPU; afterwards it has those from before, whoever changed them meanwhile."""
+    """Give PyTorch so many threads on the CPU; afterwards it has those from before, whatever changed them meanwhile."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

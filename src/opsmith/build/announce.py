@@ -1,4 +1,4 @@
-"""Reports the progress of a build: one line while it runs, and nothing where nobody can see it."""
+"""Reports the progress of a build: one line while it runs, and nothing without a terminal or log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def announcer(title: str, stream: TextIO | None = None, *, verbose: bool = False
     """Return a watcher that shows `opsmith  building <title>  [1/3]  lltm.cpp, binding.cpp  0.9s` while a build runs.
 
     On a terminal that is one line which renews itself, and in a notebook one output. Elsewhere only the logger "opsmith"
-    is told, at level INFO, and a wait for another process that becomes long is a warning. What is found in the store is
+    is reported, at level INFO, and a wait for another process that becomes long is a warning. What is found in the store is
     not mentioned. OPSMITH_QUIET silences all of it; `verbose`, as OPSMITH_VERBOSE, shows every command, its output, each
     finished step, and whether the store had the library. `jobs` is how many compilers run at once.
     """
@@ -115,6 +115,6 @@ class _Announcer:
         self._screen.say(f"{self._state.title} failed after {seconds:.1f}s")
 
     def _found(self, artifact: Artifact) -> None:
-        # Only who has waited is told; a library that is simply there is what one expects.
+        # Reported only after a wait; a library that is simply there is expected.
         if self._state.waited_s is not None:
             self._screen.say(f"{self._state.title} was built by {self._state.other}, after {self._state.seconds:.1f}s")

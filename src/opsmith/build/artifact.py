@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_into", "obtain_artifact"]
 
-# A source that is saved while it compiles is compiled again; after so many times somebody else must decide.
+# A source that is saved while it compiles is compiled again; after so many attempts the user must decide.
 _ATTEMPTS = 3
 
 

@@ -27,7 +27,7 @@ _NEEDS = {
 
 @dataclass(frozen=True)
 class Request:
-    """What `opsmith build` is asked for; `output` is the folder that the library should lie in."""
+    """The request of `opsmith build`; `output` is the folder for the library."""
 
     devices: tuple[Device, ...]
     output: Path | None = None

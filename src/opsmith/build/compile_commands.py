@@ -66,7 +66,7 @@ def plan_entries(plan: Plan, folder: Path) -> list[Entry]:
 def merge_database(path: Path, entries: Iterable[Entry]) -> list[Entry]:
     """Return a database's entries with some replaced, by file, and others added.
 
-    Raises BuildError where the file there is not a compilation database: it may be somebody's work.
+    Raises BuildError where the file there is not a compilation database: it may be the user's own file.
     """
     merged = {_file_of(entry): entry for entry in (read_database(path) if path.exists() else ())}
     merged |= {_file_of(entry): entry for entry in entries}

@@ -1,8 +1,8 @@
 """Records for editors how sources are compiled in builds that they cannot see.
 
-Beside the store's artefacts lies a room for them: for each extension and project the compilation database and the
+Next to the store's artefacts is a folder for them: for each extension and project the compilation database and the
 generated sources. It is written before the build, because a source that does not compile is when an editor is needed
-most. A folder of the user's own is written to only where it is asked for: OPSMITH_COMPILE_COMMANDS, or `opsmith editor`.
+most. A user's folder is written only on request: OPSMITH_COMPILE_COMMANDS, or `opsmith editor`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from opsmith.store import Store, digest
 if TYPE_CHECKING:
     from opsmith.build.plan import Plan
 
-__all__ = ["known_entries", "note_for_editors", "publish_entries", "write_room"]
+__all__ = ["known_entries", "note_for_editors", "publish_entries", "write_editor_files"]
 
 
 def note_for_editors(plan: Plan, store: Store) -> None:
-    """Write what editors need of a build into the store's room, and into the folder that the user named, if any.
+    """Write what editors need of a build into the store, and into the folder that the user named, if any.
 
     It is a help and no part of the build: where it cannot be written, there is a warning for the user's own folder alone.
     """
     try:
-        entries = write_room(plan, store)
+        entries = write_editor_files(plan, store)
     except OSError:
         return
     if (folder := _env.read("OPSMITH_COMPILE_COMMANDS")) is not None:
@@ -41,9 +41,9 @@ def note_for_editors(plan: Plan, store: Store) -> None:
             warnings.warn(f"OPSMITH_COMPILE_COMMANDS: {error}", RuntimeWarning, stacklevel=2)
 
 
-def write_room(plan: Plan, store: Store) -> list[Entry]:
-    """Write a plan's generated files and its database into the store's room and return the entries. Raises OSError."""
-    folder = _room(store) / f"{plan.extension.name}-{digest(str(plan.extension.root))[:12]}"
+def write_editor_files(plan: Plan, store: Store) -> list[Entry]:
+    """Write a plan's generated files and its database into the store and return the entries. Raises OSError."""
+    folder = _editor_folder(store) / f"{plan.extension.name}-{digest(str(plan.extension.root))[:12]}"
     entries = plan_entries(plan, folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in plan.files.items():
@@ -53,8 +53,8 @@ def write_room(plan: Plan, store: Store) -> list[Entry]:
 
 
 def known_entries(store: Store, folder: Path) -> Iterator[Entry]:
-    """Yield the entries of all builds that the store's room knows for the files below a folder, or for one file."""
-    for database in sorted(_room(store).glob(f"*/{DATABASE}")):
+    """Yield the entries of all builds that the store knows for the files below a folder, or for one file."""
+    for database in sorted(_editor_folder(store).glob(f"*/{DATABASE}")):
         with suppress(BuildError):
             found = read_database(database)
             if any(_is_below(entry, folder) for entry in found):
@@ -70,7 +70,7 @@ def publish_entries(entries: Iterable[Entry], folder: Path, store: Store) -> Pat
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / DATABASE
-    lock = _room(store) / f"{digest(str(path))[:12]}.lock"
+    lock = _editor_folder(store) / f"{digest(str(path))[:12]}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock):
         merged = _to_json(merge_database(path, entries))
@@ -79,7 +79,7 @@ def publish_entries(entries: Iterable[Entry], folder: Path, store: Store) -> Pat
     return path
 
 
-def _room(store: Store) -> Path:
+def _editor_folder(store: Store) -> Path:
     return store.layout.base / "editor"
 
 
@@ -99,7 +99,7 @@ def _put(path: Path, data: bytes, store: Store) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write beside the place and rename: an editor reads the file whenever it likes."""
+    """Write a file next to it and rename: an editor may read the file at any time."""
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(data)
     part.replace(path)

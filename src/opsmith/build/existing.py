@@ -47,7 +47,7 @@ def check_name(name: str) -> str:
 
 
 def language_of(file: Path) -> Language:
-    """Return who compiles a source file; raises ArgumentError where nobody does."""
+    """Return what compiles a source file; raises ArgumentError if nothing does."""
     language = _LANGUAGES.get(file.suffix.lower())
     if language is None:
         raise ArgumentError(f"{file} is not a known kind of source file; its name must end in {', '.join(_LANGUAGES)}")

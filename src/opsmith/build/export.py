@@ -66,7 +66,7 @@ def _outside(plan: Plan, headers: Iterable[Path], definitions: tuple[Definition,
 
 
 def _replace(path: Path, data: bytes, *, mode: int) -> None:
-    """Write a file beside its place and rename it: a process that has the old one loaded keeps it whole."""
+    """Write a file next to the old one and rename it: a process that has loaded the old one keeps it intact."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -23,7 +23,7 @@ def hipify(extension: ExistingSources) -> ExistingSources:
     """Return the extension with sources for ROCm; those that are HIP already stay as they are.
 
     Texts that were given inline are written out first. Raises ArgumentError where a source lies in no folder of the
-    extension, so that nobody could tell where its headers are.
+    extension, and the location of its headers would be lost.
     """
     if all(source.name.endswith(".hip") for source in extension.sources):
         return extension
@@ -38,17 +38,17 @@ def hipify(extension: ExistingSources) -> ExistingSources:
     for name, text in texts.items():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    placed = [_place(source, extension, folder) for source in extension.sources]
+    paths = [_translated_path(source, extension, folder) for source in extension.sources]
     translated = hipify_python.hipify(
         project_directory=str(folder),
         output_directory=str(folder),
         includes=[str(folder / "*")],
-        extra_files=[str(path) for path in placed],
+        extra_files=[str(path) for path in paths],
         is_pytorch_extension=True,
         show_progress=False,
     )
     sources = []
-    for source, path in zip(extension.sources, placed, strict=True):
+    for source, path in zip(extension.sources, paths, strict=True):
         result = translated.get(str(path))
         output = getattr(result, "hipified_path", None) or str(path)
         sources.append(replace(source, path=Path(output), text=None))
@@ -64,7 +64,7 @@ def _translatable(extension: ExistingSources) -> list[Path]:
     return sorted(path for path in found if path.is_relative_to(extension.root))
 
 
-def _place(source: Source, extension: ExistingSources, folder: Path) -> Path:
+def _translated_path(source: Source, extension: ExistingSources, folder: Path) -> Path:
     if source.text is not None or source.path is None:
         return folder / source.name
     if not source.path.is_relative_to(extension.root):

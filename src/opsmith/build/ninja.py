@@ -27,7 +27,7 @@ _STATUS_LINE = re.compile(r"^@opsmith (?P<done>\d+) (?P<total>\d+) (?P<seconds>[
 # What ninja says last when a signal ended it. Its exit code does not tell: that is a failed command's own.
 _INTERRUPTED = "ninja: build stopped: interrupted by user."
 
-# A compiler that is told to end does so at once; it only has its temporary files to remove.
+# A terminated compiler ends at once; it only has its temporary files to remove.
 _PATIENCE_S = 5.0
 
 
@@ -72,7 +72,7 @@ def run_plan(
 ) -> Path:
     """Build a plan in a folder and return the library.
 
-    `on_progress` is told of each finished step, `on_output` of each line that is not ninja's own. Raises CompileError or
+    `on_progress` gets each finished step, `on_output` of each line that is not ninja's own. Raises CompileError or
     SignatureError where a step fails, and ToolchainError where there is no ninja.
     """
     output = run_steps(plan, folder, jobs=choose_jobs(plan, jobs), on_progress=on_progress, on_output=on_output)

@@ -38,11 +38,11 @@ def find_noted(
 ) -> Artifact | None:
     """Return the artefact that a plan for this request would find, or None where a plan must be made. Raises nothing.
 
-    `request` are texts that say all that is asked for, `sources` the user's files behind it. Where the machine has no
+    `request` are texts that identify the request, `sources` the user's files behind it. Where the machine has no
     C++ compiler any more, there is none that could have changed, and a finished artefact is taken all the same.
     """
     try:
-        note = json.loads(_place(store, request).read_bytes())
+        note = json.loads(_note_path(store, request).read_bytes())
         if note["state"] != _state(sources, with_gpu=with_gpu) or not _same_compilers(note):
             return None
         return store.find(note["source_key"], roots={name: Path(root) for name, root in note["roots"].items()})
@@ -71,7 +71,7 @@ def write_note(
         "roots": {name: str(root) for name, root in roots.items()},
     }
     try:
-        write_atomic(_place(store, request), json.dumps(note).encode(), scratch=store.layout.staging, durable=False)
+        write_atomic(_note_path(store, request), json.dumps(note).encode(), scratch=store.layout.staging, durable=False)
     except OSError:
         return
 
@@ -79,14 +79,14 @@ def write_note(
 def note_version(store: Store, request: Iterable[str]) -> tuple[int, int] | None:
     """Return what differs whenever the note of a request has been rewritten, or None where there is none."""
     try:
-        status = _place(store, request).stat()
+        status = _note_path(store, request).stat()
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
 
 
-def _place(store: Store, request: Iterable[str]) -> Path:
-    """Return where the note of a request is: a name for what is asked, not for the answer."""
+def _note_path(store: Store, request: Iterable[str]) -> Path:
+    """Return where the note of a request is: named by the request, not the result."""
     return store.layout.base / "shortcuts" / f"{digest(*request)}.json"
 
 
@@ -103,7 +103,7 @@ def _state(sources: Iterable[Path], *, with_gpu: bool) -> dict[str, Any]:
 
 
 def _code() -> list[str]:
-    """Return the version of every file of opsmith's that decides: whoever works on opsmith edits them."""
+    """Return the version of every file of opsmith's that decides: developers of opsmith edit them."""
     # In texts: as paths, a hundred files take two milliseconds more.
     package = str(_PACKAGE)
     files = [

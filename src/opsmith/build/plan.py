@@ -24,7 +24,7 @@ INCLUDE_DIR = Path(__file__).resolve().parent.parent / "include"
 # The oldest torch that a stable binary should load in; the headers then offer nothing newer.
 TORCH_TARGET = (2, 10)
 
-# Kernels may reorder nothing and assume no NaN away (no -ffast-math). These two only say that nobody reads errno or the
+# Kernels may reorder nothing and assume no NaN away (no -ffast-math). These two only say that no code reads errno or the
 # floating-point exception flags, without which GCC vectorises no loop with a comparison or a square root.
 _HOST_MATH = ("-fno-math-errno", "-fno-trapping-math")
 _HOST_FLAGS = ("-std=c++20", "-fPIC", "-DNDEBUG")
@@ -140,7 +140,7 @@ def _link(extension: Extension, toolchain: Toolchain, objects: list[str]) -> Ste
     torch = toolchain.torch.lib_dir
     libraries = [f"-L{torch}", "-ltorch_cpu", "-lc10"]
     # An undefined symbol is an error here, where the file that lacks it can be named, and not when the library is loaded.
-    # The static CUDA runtime is ours alone: nobody else in the process should find its symbols in this library.
+    # The static CUDA runtime is ours alone: other libraries in the process should not find its symbols in this library.
     guards = ("-Wl,--no-undefined", "-Wl,--exclude-libs,ALL")
     if extension.needs_gpu_compiler:
         libraries += _gpu_libraries(toolchain)

@@ -22,7 +22,7 @@ __all__ = ["names_cuda_archs", "plan_existing"]
 
 _STANDARD = "-std=c++20"
 _HOST_FLAGS = ("-O3", _STANDARD, "-fPIC", "-DNDEBUG")
-# No NaN is assumed away; these only say that nobody reads errno or the floating-point exception flags.
+# No NaN is assumed away; these only say that no code reads errno or the floating-point exception flags.
 _HOST_MATH = ("-fno-math-errno", "-fno-trapping-math")
 
 # Standards that torch's headers refuse. Many a setup.py still asks for one, and would have to be edited.
@@ -242,7 +242,7 @@ class _Tools:
                 f"the CUDA toolkit {cuda.root} has no libcudart. Install the complete toolkit, or the missing wheel with "
                 "`pip install nvidia-cuda-runtime`"
             )
-        # The static CUDA runtime is this library's alone: nobody else in the process should find its symbols here.
+        # The static CUDA runtime is this library's alone: other libraries in the process should not find its symbols here.
         hidden = (f"-Wl,--exclude-libs,{_STATIC_CUDART}",) if cuda.cudart.name == _STATIC_CUDART else ()
         return (*hidden, str(cuda.cudart), "-lrt", "-lpthread")
 

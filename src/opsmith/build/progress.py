@@ -23,7 +23,7 @@ _NAMES = 2
 
 @dataclass
 class State:
-    """One build as somebody sees it who waits for it; `line` says it in one line without an end."""
+    """One build as shown to a waiting user; `line` is its one-line text without a line end."""
 
     title: str
     jobs: int
@@ -46,7 +46,7 @@ class State:
 
     @property
     def seconds(self) -> float:
-        """How long this has taken by now: the build, or the wait for somebody else's."""
+        """How long this has taken by now: the build, or the wait for another process's."""
         return self.waited_s if self.waited_s is not None else time.perf_counter() - self.started_s
 
     @property

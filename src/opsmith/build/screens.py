@@ -18,14 +18,14 @@ __all__ = ["Log", "Notebook", "Screen", "Terminal", "choose_screen"]
 _TERMINAL_HZ = 10
 _NOTEBOOK_PERIOD_S = 0.5
 
-# So long a wait for another process is told even in a log, and again after each of these.
+# A wait this long for another process is reported even in a log, and again after each of these.
 _LONG_WAITS_S = (10.0, 60.0, 300.0)
 
 _logger = logging.getLogger("opsmith")
 
 
 class Screen(Protocol):
-    """Where lines go. `is_wait` tells that nothing is built: somebody else does."""
+    """Where lines go. `is_wait` means that another process builds."""
 
     def show(self, line: Callable[[], str], *, waited_s: float | None = None) -> None:
         """Show what `line` returns now, and keep it current."""
@@ -58,7 +58,7 @@ class Terminal:
     def show(self, line: Callable[[], str], *, waited_s: float | None = None) -> None:
         """Begin to show the line; it renews itself from then on, because a compiler is silent until it is done.
 
-        A wait is told of again and again and renews nothing by itself: it may be given up without a word.
+        A wait is reported repeatedly and is not renewed by itself: it may end silently.
         """
         if waited_s is not None:
             self._rewrite(line(), is_first=waited_s == 0)
@@ -97,7 +97,7 @@ class Terminal:
         return live
 
     def _rewrite(self, text: str = "", *, is_first: bool = False) -> None:
-        """Put a text, or nothing, into the place of what this has written without a line's end."""
+        """Replace what this has written without a line end, by a text or nothing."""
         if self._console.is_dumb_terminal:
             if is_first:
                 self._console.print(f"opsmith  {text}", soft_wrap=True)
@@ -118,7 +118,7 @@ class Notebook:
         self._clock: threading.Thread | None = None
 
     def show(self, line: Callable[[], str], *, waited_s: float | None = None) -> None:
-        """Begin to show the line, and renew it in the background; a wait is told of again and again, and may be given up."""
+        """Begin to show the line, and renew it in the background; a wait is reported repeatedly, and may end silently."""
         self._line = line
         self._put(line())
         if self._clock is None and waited_s is None:
@@ -127,7 +127,7 @@ class Notebook:
             self._clock.start()
 
     def say(self, text: str) -> None:
-        """Leave a line for good, in the place of the moving one."""
+        """Replace the moving line by a permanent one."""
         self.close()
         self._put(text)
         self._handle = None

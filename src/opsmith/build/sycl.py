@@ -77,7 +77,7 @@ def sycl_archs() -> tuple[str, ...]:
     """Return the devices to compile for ahead of time: TORCH_XPU_ARCH_LIST, else those of this torch; () for none.
 
     Without any, kernels are compiled on the machine they run on. dg2 has no double precision in hardware, and is built
-    for only where it is asked for.
+    for only on request.
     """
     if (text := _env.read("TORCH_XPU_ARCH_LIST")) is not None:
         return tuple(word for word in re.split(r"[,;\s]+", text) if word)

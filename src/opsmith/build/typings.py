@@ -16,7 +16,7 @@ from opsmith.codegen.typings import PACKAGE, namespace_module, namespace_stub, p
 from opsmith.spec.definition import Definition
 from opsmith.store import Store
 
-__all__ = ["add_typings", "definition_schemas", "note_typings", "registered_schemas", "room_of"]
+__all__ = ["add_typings", "definition_schemas", "note_typings", "registered_schemas", "typings_folder"]
 
 _SCHEMA = re.compile(r'^ +"""(.*)"""$', re.MULTILINE)
 
@@ -42,12 +42,12 @@ def registered_schemas(namespaces: Iterable[str]) -> dict[str, list[Any]]:
 
 
 def note_typings(schemas: Mapping[str, Iterable[Any]], store: Store) -> None:
-    """Write stubs into the store's room for editors, and into the folder that OPSMITH_TYPINGS names, if any.
+    """Write stubs into the store, and into the folder that OPSMITH_TYPINGS names, if any.
 
     They are a help and no part of a build: where they cannot be written, there is a warning for the user's folder alone.
     """
     with suppress(OSError):
-        add_typings(schemas, room_of(store))
+        add_typings(schemas, typings_folder(store))
     if (folder := _env.read("OPSMITH_TYPINGS")) is not None:
         try:
             add_typings(schemas, Path(folder).expanduser().absolute())
@@ -55,7 +55,7 @@ def note_typings(schemas: Mapping[str, Iterable[Any]], store: Store) -> None:
             warnings.warn(f"OPSMITH_TYPINGS: {error}", RuntimeWarning, stacklevel=2)
 
 
-def room_of(store: Store) -> Path:
+def typings_folder(store: Store) -> Path:
     """Return the folder of the stubs that builds leave in a store."""
     return store.layout.base / "editor" / "typings"
 
@@ -81,13 +81,13 @@ def _written_schemas(path: Path) -> Iterator[Any]:
     """Yield the schemas of a stub that was written before: each stands, as it was, in a line of its own."""
     if path.is_file():
         for schema in _SCHEMA.findall(path.read_text(encoding="utf-8")):
-            # One that another torch wrote, or somebody's hand, may be no schema to this one.
+            # One from another torch, or edited by hand, may not be a schema to this one.
             with suppress(RuntimeError):
                 yield torch._C.parse_schema(schema.replace('\\"', '"').replace("\\\\", "\\"))
 
 
 def _put(path: Path, text: str) -> Path:
-    """Write beside the place and rename: a type checker reads the file whenever it likes."""
+    """Write a file next to it and rename: a type checker may read the file at any time."""
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)

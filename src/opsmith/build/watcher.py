@@ -1,4 +1,4 @@
-"""Tells whoever watches a build how it goes: that it starts, progresses, waits, ends or fails."""
+"""Defines the callbacks that follow a build: it starts, progresses, waits, ends or fails."""
 
 from __future__ import annotations
 

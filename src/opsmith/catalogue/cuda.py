@@ -53,7 +53,7 @@ ENTRIES: tuple[Entry, ...] = (
         "nvcc does not support the GPU architecture",
         r"nvcc fatal\s*: Unsupported gpu architecture '(?P<arch>[\w,]+)'"
         r"|nvcc fatal\s*: Value '(?P<value>sm_\w+|compute_\w+)' is not defined for option 'gpu-"
-        r"|CUDA architecture (?P<asked>\S+) is asked for, but this nvcc compiles for",
+        r"|CUDA architecture (?P<asked>\S+) is requested, but this nvcc only compiles for",
         (
             "This nvcc does not compile for {arch}: it is older than that GPU, or so new that it has dropped it (CUDA "
             "13 dropped everything before sm_75).",

@@ -12,7 +12,7 @@ class Entry:
     """One known failure.
 
     `cause` and `remedy` are sentences with `{names}`: groups of the pattern, fields of Facts, and what lookup.py derives
-    from those. A sentence that names something unknown is left out, so an entry says what can be said.
+    from those. A sentence that names something unknown is left out, so an entry says only what is known.
     """
 
     id: str

@@ -83,7 +83,7 @@ class Options:
 
 
 def run_check(subject: Subject, options: Options | None = None, watch: Watcher | None = None) -> Report:
-    """Check an operator and return what was found; `watch` is told of each result as it comes.
+    """Check an operator and return what was found; `watch` gets each result as it comes.
 
     Raises ArgumentError where the operator has none of the element types that `options` names, and for a limit of time
     beside `thorough`.

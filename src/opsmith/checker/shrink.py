@@ -94,7 +94,7 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
         found = hypothesis.find(smaller(), is_bad, settings=settings)
         if found is not None:
             return found
-    # Where time was up, hypothesis has not seen its own result fail again; each that failed was simpler than the last.
+    # If time ran out, hypothesis did not see its own result fail again; each that failed was simpler than the last.
     return best[-1] if is_over() and best else _plainer(case, fails)
 
 

@@ -38,7 +38,7 @@ _HIDDEN = frozenset({"plan", "plan-sources"})
 
 
 class _Lazy(click.Group):
-    """A group that imports a subcommand when it is asked for: `opsmith --help` starts at once."""
+    """A group that imports a subcommand on first use, so that `opsmith --help` starts fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

@@ -111,7 +111,7 @@ def command(
 
 
 def _refuse(output: Output, earlier: Path | None, tolerance: float | None) -> None:
-    """Raise ArgumentError for options that do not go together, before a minute of measuring."""
+    """Raise ArgumentError for options that exclude each other, before a minute of measuring."""
     if output.is_json and output.as_markdown:
         raise ArgumentError("--json and --markdown both print; write one of them to a file: --json FILE")
     if tolerance is not None and earlier is None:

@@ -10,7 +10,7 @@ import click
 from opsmith.build.compile_commands import Entry
 from opsmith.build.devices import wanted_devices
 from opsmith.build.discover import discover
-from opsmith.build.editor import known_entries, publish_entries, write_room
+from opsmith.build.editor import known_entries, publish_entries, write_editor_files
 from opsmith.build.prepare import prepare
 from opsmith.build.typings import add_typings, definition_schemas
 from opsmith.errors import DefinitionError
@@ -74,4 +74,4 @@ def _groups(path: str) -> tuple[tuple[Group, ...], DefinitionError | None]:
 
 def _entries(group: Group, store: Store) -> list[Entry]:
     prepared = prepare(group, wanted_devices(group.definitions))
-    return write_room(prepared.plan, store)
+    return write_editor_files(prepared.plan, store)

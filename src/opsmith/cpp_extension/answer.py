@@ -104,7 +104,7 @@ def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
                 artifact, prepared = _build(call, asked, store, verbose=verbose)
                 write_note(store, request, asked.files, artifact, prepared.plan.roots, with_gpu=with_gpu)
     library = artifact.library
-    shown = _place(library, call) if call.folder is not None else library
+    shown = _put_into_build_folder(library, call) if call.folder is not None else library
     if call.kind == "program":
         return str(shown)
     name = call.name.rpartition(".")[2]
@@ -177,7 +177,7 @@ def _assemble(call: Call, sources: tuple[Source, ...]) -> ExistingSources:
     from opsmith.runtime.registrations import Registrations, find_registrations, source_texts
     from opsmith.toolchain import find_python_headers
 
-    # What registers operators can make room for its next version, in a notebook for instance.
+    # What registers operators can be replaced by its next version, in a notebook for instance.
     reloadable = call.kind != "program" and find_registrations(source_texts(sources), call.name) != Registrations()
     suffix = {"module": find_python_headers().extension_suffix, "library": ".so", "program": ""}[call.kind]
     return assemble_sources(
@@ -212,8 +212,8 @@ def _check_gpu(extension: ExistingSources) -> None:
         current("_check_cuda_version")(compiler, version)
 
 
-def _place(library: Path, call: Call) -> Path:
-    """Put a library where a build of PyTorch's would have left it in its build directory, for those who look there."""
+def _put_into_build_folder(library: Path, call: Call) -> Path:
+    """Put a library where a build by PyTorch would leave it in its build directory."""
     import shutil
     import tempfile
 

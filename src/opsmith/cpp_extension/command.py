@@ -139,7 +139,7 @@ class BuildExtension(BuildOperators):
         return list(self.swig_sources(list(ext.sources), ext))  # type: ignore[no-untyped-call]
 
     def _may_build_at_once(self) -> bool:
-        """Tell whether extensions may be built in threads: nobody watches the order, and none links another's library."""
+        """Tell whether extensions may be built in threads: their order does not matter, and none links another's library."""
         is_own = type(self).build_extension is BuildExtension.build_extension
         return is_own and not self.shlibs and all(is_ours(ext) for ext in self.extensions)
 

@@ -24,7 +24,7 @@ def assigned() -> dict[str, str]:
 
 
 def assigned_nvcc_flags() -> list[str] | None:
-    """Return `cpp_extension.COMMON_NVCC_FLAGS`, or None where nobody has looked at it, let alone changed it."""
+    """Return `cpp_extension.COMMON_NVCC_FLAGS`, or None if it was never accessed, and so never changed."""
     constants = sys.modules.get(f"{DROP_IN}.constants")
     flags = assigned_value("COMMON_NVCC_FLAGS", getattr(constants, "COMMON_NVCC_FLAGS", None))
     return None if flags is None else list(flags)

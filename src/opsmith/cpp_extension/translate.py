@@ -46,7 +46,7 @@ def needs_gpu(ext: Any) -> bool:
 def translate(ext: Any, sources: Sequence[str], library: str, command: Any) -> ExistingSources:
     """Return the existing sources of an extension. `command` is build_ext, whose options count as setuptools says.
 
-    Relative paths start at the current folder. Raises ArgumentError for what nobody can build.
+    Relative paths start at the current folder. Raises ArgumentError for what cannot be built.
     """
     cxx, nvcc, sycl, dlink = _by_compiler(ext)
     compiler = command.compiler

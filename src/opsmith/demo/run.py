@@ -41,7 +41,7 @@ _BENCH_S, _QUICK_BENCH_S = 30.0, 6.0
 _QUICK_PROPERTIES = ("value", "gradient")
 _QUICK_CHECK_S = 5.0
 
-# Where nobody watches a live line, every so many epochs get a line of their own.
+# Without a live line, every so many epochs are printed.
 _EPOCHS_A_LINE = 10
 
 

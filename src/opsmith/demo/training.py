@@ -122,7 +122,7 @@ def train(
 ) -> Run:
     """Train a classifier; equal seeds give equal weights and equal batches, whatever the variant.
 
-    `on_epoch` is told the number of the epoch, its mean loss and the test accuracy after it.
+    `on_epoch` gets the number of the epoch, its mean loss and the test accuracy after it.
     """
     torch.manual_seed(seed)
     model = Classifier(recurrent).to(device)

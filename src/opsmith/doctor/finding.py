@@ -31,7 +31,7 @@ def ok(topic: str, title: str, detail: str = "") -> Finding:
 
 
 def warning(topic: str, title: str, detail: str, remedy: str) -> Finding:
-    """Return a finding about something that works, but not as well as it could, or that nobody has asked for yet."""
+    """Return a finding about something that works, but not as well as it could, or is not used yet."""
     return Finding(topic, "warning", title, detail, remedy)
 
 

@@ -25,7 +25,7 @@ class GpuState:
     names: tuple[str, ...] = ()
     driver: str | None = None
     driver_cuda: str | None = None  # the newest CUDA that the driver knows
-    failure: str | None = None  # what a tool said that is here and does not work
+    failure: str | None = None  # the output of an installed tool that does not work
     amd_archs: tuple[str, ...] = ()
 
 
@@ -42,7 +42,7 @@ def ask_drivers() -> GpuState:
 
 
 def judge_gpus(state: GpuState, torch: TorchState) -> tuple[Finding, ...]:
-    """Return what there is to say about GPUs; a machine without one is told nothing."""
+    """Return what there is to say about GPUs; nothing on a machine without one."""
     found = []
     if state.failure is not None:
         remedy = "nvidia-smi   (if it does not answer either, restart the machine)"

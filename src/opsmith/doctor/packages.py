@@ -13,7 +13,7 @@ _NEEDED = ("click", "filelock", "jaxtyping", "packaging", "platformdirs", "rich"
 
 
 def find_missing_packages() -> tuple[str, ...]:
-    """Return which of opsmith's requirements this Python does not have: somebody installed it without them."""
+    """Return which of opsmith's requirements this Python does not have, because opsmith was installed without them."""
     return tuple(name for name in _NEEDED if find_spec(name) is None)
 
 

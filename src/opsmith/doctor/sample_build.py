@@ -42,7 +42,7 @@ def _try(device: str, *, can_run: bool) -> Finding:
             "OPSMITH_QUIET": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")])),
         }
-        # On a machine without a GPU nobody asks for an architecture; one is enough to see the compiler work.
+        # A machine without a GPU does not determine an architecture; one is enough to test the compiler.
         archs = ["--arch", "9.0"] if device == "cuda" and not can_run else []
         command = [sys.executable, "-m", "opsmith", "build", _MODULE, "--device", device, *archs]
         start = time.perf_counter()

@@ -31,7 +31,7 @@ def probe() -> dict[str, Any]:
             facts["gpus"] = [_describe_gpu(torch, index) for index in range(torch.cuda.device_count())]
             if facts["gpus"]:
                 torch.zeros(1, device="cuda")
-        except Exception as error:  # whatever a driver may do; it is told, not raised
+        except Exception as error:  # whatever a driver may do; it is reported, not raised
             facts["gpu_error"] = str(error).strip().splitlines()[0]
     try:
         from opsmith.runtime.bridge import describe_bridge

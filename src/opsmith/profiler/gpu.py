@@ -18,7 +18,7 @@ from opsmith.profiler.trace import activities, busy_of, gap_of, kernels_of, trac
 
 __all__ = ["profile_gpu"]
 
-# Calls under the profiler, and samples of calls in a row with the time that one shall take.
+# Calls under the profiler, and samples of consecutive calls with the target time of one.
 _TRACED = 30
 _SAMPLES = 15
 _SAMPLE_S = 0.01

@@ -44,7 +44,7 @@ def ask_ncu(definition: Definition, call: Call, phase: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="opsmith-ncu-") as folder:
         given = Path(folder) / "call.pt"
         torch.save(call, given)
-        # Clocks are left as they are: whoever profiles may not be allowed to set them, and wants the usual ones.
+        # Clocks stay as they are: setting them may not be permitted, and the usual ones are of interest.
         argv = [tool, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
         argv += ["--profile-from-start", "off", "--metrics", ",".join(_METRICS)]
         child = [

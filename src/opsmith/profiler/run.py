@@ -46,7 +46,7 @@ def run_profile(
     *,
     limits: RoundLimits | None = None,
 ) -> ProfileReport:
-    """Profile an operator on a device; `watch` is told what comes next.
+    """Profile an operator on a device; `watch` gets what comes next.
 
     Raises ArgumentError for sizes or phases that do not fit, and BuildError where the timed twin cannot be built.
     """

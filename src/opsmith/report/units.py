@@ -53,7 +53,7 @@ def short_dtype(name: str) -> str:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Return a verdict for a table's cell: the ratio with its interval, or that there is no difference."""
+    """Return a verdict for a table's cell: the ratio with its interval, or "no difference"."""
     return "no difference" if verdict.kind == "equal" else ratio_text(verdict)
 
 

@@ -240,7 +240,7 @@ def _holds(condition: bool | torch.SymBool) -> bool:
 
 
 def _can_broadcast(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether PyTorch's operators would take the two together; of sizes that are known only in part nothing is said."""
+    """Whether PyTorch's operators would take the two together; False if sizes are only partly known."""
     if not all(isinstance(size, int) for size in (*a, *b)):
         return False
     return all(one == other or 1 in (one, other) for one, other in zip(reversed(a), reversed(b), strict=False))

@@ -1,8 +1,7 @@
 """Finds or builds the bridge: the C++ library behind operators' gradients and fast calls.
 
-It is built against torch's whole C++ API, once for each torch and Python, into the store. Nobody waits for it: where it
-is not there yet it is built by a process in the background, and until it is there, or where it cannot be built, the
-same is done in Python.
+It is built against torch's whole C++ API, once for each torch and Python, into the store. If it is missing, a
+background process builds it, and until then, or if it cannot be built, Python does the same work.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _copy_of(library: Path) -> Path:
 
 
 def _make_room(name: str, registrations: Registrations, file: Path) -> None:
-    """Have earlier libraries of that name give back what the new one defines; raises LoadError for anybody else's."""
+    """Have earlier libraries of that name give back what the new one defines; raises LoadError for another owner's."""
     if find_clash(registrations) is None:
         return
     from opsmith.runtime.reload import replace_registrations  # nothing that a first load needs

@@ -17,7 +17,7 @@ def register_gradient(definition: Definition, lib: torch.library.Library) -> Non
     """Register an operator's gradient; its backward's operator must be defined by then.
 
     The gradient is that of its backward definition or, where it has none, of its body. An operator that writes to its
-    arguments has none: it raises GradientError where one is asked for.
+    arguments has none: it raises GradientError if one is needed.
     """
     plan = plan_gradient(definition)
     body = Body(definition, plan.refusal_of_second)

@@ -20,7 +20,7 @@ __all__ = ["explain_load_failure"]
 
 
 def explain_load_failure(name: str, library: Path, message: str) -> str:
-    """Return the text of a LoadError from what the loader or Python said about a library."""
+    """Return the text of a LoadError from the loader's or Python's message about a library."""
     facts = _built(replace(gather_facts(), library=str(library), name=name), library)
     head = f"{name} cannot be loaded: {message}"
     if (undefined := re.search(r"undefined symbol: (\w+)", message)) is not None:

@@ -1,7 +1,7 @@
 """Computes the sizes, element types and strides of a call's outputs, as the binding allocates them.
 
 The fake kernel makes its tensors from this, and the results of a Python body are brought into this form, so that an
-operator gives the same strides whoever computes it.
+operator gives the same strides on every path.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def output_forms(
 ) -> tuple[OutputForm, ...]:
     """Return the form of each output of a checked call; raises ShapeError where a size would be negative.
 
-    `unknown_size` gives the sizes that only the kernel knows; each is asked for once.
+    `unknown_size` gives the sizes that only the kernel knows; it is called once for each.
     """
     asked: dict[str, Any] = {}
     if unknown_size is not None:
@@ -95,7 +95,7 @@ def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor,
 
 
 def _is_skipped(output: Output, bound: Bound) -> bool:
-    """Whether the caller said that the output is not needed; it then has no elements."""
+    """Whether the caller does not need the output, which then has no elements."""
     return output.needed_by is not None and not bound.arguments[output.needed_by]
 
 

@@ -1,7 +1,7 @@
 """Replaces a library of operators by its next version in the same process.
 
 PyTorch ends the process where an operator is defined twice, and where a kernel comes back with another C++ signature.
-So the earlier library gives its registrations back (build/release.cpp), its code stays for whoever still holds it, and
+So the earlier library gives its registrations back (build/release.cpp), its code stays for callers that still hold it, and
 all this is rehearsed in a fork first, which may end as it likes.
 """
 
@@ -120,7 +120,7 @@ def _rehearse(name: str, release: Any, file: Path) -> None:
 def _act(release: Any, file: Path, writing: int) -> None:  # pragma: no cover -- in the fork
     status = _NOT_LOADED
     try:
-        # It may well abort: nobody wants a traceback of it, or its memory on the disk.
+        # It may well abort: suppress the traceback and the core file.
         faulthandler.disable()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(writing, 1)
@@ -135,7 +135,7 @@ def _act(release: Any, file: Path, writing: int) -> None:  # pragma: no cover --
 
 
 def _attend(child: int, reading: int) -> tuple[str, int | None]:
-    """Return what a child said and its status; None where it had to be ended."""
+    """Return a child's output and status; None if it had to be killed."""
     output = b""
     end = time.monotonic() + _REHEARSAL_S
     try:

@@ -3,7 +3,7 @@
 Everything may be replicated. Along a dimension of independent samples (see `spec.samples`) every tensor that has it may
 be sharded, the others are replicated, and an output of a backward that lacks it is a sum of what each device holds.
 
-Importing torch.distributed.tensor takes most of a second, so nothing is registered before somebody else imports it.
+Importing torch.distributed.tensor takes most of a second, so nothing is registered until other code imports it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Plans which arguments are cast under torch.autocast, and to what, from a definition's `autocast=`.
 
-This is data alone, by the arguments' positions, so that whoever runs it needs nothing else of a definition. float64 and
+This is data alone, by the arguments' positions, so that running it needs nothing else of a definition. float64 and
 integers are never cast: autocast is a choice among the types of at most 32 bits.
 """
 

@@ -8,7 +8,7 @@ An archive is a zip file:
     <artefact key>/artifact/<library>, and whatever else the manifest lists
 
 Nothing is unpacked by the names in the archive: only what a manifest lists is read, under names that were checked, and
-only after the keys were computed anew. An artefact is code. Whoever imports an archive trusts who made it.
+only after the keys were computed anew. An artefact is code. Importing an archive means trusting whoever made it.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Store:
 
         `roots` names folders, such as the checkout or torch's own, below which headers were recorded by relative path.
         A binary that is not, byte for byte, what its manifest says counts as none. At sight, only its size is compared:
-        whoever asks for that calls `find_damage` before he relies on what came of the binary. Raises StoreError where
+        callers that skip it call `find_damage` before they rely on the binary. Raises StoreError where
         others than this user and root could have written to the store.
         """
         refuse_unsafe(*self.layout.guarded)
@@ -121,7 +121,7 @@ class Store:
     ) -> Iterator[bool]:
         """Hold the lock of a source key during a `with` block, and say whether it is held.
 
-        It only saves double work: look with `find` again once it is held. `on_wait` is told, at once and then every
+        It only saves double work: look with `find` again once it is held. `on_wait` is called at once and then every
         half second, how many seconds this has waited. Where `is_settled` finds meanwhile that another process has done
         the work, the block runs at once, without the lock: many then need not queue up for it. Raises StoreError where
         the lock file cannot be made.
@@ -153,7 +153,7 @@ class Store:
         """Move a finished staging folder into the store and return the artefact.
 
         `headers` are the absolute paths and digests of the headers that the compiler read (`digest_headers`). Those in
-        a staging folder are left out: nobody will find them there, and generated text is part of the source key.
+        a staging folder are left out: no one can find them there, and generated text is part of the source key.
         Where another process has published the same artefact already, theirs is returned and ours is dropped.
 
         Raises StoreError where the store cannot be written or the binary is not what the manifest says, and ValueError
@@ -214,7 +214,7 @@ class Store:
         return artifact
 
     def _use(self, folder: Path, at_sight: bool = False) -> Artifact | None:
-        # Noted before it is read: whoever removes old artefacts then either sees the note, or is so early that the
+        # Noted before it is read: an eviction then either sees the note, or is so early that the
         # reading fails.
         note_use(folder)
         return read_artifact(folder, at_sight=at_sight)

@@ -40,7 +40,7 @@ def parse_depfile(text: str, *, cwd: Path, skip: tuple[str, ...] = ()) -> tuple[
     """Return the prerequisites of every rule, each once and in order; relative ones are taken from `cwd`.
 
     Names that begin with one of `skip` are left out before a path is made of them: a file of torch's has 1,500 of those.
-    `..` and links stay as they are: the compiler opened the file under this very name, and so must whoever looks
+    `..` and links stay as they are: the compiler opened the file under this very name, and so must a reader that looks
     whether it changed.
     """
     names = (name for rule in _CONTINUATION.sub(" ", text).split("\n") for name in _prerequisites(rule))

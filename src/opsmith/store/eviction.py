@@ -2,7 +2,7 @@
 
 Each publication adds one line to a small file, and only where the lines add up to more than the limit, or have become
 many, is the store looked through; the file then starts over with what was found. Lines that two machines lose to each
-other are made up for there. What was used least recently goes first, and nothing goes that somebody may be about to load.
+other are made up for there. What was used least recently goes first, but nothing that a process may be about to load.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _leads_nowhere(layout: Layout, shortcut: Path) -> bool:
 
 
 def _note_publication(layout: Layout, size_bytes: int) -> int | None:
-    """Add a line and return the sum of all, or None where nobody knows it and the store must be looked through."""
+    """Add a line and return the sum of all, or None if it is unknown and the store must be measured."""
     usage = layout.usage
     try:
         # Not created here, and every line at the end as it is then: others write too.

@@ -33,7 +33,7 @@ _FULL_BELOW_BYTES = 1 << 20
 
 _REPLACE_ATTEMPTS = 3
 
-# Nobody but the owner writes, whatever the umask.
+# Only the owner writes, whatever the umask.
 _FILE_MODE = 0o644
 
 
@@ -49,7 +49,7 @@ def explain_os_errors(root: Path) -> Iterator[None]:
 
 
 def refuse_full(root: Path, error: Exception) -> None:
-    """Raise StoreError where something failed for want of room on the store's disk, whatever it said."""
+    """Raise StoreError if something failed because the store's disk is full, whatever its message."""
     try:
         disk = os.statvfs(root)
     except (OSError, AttributeError):
@@ -105,7 +105,7 @@ def _replace(part: Path, path: Path) -> None:
         try:
             part.replace(path)
         except FileNotFoundError:
-            # Somebody has just swept the empty folder away.
+            # Another process has just removed the empty folder.
             continue
         return
     part.replace(path)

@@ -2,7 +2,7 @@
 
 Keys are ed25519, of `cryptography`. They lie in the user's configuration folder, not in the store, which is handed on:
 
-    signing.key     the private key, which nobody else may read
+    signing.key     the private key, which no one else may read
     trusted_keys    a line for each public key: ed25519:<base64> <comment>
 """
 

@@ -1,6 +1,6 @@
 """Tells which line of a source changed since a build, from short digests of lines kept beside the binary.
 
-The sources themselves are not kept: a store is handed on, and they may be nobody else's business.
+The sources themselves are not kept: a store is shared, and sources may be private.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write_lines(folder: Path, inputs: Mapping[str, str], headers: Iterable[str],
 
 
 def first_changed_line(folder: Path, name: str, roots: Mapping[str, Path]) -> int | None:
-    """Return the number of the first line of a source or header that is not as it was, or None where nobody knows."""
+    """Return the number of the first line of a source or header that is not as it was, or None if that is unknown."""
     path = resolve_name(name.removeprefix(SOURCE_PREFIX), roots)
     try:
         known: Any = json.loads((folder / LINES_NAME).read_bytes())

@@ -92,17 +92,17 @@ class Layout:
 
     @property
     def probes(self) -> Path:
-        """File of what the compilers said about themselves."""
+        """File of the compilers' descriptions of themselves."""
         return self.base / "probes.json"
 
     @property
     def usage(self) -> Path:
-        """File of how much was published since somebody last looked how much there is."""
+        """File of how much was published since the store was last measured."""
         return self.base / "usage"
 
     @property
     def guarded(self) -> tuple[Path, ...]:
-        """The folders, outermost first, in which nobody else may write."""
+        """The folders, outermost first, in which no other account may write."""
         return (self.root, self.base, self.artifacts, self.records)
 
     def artifact(self, artifact_key: str) -> Path:

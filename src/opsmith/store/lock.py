@@ -43,7 +43,7 @@ def hold_lock(
 ) -> Iterator[bool]:
     """Hold the lock of a file of the store at `root` during the block, and say whether it is held.
 
-    While another process or thread holds it, `on_wait` is told about every half second how many seconds this has
+    While another process or thread holds it, `on_wait` gets about every half second how many seconds this has
     waited, the first time at once. `is_settled` is asked more often; where it answers that the other has done what the
     lock is wanted for, or where the file system has no locks, the block runs without. Raises StoreError where the file
     cannot be made.

@@ -1,7 +1,7 @@
 """Finds who else could write to a folder, and so run code as the user who loads a library from it.
 
-A folder is safe where it, and every folder above it, belongs to this user or to root and nobody else may write to it. A
-group counts as nobody where it is root's, or the user's private one (the group of his own name with no other member,
+A folder is safe where it, and every folder above it, belongs to this user or to root and no one else may write to it. A
+group does not count if it is root's, or the user's private one (the group of his own name with no other member,
 which is why a umask of 002 does no harm). A sticky folder above (/tmp) is safe, since what is in it stays its owner's.
 Access control lists that grant a write show in the mode of the file, but those of NFSv4 do not.
 """
@@ -23,7 +23,7 @@ _FOLDER_MODE = 0o755
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ROOT = 0
 
-# What OPSMITH_CACHE_TRUST says for a store that everybody may write to.
+# What OPSMITH_CACHE_TRUST says for a store that everyone may write to.
 _EVERYONE = "everyone"
 
 
@@ -36,7 +36,7 @@ def make_folder(folder: Path) -> None:
 
 
 def seal_tree(folder: Path, mode: int) -> None:
-    """Take the right to write away from everybody else in a tree, and give its folders `mode`. Raises OSError."""
+    """Remove everyone else's write permission in a tree, and give its folders `mode`. Raises OSError."""
     for base, _, names in os.walk(folder):
         Path(base).chmod(mode & _FOLDER_MODE)
         for name in names:

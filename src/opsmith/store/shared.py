@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 _ASK_TIMEOUT_S = 10.0
 _MOVE_TIMEOUT_S = 120.0
 
-# Nobody has so many variants of the headers of one source; a place that anyone can fill may.
+# No user has so many variants of the headers of one source; a folder that anyone can fill may.
 _MAX_BUNDLES = 64
 
 _given_up: set[str] = set()
@@ -183,7 +183,7 @@ def _guarded(url: str, action: Callable[[], _T]) -> _T | None:
     """Do something with the shared store; what goes wrong is one warning, and the end of asking it."""
     try:
         return action()
-    except Exception as error:  # every kind of place has exceptions of its own
+    except Exception as error:  # every kind of storage has its own exceptions
         _given_up.add(url)
         _warn(f"the shared store {url} is not used in this process: {_tell(error)}")
         return None

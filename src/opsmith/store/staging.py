@@ -15,7 +15,7 @@ from opsmith.store.safety import make_folder
 
 __all__ = ["make_staging", "move_aside", "remove", "reserve_name", "sweep"]
 
-# Longer than any build. On another host nobody can ask whether the owner lives, so only age tells.
+# Longer than any build. On another host the owner cannot be queried, so only age tells.
 _STALE_AFTER_S = 24 * 60 * 60
 
 
@@ -24,7 +24,7 @@ def make_staging(parent: Path) -> Path:
     make_folder(parent)
     sweep(parent)
     folder = reserve_name(parent)
-    # Nobody may reach what a compiler writes with a lax umask; `publish` gives the folder its later mode.
+    # No other account may access what a compiler writes with a lax umask; `publish` sets the folder's final mode.
     folder.mkdir(mode=0o700)
     return folder
 

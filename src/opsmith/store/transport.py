@@ -14,7 +14,7 @@ __all__ = ["Transport", "open_transport"]
 
 
 class Transport(Protocol):
-    """A place for files with names such as "v1/ab/abcd.json". Its methods raise whatever its kind of place does."""
+    """A storage of files with names such as "v1/ab/abcd.json". Its methods raise the exceptions of its kind."""
 
     def list(self, folder: str, *, deep: bool = False) -> list[str]:
         """Return the names of the files in a folder, or below it; none where it is not there."""
@@ -79,12 +79,12 @@ class _Folder:
         return (self._root / name).is_file()
 
     def write(self, name: str, data: bytes) -> None:
-        self._place(name, lambda part: part.write_bytes(data))
+        self._write(name, lambda part: part.write_bytes(data))
 
     def put(self, source: Path, name: str) -> None:
-        self._place(name, lambda part: shutil.copyfile(source, part))
+        self._write(name, lambda part: shutil.copyfile(source, part))
 
-    def _place(self, name: str, write: Any) -> None:
+    def _write(self, name: str, write: Any) -> None:
         target = self._root / name
         # With the umask's modes: who else may write there is the folder's owner's choice. Signatures protect the readers.
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -37,5 +37,5 @@ def last_used_s(folder: Path) -> float:
 
 
 def is_in_use(folder: Path) -> bool:
-    """Tell whether somebody may be about to load an artefact."""
+    """Tell whether a process may be about to load an artefact."""
     return abs(time.time() - last_used_s(folder)) < GRACE_S

@@ -100,7 +100,7 @@ def _choose_nvcc(fit: str | None, probes: ProbeCache) -> Path:
         )
     if fit is not None and len(candidates) > 1:
         for candidate in candidates:
-            with suppress(ToolchainError):  # a broken one is told where there is no better one
+            with suppress(ToolchainError):  # a broken one is reported only without a working one
                 version, _ = _ask_version(real_nvcc(candidate.path, probes), probes)
                 if version.split(".")[0] == fit.split(".")[0]:
                     return candidate.path

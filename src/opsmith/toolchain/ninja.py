@@ -24,7 +24,7 @@ def find_ninja() -> Path:
     Raises ToolchainError where there is none.
     """
     scripts = []
-    for path in _places():
+    for path in _candidates():
         if not is_executable(path):
             continue
         if not _is_script(path):
@@ -38,7 +38,7 @@ def find_ninja() -> Path:
     )
 
 
-def _places() -> Iterator[Path]:
+def _candidates() -> Iterator[Path]:
     """Yield where ninja may be, what is cheap to look at first."""
     if spec := find_spec("ninja"):
         for folder in spec.submodule_search_locations or ():

@@ -18,7 +18,7 @@ __all__ = ["available_memory_bytes", "cpu_count", "usable_cores"]
 # What cgroup v1 says where there is no limit: the largest number of pages, in bytes.
 _UNLIMITED_V1_BYTES = 1 << 60
 
-# Pages of files and the kernel's caches are given back before a limit kills anybody: they are not in use. Version 1
+# Pages of files and the kernel's caches are given back before a limit kills a process: they are not in use. Version 1
 # counts the groups below in the names with total_.
 _RECLAIMABLE = frozenset(
     {"active_file", "inactive_file", "slab_reclaimable", "total_active_file", "total_inactive_file"}

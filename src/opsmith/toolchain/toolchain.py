@@ -37,7 +37,7 @@ class Toolchain:
         """Why this nvcc and this torch must not share a process, or None where they may.
 
         CUDA keeps its binary interface within a major version (CUDA Compatibility, "minor version compatibility"), so
-        13.0 and 13.2 go together. A torch without CUDA fits every nvcc: that is building for another machine.
+        13.0 and 13.2 are compatible. A torch without CUDA fits every nvcc: the build is for another machine.
         """
         if self.cuda is None or self.torch.cuda is None:
             return None

@@ -51,7 +51,7 @@ def keep_objects(
 
 
 def _worth_keeping(plan: Plan) -> list[Step]:
-    """Return the steps that take long, where there are several: a single object is as good as its library."""
+    """Return the steps that take long, where there are several: a single object is no better than its library."""
     names = {f"{source.name}.o" for source in plan.extension.sources if source.api == "full"}
     steps = [step for step in plan.steps if step.output in names]
     return steps if len(steps) > 1 else []

@@ -3,7 +3,7 @@
 gcc reads it in half a second instead of six. It holds for one compiler, one torch and one set of flags; gcc itself
 refuses it where a macro differs that matters, and reads the text then. It lies in the store, is checked by digest at
 each use, and is built in the background of the first build that could have used it. Half a gigabyte each; the store
-drops those that nobody uses.
+drops unused ones.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Precompiled:
         return source_key(dict(self.inputs))
 
     def lock(self, store: Store) -> Path:
-        """Return the lock file of whoever builds it in the background."""
+        """Return the lock file of the background build."""
         return store.layout.lock(f"{self.source_key}-background")
 
 

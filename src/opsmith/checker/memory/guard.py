@@ -22,7 +22,7 @@ MARGIN_BYTES = 4096
 
 @dataclass(frozen=True)
 class Damage:
-    """A byte that was written and belongs to nobody.
+    """A written byte outside every allocation.
 
     `address` and `size_bytes` are the block's that it lies beside; `offset_bytes` is counted from the block's beginning,
     so it is negative before the block. `is_free` says that the block itself had been freed.

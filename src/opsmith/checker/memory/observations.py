@@ -34,7 +34,7 @@ _REPEATS = 3
 class Observation:
     """What the calls of one case do to memory.
 
-    `differs` says that results depend on the filling; `outside` and `gaps` name a write to memory that belongs to nobody
+    `differs` says that results depend on the filling; `outside` and `gaps` name a write to memory outside every allocation
     (beside a block, or between the elements of an argument that may be written to), `changed` the inputs that were.
     """
 

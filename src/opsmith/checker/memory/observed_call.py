@@ -37,7 +37,7 @@ _FOR_ALL_THREADS = 4096
 class ObservedCall:
     """The traces of a call. `results` are by name: outputs, arguments that were written to, and gradients.
 
-    `error` is what it raised; `damage` is a write to memory that belongs to nobody, and `damaged` the result beside it.
+    `error` is what it raised; `damage` is a write outside every allocation, and `damaged` the result next to it.
     """
 
     results: dict[str, Tensor] = field(default_factory=dict)

@@ -149,7 +149,7 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
 
 
 def _crash_in_silence() -> None:
-    """Leave no core file and no trace on somebody's stderr: a crash is expected here, and the parent tells of it."""
+    """Leave no core file and nothing on stderr: a crash is expected here, and the parent reports it."""
     faulthandler.disable()
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
@@ -175,7 +175,7 @@ def _die_with_parent() -> None:
 
 
 def _end(child: int, is_over: bool) -> int:
-    """Return the child's status. One that is not over (it hangs, or nobody wants its answer) is killed."""
+    """Return the child's status. A running one (it hangs, or its answer is not needed) is killed."""
     deadline_s = time.monotonic() + (5 if is_over else 0)
     while True:
         found, status = os.waitpid(child, os.WNOHANG)

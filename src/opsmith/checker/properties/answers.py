@@ -146,7 +146,7 @@ def _tell_spoiled(error: Exception) -> None:
 
 
 def _wide_reference(subject: Subject, argument: str, values: Mapping[str, Any]) -> list[Tensor] | Exception:
-    """Return what the reference gives in types that PyTorch has every function for, and that go together.
+    """Return what the reference gives in types for which PyTorch has every function, and which can be mixed.
 
     An operator that takes a type which the reference has no function for is right where the numbers are.
     """

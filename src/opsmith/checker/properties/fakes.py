@@ -18,7 +18,7 @@ _MISSING = ("does not support running with fake tensors", "no fake impl register
 
 
 class MissingFakeError(Exception):
-    """There is no fake kernel."""
+    """The operator does not have a fake kernel."""
 
 
 def call_fake(subject: Subject, values: Mapping[str, Any], *, symbolic: bool) -> list[Tensor]:

@@ -105,7 +105,7 @@ def gradient(context: Context) -> Outcome:
 
 
 def why_no_gradient(context: Context) -> str | None:
-    """Return why nothing can be said about gradients, or None where something can."""
+    """Return why gradients cannot be judged, or None if they can."""
     subject = context.subject
     if subject.mutated:
         return f"it writes to {', '.join(subject.mutated)}: it has no gradient"

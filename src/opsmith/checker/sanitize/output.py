@@ -93,7 +93,7 @@ def _of_address(text: str, rest: list[str], call: str, files: Sequence[Path]) ->
     what = re.split(r" on | \(", text, maxsplit=1)[0]
     report = list(_until(rest, "SUMMARY:"))
     details = [m["text"] for line in report for pattern in (_ACCESS, _REGION) if (m := pattern.match(line))]
-    # Behind the first empty line are the stacks of whoever allocated it.
+    # After the first empty line come the stacks of the allocation.
     return Sighting(", ".join([what, *details[:2]]), _first_source_line(_until(report, ""), files), call)
 
 

@@ -42,7 +42,7 @@ def bias_activation_backward(
     clamp: float | None,
     needs_grad_b: bool,
 ) -> tuple[Float[Tensor, "N C *inner"], Float[Tensor, "C"]]:
-    """The gradients, from the input again: what was clamped is told by y before it was rounded.
+    """The gradients, from the input again: y before rounding shows what was clamped.
 
     Where y is the limit itself the gradient goes through, as through `torch.clamp`. The second gradient goes through
     this body.

@@ -1,4 +1,4 @@
-"""The operator with all its numbers said, defined for every size of the output, and its gradient."""
+"""Defines the operator with explicit numbers, for every output size, and its gradient."""
 
 from __future__ import annotations
 

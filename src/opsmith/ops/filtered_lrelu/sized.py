@@ -1,4 +1,4 @@
-"""The operator with all its sizes said, and its gradient."""
+"""Defines the operator with explicit sizes, and its gradient."""
 
 from __future__ import annotations
 

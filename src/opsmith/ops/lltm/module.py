@@ -141,7 +141,7 @@ class LLTM(_LLTMBase):
     @overload
     def forward(self, input: PackedSequence, state: State | None = None) -> tuple[PackedSequence, State]: ...
     def forward(self, input: Any, state: State | None = None) -> tuple[Any, State]:  # noqa: A002
-        """Return the hidden states and the last state; what goes in and comes out is said with the class."""
+        """Return the hidden states and the last state; see the class for shapes."""
         if isinstance(input, PackedSequence):
             return self._run_packed(input, state)
         if input.dim() not in {2, 3}:

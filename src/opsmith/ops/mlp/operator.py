@@ -55,7 +55,7 @@ def mlp_backward(
 ) -> tuple[Float[Tensor, "B F"], Float[Tensor, "H F"], Float[Tensor, "H"], Float[Tensor, "O H"], Float[Tensor, "O"]]:
     """The gradients of all five inputs; ReLU's slope at 0 is 0, and at NaN it is 1, as PyTorch has it.
 
-    Products that nobody asks for are left out and have no elements: the first layer of a network needs no gradient of its
+    Products that are not needed are left out and have no elements: the first layer of a network needs no gradient of its
     input. The biases are not read; they are here because a second gradient goes through the forward's body, which needs
     every input.
     """

@@ -37,7 +37,7 @@ def roi_align(
     boxes
         [K, 5] as (index of the image, x1, y1, x2, y2), or a list with the boxes [L, 4] of each image. They are taken as
         float32 whatever the features are, and so is where the sampling points lie: features of any type are sampled at
-        the same points. There is no gradient of the boxes.
+        the same points. Boxes have no gradient.
     output_size
         How many bins a box has: an int, or (height, width).
     spatial_scale

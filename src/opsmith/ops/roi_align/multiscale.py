@@ -48,7 +48,7 @@ def roi_align_pyramid(
     canonical_scale, canonical_level
         The size of a box, as the root of its area, and its level.
 
-    Everything that is said of `roi_align` holds. On a GPU up to four levels are one launch, more of them several.
+    As for `roi_align`. On a GPU up to four levels are one launch, more of them several.
 
     Raises ArgumentValueError for a number of levels or scales that does not fit, and what `roi_align` raises.
     """

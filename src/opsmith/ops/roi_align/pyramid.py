@@ -52,7 +52,7 @@ def roi_align_pyramid_sized(
     """Average features at the sampling points of each bin of each box, from one of four levels.
 
     Call it through `roi_align_pyramid` or `MultiScaleRoIAlign`. `scales` has a number for each level; a
-    box's level is how many of the three `areas`, which do not fall, its own area reaches, in float32 as the box is said.
+    box's level is how many of the three `areas`, which do not fall, its own area reaches, in float32, like the box.
     """
     _check_levels(scales, areas)
     sizes = ((height0, width0), (height1, width1), (height2, width2), (height3, width3))

@@ -33,7 +33,7 @@ def roi_pool(
         memory format.
     boxes
         [K, 5] as (index of the image, x1, y1, x2, y2), or a list with the boxes [L, 4] of each image; taken as float32
-        whatever the features are. There is no gradient of the boxes.
+        whatever the features are. Boxes have no gradient.
     output_size
         How many bins a box has: an int, or (height, width).
     spatial_scale

@@ -60,7 +60,7 @@ class DemoScreen:
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody watches a terminal."""
+        """Whether the output is a terminal."""
         return self._console.is_terminal and not self._console.is_dumb_terminal
 
     def title(self, text: str, rest: str) -> None:

@@ -154,7 +154,7 @@ def _keep_first(event: str, arguments: tuple[Any, ...]) -> None:
 def _separate_wheels(module: ModuleType) -> None:
     """Give wheels that are built here a place of their own in pip's cache.
 
-    pip would else take one that PyTorch's tool has built before, and give one built here to whoever asks it later.
+    pip would else take one that PyTorch's tool has built before, and later serve one built here to others.
     """
     get_parts = getattr(getattr(module, "Cache", None), "_get_cache_path_parts", None)
     if get_parts is None:  # another pip than those known: its cache stays shared, and `--no-cache-dir` helps
