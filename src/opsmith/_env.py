@@ -205,7 +205,7 @@ _MODES: tuple[Mode, ...] = ("auto", "wait", "off")
 
 
 def read(name: str) -> str | None:
-    """Return the value of a variable of the table, or None where it is unset or empty."""
+    """Return the value of a variable of the table, or None if it is unset or empty."""
     if name not in _NAMES:
         raise KeyError(f"{name} is not in opsmith's table of environment variables")
     return os.environ.get(name) or None

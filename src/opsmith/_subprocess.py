@@ -40,7 +40,7 @@ def run(
     """Run a program to its end and return its status with stdout and stderr interleaved.
 
     `env` is added to the current environment. Compilers are asked for untranslated messages (LC_ALL=C.UTF-8), because
-    opsmith reads them. Raises OSError where the program cannot be started and `subprocess.TimeoutExpired` in time-outs.
+    opsmith reads them. Raises OSError if the program cannot be started and `subprocess.TimeoutExpired` in time-outs.
     """
     words = tuple(str(word) for word in argv)
     finished = subprocess.run(words, cwd=cwd, env=_environment(env), **_STREAMS, timeout=timeout_s, check=False)

@@ -90,7 +90,7 @@ class OperatorTest(pytest.Item):
         self.operator, self.checked, self.device = operator, checked, device
 
     def runtest(self) -> None:
-        """Check the property; raises CheckError where it failed, and skips where it could not be judged."""
+        """Check the property; raises CheckError if it failed, and skips where it could not be judged."""
         from opsmith.checker.api import check
 
         report: Report = check(

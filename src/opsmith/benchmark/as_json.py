@@ -59,7 +59,7 @@ def read_reports(file: Path) -> tuple[BenchReport, ...]:
 
 
 def reports_from(content: Any) -> tuple[BenchReport, ...]:
-    """Return the reports in what `json.loads` has made of a report; raises ValueError where it is not one."""
+    """Return the reports in what `json.loads` has made of a report; raises ValueError if it is not one."""
     parts = content["operators"] if isinstance(content, dict) and "operators" in content else [content]
     if not isinstance(parts, list) or not parts:
         raise ValueError("it names no operator")
@@ -70,7 +70,7 @@ def reports_from(content: Any) -> tuple[BenchReport, ...]:
 
 
 def _check(report: BenchReport) -> None:
-    """Raise ValueError where a report has something else than numbers for its times."""
+    """Raise ValueError if a report has something else than numbers for its times."""
     for timing in report.timings:
         for interval in _intervals(timing):
             numbers = (interval.low, interval.middle, interval.high)

@@ -90,7 +90,7 @@ def compare_reports(
     """Return what has become of the operators of some reports since earlier ones.
 
     `tolerance` is the difference, as a part, below which nothing counts however quiet both runs were. Raises ArgumentError
-    where the reports are of other devices, machines or versions of torch, whose figures say nothing about each other, and
+    if the reports are of other devices, machines or versions of torch, whose figures say nothing about each other, and
     where they have nothing in common.
     """
     earlier = {report.operator: report for report in before}
@@ -122,7 +122,7 @@ def compare_reports(
 
 
 def refuse_other_machine(before: BenchReport, now: Machine) -> None:
-    """Raise ArgumentError where a report is of another device, machine or torch: its figures say nothing here."""
+    """Raise ArgumentError if a report is of another device, machine or torch: its figures say nothing here."""
     old = before.machine
     facts = [("device", old.device, now.device), ("machine", old.name, now.name), ("torch", old.torch, now.torch)]
     if now.device == "cpu":

@@ -52,7 +52,7 @@ class Compiler:
         return self._found[key]
 
     def find(self, competitor: Competitor, workload: Workload, *, with_gradient: bool) -> Compiled | None:
-        """Return what came of compiling, or None where that was not tried."""
+        """Return what came of compiling, or None if that was not tried."""
         return self._found.get((competitor.name, workload.label, workload.dtype, with_gradient))
 
     def _compile(self, competitor: Competitor, workload: Workload, with_gradient: bool) -> Compiled:

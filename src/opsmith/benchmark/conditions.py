@@ -91,7 +91,7 @@ def load_at_once(operator: Operator | None) -> None:
 
 
 def read_cpu_times() -> CpuTimes | None:
-    """Return the processor times, or None where the system does not have them as Linux does."""
+    """Return the processor times, or None if the system does not have them as Linux does."""
     cores = {f"cpu{core}" for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else set()
     busy = stolen = 0.0
     try:

@@ -106,7 +106,7 @@ def cache_bytes(device: str) -> int:
 
 
 def gpu_state() -> GpuState | None:
-    """Return the state of PyTorch's current GPU, or None where there is no nvidia-smi or it does not say."""
+    """Return the state of PyTorch's current GPU, or None if there is no nvidia-smi or it does not say."""
     values = _nvidia_smi(*_GPU_QUERY)
     try:
         sm, memory, most_sm, celsius, watts = (float(value) for value in values[:5])

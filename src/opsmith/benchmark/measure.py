@@ -120,7 +120,7 @@ def measure(
 ) -> Measurement:
     """Time competitors in turn, the first of them twice; `control` is another one that does the same as the first.
 
-    Raises TooSlowError where the seconds of the limits are not enough for five rounds, and whatever a competitor raises.
+    Raises TooSlowError if the seconds of the limits are not enough for five rounds, and whatever a competitor raises.
     """
     limits = limits or Limits()
     started = time.perf_counter()

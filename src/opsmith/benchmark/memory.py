@@ -17,7 +17,7 @@ _LEAST_SEEN = 4 << 20
 
 
 def peak_bytes(call: Call, device: str) -> int | None:
-    """Return how far memory grows during one call, results included, or None where that cannot be seen.
+    """Return how far memory grows during one call, results included, or None if that cannot be seen.
 
     What allocates nothing has its memory from before, as a CUDA graph has: how much that is cannot be seen in a call.
     """

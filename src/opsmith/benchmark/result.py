@@ -28,9 +28,9 @@ class Timing:
     times as fast the operator is as this competitor, by the device's time, `wall_verdict` by the clock's; both are None for
     the operator itself.
     `share` is the part of the machine's limit that is reached, `bound` what the limit is (bandwidth, compute, launch).
-    `peak_bytes` is the memory that a call needs beside its inputs, None where that was not measured. `error` says why
+    `peak_bytes` is the memory that a call needs beside its inputs, None if that was not measured. `error` says why
     there is no time, and begins with `not timed`, `failed` or `wrong`. `kernel_s` is what the kernels of one call take by
-    themselves, in seconds, as CUPTI has it, and `kernels` how many there are; both are None where that is not known.
+    themselves, in seconds, as CUPTI has it, and `kernels` how many there are; both are None if that is not known.
     """
 
     workload: str
@@ -105,7 +105,7 @@ class BenchReport:
 
     @classmethod
     def from_json(cls, text: str) -> BenchReport:
-        """Return the report of a JSON text; raises ValueError where it is none, or of another format."""
+        """Return the report of a JSON text; raises ValueError if it is none, or of another format."""
         try:
             content = json.loads(text)
             if content["format"] != FORMAT:

@@ -64,7 +64,7 @@ def run_bench(
 
 
 def refuse_wrong(subject: Subject, device: str, options: BenchOptions) -> None:
-    """Raise ArgumentError where `run_bench` would, before anything is built: of several operators it may be the last."""
+    """Raise ArgumentError if `run_bench` would, before anything is built: of several operators it may be the last."""
     competitors(subject, device, names_in(options.against))
     for _ in _workloads(subject, device, options):
         pass

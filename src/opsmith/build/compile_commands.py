@@ -66,7 +66,7 @@ def plan_entries(plan: Plan, folder: Path) -> list[Entry]:
 def merge_database(path: Path, entries: Iterable[Entry]) -> list[Entry]:
     """Return a database's entries with some replaced, by file, and others added.
 
-    Raises BuildError where the file there is not a compilation database: it may be the user's own file.
+    Raises BuildError if the file there is not a compilation database: it may be the user's own file.
     """
     merged = {_file_of(entry): entry for entry in (read_database(path) if path.exists() else ())}
     merged |= {_file_of(entry): entry for entry in entries}
@@ -74,7 +74,7 @@ def merge_database(path: Path, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def read_database(path: Path) -> list[Entry]:
-    """Return the entries of a database; raises BuildError where it is none."""
+    """Return the entries of a database; raises BuildError if it is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, list) or not all(isinstance(entry, dict) and "file" in entry for entry in found):

@@ -207,7 +207,7 @@ def _user_text(name: str, plan: Plan, failed: list[Step]) -> tuple[str, list[str
 
 
 def _user_file(name: str, plan: Plan, failed: list[Step]) -> Path | None:
-    """Return the user's file that a compiler's file name stands for, or None where it is not the user's."""
+    """Return the user's file that a compiler's file name stands for, or None if it is not the user's."""
     users = [user for step in failed or plan.steps for user in step.users]
     path = Path(name)
     for user in users:

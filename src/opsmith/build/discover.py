@@ -23,7 +23,7 @@ def discover(path: str) -> tuple[Group, ...]:
     """Return the groups of a module name, a `.py` file or a folder, in the order of their names.
 
     A package is searched through: every module below it whose text mentions opsmith is imported. Raises DefinitionError
-    where there is no such module, it cannot be imported, or it declares no operator.
+    if the module does not exist, it cannot be imported, or it declares no operator.
     """
     names = module_names(path)
     groups = [group for name in names if (group := _collect(name)) is not None]

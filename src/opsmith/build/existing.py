@@ -57,7 +57,7 @@ def language_of(file: Path) -> Language:
 def file_sources(files: Iterable[Path], flags: Iterable[str] = ()) -> tuple[Source, ...]:
     """Return a source for each file, named so that a/s.cpp, b/s.cpp and s.cu do not meet.
 
-    Raises ArgumentError where a file is missing or of an unknown kind.
+    Raises ArgumentError if a file is missing or of an unknown kind.
     """
     absolute = tuple(dict.fromkeys(Path(file).absolute() for file in files))
     for file in absolute:
@@ -114,7 +114,7 @@ def prepare_existing(
     """Return the plan of an extension of existing sources.
 
     `with_gpu` finds the GPU toolkit for C++ files that call it, where no source is a kernel; by default the sources
-    decide. `check_cuda` refuses an nvcc of another CUDA major version than torch's. Raises ToolchainError where a
+    decide. `check_cuda` refuses an nvcc of another CUDA major version than torch's. Raises ToolchainError if a
     compiler, the headers of Python, or torch is missing or unfit.
     """
     gpu = extension.needs_gpu_compiler if with_gpu is None else with_gpu

@@ -1,4 +1,4 @@
-"""Copies a finished library beside its module or into a folder, with the description that loads it."""
+"""Copies a finished library next to its module or into a folder, with the description that loads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["describe_stored", "export_library", "write_description"]
 
 
 def export_library(library: Path, folder: Path, manifest: Manifest) -> Path:
-    """Copy a library and its description into a folder and return the copy; what lay there is replaced at one stroke."""
+    """Copy a library and its description into a folder and return the copy; what lay there is replaced atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / library.name
     _replace(target, library.read_bytes(), mode=0o755)
@@ -44,11 +44,11 @@ def write_description(
 
 
 def describe_stored(artifact: Artifact, store: Store, plan: Plan, definitions: Iterable[Definition]) -> Manifest:
-    """Return the same of an artefact of the store. Raises StoreError where the store has lost what it was made from."""
+    """Return the same of an artefact of the store. Raises StoreError if the store has lost what it was made from."""
     names = find_record(store, artifact).headers
     headers = [path for name in names if (path := resolve_name(name, plan.roots)) is not None]
     inputs = {**artifact.manifest.inputs, **_outside(plan, headers, tuple(definitions))}
-    # What else lies beside a stored library stays there.
+    # What else is next to a stored library stays there.
     return artifact.manifest._replace(inputs=inputs, files={})
 
 

@@ -1,6 +1,6 @@
 """Translates CUDA sources for ROCm with the hipify that comes with torch, in a separate folder.
 
-PyTorch's cpp_extension writes the translation beside the user's files; nothing is written there by opsmith.
+PyTorch's cpp_extension writes the translation next to the user's files; nothing is written there by opsmith.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRANSLATED = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp
 def hipify(extension: ExistingSources) -> ExistingSources:
     """Return the extension with sources for ROCm; those that are HIP already stay as they are.
 
-    Texts that were given inline are written out first. Raises ArgumentError where a source lies in no folder of the
+    Texts that were given inline are written out first. Raises ArgumentError if a source lies in no folder of the
     extension, and the location of its headers would be lost.
     """
     if all(source.name.endswith(".hip") for source in extension.sources):

@@ -73,7 +73,7 @@ def run_plan(
     """Build a plan in a folder and return the library.
 
     `on_progress` gets each finished step, `on_output` of each line that is not ninja's own. Raises CompileError or
-    SignatureError where a step fails, and ToolchainError where there is no ninja.
+    SignatureError if a step fails, and ToolchainError where there is no ninja.
     """
     output = run_steps(plan, folder, jobs=choose_jobs(plan, jobs), on_progress=on_progress, on_output=on_output)
     if output is not None:
@@ -94,7 +94,7 @@ def run_steps(
     """Run a plan's steps in a folder and return None, or, where one fails, what ninja and the compilers printed.
 
     What another round has made in the folder already, by the same commands, is not made again. Raises ToolchainError
-    where there is no ninja.
+    without ninja.
     """
     write_files(plan, folder)
     (folder / "build.ninja").write_text(ninja_file(plan), encoding="utf-8")

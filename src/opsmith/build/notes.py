@@ -36,7 +36,7 @@ _PROGRAMS = (*_HOST_COMPILERS, "nvcc", "hipcc", "icpx")
 def find_noted(
     store: Store, request: Iterable[str], sources: Iterable[Path], *, with_gpu: bool = False
 ) -> Artifact | None:
-    """Return the artefact that a plan for this request would find, or None where a plan must be made. Raises nothing.
+    """Return the artefact that a plan for this request would find, or None if a plan must be made. Raises nothing.
 
     `request` are texts that identify the request, `sources` the user's files behind it. Where the machine has no
     C++ compiler any more, there is none that could have changed, and a finished artefact is taken all the same.
@@ -77,7 +77,7 @@ def write_note(
 
 
 def note_version(store: Store, request: Iterable[str]) -> tuple[int, int] | None:
-    """Return what differs whenever the note of a request has been rewritten, or None where there is none."""
+    """Return what differs whenever the note of a request has been rewritten, or None if there is none."""
     try:
         status = _note_path(store, request).stat()
     except OSError:

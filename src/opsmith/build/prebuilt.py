@@ -1,4 +1,4 @@
-"""Finds a finished library beside a module, left by `pip install` or CMake, and checks that it still fits."""
+"""Finds a finished library next to a module, left by `pip install` or CMake, and checks that it still fits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERFACE = "interface"
 
 @dataclass(frozen=True)
 class Prebuilt:
-    """A library beside its module. `misfit` says why it must not be used, or is None where it fits."""
+    """A library next to its module. `misfit` says why it must not be used, or is None if it fits."""
 
     library: Path
     manifest: Manifest | None
@@ -26,7 +26,7 @@ class Prebuilt:
 
 
 def library_name(module_file: Path) -> str:
-    """Return what the library of a module's operators is called; it lies beside the module's file."""
+    """Return what the library of a module's operators is called; it lies next to the module's file."""
     return "_ops.so" if module_file.name == "__init__.py" else f"_{module_file.stem}_ops.so"
 
 
@@ -41,7 +41,7 @@ def file_input(file: Path, root: Path) -> str:
 
 
 def find_prebuilt(module_file: Path, definitions: Iterable[Definition]) -> Prebuilt | None:
-    """Return the library beside a module, or None where there is none.
+    """Return the library next to a module, or None if there is none.
 
     It fits where its interface is that of the definitions and every source that is still there is unchanged. A wheel
     need not carry its sources.

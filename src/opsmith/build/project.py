@@ -48,9 +48,9 @@ _KEYS = frozenset({"operators", "devices", "archs", "torch-target"})
 
 
 def read_project(pyproject: Path) -> Project | None:
-    """Return the project of a pyproject.toml, or None where there is no such file or it has no [tool.opsmith].
+    """Return the project of a pyproject.toml, or None if the file does not exist or it has no [tool.opsmith].
 
-    Raises DefinitionError where the table says something that it cannot.
+    Raises DefinitionError if the table says something that it cannot.
     """
     if not pyproject.is_file():
         return None

@@ -61,7 +61,7 @@ def find_sycl_root() -> Path | None:
 
 
 def find_sycl_compiler() -> SyclCompiler:
-    """Return the icpx on PATH. Raises ToolchainError where there is none."""
+    """Return the icpx on PATH. Raises ToolchainError if there is none."""
     icpx = resolve_program("icpx")
     if icpx is None:
         raise ToolchainError(

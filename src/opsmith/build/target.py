@@ -36,7 +36,7 @@ class Prepared:
 def choose_toolchain(*, gpu: bool, check_cuda: bool = True) -> Toolchain:
     """Return the toolchain, with the GPU compiler that torch is built for if requested.
 
-    Raises ToolchainError where something is missing, or nvcc and torch belong to different CUDAs and `check_cuda` is set.
+    Raises ToolchainError if something is missing, or nvcc and torch belong to different CUDAs and `check_cuda` is set.
     """
     if not gpu:
         return find_toolchain(cuda=False, rocm=False)

@@ -85,7 +85,7 @@ _COUNTED_WITH_CUDA = frozenset({"cudart", "cublas", "cublasLt"})
 
 
 def package_of_header(header: str, cuda: str | None) -> str | None:
-    """Return what to give pip for a header, for a CUDA version such as "12.8"; None where it is not CUDA's."""
+    """Return what to give pip for a header, for a CUDA version such as "12.8"; None if it is not CUDA's."""
     # The longest beginning decides: cusparseLt.h is not cusparse's.
     fitting = [beginning for beginning in (*_HEADERS, *_OWN_HEADERS) if header.startswith(beginning)]
     if not fitting:

@@ -52,7 +52,7 @@ def check(operators: Sequence[Any], options: CheckOptions) -> Iterator[Report]:
     those.
 
     The work is done in child processes, so that a crash is a finding. Nothing is raised for what is found; ask
-    `report.ok`, or call `report.raise_if_failed()`. Raises ArgumentError where there is nothing to compare with or to call
+    `report.ok`, or call `report.raise_if_failed()`. Raises ArgumentError if there is nothing to compare with or to call
     with, and BuildError where the operator cannot be built.
     """
     plan = plan_of(options)
@@ -72,7 +72,7 @@ def plan_of(options: CheckOptions) -> Options:
 
 
 def subject_for(op: Any, options: CheckOptions) -> Subject:
-    """Return what is checked for an operator; raises ArgumentError where there is nothing to compare or to call with."""
+    """Return what is checked for an operator; raises ArgumentError if there is nothing to compare or to call with."""
     return subject_of(
         op,
         reference=options.reference,

@@ -101,7 +101,7 @@ class Blame:
         return again is None if state == "died" else again is not None and again.state == state
 
     def _run_again(self, row: _Row, dtypes: Mapping[str, str]) -> Outcome | None:
-        """Return the outcome of a property, or None where its process died."""
+        """Return the outcome of a property, or None if its process died."""
         name, device, _ = row
         item = next(item for item in PROPERTIES if item.name == name)
         outcome = not_run("it does not finish")

@@ -40,7 +40,7 @@ class Watcher:
     """Functions that follow a check: its results, and what it tries before there is one.
 
     `on_doing` gets the property's name, the column, and the case that the operator is called with (or a text, or None
-    where the property has just begun).
+    if the property has just begun).
     """
 
     on_result: Callable[[Result], None] | None = None
@@ -85,7 +85,7 @@ class Options:
 def run_check(subject: Subject, options: Options | None = None, watch: Watcher | None = None) -> Report:
     """Check an operator and return what was found; `watch` gets each result as it comes.
 
-    Raises ArgumentError where the operator has none of the element types that `options` names, and for a limit of time
+    Raises ArgumentError if the operator has none of the element types that `options` names, and for a limit of time
     beside `thorough`.
     """
     options = options or Options()

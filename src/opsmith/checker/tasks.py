@@ -18,7 +18,7 @@ _ORDER = {name: index for index, name in enumerate(("float64", "float32", "float
 def tasks_of(subject: Subject, properties: Iterable[Property], dtypes: tuple[str, ...]) -> list[Task]:
     """Return the tasks of a check in the order of its report: properties of a device, each in its columns.
 
-    `dtypes` selects element types, all by default; raises ArgumentError where the operator has none of them.
+    `dtypes` selects element types, all by default; raises ArgumentError if the operator has none of them.
     """
     tasks: list[Task] = []
     for device in subject.devices:

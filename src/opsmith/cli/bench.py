@@ -130,7 +130,7 @@ def _read(file: Path) -> tuple[BenchReport, ...]:
 
 
 def _stored(path: str) -> Iterator[BenchReport] | None:
-    """Return the reports of a file, or None where PATH names operators."""
+    """Return the reports of a file, or None if PATH names operators."""
     name, _, operator = path.partition("::")
     if not name.endswith(".json"):
         return None

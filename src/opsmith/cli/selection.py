@@ -24,7 +24,7 @@ __all__ = [
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Import what --import names; raises ArgumentError where there is no such module."""
+    """Import what --import names; raises ArgumentError if the module does not exist."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -33,7 +33,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 def read_function(text: str, flag: str) -> Callable[..., Any]:
-    """Return the function that an option names as MODULE:FUNCTION; raises ArgumentError where there is none."""
+    """Return the function that an option names as MODULE:FUNCTION; raises ArgumentError if there is none."""
     from opsmith.subject.find import find_attribute
 
     found: Callable[..., Any] = find_attribute(text, flag)
@@ -41,14 +41,14 @@ def read_function(text: str, flag: str) -> Callable[..., Any]:
 
 
 def refuse_several(path: str, operators: Sequence[Any], flags: Iterable[str]) -> None:
-    """Raise ArgumentError where an option is given that is for one operator, and PATH has several or none."""
+    """Raise ArgumentError if an option is given that is for one operator, and PATH has several or none."""
     flag = next(iter(flags), None)
     if flag is not None and len(operators) != 1:
         raise ArgumentError(f"{flag} is for one operator; {path} has {len(operators)}, choose one with {path}::name")
 
 
 def refuse_missing_gpu(device: str | None) -> None:
-    """Raise ArgumentError where --device names a GPU that torch does not see."""
+    """Raise ArgumentError if --device names a GPU that torch does not see."""
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():

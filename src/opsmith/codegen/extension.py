@@ -23,7 +23,7 @@ def assemble(
 ) -> Extension:
     """Return the extension that serves some definitions on some devices; `timed` as for `generate_binding`.
 
-    Raises DefinitionError where a kernel's source is missing or two operators ask for one file in two ways.
+    Raises DefinitionError if a kernel's source is missing or two operators ask for one file in two ways.
     """
     definitions = sorted(definitions, key=lambda definition: definition.qualified_name)
     wanted = tuple(devices)

@@ -122,7 +122,7 @@ def _check_cuda_version(compiler_name: str, compiler_version: Any) -> None:
 
 
 def _get_num_workers(verbose: bool = False) -> int | None:
-    """Return how many compilers may run at once as the environment says, or None where it does not."""
+    """Return how many compilers may run at once as the environment says, or None if it does not."""
     for name in ("OPSMITH_JOBS", "MAX_JOBS"):
         value = _env.read(name)
         if value is not None and value.isdigit():

@@ -61,7 +61,7 @@ def CUDAExtension(name: str, sources: Sources, *args: Any, **kwargs: Any) -> set
     Architectures come from OPSMITH_CUDA_ARCHS or TORCH_CUDA_ARCH_LIST, else from the GPUs of this machine, unless the
     flags for nvcc name some.
 
-    Raises OSError where there is no CUDA toolkit, and ArgumentTypeError.
+    Raises OSError if there is no CUDA toolkit, and ArgumentTypeError.
     """
     given = _by_name(name, args, kwargs)
     dlink_libraries = list(given.pop("dlink_libraries", None) or ())

@@ -155,7 +155,7 @@ def load_inline(
 def remove_extension_h_precompiler_headers() -> None:
     """Remove the precompiled header that PyTorch's `use_pch` leaves in torch's folder, where there is one.
 
-    opsmith neither writes nor reads it. Raises OSError where the folder cannot be written.
+    opsmith neither writes nor reads it. Raises OSError if the folder cannot be written.
     """
     from opsmith.toolchain import find_torch
 

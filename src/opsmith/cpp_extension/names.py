@@ -104,7 +104,7 @@ def assigned_value(name: str, default: Any = None) -> Any:
 
 
 def find_name(name: str) -> Any:
-    """Return the drop-in's own object of this name, or PyTorch's; raises AttributeError where there is neither."""
+    """Return the drop-in's own object of this name, or PyTorch's; raises AttributeError if there is neither."""
     if (home := _HOME_OF.get(name)) is not None:
         return getattr(importlib.import_module(f"{DROP_IN}.{home}"), name)
     if (function := _LOOKED_UP.get(name)) is not None:

@@ -20,7 +20,7 @@ _DROP_IN = "opsmith.cpp_extension"
 
 
 def original_name(name: str) -> Any:
-    """Return what PyTorch's module calls `name`. Raises AttributeError where it has nothing of that name."""
+    """Return what PyTorch's module calls `name`. Raises AttributeError if it has nothing of that name."""
     module = torch_module()
     try:
         return getattr(module, name)

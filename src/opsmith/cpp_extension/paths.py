@@ -42,7 +42,7 @@ def torch_lib_path() -> str:
 
 
 def cuda_home() -> str | None:
-    """Return the root of the CUDA toolkit, or None where there is none or torch is built without CUDA.
+    """Return the root of the CUDA toolkit, or None if there is none or torch is built without CUDA.
 
     Many a setup.py builds its CUDA sources wherever this is not None or `CUDAExtension` does not fail, and a torch
     without CUDA lacks headers for them. Who builds for another machine assigns `cpp_extension.CUDA_HOME`.
@@ -56,7 +56,7 @@ def cudnn_home() -> str | None:
 
 
 def rocm_home() -> str | None:
-    """Return the root of ROCm, or None where torch is not built for it."""
+    """Return the root of ROCm, or None if torch is not built for it."""
     return _find_rocm_home() if find_torch().hip is not None else None
 
 
@@ -103,7 +103,7 @@ def get_default_build_root() -> str:
 def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
     """Return the folders of headers for extensions on "cpu", "cuda" (ROCm too) or "xpu".
 
-    Raises OSError where the toolkit of the device is not found.
+    Raises OSError if the toolkit of the device is not found.
     """
     torch = find_torch()
     paths = [str(folder) for folder in torch.include_dirs] if torch_include_dirs else []
@@ -124,7 +124,7 @@ def library_paths(
 ) -> list[str]:
     """Return the folders of libraries for extensions on "cpu", "cuda" (ROCm too) or "xpu".
 
-    Raises OSError where the toolkit of the device is not found.
+    Raises OSError if the toolkit of the device is not found.
     """
     paths = [torch_lib_path()] if torch_include_dirs else []
     if device_type == "cuda" and is_hip_extension():

@@ -81,7 +81,7 @@ def make_calls(operators: Sequence[Operator], devices: Sequence[Device], *, seed
 def compare_builds(builds: Sequence[Build], calls: Sequence[Call], threads: int) -> Agreement:
     """Make the calls in every library, each in a process without opsmith, and in this one; compare all results.
 
-    Raises LoadError where a process fails.
+    Raises LoadError if a process fails.
     """
     libraries = {build.builder: Path(build.library) for build in builds if build.left_out is None}
     with tempfile.TemporaryDirectory(prefix="opsmith-demo-") as name, ExitStack() as stack:

@@ -26,7 +26,7 @@ class Digits:
 
 
 def require_extras() -> None:
-    """Raise OpsmithError where scikit-learn is missing."""
+    """Raise OpsmithError if scikit-learn is missing."""
     from importlib.util import find_spec
 
     if find_spec("sklearn") is None:

@@ -57,7 +57,7 @@ class Options:
 def run_demo(options: Options, digits: Digits, screen: Screen) -> Results:
     """Run everything, with the libraries below `options.output`, and return what was found.
 
-    Raises OpsmithError where something cannot be built or loaded; what is merely wrong is in the results.
+    Raises OpsmithError if something cannot be built or loaded; what is merely wrong is in the results.
     """
     from opsmith.ops.lltm import lltm_cell
 

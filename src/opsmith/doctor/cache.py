@@ -27,7 +27,7 @@ _SCANT_BYTES = 1_000_000_000
 
 @dataclass(frozen=True)
 class CacheState:
-    """The store as it lies on the disk. `last_used_s` is the age of the last use; None where the store is empty."""
+    """The store as it lies on the disk. `last_used_s` is the age of the last use; None if the store is empty."""
 
     root: Path
     wanted: Path  # what the user asked for; another where that cannot be written

@@ -53,7 +53,7 @@ def judge_slips(slips: tuple[Slip, ...]) -> tuple[Finding, ...]:
 
 
 def _misfit(variable: _env.Variable, value: str, *, has_gpu: bool) -> str | None:
-    """Return why a variable cannot have this value, or None where it can."""
+    """Return why a variable cannot have this value, or None if it can."""
     check = _CHECKS.get(variable.kind)
     if check is not None and (reason := check(variable.name, value)) is not None:
         return reason

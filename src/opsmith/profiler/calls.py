@@ -34,7 +34,7 @@ def recording_call(subject: Subject, values: Mapping[str, Any]) -> Call:
 def backward_calls(call: Call, function: Callable[..., Any], gradient: Operator | None) -> tuple[Call, Call | None]:
     """Return a call of `gradients` for a recording call of a function, and that of the backward's operator below it.
 
-    The second is None where no operator is named or none is called: the gradient is then that of the body.
+    The second is None if no operator is named or none is called: the gradient is then that of the body.
     """
     args, kwargs = call
     results = function(*args, **kwargs)

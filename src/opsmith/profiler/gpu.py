@@ -27,7 +27,7 @@ _SAMPLE_S = 0.01
 def profile_gpu(
     call: Callable[[int], Any], host: Interval, bytes_moved: int, library: Path | None, trace: Path | None
 ) -> Gpu | None:
-    """Return what the GPU does in a call that is given its number; None where nothing runs on it.
+    """Return what the GPU does in a call that is given its number; None if nothing runs on it.
 
     `host` is what launching a call takes, `bytes_moved` what the definition reads and writes, and `library` has the
     kernels, or may be None.

@@ -52,7 +52,7 @@ class Gpu:
     """What the GPU does in a call. Times are seconds of one call.
 
     `busy` is the sum of what runs on the GPU, `gap_s` the median time between two of them that follow each other in one
-    call, seen under the profiler; None where a call launches one. `wall` is the time of a call where many are made in a row,
+    call, seen under the profiler; None if a call launches one. `wall` is the time of a call where many are made in a row,
     and `host` what the program's thread takes to launch one. `bandwidth` is the definition's bytes over `busy`, in bytes a
     second, and `of_ceiling` what part that is of what a copy reaches on this GPU.
     """

@@ -48,7 +48,7 @@ class TimedTwin:
 
         `inside` is the time between the first reading of the counter and the last, and `readings` what all of them take;
         a single reading is subtracted from each part. What a binding does not do is left out: a native kernel allocates
-        for itself. Raises RuntimeError where `run` makes no call.
+        for itself. Raises RuntimeError if `run` makes no call.
         """
         ctypes.memset(ctypes.addressof(self._totals), 0, ctypes.sizeof(_Totals))
         started, begin = time.perf_counter(), self._ticks()
@@ -66,7 +66,7 @@ _twins: dict[tuple[int, Device], TimedTwin] = {}
 
 
 def build_twin(definition: Definition, device: Device) -> TimedTwin | None:
-    """Return the timed twin of an operator, built where the store has none; None where it has no kernel for a device.
+    """Return the timed twin of an operator, built where the store has none; None if it has no kernel for a device.
 
     Raises CompileError, ToolchainError or StoreError.
     """

@@ -94,7 +94,7 @@ def kernels_of(found: Sequence[Activity], calls: int) -> tuple[Kernel, ...]:
 
 
 def busy_of(found: Sequence[Activity], calls: int) -> Interval:
-    """Return how long the GPU works in a call, in seconds; raises ValueError where nothing ran on it."""
+    """Return how long the GPU works in a call, in seconds; raises ValueError if nothing ran on it."""
     if not found:
         raise ValueError("nothing ran on the GPU")
     if len(found) % calls:
@@ -104,7 +104,7 @@ def busy_of(found: Sequence[Activity], calls: int) -> Interval:
 
 
 def gap_of(found: Sequence[Activity], calls: int) -> float | None:
-    """Return the median time between two that follow each other in one call; None where a call has one."""
+    """Return the median time between two that follow each other in one call; None if a call has one."""
     if len(found) % calls or len(found) == calls:
         return None
     gaps = [

@@ -57,7 +57,7 @@ def check_call(signature: Signature, sizes: SizeProgram, arguments: Mapping[str,
 
 
 def evaluate(signature: Signature, expression: Expression, sizes: Mapping[str, Any]) -> Any:
-    """Return the value of a size in a call; raises ShapeError where it divides by zero."""
+    """Return the value of a size in a call; raises ShapeError if it divides by zero."""
     try:
         return expression.evaluate(sizes)
     except ZeroDivisionError:

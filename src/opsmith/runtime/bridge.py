@@ -34,7 +34,7 @@ _known: dict[str, Any] = {}
 
 
 def find_bridge() -> Any | None:
-    """Return the bridge's module, or None where Python must do its work.
+    """Return the bridge's module, or None if Python must do its work.
 
     OPSMITH_BRIDGE says what happens where it is not in the store: `auto` builds it in the background for the next
     process, `wait` builds it now, `off` leaves it alone even where it is there. Raises ArgumentError for another value;

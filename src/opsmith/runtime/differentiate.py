@@ -37,7 +37,7 @@ class Body:
     ) -> list[Tensor | None]:
         """Return the gradient of each tensor in `wanted`, which counts the tensors of all arguments in order.
 
-        Raises GradientError where the arguments that this needs were not kept.
+        Raises GradientError if the arguments that this needs were not kept.
         """
         if self._refusal:
             raise GradientError(self._refusal)

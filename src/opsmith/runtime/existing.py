@@ -63,7 +63,7 @@ def bring_in(name: str, library: Path, texts: Iterable[str], *, is_python_module
     """Load a finished library into this process and return its module, or its path where it is none.
 
     `texts` are those of its sources, which say what it registers with PyTorch. What an earlier library of that name
-    registered is taken back first. Raises LoadError where that is impossible, where a symbol is missing, or where
+    registered is taken back first. Raises LoadError if that is impossible, where a symbol is missing, or where
     another library has defined the operators.
     """
     with _lock:

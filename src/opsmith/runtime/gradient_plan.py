@@ -16,7 +16,7 @@ class GradientPlan:
     """Everything that a call with gradients does, by positions alone.
 
     `arguments` says for each argument of the backward where it comes from: (source, index, whether a gradient may be
-    None where it is zero). `results` holds for each result of the backward the argument that it is the gradient of.
+    None if it is zero). `results` holds for each result of the backward the argument that it is the gradient of.
     Both are empty, and so is `backward_name`, where the body is differentiated instead. `passed` holds pairs of an
     argument and the output whose gradient is its own.
 

@@ -1,4 +1,4 @@
-"""Loads definitions into PyTorch: their library from beside the module, from the store or built now, and their rules."""
+"""Loads definitions into PyTorch: their library from next to the module, from the store or built now, and their rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["load_definitions", "load_library"]
 def load_definitions(module: str, definitions: Sequence[Definition], *, anew: bool = False) -> None:
     """Load and register definitions of a module, none of which is loaded yet.
 
-    With `anew`, a library beside the module is ignored: it was built with other flags than the ones wanted now. Raises
+    With `anew`, a library next to the module is ignored: it was built with other flags than the ones wanted now. Raises
     CompileError, SignatureError, ToolchainError, StoreError or LoadError.
     """
     compiled = [definition for definition in definitions if definition.kernels]

@@ -34,7 +34,7 @@ def _demangle(symbol: str) -> str:
 
 
 def _built(facts: Facts, library: Path) -> Facts:
-    """Add what the manifest tells: it lies beside a library of the store, and under the library's name elsewhere."""
+    """Add what the manifest tells: it lies next to a library of the store, and under the library's name elsewhere."""
     for manifest in (library.with_name("manifest.json"), library.with_suffix(".json")):
         try:
             content = json.loads(manifest.read_bytes())

@@ -110,7 +110,7 @@ class Operator:
         """Declare the gradient, as a decorator: an operator whose parameters and outputs say what they are by name.
 
         A parameter is called `grad_<output>`, or as an input or output of the forward; a `grad_<output>` annotated with
-        `| None` is None where that gradient is zero. `needs_grad_<input>: bool` tells whether that gradient is needed;
+        `| None` is None if that gradient is zero. `needs_grad_<input>: bool` tells whether that gradient is needed;
         where it is not, its output has no elements. Outputs are, in order, the gradients of all differentiable inputs,
         or those that `outputs=("grad_<input>", ...)` names. A body of `...` stands for the gradient of the forward's
         body. Everything else is as for `opsmith.op`.

@@ -47,7 +47,7 @@ class OutputForm:
 def output_forms(
     signature: Signature, bound: Bound, unknown_size: Callable[[str], Any] | None = None
 ) -> tuple[OutputForm, ...]:
-    """Return the form of each output of a checked call; raises ShapeError where a size would be negative.
+    """Return the form of each output of a checked call; raises ShapeError if a size would be negative.
 
     `unknown_size` gives the sizes that only the kernel knows; it is called once for each.
     """
@@ -67,7 +67,7 @@ def zero_outputs(signature: Signature, arguments: Mapping[str, Any]) -> tuple[Te
 
 
 def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor, ...]:
-    """Bring what a Python body returned into the declared form; raises DefinitionError where it is something else."""
+    """Bring what a Python body returned into the declared form; raises DefinitionError if it is something else."""
     signature = definition.signature
     skipped = [_is_skipped(output, bound) for output in signature.outputs]
     none = results is None and not any(skipped)
@@ -154,7 +154,7 @@ def _dtype(signature: Signature, output: Output, bound: Bound) -> torch.dtype:
 
 
 def _elementwise_strides(signature: Signature, bound: Bound) -> tuple[Any, ...] | None:
-    """Return the strides that the inputs of an elementwise operator share, or None where the outputs are row-major."""
+    """Return the strides that the inputs of an elementwise operator share, or None if the outputs are row-major."""
     inputs = [bound.arguments[parameter.name] for parameter in signature.elementwise]
     inputs = [tensor for tensor in inputs if tensor is not None]
     if not inputs or all(tensor.is_contiguous() for tensor in inputs):

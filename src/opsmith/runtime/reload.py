@@ -97,7 +97,7 @@ def _forget(operators: list[str]) -> None:
 
 
 def _rehearse(name: str, release: Any, file: Path) -> None:
-    """Do it in a fork. Raises LoadError where that ends badly, with PyTorch's reason."""
+    """Do it in a fork. Raises LoadError if that ends badly, with PyTorch's reason."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # Other threads do not come along, which is well: nothing here needs them.

@@ -12,7 +12,7 @@ from opsmith.spec.signature import Signature, Struct
 
 __all__ = ["Flatten", "flattener", "with_dataclasses"]
 
-# Takes a call; returns it with the fields of dataclasses in their place, as `torch.ops` takes it, or None where it has
+# Takes a call; returns it with the fields of dataclasses in their place, as `torch.ops` takes it, or None if it has
 # no dataclass. Raises ArgumentTypeError for an object that is not the dataclass, and for a field that is given twice.
 Flatten = Callable[[Sequence[Any], Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
 

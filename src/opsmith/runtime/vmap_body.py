@@ -43,7 +43,7 @@ _HIDDEN = (
 
 
 def sample_forms(call: BatchedCall, sizes: SizeProgram) -> tuple[OutputForm, ...] | None:
-    """Check one sample's arguments; return what its outputs look like, or None where only the kernel knows their sizes.
+    """Check one sample's arguments; return what its outputs look like, or None if only the kernel knows their sizes.
 
     Raises ShapeError, DtypeError, ... in terms of what the caller of the mapped function sees.
     """
@@ -117,7 +117,7 @@ def _for_each(function: Callable[[Tensor, int | None], Tensor], call: BatchedCal
 def _checked(
     call: BatchedCall, found: Any, values: Sequence[Any], forms: Sequence[OutputForm] | None
 ) -> tuple[Tensor, ...]:
-    """Return what a body returned as a tuple; raises DefinitionError where it is not what the definition says."""
+    """Return what a body returned as a tuple; raises DefinitionError if it is not what the definition says."""
     outputs = call.definition.signature.outputs
     tensors = found if isinstance(found, (tuple, list)) else (found,)
     where = f"{call.name} ({call.definition.location}): the body"
@@ -194,7 +194,7 @@ def _in_own_memory(results: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple
 
 
 def _memory_of(tensor: Tensor) -> int | None:
-    """Return what identifies a tensor's memory, below every transform; None where it cannot be told."""
+    """Return what identifies a tensor's memory, below every transform; None if it cannot be told."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     try:

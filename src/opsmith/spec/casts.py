@@ -51,7 +51,7 @@ def check_autocast(signature: Signature, rule: object) -> None:
 
 
 def plan_casts(signature: Signature, rule: Autocast | None) -> CastPlan | None:
-    """Return the plan of an operator, or None where nothing can ever be cast.
+    """Return the plan of an operator, or None if nothing can ever be cast.
 
     An argument that is written to is never cast, nor are those that must have its type.
     """
@@ -77,7 +77,7 @@ def plan_casts(signature: Signature, rule: Autocast | None) -> CastPlan | None:
 
 
 def choose_type(rule: Autocast, allowed: frozenset[str], given: Iterable[str], low: str) -> str | None:
-    """Return the type that a group's arguments of low types are cast to, or None where they stay.
+    """Return the type that a group's arguments of low types are cast to, or None if they stay.
 
     `given` are the arguments' types and `low` is the one that autocast is set to, by torch's names. They stay where one
     of them is not a low type, and where the operator does not take what the rule asks for and their widest type neither.

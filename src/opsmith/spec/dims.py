@@ -89,7 +89,7 @@ class Expression:
         return _cpp(self.tree, names or {})
 
     def affine_in(self, name: str) -> Affine | None:
-        """Return the expression as `scale * name + offset`, or None where `name` occurs in another way."""
+        """Return the expression as `scale * name + offset`, or None if `name` occurs in another way."""
         split = _affine(self.tree, name)
         if split is None or split[0] is None:
             return None
@@ -165,7 +165,7 @@ def _cpp(tree: ast.expr, names: Mapping[str, str]) -> str:
 
 
 def _affine(tree: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr | None] | None:  # noqa: PLR0911
-    """Split into (scale, offset), each None for zero; None where the tree is not affine in `name`."""
+    """Split into (scale, offset), each None for zero; None if the tree is not affine in `name`."""
     if name not in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
         return None, tree
     match tree:

@@ -93,12 +93,12 @@ _PINNED: dict[str, str] = {
 
 
 def element_of_jaxtyping(name: str) -> DType | Generic | None:
-    """Return what an annotation of jaxtyping's stands for, or None where opsmith has no such element type."""
+    """Return what an annotation of jaxtyping's stands for, or None if opsmith has no such element type."""
     if name in _PINNED:
         return DTYPES[_PINNED[name]]
     return GENERICS.get(name)
 
 
 def from_torch(dtype: torch.dtype) -> DType | None:
-    """Return the table's entry for a `torch.dtype`, or None where there is none (complex, float8, ...)."""
+    """Return the table's entry for a `torch.dtype`, or None if there is none (complex, float8, ...)."""
     return DTYPES.get(str(dtype).removeprefix("torch."))

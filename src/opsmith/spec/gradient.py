@@ -70,7 +70,7 @@ def _is_computed(parameter: Parameter) -> bool:
 def mark_skippable(backward: Signature, wiring: Wiring) -> Signature:
     """Return a wired backward whose outputs know the argument that tells whether they are needed.
 
-    Raises DefinitionError where the kernel alone knows a size of such an output: one that is left out tells no size.
+    Raises DefinitionError if the kernel alone knows a size of such an output: one that is left out tells no size.
     """
     flags = {
         argument.index: parameter.name
@@ -133,7 +133,7 @@ def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argum
         if parameter.name == f"grad_{output.name}":
             if not output.differentiable:
                 raise DefinitionError(f"{where} is the gradient of {output.name}, which is declared without one")
-            # An optional one is None where autograd has no gradient; the others then get zeros.
+            # An optional one is None if autograd has no gradient; the others then get zeros.
             kind = Kind.TENSOR if parameter.kind is Kind.OPTIONAL_TENSOR else parameter.kind
             _check_tensor(where, kind, parameter.tensor, output.tensor)
             return Argument("gradient", position)

@@ -44,12 +44,12 @@ class Shape:
 
     @property
     def variadic_index(self) -> int | None:
-        """Where the variadic group stands, or None where there is none."""
+        """Where the variadic group stands, or None if there is none."""
         return next((index for index, dim in enumerate(self.dims) if dim.variadic), None)
 
     @property
     def group(self) -> str | None:
-        """The name of the variadic group, or None where there is none or it is anonymous."""
+        """The name of the variadic group, or None if there is none or it is anonymous."""
         index = self.variadic_index
         return None if index is None else self.dims[index].group
 

@@ -81,7 +81,7 @@ class SizeProgram:
 
 
 def plan_sizes(signature: Signature) -> SizeProgram:
-    """Derive the steps; raises DefinitionError where a size can never be determined."""
+    """Derive the steps; raises DefinitionError if a size can never be determined."""
     known: dict[str, str] = {
         parameter.name: "the argument" for parameter in signature.parameters if parameter.kind is Kind.INT
     }

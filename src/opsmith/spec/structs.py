@@ -24,7 +24,7 @@ _LISTS = (Kind.INT_LIST, Kind.FLOAT_LIST)
 
 
 def find_dataclass(where: str, annotation: Any) -> type | None:
-    """Return the dataclass that a parameter is annotated with, or None where it is something else.
+    """Return the dataclass that a parameter is annotated with, or None if it is something else.
 
     Raises DefinitionError for one that is optional, in a list, or not frozen.
     """

@@ -55,7 +55,7 @@ class Imported:
 def export_archive(store: Store, file: Path, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
     """Write artefacts into an archive, and return them. What lay there is replaced once the archive is whole.
 
-    Raises StoreError where an artefact is damaged or has no record, or the file cannot be written.
+    Raises StoreError if an artefact is damaged or has no record, or the file cannot be written.
     """
     chosen = tuple(artifacts)
     part = file.with_name(f".{file.name}.part")
@@ -75,7 +75,7 @@ def export_archive(store: Store, file: Path, artifacts: Iterable[Artifact]) -> t
 def import_archive(store: Store, file: Path) -> Imported:
     """Put the artefacts of an archive into the store: all of them, or where one is not as it should be, none.
 
-    What is in the store already stays as it is. Raises StoreError where the archive is damaged, was made for another
+    What is in the store already stays as it is. Raises StoreError if the archive is damaged, was made for another
     kind of machine, or holds anything that is not what its key and its manifest say.
     """
     try:
@@ -96,7 +96,7 @@ def import_archive(store: Store, file: Path) -> Imported:
 
 
 def find_record(store: Store, artifact: Artifact) -> Record:
-    """Return the record of an artefact; raises StoreError where it is lost."""
+    """Return the record of an artefact; raises StoreError if it is lost."""
     index = store.layout.index(keys.source_key(artifact.manifest.inputs))
     record = read_record(index / f"{artifact.key}.json")
     if record is None:

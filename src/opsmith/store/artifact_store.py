@@ -69,7 +69,7 @@ class Store:
 
         `roots` names folders, such as the checkout or torch's own, below which headers were recorded by relative path.
         A binary that is not, byte for byte, what its manifest says counts as none. At sight, only its size is compared:
-        callers that skip it call `find_damage` before they rely on the binary. Raises StoreError where
+        callers that skip it call `find_damage` before they rely on the binary. Raises StoreError if
         others than this user and root could have written to the store.
         """
         refuse_unsafe(*self.layout.guarded)
@@ -93,7 +93,7 @@ class Store:
         """Give a private, empty folder on the store's file system; it is removed at the end if it is still there.
 
         `publish` takes this folder or one below it, so what must not be published (objects, logs) goes beside that.
-        Raises StoreError where it cannot be made or others could write to it.
+        Raises StoreError if it cannot be made or others could write to it.
         """
         refuse_unsafe(*self.layout.guarded)
         self._warn_of_stand_in()
@@ -123,7 +123,7 @@ class Store:
 
         It only saves double work: look with `find` again once it is held. `on_wait` is called at once and then every
         half second, how many seconds this has waited. Where `is_settled` finds meanwhile that another process has done
-        the work, the block runs at once, without the lock: many then need not queue up for it. Raises StoreError where
+        the work, the block runs at once, without the lock: many then need not queue up for it. Raises StoreError if
         the lock file cannot be made.
         """
         waited = False
@@ -156,7 +156,7 @@ class Store:
         a staging folder are left out: no one can find them there, and generated text is part of the source key.
         Where another process has published the same artefact already, theirs is returned and ours is dropped.
 
-        Raises StoreError where the store cannot be written or the binary is not what the manifest says, and ValueError
+        Raises StoreError if the store cannot be written or the binary is not what the manifest says, and ValueError
         where `manifest.inputs` are not those of the source key.
         """
         if keys.source_key(manifest.inputs) != source_key:
@@ -179,7 +179,7 @@ class Store:
     def admit(self, source_key: str, folder: Path, record: Record) -> Artifact:
         """Move a folder of the staging area that is a whole artefact, manifest included, into the store.
 
-        What is there already and whole stays, and is returned. Raises StoreError where the folder is not what its
+        What is there already and whole stays, and is returned. Raises StoreError if the folder is not what its
         manifest says, and OSError or StoreError where the store cannot be written.
         """
         make_folder(self.layout.artifacts)
@@ -200,7 +200,7 @@ class Store:
                 yield Artifact(folder.name, folder, manifest)
 
     def remove(self, artifact: Artifact) -> None:
-        """Remove an artefact and its record; what is gone already is not an error. Raises StoreError where it cannot be."""
+        """Remove an artefact and its record; what is gone already is not an error. Raises StoreError if it cannot be."""
         record = self.layout.index(keys.source_key(artifact.manifest.inputs)) / f"{artifact.key}.json"
         with explain_os_errors(self.root):
             # The record first: who finds it expects the artefact.

@@ -2,7 +2,7 @@
 
 A bundle is a small JSON file with the artefact's manifest, its record and a signature. The signature covers, each with its
 length, the artefact's key, the platform, the manifest and the record, byte for byte; the manifest has the digests of the
-binary and of all files beside it. So nothing can be put under another key, and no part be exchanged for one from elsewhere.
+binary and of all files next to it. So nothing can be put under another key, and no part be exchanged for one from elsewhere.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bundle:
 
 
 def write_bundle(manifest_bytes: bytes, record: Record, platform: str) -> bytes:
-    """Return the bundle of an artefact, signed. Raises StoreError where there is no signing key."""
+    """Return the bundle of an artefact, signed. Raises StoreError if there is no signing key."""
     text = record_bytes(record)
     content = {
         "format": _FORMAT_VERSION,

@@ -32,7 +32,7 @@ _PIECE = re.compile(
 
 
 def read_depfile(path: Path, *, cwd: Path, skip: tuple[str, ...] = ()) -> tuple[Path, ...]:
-    """Return the files that a dependency file names, as `parse_depfile`. Raises OSError where it cannot be read."""
+    """Return the files that a dependency file names, as `parse_depfile`. Raises OSError if it cannot be read."""
     return parse_depfile(path.read_text(encoding="utf-8", errors="surrogateescape"), cwd=cwd, skip=skip)
 
 

@@ -105,7 +105,7 @@ def prune(
 
     Where more is there than `max_bytes`, that is until no more than the part `low_water` of it is left. What was used in
     the last minutes stays unless `force` is given, and `spare` always. Locks, records and notes that lead nowhere are
-    swept. Raises StoreError where the store cannot be written.
+    swept. Raises StoreError if the store cannot be written.
     """
     entries = sorted(list_entries(layout), key=lambda entry: entry.last_used_s)
     left = sum(entry.size_bytes for entry in entries)

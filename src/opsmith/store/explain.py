@@ -42,7 +42,7 @@ class Miss:
 def explain_miss(
     store: Store, name: str, inputs: Mapping[str, str], *, roots: Mapping[str, Path] = NO_ROOTS
 ) -> Miss | None:
-    """Return why `store.find` gives nothing for these inputs, or None where it gives an artefact. Raises nothing."""
+    """Return why `store.find` gives nothing for these inputs, or None if it gives an artefact. Raises nothing."""
     source_key = keys.source_key(inputs)
     if store.find(source_key, roots=roots):
         return None

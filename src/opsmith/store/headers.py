@@ -19,14 +19,14 @@ _CLOCK_TICK_NS = 10_000_000
 
 
 def digest_headers(paths: Iterable[Path]) -> dict[str, str]:
-    """Return each file's path with the digest of its bytes. Raises OSError where one cannot be read."""
+    """Return each file's path with the digest of its bytes. Raises OSError if one cannot be read."""
     return {str(path): digest_file(path) for path in paths}
 
 
 def edited_since(paths: Iterable[Path], start_ns: int) -> tuple[Path, ...]:
     """Return those files that may have been written since `start_ns` (of `time.time_ns`), or that are gone.
 
-    A header that is saved while the compiler runs would be recorded with its new digest beside a binary made from its
+    A header that is saved while the compiler runs would be recorded with its new digest next to a binary made from its
     old text, and that wrong artefact would be found for ever. A build asks this before it publishes, and builds again
     where the answer is not empty. Times are used to refuse here, never to accept.
     """
@@ -52,7 +52,7 @@ def portable_name(path: str, roots: Mapping[str, Path]) -> str:
 
 
 def resolve_name(name: str, roots: Mapping[str, Path]) -> Path | None:
-    """Return the path that a portable name stands for, or None where its root is not known."""
+    """Return the path that a portable name stands for, or None if its root is not known."""
     root, separator, rest = name[1:].partition(">/") if name.startswith("<") else ("", "", name)
     if not separator:
         return Path(name)
@@ -72,7 +72,7 @@ class HeaderDigests:
         self._known: dict[str, str | None] = {}
 
     def now(self, name: str) -> str | None:
-        """Return the digest of the header of this portable name, or None where it cannot be read."""
+        """Return the digest of the header of this portable name, or None if it cannot be read."""
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]

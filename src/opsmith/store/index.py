@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
     @classmethod
     def from_json(cls, text: bytes) -> Record | None:
-        """Return the record, or None where the text is damaged or of another format."""
+        """Return the record, or None if the text is damaged or of another format."""
         try:
             content = json.loads(text)
             if content["format"] != _FORMAT_VERSION or not isinstance(content["artifact"], str):
@@ -75,7 +75,7 @@ def changed_headers(record: Record, digests: HeaderDigests) -> tuple[str, ...]:
 
 
 def read_record(path: Path) -> Record | None:
-    """Return the record of a file, or None where it is damaged or another's."""
+    """Return the record of a file, or None if it is damaged or another's."""
     try:
         record = Record.from_json(retry_stale(path.read_bytes))
     except OSError:

@@ -48,7 +48,7 @@ class Artifact(NamedTuple):
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return an artefact's manifest, or None where it cannot be read."""
+    """Return an artefact's manifest, or None if it cannot be read."""
     try:
         return Manifest.from_json(retry_stale((folder / MANIFEST_NAME).read_bytes))
     except OSError:
@@ -56,7 +56,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def read_artifact(folder: Path, *, at_sight: bool = False) -> Artifact | None:
-    """Return the artefact of a folder, or None where anything about it is not as it should be.
+    """Return the artefact of a folder, or None if anything about it is not as it should be.
 
     At sight, the digests are left for later.
     """
@@ -78,7 +78,7 @@ def await_artifact(folder: Path) -> Artifact | None:
 
 
 def find_damage(folder: Path, manifest: Manifest) -> str | None:
-    """Return what is wrong with an artefact's files, or None where all are as the manifest says."""
+    """Return what is wrong with an artefact's files, or None if all are as the manifest says."""
     if (damage := _find_visible_damage(folder, manifest)) is not None:
         return damage
     try:
@@ -109,7 +109,7 @@ def _unreadable(error: OSError, path: Path) -> str:
 
 
 def digest_beside(folder: Path, library: str) -> dict[str, str]:
-    """Return the digests of what lies beside a binary and its manifest. Raises OSError."""
+    """Return the digests of what lies next to a binary and its manifest. Raises OSError."""
     paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {name: keys.digest_file(path) for name, path in paths.items() if name not in (library, MANIFEST_NAME)}
 

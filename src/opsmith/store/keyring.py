@@ -54,7 +54,7 @@ def config_folder() -> Path:
 def trusted_keys() -> dict[str, str]:
     """Return the public keys that this user trusts, with their comments.
 
-    Raises StoreError where others could write to the list: they would decide whose code is run.
+    Raises StoreError if others could write to the list: they would decide whose code is run.
     """
     file = config_folder() / "trusted_keys"
     if not file.is_file():
@@ -68,12 +68,12 @@ def trusted_keys() -> dict[str, str]:
 
 
 def trust_key(key: str, comment: str) -> None:
-    """Trust a public key: what it has signed is loaded. Raises ArgumentError where it is none, or StoreError."""
+    """Trust a public key: what it has signed is loaded. Raises ArgumentError if it is none, or StoreError."""
     _write_trusted({**trusted_keys(), check_public_key(key): " ".join(comment.split())})
 
 
 def forget_key(key: str) -> None:
-    """Trust a public key no longer. What was fetched already stays. Raises ArgumentError where it is not trusted."""
+    """Trust a public key no longer. What was fetched already stays. Raises ArgumentError if it is not trusted."""
     known = trusted_keys()
     if key not in known:
         raise ArgumentError(f"{key} is not trusted; `opsmith cache key list` shows which are")
@@ -83,7 +83,7 @@ def forget_key(key: str) -> None:
 def new_signing_key(comment: str) -> str:
     """Make the key that signs what goes to the shared store, trust it, and return its public part.
 
-    Raises StoreError where there is one already: what it signed would no longer be ours.
+    Raises StoreError if there is one already: what it signed would no longer be ours.
     """
     _require_cryptography()
     from cryptography.hazmat.primitives import serialization
@@ -113,12 +113,12 @@ def has_signing_key() -> bool:
 
 
 def public_key() -> str:
-    """Return the public part of the signing key; raises StoreError where there is none."""
+    """Return the public part of the signing key; raises StoreError if there is none."""
     return _public_text(_load_signing_key())
 
 
 def sign(message: bytes) -> str:
-    """Return the signature of a message by the signing key, as base64. Raises StoreError where there is no key."""
+    """Return the signature of a message by the signing key, as base64. Raises StoreError if there is no key."""
     return _encode(_load_signing_key().sign(message))
 
 
@@ -142,7 +142,7 @@ def fingerprint(key: str) -> str:
 
 
 def check_public_key(key: str) -> str:
-    """Return a public key as it is; raises ArgumentError where it is none."""
+    """Return a public key as it is; raises ArgumentError if it is none."""
     _raw(key)
     return key
 

@@ -45,7 +45,7 @@ def digest(*parts: str | bytes) -> str:
 
 
 def digest_file(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, as hex. Raises OSError where it cannot be read."""
+    """Return the SHA-256 of a file's bytes, as hex. Raises OSError if it cannot be read."""
     state = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -1,4 +1,4 @@
-"""Tells which line of a source changed since a build, from short digests of lines kept beside the binary.
+"""Tells which line of a source changed since a build, from short digests of lines kept next to the binary.
 
 The sources themselves are not kept: a store is shared, and sources may be private.
 """

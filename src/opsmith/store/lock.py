@@ -45,7 +45,7 @@ def hold_lock(
 
     While another process or thread holds it, `on_wait` gets about every half second how many seconds this has
     waited, the first time at once. `is_settled` is asked more often; where it answers that the other has done what the
-    lock is wanted for, or where the file system has no locks, the block runs without. Raises StoreError where the file
+    lock is wanted for, or where the file system has no locks, the block runs without. Raises StoreError if the file
     cannot be made.
     """
     from filelock import FileLock

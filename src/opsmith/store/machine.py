@@ -19,7 +19,7 @@ def platform_name() -> str:
 
 
 def check_platform(made_on: str, where: str) -> None:
-    """Raise StoreError where a binary of that platform would not load here.
+    """Raise StoreError if a binary of that platform would not load here.
 
     A newer C library has symbols that ours lacks.
     """

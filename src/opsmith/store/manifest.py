@@ -24,9 +24,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Manifest(NamedTuple):
-    """The description that lies beside every stored binary.
+    """The description that is next to every stored binary.
 
-    `library` is the binary whatever its kind. `files` are the digests of all that lies beside it; `Store.publish` fills
+    `library` is the binary whatever its kind. `files` are the digests of all that is next to it; `Store.publish` fills
     them in.
     """
 
@@ -59,7 +59,7 @@ class Manifest(NamedTuple):
         opsmith_version: str,
         kind: Kind = "library",
     ) -> Manifest:
-        """Return the manifest of a binary that was built just now. Raises OSError where it cannot be read."""
+        """Return the manifest of a binary that was built just now. Raises OSError if it cannot be read."""
         return cls(
             name=name,
             library=library.name,
@@ -81,7 +81,7 @@ class Manifest(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest | None:
-        """Return the manifest, or None where the text is damaged or of another format."""
+        """Return the manifest, or None if the text is damaged or of another format."""
         try:
             fields = json.loads(text)
             if fields["format"] != FORMAT_VERSION:

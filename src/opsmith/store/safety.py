@@ -46,7 +46,7 @@ def seal_tree(folder: Path, mode: int) -> None:
 
 
 def refuse_unsafe(*folders: Path) -> None:
-    """Raise StoreError where others could write to one of the folders or, in a folder above, put another in its place.
+    """Raise StoreError if others could write to one of the folders or, in a folder above, put another in its place.
 
     The first folder is named in the message, as the store's or whatever it is. Those that do not exist are not a danger.
     """
@@ -58,7 +58,7 @@ def refuse_unsafe(*folders: Path) -> None:
 
 
 def find_danger(*folders: Path) -> str | None:
-    """Return who could write to one of the folders, and the remedy, or None where only this user and root can."""
+    """Return who could write to one of the folders, and the remedy, or None if only this user and root can."""
     if not hasattr(os, "geteuid"):  # Windows has other rules, and each user's own cache folder by default
         return None
     for folder in folders:

@@ -1,7 +1,7 @@
 """Shares artefacts between machines through OPSMITH_STORE: one builds and signs, the others fetch and verify.
 
     v1/<platform>/<2 digits>/<source key>/<artefact key>.<signer>.json    a bundle, put there last
-    v1/<platform>/<2 digits>/<source key>/<artefact key>/<sha256>         the binary and what lies beside it
+    v1/<platform>/<2 digits>/<source key>/<artefact key>/<sha256>         the binary and what is next to it
 
 What is fetched is verified, put into the local store and loaded from there. A build never fails for the shared store, and
 never waits for long: what goes wrong with it is one warning, and this process asks it no more.
@@ -92,7 +92,7 @@ def share(store: Store, artifact: Artifact) -> None:
 def push(store: Store, artifacts: Sequence[Artifact]) -> int:
     """Sign artefacts and put them into the shared store; return how many it did not have from this key.
 
-    Raises StoreError where there is no shared store, no signing key, or something goes wrong with either.
+    Raises StoreError if there is no shared store, no signing key, or something goes wrong with either.
     """
     url = _shared_url()
     public_key()
@@ -102,7 +102,7 @@ def push(store: Store, artifacts: Sequence[Artifact]) -> int:
 def pull(store: Store, names: Sequence[str] = ()) -> Pulled:
     """Fetch what trusted keys have signed for this kind of machine: all, or the artefacts of these names.
 
-    Raises StoreError where there is no shared store, or something goes wrong with it.
+    Raises StoreError if there is no shared store, or something goes wrong with it.
     """
     url = _shared_url()
     return _explained(url, lambda: _pull(store, open_transport(url), url, names))

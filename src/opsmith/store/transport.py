@@ -42,7 +42,7 @@ class Transport(Protocol):
 
 
 def open_transport(url: str) -> Transport:
-    """Return the way to a folder or an URL; raises StoreError where what is needed for it is not installed."""
+    """Return the way to a folder or an URL; raises StoreError if what is needed for it is not installed."""
     if "://" not in url:
         return _Folder(Path(url).expanduser().absolute())
     try:

@@ -17,7 +17,7 @@ __all__ = ["Checked", "remove_damaged", "verify_store"]
 
 @dataclass(frozen=True)
 class Checked:
-    """One artefact that was looked at; `damage` is None where every byte is as its manifest says."""
+    """One artefact that was looked at; `damage` is None if every byte is as its manifest says."""
 
     key: str
     folder: Path
@@ -37,6 +37,6 @@ def verify_store(store: Store) -> Iterator[Checked]:
 
 
 def remove_damaged(store: Store, checked: Checked) -> None:
-    """Remove a damaged artefact; the next build rebuilds it. Raises StoreError where it cannot be removed."""
+    """Remove a damaged artefact; the next build rebuilds it. Raises StoreError if it cannot be removed."""
     with explain_os_errors(store.root):
         move_aside(checked.folder, store.layout.staging)

@@ -127,7 +127,7 @@ def gradients(
 ) -> list[Tensor | None]:
     """Return the gradients of the inputs that are requested.
 
-    Raises NoGradientError where no output has a gradient, and whatever the forward or the backward raises.
+    Raises NoGradientError if no output has a gradient, and whatever the forward or the backward raises.
     """
     given, leaves = with_leaves(values, request.inputs)
     outputs, weights = _outputs(subject, function, given, request)
@@ -139,7 +139,7 @@ def second_gradients(
 ) -> list[Tensor] | None:
     """Return the gradients of the first gradients: of the inputs, and then of the gradients of the outputs.
 
-    None where the first ones have no graph; raises as `gradients`.
+    None if the first ones have no graph; raises as `gradients`.
     """
     given, leaves = with_leaves(values, request.inputs)
     outputs, weights = _outputs(subject, function, given, request)

@@ -16,7 +16,7 @@ class Expected:
     """Results in float64 (integers as they are), how far off each element may be, and what the body gives by itself.
 
     `own` are the reference's results in the element type under check: results that agree with them to the last digits
-    agree with the definition, and where they are not finite a kernel need not be either. It is None where the reference does
+    agree with the definition, and where they are not finite a kernel need not be either. It is None if the reference does
     not run in that type.
     """
 
@@ -50,7 +50,7 @@ class Disagreement:
 
 
 def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
-    """Return the worst disagreement of some results with what is expected, or None where there is none."""
+    """Return the worst disagreement of some results with what is expected, or None if there is none."""
     if len(found) != len(expected.values):
         return Disagreement(0, (), len(found), len(expected.values), 0, 0, 0, "count")
     for number, (result, value, allowed) in enumerate(zip(found, expected.values, expected.allowed, strict=True)):

@@ -84,7 +84,7 @@ class Space:
         }
 
     def case(self, choice: Choice, dtypes: Mapping[str, str], seed: int) -> Case | None:
-        """Return the call of a choice, `dtypes` by template parameter, or None where a size would be negative."""
+        """Return the call of a choice, `dtypes` by template parameter, or None if a size would be negative."""
         arguments: dict[str, Any] = {}
         scalars = dict(choice.scalars or {})
         for index, parameter in enumerate(self.signature.parameters):

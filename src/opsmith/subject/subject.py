@@ -95,7 +95,7 @@ def subject_of(
     `examples` are calls, each a tuple of positional arguments or a mapping by name, or a mapping from what each call is
     named to the call; where the reference's annotations are jaxtyping's as in a definition, none are needed. They come
     behind the definition's own, or, where there are some and `only_given` is set, in place of them. Raises ArgumentError
-    where there is nothing to compare with or to call with.
+    if there is nothing to compare with or to call with.
     """
     here = devices_here()  # before the operator is loaded
     _refuse_uncallable(op, reference)
@@ -206,7 +206,7 @@ def _refuse_uncallable(op: Any, reference: Any) -> None:
 
 
 def _refuse_other_names(name: str, schema: Any, signature: Signature) -> None:
-    """Raise ArgumentError where generated arguments, which have the reference's names, do not fit the schema."""
+    """Raise ArgumentError if generated arguments, which have the reference's names, do not fit the schema."""
     keywords = {parameter.name for parameter in signature.parameters if parameter.keyword_only}
     positional = [parameter.name for parameter in signature.parameters if not parameter.keyword_only]
     arguments = {argument.name: argument for argument in schema.arguments}
@@ -250,7 +250,7 @@ def _overload_of(op: Any) -> Any:
 
 
 def _signature_of(reference: Callable[..., Any], mutated: tuple[str, ...]) -> Signature | None:
-    """Return what a reference's annotations say, or None where they are not those of a definition."""
+    """Return what a reference's annotations say, or None if they are not those of a definition."""
     if not hasattr(reference, "__name__"):  # a partial function or a module
         return None
     choices = Choices(mutates=frozenset(mutated))

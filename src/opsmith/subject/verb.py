@@ -37,7 +37,7 @@ def verb(
     """Return a decorator of a function that yields a report for each operator of a list.
 
     The function that it makes takes `op`, one operator or several, and the fields of `options` as keywords. It returns
-    the one `report`, or `reports` of them all. Raises ArgumentError where several operators are given together with an
+    the one `report`, or `reports` of them all. Raises ArgumentError if several operators are given together with an
     option that is for one.
     """
 

@@ -104,7 +104,7 @@ def parse_cuda_archs(text: str, *, native: Sequence[str] = (), supported: Sequen
 
     `native` are the capabilities of this machine's GPUs and `supported` what nvcc compiles for, both like "9.0". Where
     `supported` is given, an architecture outside it is refused, and the words "all" and "all-major" may be used;
-    "common" stands for what is in wide use. Raises ToolchainError where a word means nothing, or is "native" on a
+    "common" stands for what is in wide use. Raises ToolchainError if a word means nothing, or is "native" on a
     machine without a GPU.
     """
     words = [word for word in _SEPARATORS.split(text) if word]
@@ -126,7 +126,7 @@ def parse_cuda_archs(text: str, *, native: Sequence[str] = (), supported: Sequen
 def parse_rocm_archs(text: str, *, native: Sequence[str] = ()) -> tuple[RocmArch, ...]:
     """Return the architectures of a list such as 'gfx90a;gfx942', each once and in order.
 
-    `native` are the architectures of this machine's GPUs. Raises ToolchainError where a word means nothing, or is
+    `native` are the architectures of this machine's GPUs. Raises ToolchainError if a word means nothing, or is
     "native" on a machine without a GPU.
     """
     names: set[str] = set()

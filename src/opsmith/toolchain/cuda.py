@@ -68,7 +68,7 @@ def find_cuda_compiler(*, fit: str | None = None, probes: ProbeCache | None = No
     """Return the nvcc of CUDA_HOME or CUDA_PATH, else of PATH, of conda, /usr/local/cuda, or NVIDIA's PyPI wheels.
 
     `fit` is the CUDA that torch is built for: where several are found, the first of its major version is taken. Links
-    and scripts before the real nvcc are seen through. Raises ToolchainError where there is none, it is older than
+    and scripts before the real nvcc are seen through. Raises ToolchainError if there is none, it is older than
     CUDA 12, cannot start, lacks its headers, or accepts no host compiler of this machine.
     """
     probes = probes or default_probes()

@@ -73,7 +73,7 @@ _TARGET = re.compile(r"^Target: (\S+)", re.MULTILINE)
 def find_host_compiler(*, probes: ProbeCache | None = None) -> HostCompiler:
     """Return the compiler that CXX names, else the first fit one of c++, g++ and clang++ on PATH.
 
-    CXX may hold arguments and a launcher, such as `ccache g++ -m64`. Raises ToolchainError where there is none, it is
+    CXX may hold arguments and a launcher, such as `ccache g++ -m64`. Raises ToolchainError if there is none, it is
     older than gcc 10 or clang 10, or it cannot start.
     """
     probes = probes or default_probes()
@@ -95,7 +95,7 @@ def find_host_compiler(*, probes: ProbeCache | None = None) -> HostCompiler:
 
 
 def describe_host_compiler(command: str, *, variable: str, probes: ProbeCache) -> HostCompiler:
-    """Return the compiler of a command line that `variable` holds or found. Raises ToolchainError where it is unfit."""
+    """Return the compiler of a command line that `variable` holds or found. Raises ToolchainError if it is unfit."""
     launcher, path, arguments = _split(command, variable)
     answer = probes.ask(path, *arguments, "-v", depends_on=lambda answer: (*_gcc_files(answer), *clang_files(answer)))
     for dialect in _DIALECTS:

@@ -21,7 +21,7 @@ __all__ = ["find_ninja"]
 def find_ninja() -> Path:
     """Return the ninja of the PyPI package, else of PATH; a script only where there is nothing better.
 
-    Raises ToolchainError where there is none.
+    Raises ToolchainError if there is none.
     """
     scripts = []
     for path in _candidates():

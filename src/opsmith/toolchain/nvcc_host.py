@@ -26,7 +26,7 @@ _CLANG_LIMIT = re.compile(r"unsupported clang version! clang version must be les
 
 @dataclass(frozen=True)
 class HostLimits:
-    """The newest major version of each compiler that a toolkit accepts; None where its header does not say."""
+    """The newest major version of each compiler that a toolkit accepts; None if its header does not say."""
 
     gcc: int | None = None
     clang: int | None = None
@@ -51,7 +51,7 @@ def find_nvcc_host(include: Path, *, probes: ProbeCache) -> HostCompiler:
     """Return the compiler for `nvcc -ccbin`.
 
     That is the one of NVCC_CCBIN, whatever its version; else the usual host compiler where nvcc accepts it; else the
-    newest g++-N on PATH that nvcc accepts. Raises ToolchainError where there is none.
+    newest g++-N on PATH that nvcc accepts. Raises ToolchainError if there is none.
     """
     if chosen := _env.read("NVCC_CCBIN"):
         # As for nvcc itself, the value may be the folder of the compiler.

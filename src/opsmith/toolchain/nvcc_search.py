@@ -28,9 +28,9 @@ class NvccCandidate:
 
 
 def chosen_nvcc() -> NvccCandidate | None:
-    """Return the nvcc that CUDA_HOME or CUDA_PATH names, or None where neither is set.
+    """Return the nvcc that CUDA_HOME or CUDA_PATH names, or None if neither is set.
 
-    Raises ToolchainError where the folder has none: a wrong choice is not replaced by another.
+    Raises ToolchainError if the folder has none: a wrong choice is not replaced by another.
     """
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if chosen := _env.read(variable):

@@ -48,7 +48,7 @@ class ProbeCache:
         """Return what the program prints.
 
         `depends_on` names, given the answer, further files that decide it: behind a script that starts a compiler, the
-        compiler. Raises ToolchainError where the program cannot start, fails, or does not come to an end.
+        compiler. Raises ToolchainError if the program cannot start, fails, or does not come to an end.
         """
         argv = (str(program), *arguments)
         key = json.dumps(argv)
@@ -125,7 +125,7 @@ def _still_valid(entry: Any, program: Path) -> str | None:
 
 
 def _stamps(paths: Iterable[Path]) -> _Stamps | None:
-    """Return what tells each file's version from the next, by its real path; None where one is missing."""
+    """Return what tells each file's version from the next, by its real path; None if one is missing."""
     stamps: _Stamps = {}
     try:
         for path in paths:

@@ -22,7 +22,7 @@ class PythonHeaders:
 
 
 def find_python_headers() -> PythonHeaders:
-    """Return the headers of the running Python. Raises ToolchainError where Python.h is not installed."""
+    """Return the headers of the running Python. Raises ToolchainError if Python.h is not installed."""
     # The second differs from the first where pyconfig.h depends on the machine.
     folders = tuple(dict.fromkeys(Path(sysconfig.get_path(name)) for name in ("include", "platinclude")))
     if not any((folder / "Python.h").is_file() for folder in folders):

@@ -44,7 +44,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int | None:
     """Return how much memory this process and those that it starts can still get without swapping or being killed.
 
     The least of what the machine has available and what each of the process's groups has left; caches that the kernel
-    would give back count as available. Where the system does not say (not Linux) it is the whole memory, and None where
+    would give back count as available. Where the system does not say (not Linux) it is the whole memory, and None if
     not even that is known.
     """
     left = [_machine_available(root)]

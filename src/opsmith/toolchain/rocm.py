@@ -45,7 +45,7 @@ class RocmCompiler:
 def find_rocm_compiler(*, probes: ProbeCache | None = None) -> RocmCompiler:
     """Return the hipcc of ROCM_PATH or ROCM_HOME, else of PATH or /opt/rocm.
 
-    Raises ToolchainError where there is none, it cannot start, or HIP's headers are missing.
+    Raises ToolchainError if there is none, it cannot start, or HIP's headers are missing.
     """
     probes = probes or default_probes()
     hipcc = _first_hipcc().resolve()

@@ -26,7 +26,7 @@ def executables(name: str) -> Iterator[Path]:
 
 
 def resolve_program(word: str) -> Path | None:
-    """Return the program that a command's first word means: a path, or a name on PATH; None where there is none."""
+    """Return the program that a command's first word means: a path, or a name on PATH; None if there is none."""
     if os.sep in word:
         path = Path(word).expanduser().absolute()
         return path if is_executable(path) else None

@@ -19,7 +19,7 @@ __all__ = ["Toolchain", "find_toolchain"]
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What a build uses; a device compiler is None where it was not asked for."""
+    """What a build uses; a device compiler is None if it was not asked for."""
 
     host: HostCompiler
     torch: TorchInstall
@@ -34,7 +34,7 @@ class Toolchain:
 
     @property
     def cuda_mismatch(self) -> str | None:
-        """Why this nvcc and this torch must not share a process, or None where they may.
+        """Why this nvcc and this torch must not share a process, or None if they may.
 
         CUDA keeps its binary interface within a major version (CUDA Compatibility, "minor version compatibility"), so
         13.0 and 13.2 are compatible. A torch without CUDA fits every nvcc: the build is for another machine.
@@ -54,7 +54,7 @@ class Toolchain:
 def find_toolchain(*, cuda: bool, rocm: bool, probes: ProbeCache | None = None) -> Toolchain:
     """Return the machine's toolchain, with the device compilers that are asked for.
 
-    A process that finds only compilers it or another has asked before starts no program. Raises ToolchainError where
+    A process that finds only compilers it or another has asked before starts no program. Raises ToolchainError if
     something asked for is missing, too old, or broken.
     """
     probes = probes or default_probes()

@@ -48,7 +48,7 @@ class TorchInstall:
 def find_torch() -> TorchInstall:
     """Return the torch that `import torch` gives in this process, without importing it.
 
-    Raises ToolchainError where there is none, its headers are missing, or it is older than 2.10.
+    Raises ToolchainError if there is none, its headers are missing, or it is older than 2.10.
     """
     root = _find_root()
     facts = _read_constants(root / "version.py")

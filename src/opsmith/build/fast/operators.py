@@ -29,7 +29,7 @@ _ENDING = re.compile(r"(?:_symint)?(?:_outf?)?_?$")
 def write_operator_headers(text: str, torch_include: Path, folder: Path) -> tuple[str, ...]:
     """Write what a source of this text needs into a folder, and return the flags for it: none where that cannot be done.
 
-    `torch_include` is torch's folder of headers. Raises OSError where the folder cannot be written.
+    `torch_include` is torch's folder of headers. Raises OSError if the folder cannot be written.
     """
     mentioned = set(_WORD.findall("\n".join([text, *(_read(torch_include / name) for name in _CALLERS)])))
     mentioned |= {_ENDING.sub("", word) for word in mentioned}

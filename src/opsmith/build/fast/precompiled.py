@@ -96,7 +96,7 @@ class Loan:
 
 
 def describe_precompiled(step: Step, toolchain: Toolchain) -> Precompiled | None:
-    """Return the precompiled header that fits a compile step's flags, or None where it cannot have one."""
+    """Return the precompiled header that fits a compile step's flags, or None if it cannot have one."""
     if toolchain.host.kind != "gcc":
         return None  # clang ends with an error where gcc reads the text
     words = list(step.argv[len(toolchain.host.command) : step.argv.index("-MD")])
@@ -114,7 +114,7 @@ def describe_precompiled(step: Step, toolchain: Toolchain) -> Precompiled | None
 
 
 def find_precompiled(wanted: Precompiled, store: Store) -> Loan | None:
-    """Return the header where the store has it. Raises StoreError where others could have written to the store."""
+    """Return the header where the store has it. Raises StoreError if others could have written to the store."""
     found = store.find(wanted.source_key, at_sight=True)
     return Loan(found, store) if found is not None else None
 

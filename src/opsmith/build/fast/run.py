@@ -63,7 +63,7 @@ def run_fast(
 ) -> Path:
     """Run a plan in a folder and return the library, as `run_plan` does and with the same result.
 
-    Raises CompileError or SignatureError where the plan's own steps fail, and ToolchainError where there is no ninja.
+    Raises CompileError or SignatureError if the plan's own steps fail, and ToolchainError where there is no ninja.
     """
     known = fetch_objects(plan, toolchain, target, store, folder)
     quick = _quick_steps(plan, toolchain, store, folder, known)

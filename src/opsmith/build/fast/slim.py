@@ -51,7 +51,7 @@ _MISSING = re.compile(
 
 
 def slim_defines(scan: Scan) -> tuple[str, ...] | None:
-    """Return the macros that make the slim header enough for a source, or None where the whole one is needed."""
+    """Return the macros that make the slim header enough for a source, or None if the whole one is needed."""
     if scan.umbrella is None or _WHOLE.search(scan.text):
         return None
     if any(not _KNOWN_MACRO.fullmatch(name) for name in _ASKED_MACRO.findall(scan.conditions)):

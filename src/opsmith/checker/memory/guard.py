@@ -24,7 +24,7 @@ MARGIN_BYTES = 4096
 class Damage:
     """A written byte outside every allocation.
 
-    `address` and `size_bytes` are the block's that it lies beside; `offset_bytes` is counted from the block's beginning,
+    `address` and `size_bytes` are the block's that it is next to; `offset_bytes` is counted from the block's beginning,
     so it is negative before the block. `is_free` says that the block itself had been freed.
     """
 
@@ -67,7 +67,7 @@ class _CpuGuard(Guard):
 def guarded(device: str, body: int, margin: int) -> Iterator[Guard]:
     """Guard what is allocated on a device: blocks filled with the byte `body`, between margins of the byte `margin`.
 
-    Raises ToolchainError where the allocator cannot be built; ask `why_unguarded` first.
+    Raises ToolchainError if the allocator cannot be built; ask `why_unguarded` first.
     """
     library = _library()
     library.opsmith_guard_start(body, margin)

@@ -32,9 +32,9 @@ class SpoiledError(Exception):
 def judge(
     subject: Subject, probe: Probe, plain: list[Tensor] | None, device: str, tell: Callable[[str], None]
 ) -> str | None:
-    """Make a probe's call; return what was wrong about the answer, "" where all was well, None where nothing was tried.
+    """Make a probe's call; return what was wrong about the answer, "" where all was well, None if nothing was tried.
 
-    `plain` are the reference's results for the call that the probe comes from, or None where the kernel differs from
+    `plain` are the reference's results for the call that the probe comes from, or None if the kernel differs from
     them already. `tell` gets "reference" and "kernel" before either is called.
     """
     try:

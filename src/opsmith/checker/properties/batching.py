@@ -113,7 +113,7 @@ def _batchings(case: Case) -> Iterator[_Batching]:
 
 
 def _wrong(context: Context, case: Case, batching: _Batching) -> str | None:
-    """Return how torch.vmap differs from a loop; raises RefusedError where the loop gives nothing to compare with."""
+    """Return how torch.vmap differs from a loop; raises RefusedError if the loop gives nothing to compare with."""
     subject = context.subject
     count = 2 * _SAMPLES if batching.nested else _SAMPLES
     samples = [_sample(case, batching.names, index).build(context.device) for index in range(count)]

@@ -24,7 +24,7 @@ class MissingFakeError(Exception):
 def call_fake(subject: Subject, values: Mapping[str, Any], *, symbolic: bool) -> list[Tensor]:
     """Return the results of the fake kernel for arguments like these, with symbols for sizes or without.
 
-    Raises MissingFakeError where there is none, and whatever the fake kernel raises.
+    Raises MissingFakeError if there is none, and whatever the fake kernel raises.
     """
     mode = FakeTensorMode(shape_env=ShapeEnv())
 

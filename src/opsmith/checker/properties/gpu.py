@@ -112,7 +112,7 @@ def _right_case(context: Context) -> Case | None:
 
 
 def _late_inputs(context: Context, case: Case, device: str, stream: torch.cuda.Stream | None) -> str | None:
-    """Call the kernel before its inputs hold their values; return what is wrong, or None where nothing would show.
+    """Call the kernel before its inputs hold their values; return what is wrong, or None if nothing would show.
 
     `stream` becomes current for that; without one it is the device's default stream, and the device is not made current
     for the call.

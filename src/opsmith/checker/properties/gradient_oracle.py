@@ -48,7 +48,7 @@ def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> lis
 
 
 def expected_gradients(context: Context, case: Case, request: GradientRequest, values: dict[str, Any]) -> Expected:
-    """Return the gradients that a call should have; raises RefusedError where the reference cannot be differentiated."""
+    """Return the gradients that a call should have; raises RefusedError if the reference cannot be differentiated."""
     run = as_result(context.subject, context.subject.reference, request)
     terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
     try:

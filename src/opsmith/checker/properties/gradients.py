@@ -147,7 +147,7 @@ def _cases(context: Context) -> Iterator[Case]:
 
 
 def request_of(context: Context, case: Case) -> GradientRequest | None:
-    """Return all gradients of a case, or None where there are none; raises RefusedError as the reference does."""
+    """Return all gradients of a case, or None if there are none; raises RefusedError as the reference does."""
     inputs = differentiable_inputs(context.subject, case)
     try:
         outputs = differentiable_outputs(context.subject, case, inputs) if inputs else ()
@@ -178,7 +178,7 @@ def _requests(context: Context, case: Case) -> Iterator[GradientRequest]:
 
 
 def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong | None:
-    """Return what is wrong with the gradients; raises RefusedError where the reference has none to compare with."""
+    """Return what is wrong with the gradients; raises RefusedError if the reference has none to compare with."""
     subject = context.subject
     values = case.build(context.device)
     with on_threads(1):

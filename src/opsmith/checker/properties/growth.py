@@ -164,7 +164,7 @@ def _held(context: Context) -> _Held:
 
 
 def _heap_bytes() -> int | None:
-    """Return how much memory malloc has given out, or None where the C library does not say."""
+    """Return how much memory malloc has given out, or None if the C library does not say."""
     try:
         ask = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError):

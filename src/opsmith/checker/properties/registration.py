@@ -85,7 +85,7 @@ def _run_tests(context: Context, case: Case, names: tuple[str, ...], tests: tupl
 
 
 def _named_elsewhere(context: Context, case: Case, test: str, error: BaseException) -> str | None:
-    """Return which property is for what opcheck has found, or None where it is this one."""
+    """Return which property is for what opcheck has found, or None if it is this one."""
     text = str(error)
     if test == "test_schema" and ("mutat" in text or "alias" in text):
         return "`inputs unchanged`" if "mutat" in text else "`aliasing`"

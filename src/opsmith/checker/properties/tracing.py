@@ -71,7 +71,7 @@ def _cases(context: Context) -> Iterator[Case]:
 
 
 def _wrong_fake(context: Context, case: Case, symbolic: bool) -> str | None:
-    """Return what the fake kernel says wrongly; raises RefusedError where the real one says nothing to compare with."""
+    """Return what the fake kernel says wrongly; raises RefusedError if the real one says nothing to compare with."""
     subject = context.subject
     wants_gradients = case.group == "plain" and not subject.mutated and has_autograd_kernel(subject, context.device)
     names = differentiable_inputs(subject, case) if wants_gradients else ()

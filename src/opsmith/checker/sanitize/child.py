@@ -63,7 +63,7 @@ def _subject(request: Mapping[str, Any]) -> Any:
 
 
 def _load(op: Any) -> None:
-    """Build and load the operator's library, whatever lies beside its module."""
+    """Build and load the operator's library, whatever lies next to its module."""
     import torch
 
     from opsmith.runtime.operator import Operator, load_module

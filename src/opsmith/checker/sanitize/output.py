@@ -51,7 +51,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Sighting:
-    """One report: what, where in the user's files (None where no frame is theirs), and in which call."""
+    """One report: what, where in the user's files (None if no frame is theirs), and in which call."""
 
     what: str
     source: SourceLine | None

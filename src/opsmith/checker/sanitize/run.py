@@ -139,7 +139,7 @@ def _outcome(op: Any, kind: str, done: Completed | str) -> Outcome:
 
 
 def _files(op: Any) -> list[Path]:
-    """Return the files whose lines are the user's: those of kernels, what lies beside them, and opsmith's headers."""
+    """Return the files whose lines are the user's: those of kernels, what is next to them, and opsmith's headers."""
     if not isinstance(op, Operator):
         return []
     sources = [source for kernel in op.definition.kernels.values() for source in kernel.sources]

@@ -89,7 +89,7 @@ GPU_TOOLS: dict[str, str] = {
 def environment_of(kind: str, folder: Path) -> dict[str, str]:
     """Return what to set for a process that builds and runs an operator under a sanitizer; `folder` is for its helper.
 
-    Raises ToolchainError where the compiler has no such runtime.
+    Raises ToolchainError if the compiler has no such runtime.
     """
     if kind in GPU_TOOLS:
         # racecheck does not follow a lane that arrives at a barrier for its warp, so kernels can be told that it runs.
@@ -104,7 +104,7 @@ def environment_of(kind: str, folder: Path) -> dict[str, str]:
 
 
 def host_environment(sanitizer: Sanitizer, compiler: HostCompiler, folder: Path) -> dict[str, str]:
-    """Return the environment for a sanitizer of a host compiler; raises ToolchainError where it comes without."""
+    """Return the environment for a sanitizer of a host compiler; raises ToolchainError if it comes without."""
     flags = sanitizer.flags + (("-shared-libsan",) if compiler.kind == "clang" else ())
     arch = compiler.target.split("-")[0]
     libraries = [_library(compiler, name.format(arch=arch), sanitizer) for name in sanitizer.runtime[compiler.kind]]
@@ -151,7 +151,7 @@ def _compile_helper(source: str, compiler: HostCompiler, folder: Path) -> Path:
 
 
 def find_compute_sanitizer() -> Path:
-    """Return NVIDIA's tool: beside nvcc, or on PATH; raises ToolchainError where there is none."""
+    """Return NVIDIA's tool: beside nvcc, or on PATH; raises ToolchainError if there is none."""
     from opsmith.toolchain import find_toolchain
 
     try:

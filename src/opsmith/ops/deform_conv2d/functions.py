@@ -58,7 +58,7 @@ def deform_conv2d(
 
     There are gradients of all five tensors, of any order.
 
-    Raises RuntimeError where shapes and numbers do not fit together, in torchvision's words; DtypeError and DeviceError for
+    Raises RuntimeError if shapes and numbers do not fit together, in torchvision's words; DtypeError and DeviceError for
     tensors of several types or devices.
     """
     check_ranks(input, offset, weight, mask)

@@ -84,7 +84,7 @@ def upfirdn2d(
     impl
         "cuda" is the operator, on every device; "ref" its definition in PyTorch.
 
-    Raises ShapeError where the filter is longer than what it is applied to, ArgumentValueError and ArgumentTypeError for
+    Raises ShapeError if the filter is longer than what it is applied to, ArgumentValueError and ArgumentTypeError for
     other numbers that mean nothing, DtypeError and DeviceError for tensors that do not fit, and GradientError for a filter
     that requires a gradient: there is one of x alone (of any order).
     """

@@ -111,7 +111,7 @@ def ratio_plot(table: Table) -> Markup:
 
 
 def memory_plot(table: Table) -> Markup | None:
-    """Memory that a call needs beside its inputs, as bars that fill the plot at each size; None where none was seen."""
+    """Memory that a call needs beside its inputs, as bars that fill the plot at each size; None if none was seen."""
     if not any(timing.peak_bytes for timing in table.timings):
         return None
 
