@@ -1,7 +1,7 @@
 """Starts work in the background that no caller should wait for.
 
-A process of its own, of low priority, that outlives this one. A lock file sees to it that one of them is at a piece of
-work; what goes wrong there is not an error here.
+The work runs in a separate process of low priority, which outlives this one. A lock file keeps two of them from doing
+the same work; their failures are not errors here.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def ask(
 ) -> Completed | str:
     """Run a program that may hang, and all that it starts, for no longer than `timeout_s`.
 
-    Return what it left behind, or in words why there is nothing. A process that the kernel does not let go of, as the
+    Return its result, or a text that says why there is none. A process that the kernel does not release, as the
     tools of a broken GPU driver are, is left alone after the time.
     """
     words = tuple(str(word) for word in argv)

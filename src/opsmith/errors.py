@@ -31,7 +31,7 @@ class OpsmithError(Exception):
 
 
 class DefinitionError(OpsmithError, TypeError):
-    """A definition says something that an operator cannot be; raised where it is declared."""
+    """A definition is invalid for an operator; raised at its declaration."""
 
 
 class ArgumentError(OpsmithError):
@@ -43,7 +43,7 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 
 class ArgumentValueError(ArgumentError, ValueError):
-    """An argument has a value, or two have values together, that mean nothing."""
+    """An argument has an invalid value, or two values contradict each other."""
 
 
 class ShapeError(ArgumentError, ValueError):
@@ -55,15 +55,15 @@ class DtypeError(ArgumentError, TypeError):
 
 
 class DeviceError(ArgumentError, ValueError):
-    """Tensors lie on different devices, or on one that the operator does not serve."""
+    """Tensors are on different devices, or on one that the operator does not support."""
 
 
 class GradientError(OpsmithError, RuntimeError):
-    """A gradient was asked for that the definition does not give."""
+    """The definition does not provide a gradient that is needed."""
 
 
 class ToolchainError(OpsmithError, RuntimeError):
-    """A compiler, a header or a library that a build needs is missing or unfit."""
+    """A compiler, header or library that a build needs is missing or unusable."""
 
 
 class BuildError(OpsmithError, RuntimeError):
@@ -71,7 +71,7 @@ class BuildError(OpsmithError, RuntimeError):
 
 
 class CompileError(BuildError):
-    """A compiler or the linker refused the user's code."""
+    """A compiler or the linker rejected the user's code."""
 
 
 class SignatureError(CompileError):
@@ -87,4 +87,4 @@ class LoadError(OpsmithError, RuntimeError):
 
 
 class CheckError(OpsmithError, AssertionError):
-    """A check has found that an operator is not what its definition says; the message is the whole report."""
+    """A check found that an operator differs from its definition; the message is the whole report."""

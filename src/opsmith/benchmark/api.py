@@ -31,7 +31,7 @@ class HasSubject(Protocol):
 
 
 class BenchReports(tuple[BenchReport, ...]):
-    """The reports of several operators, with what they come to."""
+    """The reports of several operators, and their overall result."""
 
     __slots__ = ()
 
@@ -48,12 +48,13 @@ class BenchReports(tuple[BenchReport, ...]):
 def bench(operators: Sequence[Any], options: BenchOptions) -> Iterator[BenchReport]:
     """Time an operator against its reference, the compiler and the machine's limit, and return the times.
 
-    `op` is what `opsmith.check` takes: an operator of opsmith's, one of `torch.ops`, or any function with `reference=`, the
-    same in plain PyTorch. A module stands for the operators that it declares, and a list for its items; BenchReports come
-    back for those.
+    `op` is what `opsmith.check` takes: an operator of opsmith's, one of `torch.ops`, or any function with `reference=`,
+    the same in plain PyTorch. A module stands for the operators that it declares, and a list for its items;
+    BenchReports come back for those.
 
-    Nothing is raised for a competitor that fails: its timing says why. Raises ArgumentError for names that do not exist,
-    and where there is nothing to compare with or to call with, and BuildError where the operator cannot be built.
+    Nothing is raised for a competitor that fails: its timing says why. Raises ArgumentError for names that do not
+    exist, and where there is nothing to compare with or to call with, and BuildError where the operator cannot be
+    built.
     """
     subjects = [bench_subject(op, options) for op in operators]
     for subject, device in subjects:

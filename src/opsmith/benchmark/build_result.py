@@ -38,9 +38,9 @@ class Spread:
 class BuildTimes:
     """What one builder takes, in seconds; `left_out` says why there is nothing.
 
-    `cold_s` are builds with an empty store, in which the compilers are asked who they are. `again_s` are builds of other
-    sources with the same store, as after an edit of the definition. `load_s` are first loads in new processes: the JIT's
-    by `op.load()`, which finds the artefact in the store and registers everything, the others' by
+    `cold_s` are builds with an empty store, in which the compilers are identified. `again_s` are builds of other
+    sources with the same store, as after an edit of the definition. `load_s` are first loads in new processes: the
+    JIT's by `op.load()`, which finds the artefact in the store and registers everything, the others' by
     `torch.ops.load_library`. The library is that of the first cold build.
     """
 
@@ -57,9 +57,9 @@ class BuildTimes:
 class CallTimes:
     """Calls of all builds in one size: seconds of a call, and a verdict on each against the JIT's.
 
-    Each build is there in several copies, and its time is the mean of theirs. `noise` is what the addresses of libraries in
-    memory can make equal builds differ by, as a part: no smaller difference is called one.
-    `differing` are builders whose operator gives other bits than the JIT's, where that gives the same bits twice.
+    Each build is there in several copies, and its time is the mean of theirs. `noise` is what the addresses of
+    libraries in memory can make equal builds differ by, as a part: no smaller difference is called one. `differing` are
+    builders whose operator gives other bits than the JIT's, where that gives the same bits twice.
     """
 
     workload: str

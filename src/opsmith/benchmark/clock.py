@@ -1,8 +1,8 @@
 """Times calls: on the CPU by the clock; on a GPU by events around each call, and by the clock over many calls.
 
-On a GPU the two differ. Events time a call as the GPU sees it: the second-level cache is emptied first, and the GPU is kept
-busy until the call has been launched, so that the time of Python and the dispatcher is not included. The clock times many
-calls in a row as a program sees them, with all of that.
+On a GPU the two differ. Events time a call as the GPU sees it: the second-level cache is emptied first, and the GPU is
+kept busy until the call has been launched, so that the time of Python and the dispatcher is not included. The clock
+times many calls in a row as a program sees them, with all of that.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Sample:
 class Turns:
     """Calls that do the same with other inputs, taken round and round; each sample goes on where the last has stopped.
 
-    `reset` puts arguments back that a call has written to; it is called before each sample. `host_s` is what the host took
-    for a call of late, in seconds, as the clock has learned it; `made` counts the calls.
+    `reset` puts arguments back that a call has written to; it is called before each sample. `host_s` is what the host
+    took for a call of late, in seconds, as the clock has learned it; `made` counts the calls.
     """
 
     calls: Sequence[Call]
@@ -118,7 +118,7 @@ class GpuClock:
     # Calls between events in one sample: enough for a median, few enough to take turns often.
     _EVENTS = 5
     least_calls = _EVENTS + 1
-    # What the GPU is kept busy for at most while a call is launched: who takes longer is bound by the host in any case.
+    # What the GPU is kept busy for at most while a call is launched: a call that takes longer is host-bound in any case.
     _LONGEST_LAUNCH_S = 0.02
 
     @cached_property
@@ -175,8 +175,8 @@ class GpuClock:
     def _between_events(self, launch_s: float, call: Call) -> tuple[float, float]:
         """Return the seconds between an event before a call and one behind it, and those that the host took for it.
 
-        The GPU is kept busy for about as long as the launch takes, so that the event before the call is not reached until
-        all of it is queued.
+        The GPU is kept busy for about as long as the launch takes, so that the event before the call is not reached
+        until all of it is queued.
         """
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         self._flush.zero_()

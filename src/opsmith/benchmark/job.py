@@ -30,7 +30,7 @@ __all__ = ["Job", "JobContext", "JobRun"]
 
 # A job is measured for so long at least, however long getting ready for it took; and the last one may be late by so much.
 _LEAST_S, _GRACE_S = 0.4, 2.0
-# Of what is left of its time when all are ready, so much is for the samples; the rest is for what they come to.
+# Of what is left of its time when all are ready, this part is for the samples; the rest is for evaluating them.
 _MEASURED_PART = 0.85
 # Making sets of inputs ready takes this part of the time at most; there are never more than so many sets.
 _SETS_PART, _MOST_SETS = 0.3, 512

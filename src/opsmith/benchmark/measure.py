@@ -1,8 +1,8 @@
 """Times several competitors in turn, in random order, until their ratios are known.
 
-Every round takes one sample of each competitor, in an order of its own, so that a disturbance of the machine affects all of
-them. The first competitor takes part twice, made twice: how far its two series are apart is the noise of this very run, and
-no smaller difference is called one.
+Every round takes one sample of each competitor, in an order of its own, so that a disturbance of the machine affects
+all of them. The first competitor takes part twice, made twice: how far its two series are apart is the noise of this
+very run, and no smaller difference is called one.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class TooSlowError(Exception):
 class Limits:
     """How long to measure: at least `rounds`, then until `precision` is reached or `seconds` are over.
 
-    `precision` is the half-width of the interval of a ratio, as a part of it. Where `rounds` do not fit into the seconds,
-    there are fewer, but never less than five.
+    `precision` is the half-width of the interval of a ratio, as a part of it. Where `rounds` do not fit into the
+    seconds, there are fewer, but never less than five.
     """
 
     rounds: int = 15
@@ -126,7 +126,7 @@ def measure(
     started = time.perf_counter()
     names = list(competitors)
     turns = {**competitors, _CONTROL: control or competitors[names[0]]}
-    # They take turns in warming up too: who comes first would find a colder machine than the others.
+    # They also take turns in warming up: the first would find a colder machine than the others.
     warm = _warm_up(turns, clock, limits.seconds * _WARM_UP_PART)
     repeats = {name: repeats_for(call_s) for name, (call_s, _) in warm.items()}
     repeats[_CONTROL] = repeats[names[0]]

@@ -65,7 +65,7 @@ def explain_failure(plan: Plan, output: str) -> BuildError:
     """Return the exception for a failed build from what ninja and the compilers printed.
 
     A kernel that does not fit its definition gives a SignatureError whose `operator` and `device` say which one;
-    `explain_signature` turns it into the full story where the definitions are at hand.
+    `explain_signature` adds the details where the definitions are known.
     """
     failed = failed_steps(plan, output)
     body = compiler_output(output)

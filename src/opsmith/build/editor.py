@@ -28,7 +28,7 @@ __all__ = ["known_entries", "note_for_editors", "publish_entries", "write_editor
 def note_for_editors(plan: Plan, store: Store) -> None:
     """Write what editors need of a build into the store, and into the folder that the user named, if any.
 
-    It is a help and no part of the build: where it cannot be written, there is a warning for the user's own folder alone.
+    This is not part of the build: a failure to write gives a warning, and only for the user's own folder.
     """
     try:
         entries = write_editor_files(plan, store)

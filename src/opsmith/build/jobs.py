@@ -32,15 +32,15 @@ TORCH_PEAK_BYTES = _PEAK_BYTES["cxx", "full"]
 
 
 def usable_jobs() -> int:
-    """Return how many compilers the user wants at once: OPSMITH_JOBS, MAX_JOBS, or one for each core."""
+    """Return how many compilers may run at once: OPSMITH_JOBS, MAX_JOBS, or one for each core."""
     return _wanted_jobs() or cpu_count()
 
 
 def choose_jobs(plan: Plan, jobs: int | None = None) -> int:
     """Return how many steps of a plan run at once: as many as are wanted, else as there are cores and memory for.
 
-    Without a word of the user's, no more compilers are started than the free memory holds: one that the kernel kills for
-    memory takes the build along, and often more than the build.
+    By default no more compilers are started than fit into free memory: one that the kernel kills fails the build, and
+    often more than the build.
     """
     if (wanted := jobs or _wanted_jobs()) is not None:
         return wanted

@@ -135,7 +135,8 @@ def run_steps(
 def _ending_with_us() -> tuple[str, ...]:
     """Return what to start ninja by so that it ends where this process is killed; nothing where there is no such tool.
 
-    Who is killed by -9 cannot stop its children. The kernel then ends ninja as Ctrl-C does, and ninja its compilers.
+    A process killed by -9 cannot stop its children. The kernel then interrupts ninja like Ctrl-C, and ninja its
+    compilers.
     """
     argv = ("setpriv", "--pdeathsig", "TERM")
     try:
@@ -146,7 +147,7 @@ def _ending_with_us() -> tuple[str, ...]:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """End ninja and with it every compiler: it passes a signal on to what it runs, but kill -9 it could not."""
+    """End ninja and with it every compiler: it forwards signals to its children, which it could not on kill -9."""
     process.terminate()
     try:
         process.wait(_PATIENCE_S)

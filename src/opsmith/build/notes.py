@@ -1,10 +1,10 @@
 """Finds the artefact that a request had in an earlier process, if nothing that decides it has changed.
 
-A plan needs the toolchain, the code generator and the planner, and importing those takes longer than all else about
-loading a finished library. What a plan depends on is soon compared, though: the request, opsmith's own files, the
+A plan needs the toolchain, the code generator and the planner, and importing those takes longer than everything else in
+loading a finished library. What a plan depends on is quick to compare, though: the request, opsmith's own files, the
 environment, the compilers, torch, the GPUs, and the user's sources. Where all are as they were, the source key is as it
-was, and the store finds the artefact by that key and by the headers as they are now. Where anything differs, or the note
-is damaged, there is no shortcut and nothing is lost.
+was, and the store finds the artefact by that key and by the headers as they are now. Where anything differs, or the
+note is damaged, there is no shortcut and nothing is lost.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def find_noted(
 ) -> Artifact | None:
     """Return the artefact that a plan for this request would find, or None if a plan must be made. Raises nothing.
 
-    `request` are texts that identify the request, `sources` the user's files behind it. Where the machine has no
-    C++ compiler any more, there is none that could have changed, and a finished artefact is taken all the same.
+    `request` are texts that identify the request, `sources` the user's files behind it. On a machine without a C++
+    compiler none can have changed, so a finished artefact is used anyway.
     """
     try:
         note = json.loads(_note_path(store, request).read_bytes())

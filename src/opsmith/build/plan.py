@@ -35,7 +35,7 @@ _VISIBILITY = ("-fvisibility=hidden",)
 
 @dataclass(frozen=True)
 class Target:
-    """What the binary is for, beyond what the toolchain says."""
+    """What the binary is built for, beyond the toolchain."""
 
     cuda_archs: tuple[CudaArch, ...] = ()
     rocm_archs: tuple[RocmArch, ...] = ()
@@ -140,7 +140,7 @@ def _link(extension: Extension, toolchain: Toolchain, objects: list[str]) -> Ste
     torch = toolchain.torch.lib_dir
     libraries = [f"-L{torch}", "-ltorch_cpu", "-lc10"]
     # An undefined symbol is an error here, where the file that lacks it can be named, and not when the library is loaded.
-    # The static CUDA runtime is ours alone: other libraries in the process should not find its symbols in this library.
+    # The static CUDA runtime is private: other libraries in the process should not find its symbols in this library.
     guards = ("-Wl,--no-undefined", "-Wl,--exclude-libs,ALL")
     if extension.needs_gpu_compiler:
         libraries += _gpu_libraries(toolchain)

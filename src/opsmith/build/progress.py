@@ -97,6 +97,6 @@ def _holders(table: str) -> Iterator[tuple[int, str]]:
     """Yield process and file of each lock of /proc/locks; a process that this one cannot see has the number 0."""
     for line in table.splitlines():
         words = line.split()
-        # `3: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF`; a line with `->` is of one who waits.
+        # `3: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF`; a line with `->` is of a waiting process.
         if len(words) > 5 and words[1] == "FLOCK" and words[4].isdigit() and int(words[4]) > 0:
             yield int(words[4]), words[5]

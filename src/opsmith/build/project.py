@@ -50,7 +50,7 @@ _KEYS = frozenset({"operators", "devices", "archs", "torch-target"})
 def read_project(pyproject: Path) -> Project | None:
     """Return the project of a pyproject.toml, or None if the file does not exist or it has no [tool.opsmith].
 
-    Raises DefinitionError if the table says something that it cannot.
+    Raises DefinitionError for an invalid table.
     """
     if not pyproject.is_file():
         return None
@@ -76,7 +76,7 @@ def read_project(pyproject: Path) -> Project | None:
 
 
 def parse_devices(names: Iterable[str], where: str) -> tuple[Device, ...]:
-    """Return the devices of a list of names; raises DefinitionError for one that there is not."""
+    """Return the devices of a list of names; raises DefinitionError for an unknown one."""
     names = tuple(names)
     if unknown := [name for name in names if name not in DEVICES]:
         raise DefinitionError(f"{where}: unknown device {unknown[0]}; the devices are {', '.join(DEVICES)}")

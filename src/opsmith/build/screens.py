@@ -1,7 +1,7 @@
 """Draws a build's progress on a terminal or in a notebook; writes a few lines to a log.
 
-Each screen has the same three ways: `show` is called when something has changed and from time to time, `say` leaves a line
-for good, `close` ends what `show` began.
+Each screen has the same three ways: `show` is called when something has changed and from time to time, `say` leaves a
+line for good, `close` ends what `show` began.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Screen(Protocol):
 
 
 def choose_screen(stream: TextIO | None = None) -> Screen:
-    """Return the screen for a stream, stderr by default: a notebook's output is not a terminal, yet people look at it."""
+    """Return the screen for a stream, stderr by default: a notebook's output is not a terminal, but users look at it."""
     if stream is None and _in_notebook():
         return Notebook()
     stream = stream or sys.stderr

@@ -19,7 +19,7 @@ __all__ = ["Reports", "check", "plan_of", "subject_for"]
 
 
 class Reports(tuple[Report, ...]):
-    """What the check of several operators found: a tuple of reports, with what they come to."""
+    """What the check of several operators found: a tuple of reports, and their overall result."""
 
     __slots__ = ()
 
@@ -44,11 +44,11 @@ class Reports(tuple[Report, ...]):
 
 @verb(CheckOptions, Report, Reports)
 def check(operators: Sequence[Any], options: CheckOptions) -> Iterator[Report]:
-    """Check that an operator is what its reference says, and return what was found.
+    """Compare an operator with its reference, and return what was found.
 
-    `op` is an operator of opsmith's, one of `torch.ops`, one made with `torch.library.custom_op`, or any function; for
-    all but the first, `reference=` is the same in plain PyTorch, and `examples=` are needed where it is not annotated as a
-    definition is. A module stands for the operators that it declares, and a list for its items; Reports come back for
+    `op` is an operator of opsmith's, one of `torch.ops`, one made with `torch.library.custom_op`, or any function; all
+    but the first need `reference=`, the same in plain PyTorch, and `examples=` unless the reference is annotated like a
+    definition. A module stands for the operators that it declares, and a list for its items; Reports come back for
     those.
 
     The work is done in child processes, so that a crash is a finding. Nothing is raised for what is found; ask

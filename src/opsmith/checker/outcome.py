@@ -31,8 +31,9 @@ class Finding:
 class Outcome:
     """The result of one property on one device in one element type.
 
-    `inputs` counts the calls that were compared, `refused` those that the reference itself would not take, and `left_out`
-    those for which there was no time. `note` says what a reader should know beside it; for `not run` it is the reason.
+    `inputs` counts the calls that were compared, `refused` those that the reference itself would not take, and
+    `left_out` those for which there was no time. `note` says what a reader should know beside it; for `not run` it is
+    the reason.
     """
 
     state: State
@@ -55,7 +56,7 @@ class Outcome:
 
 
 def passed(inputs: int = 1, *, refused: int = 0, left_out: int = 0, note: str = "") -> Outcome:
-    """Return the outcome of a property that holds for everything that was tried."""
+    """Return the outcome of a property that holds for everything tried."""
     return Outcome("passed", inputs=inputs, refused=refused, left_out=left_out, note=note)
 
 

@@ -1,4 +1,4 @@
-"""Holds what a check found: results by property and column, and what they come to."""
+"""Holds what a check found: results by property and column, and the overall result."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _up_to(st: Any, size: int) -> Any:
 
 
 def _plainer(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """Take layouts and values back to the plain ones, tensor by tensor, where it fails all the same."""
+    """Take layouts and values back to the plain ones, tensor by tensor, if it still fails."""
     for name in case.tensors():
         for change in ({"layout": "contiguous"}, {"values": "normal"}):
             recipe = case.tensors()[name]

@@ -79,7 +79,7 @@ def _reports(path: str, imports: tuple[str, ...], values: Mapping[str, Any]) -> 
 
 
 def _watch(name: str) -> Callable[[str], None] | None:
-    """Return what tells a person who waits what comes next; nothing moves while something is timed."""
+    """Return a function that announces the next step; nothing moves during timing."""
     return (lambda text: click.echo(f"{name}: {text} ...", err=True)) if sys.stderr.isatty() else None
 
 

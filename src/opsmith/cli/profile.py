@@ -76,7 +76,7 @@ def _tell_of_bridge() -> None:
 
 
 def _watch(name: str) -> Callable[[str], None] | None:
-    """Return what tells a person who waits what comes next; nothing moves while something is timed."""
+    """Return a function that announces the next step; nothing moves during timing."""
     if not sys.stderr.isatty():
         return None
     return lambda text: click.echo(f"{name}: {text} ...", err=True)

@@ -41,7 +41,7 @@ def as_flags(flags: Flags, argument: str) -> list[str]:
 
 
 def as_link_flags(flags: Flags) -> list[str]:
-    """Return flags for the linker. Those who know that PyTorch's way to it halves each $ write $$ORIGIN."""
+    """Return flags for the linker. Flags written for PyTorch, which halves each $, contain $$ORIGIN."""
     return [word.replace("$$ORIGIN", "$ORIGIN") for word in as_flags(flags, "extra_ldflags")]
 
 

@@ -31,7 +31,7 @@ IS_WINDOWS = sys.platform == "win32"
 IS_MACOS = sys.platform == "darwin"
 IS_LINUX = sys.platform.startswith("linux")
 
-# opsmith builds on Linux; the names of other systems are there for people who choose by them.
+# opsmith builds on Linux; the names of other systems exist for code that chooses by them.
 LIB_EXT = ".so"
 EXEC_EXT = ""
 CLIB_PREFIX = "lib"

@@ -1,7 +1,7 @@
 """Builds and loads at once: `load` and `load_inline`, with the arguments of torch.utils.cpp_extension in its order.
 
-What differs: a build is optimised (-O3), is found again by its content and never by a time stamp, and is kept in opsmith's
-store, so that an edited header, another torch or another flag gives a new binary and nothing else does.
+What differs: a build is optimised (-O3), is found again by its content and never by a time stamp, and is kept in
+opsmith's store, so that an edited header, another torch or another flag gives a new binary and nothing else does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def load(
     is_standalone: bool = False,
     keep_intermediates: bool = True,
 ) -> Any:
-    """Build C++ and CUDA files into a library and load it, or only load it where it was built before.
+    """Build C++ and CUDA files into a library and load it, or just load it if it was built before.
 
     A pybind11 module (`PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)`) is returned. With `is_python_module=False` the
     library is loaded for what it registers (`TORCH_LIBRARY`), and its path is returned. The same call again gives the
@@ -112,8 +112,8 @@ def load_inline(
     TORCH_LIBRARY. `with_pytorch_error_handling` turns C++ exceptions into torch's Python ones. A compiler's message
     names the argument and the line in it, such as `cpp_sources[0]:3`.
 
-    `use_pch` decides nothing: whether a precompiled header serves is opsmith's to find out, and it never lies in torch's
-    folder. All else is as for `load`.
+    `use_pch` decides nothing: whether a precompiled header serves is opsmith's to find out, and it never lies in
+    torch's folder. All else is as for `load`.
     """
     texts = {
         "cpp_sources": as_texts(cpp_sources, "cpp_sources"),

@@ -62,9 +62,9 @@ class Agreement:
 
 
 def make_calls(operators: Sequence[Operator], devices: Sequence[Device], *, seed: int, quick: bool) -> Iterator[Call]:
-    """Yield the calls that every library has to answer alike, in every element type: cases that a check makes.
+    """Yield the calls for which all libraries must give equal results, in every element type: cases that a check makes.
 
-    A backward operator gets results and inputs that do not belong together; its bits are to be the same all the same.
+    A backward operator gets results and inputs that do not belong together; its bits must still be the same.
     """
     for operator in operators:
         subject = subject_of(operator, devices=("cpu",), seed=seed)

@@ -67,7 +67,7 @@ def run_demo(options: Options, digits: Digits, screen: Screen) -> Results:
     with _env.overridden("OPSMITH_CACHE_DIR", str((options.output / "store").absolute())):
         (group,) = discover(lltm_cell.definition.module)
         wanted = wanted_devices(group.definitions)
-        # Asks the compilers who they are, once, so that no build is charged for it.
+        # Identifies the compilers once, so that no build is charged for it.
         prepared = prepare(group, wanted)
         devices = tuple(device for device in wanted if device not in prepared.missing)
         machine = _machine(prepared.toolchain)

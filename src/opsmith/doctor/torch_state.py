@@ -19,7 +19,7 @@ from opsmith.toolchain.facts import gather_facts
 
 __all__ = ["Gpu", "TorchState", "ask_torch", "judge_torch"]
 
-# A cold import from a network file system takes its time; a driver that hangs takes for ever.
+# A cold import from a network file system takes a while; a driver that hangs takes forever.
 _TIMEOUT_S = 120.0
 
 _INSTALL = "pip install --upgrade torch"

@@ -52,7 +52,7 @@ def import_library(name: str, library: Path, *, file: Path | None = None) -> Mod
 
 
 def _unique_name(name: str) -> str:
-    """Return a name to import a module by, ending like its own: pybind11 gives one name the same module for ever."""
+    """Return a name to import a module by, ending like its own: pybind11 always gives one name the same module."""
     count = _imports[name] = _imports.get(name, -1) + 1
     if count == 0 and name not in sys.modules:
         return name

@@ -60,7 +60,7 @@ class Operator:
         self._ensure_loaded = ensure_loaded
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the operator; raises ShapeError, DtypeError, DeviceError or ArgumentTypeError for unfit arguments."""
+        """Run the operator; raises ShapeError, DtypeError, DeviceError or ArgumentTypeError for invalid arguments."""
         if torch.compiler.is_compiling():
             self._ensure_loaded()
             if self._flatten is not None:

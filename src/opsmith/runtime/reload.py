@@ -1,8 +1,8 @@
 """Replaces a library of operators by its next version in the same process.
 
 PyTorch ends the process where an operator is defined twice, and where a kernel comes back with another C++ signature.
-So the earlier library gives its registrations back (build/release.cpp), its code stays for callers that still hold it, and
-all this is rehearsed in a fork first, which may end as it likes.
+So the earlier library gives its registrations back (build/release.cpp), its code stays for callers that still hold it,
+and all this is rehearsed in a fork first, which may end as it likes.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _rehearse(name: str, release: Any, file: Path) -> None:
     """Do it in a fork. Raises LoadError if that ends badly, with PyTorch's reason."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Other threads do not come along, which is well: nothing here needs them.
+        # Other threads do not exist in the fork; nothing here needs them.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:  # pragma: no cover -- another process

@@ -43,7 +43,7 @@ def add_sharding_rule(definition: Definition) -> None:
 def ensure_sharding_rules() -> None:
     """Register the rules of all operators that were loaded since, if torch.distributed.tensor is imported.
 
-    It costs nothing where there is nothing to do, and it is to be called before an operator sees a DTensor.
+    It is free if there is nothing to do, and must be called before an operator sees a DTensor.
     """
     if not _pending:
         return

@@ -1,7 +1,8 @@
 """Reads a parameter that is a frozen dataclass: its fields become arguments of the schema.
 
-Each field keeps its own name there, without its parameter's in front: shapes and backwards refer to it as they would to a
-scalar parameter, and scalars that are gathered in a dataclass later leave the schema, and so saved programs, as they were.
+Each field keeps its own name there, without its parameter's in front: shapes and backwards refer to it as they would to
+a scalar parameter, and scalars that are gathered in a dataclass later leave the schema, and so saved programs, as they
+were.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def read_fields(
 def keep_trailing_defaults(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
     """Return the arguments without defaults of fields that one without a default follows: no schema allows those.
 
-    A call with the dataclass has them all the same.
+    A call with the dataclass still has them.
     """
     kept: list[Parameter] = []
     is_trailing = True

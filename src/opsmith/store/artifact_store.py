@@ -106,7 +106,7 @@ class Store:
             with explain_os_errors(self.root) if error.errno in _DISK_FULL else nullcontext():
                 raise
         except BuildError as error:
-            # Some tools die without a word where they cannot write.
+            # Some tools die silently if they cannot write.
             refuse_full(self.root, error)
             raise
         finally:
@@ -203,7 +203,7 @@ class Store:
         """Remove an artefact and its record; what is gone already is not an error. Raises StoreError if it cannot be."""
         record = self.layout.index(keys.source_key(artifact.manifest.inputs)) / f"{artifact.key}.json"
         with explain_os_errors(self.root):
-            # The record first: who finds it expects the artefact.
+            # The record first: readers that find it expect the artefact.
             record.unlink(missing_ok=True)
             move_aside(artifact.folder, self.layout.staging)
 

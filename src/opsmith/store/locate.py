@@ -9,7 +9,7 @@ from opsmith import _env
 
 __all__ = ["Layout", "default_root", "stands_in_for", "wanted_root"]
 
-# Part of every path: raise it when the layout changes. Older and newer opsmiths then share a root without a word.
+# Part of every path: raise it when the layout changes. Older and newer versions of opsmith can then share a root.
 _LAYOUT_VERSION = "v1"
 
 # Two hex digits of the key make 256 folders, so that none of them grows too long to list.

@@ -3,8 +3,8 @@
     v1/<platform>/<2 digits>/<source key>/<artefact key>.<signer>.json    a bundle, put there last
     v1/<platform>/<2 digits>/<source key>/<artefact key>/<sha256>         the binary and what is next to it
 
-What is fetched is verified, put into the local store and loaded from there. A build never fails for the shared store, and
-never waits for long: what goes wrong with it is one warning, and this process asks it no more.
+What is fetched is verified, put into the local store and loaded from there. A build never fails for the shared store,
+and never waits for long: what goes wrong with it is one warning, and this process asks it no more.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _refused: set[tuple[str, str]] = set()
 
 @dataclass(frozen=True)
 class Pulled:
-    """What `pull` did: what is new here, what was here, and the keys of those who signed what was refused."""
+    """What `pull` did: what is new here, what was already here, and the keys that signed rejected artefacts."""
 
     added: tuple[Artifact, ...]
     present: int

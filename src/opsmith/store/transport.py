@@ -86,7 +86,7 @@ class _Folder:
 
     def _write(self, name: str, write: Any) -> None:
         target = self._root / name
-        # With the umask's modes: who else may write there is the folder's owner's choice. Signatures protect the readers.
+        # With the umask's modes: the folder's owner chooses who else may write there. Signatures protect the readers.
         target.parent.mkdir(parents=True, exist_ok=True)
         part = reserve_name(target.parent)
         try:

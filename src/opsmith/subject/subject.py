@@ -90,12 +90,12 @@ def subject_of(
     devices: Iterable[str] | None = None,
     seed: int = 0,
 ) -> Subject:
-    """Return what is checked for an operator of opsmith's, one of `torch.ops`, or any function with a reference.
+    """Return the subject for an operator of opsmith's, one of `torch.ops`, or any function with a reference.
 
     `examples` are calls, each a tuple of positional arguments or a mapping by name, or a mapping from what each call is
     named to the call; where the reference's annotations are jaxtyping's as in a definition, none are needed. They come
-    behind the definition's own, or, where there are some and `only_given` is set, in place of them. Raises ArgumentError
-    if there is nothing to compare with or to call with.
+    behind the definition's own, or, where there are some and `only_given` is set, in place of them. Raises
+    ArgumentError if there is nothing to compare with or to call with.
     """
     here = devices_here()  # before the operator is loaded
     _refuse_uncallable(op, reference)
@@ -275,8 +275,8 @@ def _parameters_of(*functions: Callable[..., Any]) -> tuple[str, ...]:
 def devices_here() -> tuple[str, ...]:
     """Return the devices of this machine, without using them.
 
-    Asking CUDA itself would make the GPU unusable in processes that are forked later; so would loading an operator, which
-    asks as well. From here on both ask the driver's management library.
+    Asking CUDA itself would make the GPU unusable in processes that are forked later; so would loading an operator,
+    which asks as well. From here on both ask the driver's management library.
     """
     set_default("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

@@ -95,7 +95,7 @@ def find_host_compiler(*, probes: ProbeCache | None = None) -> HostCompiler:
 
 
 def describe_host_compiler(command: str, *, variable: str, probes: ProbeCache) -> HostCompiler:
-    """Return the compiler of a command line that `variable` holds or found. Raises ToolchainError if it is unfit."""
+    """Return the compiler of a command line that `variable` holds or found. Raises ToolchainError if it is unusable."""
     launcher, path, arguments = _split(command, variable)
     answer = probes.ask(path, *arguments, "-v", depends_on=lambda answer: (*_gcc_files(answer), *clang_files(answer)))
     for dialect in _DIALECTS:

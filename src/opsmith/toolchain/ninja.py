@@ -19,7 +19,7 @@ __all__ = ["find_ninja"]
 
 
 def find_ninja() -> Path:
-    """Return the ninja of the PyPI package, else of PATH; a script only where there is nothing better.
+    """Return the ninja of the PyPI package, else of PATH; a script only as a last resort.
 
     Raises ToolchainError if there is none.
     """

@@ -1,9 +1,9 @@
 """Finds, builds and uses the precompiled form of the slim header for a compile step's flags.
 
 gcc reads it in half a second instead of six. It holds for one compiler, one torch and one set of flags; gcc itself
-refuses it where a macro differs that matters, and reads the text then. It lies in the store, is checked by digest at
-each use, and is built in the background of the first build that could have used it. Half a gigabyte each; the store
-drops unused ones.
+rejects it if a relevant macro differs, and then reads the text. It lies in the store, is checked by digest at each use,
+and is built in the background of the first build that could have used it. Half a gigabyte each; the store drops unused
+ones.
 """
 
 from __future__ import annotations
@@ -161,10 +161,10 @@ def _named_in_sources(artifact: Artifact) -> Path:
 
 
 def precompile(wanted: Precompiled, store: Store) -> None:
-    """See to it that the header is there, as OPSMITH_PCH says.
+    """Provide the header, as OPSMITH_PCH says.
 
-    `auto` builds it in the background for the next build, `wait` builds it now, `off` neither builds nor uses it. Raises
-    ArgumentError for another value, and what `build_precompiled` raises.
+    `auto` builds it in the background for the next build, `wait` builds it now, `off` neither builds nor uses it.
+    Raises ArgumentError for another value, and what `build_precompiled` raises.
     """
     mode = _env.read_mode("OPSMITH_PCH")
     if mode == "wait":

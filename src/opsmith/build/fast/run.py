@@ -149,7 +149,7 @@ def _borrow(wanted: Precompiled, store: Store) -> Loan | None:
 
 
 def _discard_unsound(quick: dict[str, _Quick], folder: Path) -> bool:
-    """Undo what a damaged precompiled header has had a part in, good or bad, and tell whether there was any."""
+    """Undo everything compiled with a damaged precompiled header, and return whether there was any."""
     unsound = [name for name, item in quick.items() if item.loan is not None and not item.loan.is_sound()]
     for name in unsound:
         (folder / name).unlink(missing_ok=True)

@@ -1,10 +1,10 @@
 """Chooses the part of torch's headers that is enough for a source, and recognises when it was not.
 
 `#include <torch/extension.h>` is 5,400 files, and half of its compile time goes into the C++ frontend (torch::nn,
-torch::optim, torch::data), serialisation and TorchScript, which few extensions touch. In front of torch's header stands
-one of opsmith's, include/slim/torch/extension.h, that includes the rest. What it lacks makes an error and never another
-program: a missing name, class or overload is the compiler's to see, and conditions on torch's macros, which it would
-not see, are looked for here.
+torch::optim, torch::data), serialisation and TorchScript, which few extensions touch. In front of torch's header comes
+one of opsmith's, include/slim/torch/extension.h, that includes the rest. What it lacks causes an error, never a
+different program: a missing name, class or overload is the compiler's to see, and conditions on torch's macros, which
+it would not see, are looked for here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WHOLE = re.compile(
     r"\btorch\s*::\s*(?:nn|optim|data|jit|serialize|save|load|pickle_save|pickle_load|OrderedDict|python)\b"
     r"|\bTORCH_(?:MODULE|ARG)\b|\bbind_module\b|\btorch/script\.h\b"
 )
-# A source may ask `#if AT_PARALLEL_OPENMP`, and an undefined macro counts as 0 without a word. The macros of torch's
+# A source may ask `#if AT_PARALLEL_OPENMP`, and an undefined macro silently counts as 0. The macros of torch's
 # version and of the extension itself are there either way.
 _ASKED_MACRO = re.compile(r"\b(?:AT|C10|CAFFE2|TORCH|ROLLBEAR)_\w+")
 _KNOWN_MACRO = re.compile(r"TORCH_VERSION\w*|TORCH_EXTENSION_NAME|TORCH_CHECK\w*|AT_PARALLEL_\w+")

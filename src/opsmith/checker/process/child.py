@@ -1,8 +1,8 @@
 """Runs work that may crash, hang or spoil the process in a forked child, which reports what it is doing.
 
 A fork has the operator loaded and the tensors' recipes at hand, and costs some ten milliseconds instead of the seconds
-that `import torch` takes. All work is done in a new thread of the child: OpenMP gives it threads of its own there, while
-those of the parent do not exist in a child, which would wait for them forever.
+that `import torch` takes. All work is done in a new thread of the child: OpenMP gives it threads of its own there,
+while those of the parent do not exist in a child, which would wait for them forever.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _TAIL_BYTES = 3000
 class Ended:
     """How a child ended: `crash` names a signal or an exit status, and is empty where it came to its end or is late.
 
-    `hung` says that it was killed because it sent nothing for too long, `is_late` because its time was over; `output` is
-    the end of what it printed.
+    `hung` says that it was killed because it sent nothing for too long, `is_late` because its time was over; `output`
+    is the end of what it printed.
     """
 
     crash: str
@@ -51,8 +51,8 @@ class Ended:
 def in_child(work: Callable[[Send], None], *, silence_s: float, until_s: float = inf) -> Iterator[Any]:
     """Run `work` in a forked child; yield what it sends, and an `Ended` at last.
 
-    A child that sends nothing for `silence_s` hangs, and is killed; so is one that is still at work at `until_s`, a moment
-    of time.monotonic.
+    A child that sends nothing for `silence_s` hangs, and is killed; so is one that is still at work at `until_s`, a
+    moment of time.monotonic.
     """
     with Child(work) as child:
         yield from child.messages(silence_s, until_s)
@@ -85,7 +85,7 @@ class Child:
         self._end(hung=False, is_over=False)
 
     def messages(self, silence_s: float | None, until_s: float = inf) -> Iterator[Any]:
-        """Yield what it sends, and an `Ended` at last; None lets it be silent for as long as it likes."""
+        """Yield what it sends, and an `Ended` at last; None lets it be silent indefinitely."""
         while True:
             left_s = max(0.0, until_s - time.monotonic())
             patience_s = left_s if silence_s is None else min(silence_s, left_s)

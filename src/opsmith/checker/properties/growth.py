@@ -57,7 +57,7 @@ class _Held:
 
 
 def memory_growth(context: Context) -> Outcome:
-    """Calls leave nothing behind, nor do calls with a backward."""
+    """Calls leak nothing, with and without a backward."""
     if _heap_bytes() is None:
         return not_run("this C library does not report how much memory is in use (glibc 2.33 and newer do)")
     case = next(accepted(context, "plain"), None)
@@ -103,10 +103,10 @@ def memory_growth(context: Context) -> Outcome:
 def _growth(context: Context, call: Callable[[], None], calls: int) -> tuple[int, str]:
     """Return how many calls were made, and what they left behind in words; "" for nothing.
 
-    What grows at first is a cache, a pool, or one of Python's free lists, of which some take hundreds of calls to fill up
-    and leave a few objects less with each. So where it grows at all, the same is measured again, and what has stopped
-    growing is not a leak. Where it goes on, it is measured over windows that double all calls before them: a list whose
-    memory doubles when it is full grows in each of those, a pool in none.
+    What grows at first is a cache, a pool, or one of Python's free lists, of which some take hundreds of calls to fill
+    up and leave a few objects less with each. So where it grows at all, the same is measured again, and what has
+    stopped growing is not a leak. Where it goes on, it is measured over windows that double all calls before them: a
+    list whose memory doubles when it is full grows in each of those, a pool in none.
     """
     calls = _as_many_as_fit(context.device, call, calls)
     made, grown = 0, ""

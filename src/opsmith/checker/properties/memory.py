@@ -44,7 +44,7 @@ def outputs_written(context: Context) -> Outcome:
 
 
 def writes_outside(context: Context) -> Outcome:
-    """Nothing is written before or behind a block of memory, nor between the elements of an argument."""
+    """Nothing is written before or after a block of memory, or between the elements of an argument."""
 
     def judge(case: Case) -> str:
         seen = _look_again(context, case)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["MARK", "Sighting", "SourceLine", "read_output"]
 
-# A line of ours in the output, before each call: which one the report behind it is about.
+# A line of ours in the output, before each call: which one the following report is about.
 MARK = "opsmith-call: "
 
 _FRAME = re.compile(

@@ -1,7 +1,7 @@
 """Runs an operator under a sanitizer, the host compiler's or NVIDIA's, and reports what that sees.
 
-The operator's library is built again with the sanitizer's flags, which are part of its key in the store, and loaded in a
-process that has loaded the sanitizer's runtime first.
+The operator's library is built again with the sanitizer's flags, which are part of its key in the store, and loaded in
+a process that has loaded the sanitizer's runtime first.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _report(name: str, kind: str, device: str, request: Request | None, outcome:
 
 
 def _start(kind: str, request: Request, environment: dict[str, str]) -> Completed | str:
-    """Run the process; return what it left, or in words why there is nothing."""
+    """Run the process; return its result, or a text that says why there is none."""
     words = {
         "path": request.path,
         "reference": request.reference,

@@ -23,7 +23,7 @@ class Sanitizer:
     """One sanitizer of the host compiler.
 
     `runtime` are the libraries to load before everything else, by kind of compiler; `options` go into the variable
-    that the runtime reads. `helper` is a source of ours that is compiled and loaded behind the runtime.
+    that the runtime reads. `helper` is a source of opsmith's that is compiled and loaded after the runtime.
     """
 
     name: str

@@ -18,7 +18,7 @@ __all__ = ["MOST_LEVELS", "roi_align_pyramid_sized", "roi_align_pyramid_transpos
 MOST_LEVELS = 4  # as in pyramid.h
 
 
-# Levels are single tensors, because an operator returns no list of gradients; one that there is not has no pixels.
+# Levels are single tensors, because an operator returns no list of gradients; a missing one has no pixels.
 @opsmith.op(
     cpu="pyramid.cpp",
     cuda="pyramid.cu",

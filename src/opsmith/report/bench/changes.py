@@ -1,4 +1,4 @@
-"""Shows a comparison with an earlier report as text: a line for each size, and one for what it comes to."""
+"""Shows a comparison with an earlier report as text: a line for each size, and one for the overall result."""
 
 from __future__ import annotations
 

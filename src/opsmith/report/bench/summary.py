@@ -1,4 +1,4 @@
-"""Sums up one element type and phase in a few words, for readers who stop there."""
+"""Summarizes one element type and phase in a few words."""
 
 from __future__ import annotations
 
