@@ -26,7 +26,7 @@ from table import TABLE, Planted  # noqa: E402
 
 from opsmith.checker.process.child import Ended, Send, in_child  # noqa: E402
 from opsmith.checker.properties.table import PROPERTIES  # noqa: E402
-from opsmith.checker.run import Options, run_check  # noqa: E402
+from opsmith.checker.run import CheckPlan, run_check  # noqa: E402
 from opsmith.subject.subject import Subject  # noqa: E402
 
 # The part of the suite that a property's cases are from; the plain ones for all others.
@@ -76,7 +76,7 @@ def opcheck_notices(subject: Subject, row: Planted) -> bool:
 def ours_notices(subject: Subject, row: Planted) -> bool:
     """Whether the property fails that the defect is to be called by."""
     (item,) = (item for item in PROPERTIES if item.name == row.named)
-    return bool(run_check(subject, Options((item,), row.dtypes)).failed)
+    return bool(run_check(subject, CheckPlan((item,), row.dtypes)).failed)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import pytest
 from long_properties import LONG, TRACING
 
 from opsmith.checker.properties.table import PROPERTIES
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 
 sys.path.append(str(Path(__file__).with_name("planted")))
 
@@ -32,13 +32,13 @@ _REGISTERED = [row for row in TABLE if row.file != "kernels"]
 @pytest.mark.parametrize("row", _ROWS)
 def test_its_property_finds_the_defect(row: Planted) -> None:
     items = tuple(item for item in PROPERTIES if item.name == row.named)
-    assert run_check(row.subject(planted=True), Options(items, row.dtypes)).failed == (row.named,)
+    assert run_check(row.subject(planted=True), CheckPlan(items, row.dtypes)).failed == (row.named,)
 
 
 @pytest.mark.slow("all properties of 64 operators; make test has the one that finds each")
 @pytest.mark.parametrize("row", _ROWS)
 def test_the_defect_is_called_by_its_name(row: Planted) -> None:
-    report = run_check(row.subject(planted=True), Options(_QUICK, row.dtypes))
+    report = run_check(row.subject(planted=True), CheckPlan(_QUICK, row.dtypes))
     found = {result.name: result.outcome.findings[0].message for result in report.failures}
     assert row.named in found, found
     assert found.keys() <= {row.named, *row.also}, found
@@ -48,7 +48,7 @@ def test_the_defect_is_called_by_its_name(row: Planted) -> None:
 @pytest.mark.parametrize("row", _REGISTERED, ids=[row.name for row in _REGISTERED])
 def test_what_traces_calls_it_by_no_other_name(row: Planted) -> None:
     items = tuple(item for item in PROPERTIES if item.name in {*TRACING, row.named})
-    failed = run_check(row.subject(planted=True), Options(items)).failed
+    failed = run_check(row.subject(planted=True), CheckPlan(items)).failed
     assert row.named in failed
     assert set(failed) <= {row.named, *row.also}
 
@@ -59,5 +59,5 @@ def test_without_the_defect_nothing_is_found_in_any_type(row: Planted) -> None:
     skipped = LONG - {row.named} - (TRACING if row in _REGISTERED else frozenset())
     items = tuple(item for item in PROPERTIES if item.name not in skipped)
     # What there is no time for, `make test` and the test above try on the same operator.
-    report = run_check(row.subject(planted=False, seed=1), Options(items, seconds=_SECONDS))
+    report = run_check(row.subject(planted=False, seed=1), CheckPlan(items, seconds=_SECONDS))
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]

@@ -16,14 +16,14 @@ from opsmith.checker.properties import values
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import PROPERTIES, chosen
 from opsmith.checker.report import Column, Report, Result
-from opsmith.checker.run import Options, Watcher, run_check
+from opsmith.checker.run import CheckPlan, Watcher, run_check
 from opsmith.errors import ArgumentError
 from opsmith.subject.case import Case
 from opsmith.subject.subject import Subject, subject_of
 
 
 def check(subject: Subject, *names: str, watch: Watcher | None = None, **options: Any) -> Report:
-    return run_check(subject, Options(properties=chosen(names), dtypes=("float32",), **options), watch)
+    return run_check(subject, CheckPlan(properties=chosen(names), dtypes=("float32",), **options), watch)
 
 
 def states(report: Report) -> dict[str, str]:
@@ -50,8 +50,8 @@ def test_a_crash_is_one_defect():
 
 @pytest.mark.compile
 def test_a_hang_costs_its_silence_once():
-    options = Options(properties=chosen(("special values", "empty")), dtypes=("float32", "float16"), silence_s=1.5)
-    found = [(r.outcome.state, r.outcome.note) for r in run_check(subject_of(operators.hanging), options).results]
+    plan = CheckPlan(properties=chosen(("special values", "empty")), dtypes=("float32", "float16"), silence_s=1.5)
+    found = [(r.outcome.state, r.outcome.note) for r in run_check(subject_of(operators.hanging), plan).results]
     assert [state for state, _ in found] == ["failed", "not run", "passed", "passed"]
     assert found[1][1] == "it already hangs in float32"
 
@@ -185,7 +185,7 @@ QUICK = ("value", "sizes", "gradient")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_limit_of_seconds_is_kept_and_every_element_type_is_tried(processes: int):
     subject = subject_of(operators.right)
-    report = run_check(subject, Options(seconds=3.0, processes=processes))
+    report = run_check(subject, CheckPlan(seconds=3.0, processes=processes))
     assert report.seconds < 3.0 * 1.2
     assert report.ok, str(report)
     by_name = {result.name: result.outcome for result in report.results}
@@ -201,7 +201,7 @@ def test_a_limit_of_seconds_is_kept_and_every_element_type_is_tried(processes: i
 
 def test_what_fails_within_a_limit_is_found_and_made_smaller_in_it():
     found = subject_of(lambda x: x + (x.shape[-1] > 32), reference=rowwise)
-    report = run_check(found, Options(chosen(QUICK), seconds=3.0))
+    report = run_check(found, CheckPlan(chosen(QUICK), seconds=3.0))
     assert report.seconds < 3.0 * 1.2
     assert "sizes" in report.failed
 
@@ -211,7 +211,7 @@ def test_a_hang_ends_with_the_limit():
         time.sleep(60.0)
         return x + 1
 
-    report = run_check(subject_of(hanging, reference=rowwise), Options(chosen(("value", "vmap")), seconds=2.0))
+    report = run_check(subject_of(hanging, reference=rowwise), CheckPlan(chosen(("value", "vmap")), seconds=2.0))
     assert report.seconds < 2.0 * 1.2
     assert all(result.outcome.is_out_of_time for result in report.results)
 

@@ -17,7 +17,7 @@ import opsmith
 from forks import python_c
 from opsmith.checker.literals import number_text, tensor_code
 from opsmith.checker.properties.table import chosen
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.checker.snippet import snippet_of
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.layouts import LAYOUTS, lay_out
@@ -187,6 +187,6 @@ def test_a_case_that_cannot_be_written_says_so():
             raise RuntimeError("it has no name")
 
     subject = subject_of(scale, reference=lambda x, scale: x * 2, examples=[(torch.ones(2), Odd())])
-    options = Options(properties=chosen(("value",)), isolate=False)
-    (finding, *_) = run_check(subject, options).findings
+    plan = CheckPlan(properties=chosen(("value",)), isolate=False)
+    (finding, *_) = run_check(subject, plan).findings
     assert finding.snippet.startswith("# It cannot be written as a program (RuntimeError: it has no name)")

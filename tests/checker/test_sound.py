@@ -9,7 +9,7 @@ from long_properties import LONG
 from sound import sound, sound_python
 
 from opsmith.checker.properties.table import PROPERTIES, Property
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.runtime.operator import Operator
 from opsmith.subject.subject import Subject, subject_of
 
@@ -36,7 +36,7 @@ def _named(*names: str) -> tuple[Property, ...]:
 
 @pytest.mark.parametrize("name", _OPERATORS)
 def test_its_values_are_right(name: str) -> None:
-    report = run_check(_subject(name, 0), Options(_named(*_VALUES)))
+    report = run_check(_subject(name, 0), CheckPlan(_named(*_VALUES)))
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
@@ -44,12 +44,12 @@ def test_its_values_are_right(name: str) -> None:
 @pytest.mark.parametrize("name", _OPERATORS)
 def test_the_other_properties_do_not_complain(name: str) -> None:
     others = tuple(item for item in PROPERTIES if item.name not in _VALUES)
-    report = run_check(_subject(name, 0), Options(others))
+    report = run_check(_subject(name, 0), CheckPlan(others))
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
 @pytest.mark.slow("what depends on values, of 19 operators with another seed")
 @pytest.mark.parametrize("name", _OPERATORS)
 def test_no_property_complains_about_other_values(name: str) -> None:
-    report = run_check(_subject(name, 1), Options(_DEPEND_ON_VALUES, seconds=4))
+    report = run_check(_subject(name, 1), CheckPlan(_DEPEND_ON_VALUES, seconds=4))
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opsmith.checker.outcome import Outcome
 from opsmith.checker.properties.table import chosen
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.subject.subject import subject_of
 
 Kernel = Callable[..., Tensor]
@@ -34,7 +34,7 @@ def examples() -> list[tuple[Tensor, Tensor, int]]:
 
 def outcome_of(kernel: Kernel, name: str) -> Outcome:
     subject = subject_of(kernel, reference=reference, examples=examples, devices=("cpu",))
-    (result,) = run_check(subject, Options(chosen((name,)), dtypes=("float32",))).results
+    (result,) = run_check(subject, CheckPlan(chosen((name,)), dtypes=("float32",))).results
     return result.outcome
 
 

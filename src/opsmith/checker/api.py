@@ -9,7 +9,7 @@ from opsmith._keywords import names_in
 from opsmith.checker.options import CheckOptions
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.report import Report
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.errors import CheckError
 from opsmith.subject.selection import dtype_names
 from opsmith.subject.subject import Subject, subject_of
@@ -60,9 +60,9 @@ def check(operators: Sequence[Any], options: CheckOptions) -> Iterator[Report]:
         yield run_check(subject_for(op, options), plan)
 
 
-def plan_of(options: CheckOptions) -> Options:
+def plan_of(options: CheckOptions) -> CheckPlan:
     """Return what `run_check` does for the options; raises ArgumentError for a property that does not exist."""
-    return Options(
+    return CheckPlan(
         properties=chosen(names_in(options.properties)),
         dtypes=dtype_names(options.dtypes),
         thorough=options.thorough,

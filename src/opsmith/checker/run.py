@@ -27,7 +27,7 @@ from opsmith.checker.tasks import tasks_of
 from opsmith.errors import ArgumentError
 from opsmith.subject.subject import Subject
 
-__all__ = ["Options", "Watcher", "run_check"]
+__all__ = ["CheckPlan", "Watcher", "run_check"]
 
 
 # What those properties may take on the CPU, all together, that try as many inputs as there is time for. With what the
@@ -58,12 +58,12 @@ class Watcher:
 
 
 @dataclass(frozen=True)
-class Options:
-    """What is checked and how thoroughly.
+class CheckPlan:
+    """What `run_check` does: `CheckOptions` with the properties looked up, and how its processes run.
 
-    `properties` and `dtypes` are names, all by default. `thorough` tries all inputs, however long that takes. `large`
-    includes calls with more than 2^31 elements. `isolate` says whether a child process does the work; without one a crash
-    ends the check. `silence_s` is how long a call may take before it counts as hanging.
+    `dtypes` are names, all by default. `thorough` tries all inputs, however long that takes. `large` includes calls with
+    more than 2^31 elements. `isolate` says whether a child process does the work; without one a crash ends the check.
+    `silence_s` is how long a call may take before it counts as hanging.
 
     `seconds` limits the whole check, by the clock. Properties that try many inputs share the time; of the others, those
     that cost more than is left are left out, always the same ones for the same limit, and the report says so. What is
@@ -82,29 +82,27 @@ class Options:
     processes: int | None = None
 
 
-def run_check(subject: Subject, options: Options | None = None, watch: Watcher | None = None) -> Report:
+def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | None = None) -> Report:
     """Check an operator and return what was found; `watch` gets each result as it comes.
 
-    Raises ArgumentError if the operator has none of the element types that `options` names, and for a limit of time
+    Raises ArgumentError if the operator has none of the element types that `plan` names, and for a limit of time
     beside `thorough`.
     """
-    options = options or Options()
+    plan = plan or CheckPlan()
     watch = watch or Watcher()
-    if options.thorough and options.seconds is not None:
+    if plan.thorough and plan.seconds is not None:
         raise ArgumentError(
             "thorough and seconds exclude each other: a thorough check tries all inputs, as long as that takes"
         )
     started = time.perf_counter()
-    limit_s = inf if options.seconds is None else options.seconds
+    limit_s = inf if plan.seconds is None else plan.seconds
     until_s = time.monotonic() + limit_s
     results: list[Result] = []
-    if not options.thorough:
+    if not plan.thorough:
         subject = without_slow_sizes(subject)
-    tasks = tasks_of(subject, options.properties, options.dtypes)
+    tasks = tasks_of(subject, plan.properties, plan.dtypes)
     order = {(task.item.name, task.column): index for index, task in enumerate(tasks)}
-    for bare in _results(
-        subject, options, tasks if limit_s == inf else essentials_first(tasks), watch, limit_s, until_s
-    ):
+    for bare in _results(subject, plan, tasks if limit_s == inf else essentials_first(tasks), watch, limit_s, until_s):
         result = _with_snippets(subject, bare)
         results.append(result)
         watch.tell_result(result)
@@ -114,40 +112,40 @@ def run_check(subject: Subject, options: Options | None = None, watch: Watcher |
 
 
 def _results(
-    subject: Subject, options: Options, tasks: list[Task], watch: Watcher, limit_s: float, until_s: float
+    subject: Subject, plan: CheckPlan, tasks: list[Task], watch: Watcher, limit_s: float, until_s: float
 ) -> Iterable[Result]:
     # What is forked from a process that uses a GPU cannot use one.
     spoiled = torch.cuda.is_initialized()
-    here = [task for task in tasks if not options.isolate or (spoiled and task.column.device != "cpu")]
+    here = [task for task in tasks if not plan.isolate or (spoiled and task.column.device != "cpu")]
     elsewhere = [task for task in tasks if task not in here]
     # Each part has as much of the limit as it has of the tasks.
     part_s = limit_s * len(elsewhere) / max(len(tasks), 1) if here else limit_s
     workers = Workers(
-        partial(_run, subject, options),
+        partial(_run, subject, plan),
         watch.tell_doing,
-        options.silence_s,
-        inf if options.thorough else _SECONDS,
+        plan.silence_s,
+        inf if plan.thorough else _SECONDS,
         part_s,
         until_s - (limit_s - part_s if here and limit_s < inf else 0.0),
-        options.processes,
+        plan.processes,
     )
-    yield from _judged(subject, options, run_tasks(workers, elsewhere), tasks, workers.until_s)
+    yield from _judged(subject, plan, run_tasks(workers, elsewhere), tasks, workers.until_s)
     kept = affordable(here, limit_s - part_s if limit_s < inf else inf)
     for index, task in enumerate(here):
         watch.tell_doing(task, None)
         time_of_task = allowance(here[index:], inf, until_s, time.monotonic())
         has_time = index in kept and time.monotonic() < until_s
         tell = partial(watch.tell_doing, task)
-        outcome = _run(subject, options, task, tell, time_of_task) if has_time else out_of_time()
+        outcome = _run(subject, plan, task, tell, time_of_task) if has_time else out_of_time()
         yield Result(task.item.name, task.column, outcome)
 
 
 def _judged(
-    subject: Subject, options: Options, done: Iterable[Finished], tasks: list[Task], until_s: float
+    subject: Subject, plan: CheckPlan, done: Iterable[Finished], tasks: list[Task], until_s: float
 ) -> Iterable[Result]:
     """Yield what the report says of each task: its outcome, a crash, or what other defect it follows from."""
     rows = (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
-    blame = Blame(subject, options.silence_s, rows, until_s)
+    blame = Blame(subject, plan.silence_s, rows, until_s)
     died: list[Task] = []
     for one in done:
         task, outcome, has_crashed = one.task, one.outcome, False
@@ -170,15 +168,15 @@ def _is_elsewhere(one: Task, other: Task) -> bool:
 
 
 def _run(
-    subject: Subject, options: Options, task: Task, tell: Callable[[Any], None], time_of_task: Allowance
+    subject: Subject, plan: CheckPlan, task: Task, tell: Callable[[Any], None], time_of_task: Allowance
 ) -> Outcome:
     context = Context(
         subject,
         task.column.device,
         task.dtypes,
         tell,
-        options.thorough,
-        options.large,
+        plan.thorough,
+        plan.large,
         time_of_task.seconds,
         time_of_task.until_s,
     )

@@ -19,7 +19,7 @@ from opsmith.errors import ArgumentError
 
 if TYPE_CHECKING:
     from opsmith.checker.report import Report
-    from opsmith.checker.run import Options, Watcher
+    from opsmith.checker.run import CheckPlan, Watcher
     from opsmith.subject.subject import Subject
 
 __all__ = ["command"]
@@ -70,7 +70,7 @@ def command(
         sys.exit(1)
 
 
-def _read(path: str, imports: tuple[str, ...], values: Mapping[str, object]) -> tuple[list[Subject], Options]:
+def _read(path: str, imports: tuple[str, ...], values: Mapping[str, object]) -> tuple[list[Subject], CheckPlan]:
     """Return what is checked, and how. Nothing is built for a command line that is wrong."""
     from opsmith.checker.api import plan_of, subject_for
     from opsmith.subject.find import find_operators
@@ -118,7 +118,7 @@ def _sanitize(
     return reports
 
 
-def _show_text(subjects: list[Subject], plan: Options, verbose: bool) -> list[Report]:
+def _show_text(subjects: list[Subject], plan: CheckPlan, verbose: bool) -> list[Report]:
     from opsmith.checker.run import run_check
     from opsmith.report.check.live import check_screen, line_watcher
     from opsmith.report.terminal import console_for
@@ -148,7 +148,7 @@ def _echo(report: Report, verbose: bool) -> None:
     echo(report_lines(report, style=colour(console), width=width, verbose=verbose), console)
 
 
-def _show_json(subjects: list[Subject], plan: Options, verbose: bool) -> list[Report]:
+def _show_json(subjects: list[Subject], plan: CheckPlan, verbose: bool) -> list[Report]:
     from opsmith.checker.run import run_check
 
     reports = [run_check(subject, plan) for subject in subjects]

@@ -9,7 +9,7 @@ import torch._dynamo  # noqa: F401
 
 from opsmith.checker.outcome import Outcome
 from opsmith.checker.properties.table import chosen
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.subject.subject import subject_of
 
 
@@ -18,7 +18,7 @@ def judge(op: Any, *properties: str, **how: Any) -> tuple[tuple[str, ...], dict[
 
     A check that could not be made because it failed itself fails the test.
     """
-    report = run_check(subject_of(op, **how), Options(properties=chosen(properties), dtypes=("float64", "float16")))
+    report = run_check(subject_of(op, **how), CheckPlan(properties=chosen(properties), dtypes=("float64", "float16")))
     for result in report.results:
         assert "the check failed" not in result.outcome.note, result
     return report.failed, {(result.name, result.column.dtype): result.outcome for result in report.results}

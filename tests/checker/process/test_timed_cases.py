@@ -14,7 +14,7 @@ from opsmith.checker.process.timed_cases import TimedCases, interleaved
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.report import Report
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.subject.subject import subject_of
 
 T = {"T": "float32"}
@@ -79,7 +79,7 @@ def test_waiting_for_a_gpu_is_time_and_waiting_for_other_programs_is_none(device
 
 
 def check(function: Any, *names: str) -> Report:
-    return run_check(subject_of(function, reference=function), Options(chosen(names), dtypes=("float64",)))
+    return run_check(subject_of(function, reference=function), CheckPlan(chosen(names), dtypes=("float64",)))
 
 
 def test_the_report_tells_what_there_was_no_time_for(monkeypatch: pytest.MonkeyPatch):

@@ -29,12 +29,12 @@ NAMES = ("streams", "devices", "graph")
 CHILD = """
 import importlib, sys
 from opsmith.checker.properties.table import chosen
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.subject.subject import subject_of
 
 module, name, *properties = sys.argv[1:]
 op = getattr(importlib.import_module(module), name)
-report = run_check(subject_of(op, devices=("cuda",)), Options(chosen(tuple(properties)), dtypes=("float32",)))
+report = run_check(subject_of(op, devices=("cuda",)), CheckPlan(chosen(tuple(properties)), dtypes=("float32",)))
 for result in report.results:
     print(f"{result.name}: {result.outcome.state}: {result.outcome.note}")
     for finding in result.outcome.findings:

@@ -13,7 +13,7 @@ from opsmith.checker.outcome import Outcome
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.large import large
 from opsmith.checker.properties.table import chosen
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
@@ -46,7 +46,7 @@ def test_an_index_in_32_bits() -> None:
 
 
 def test_in_the_report_of_a_check() -> None:
-    report = run_check(subject_of(narrow.twice_narrow), Options(chosen(("value", "strides", "large"))))
+    report = run_check(subject_of(narrow.twice_narrow), CheckPlan(chosen(("value", "strides", "large"))))
     assert report.failed == ("large",)
 
 

@@ -11,7 +11,7 @@ from kit_memory import doubles, shared
 
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.report import Report
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
@@ -23,7 +23,7 @@ NAMES = ("outputs written", "writes outside", "reads outside", "inputs unchanged
 
 
 def check(op: Any, dtypes: tuple[str, ...] = ("float32",), **more: Any) -> Report:
-    return run_check(subject_of(op, **more), Options(properties=chosen(NAMES), dtypes=dtypes))
+    return run_check(subject_of(op, **more), CheckPlan(properties=chosen(NAMES), dtypes=dtypes))
 
 
 def assert_passes(report: Report) -> None:

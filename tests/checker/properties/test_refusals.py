@@ -14,7 +14,7 @@ from opsmith.checker.outcome import Outcome
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.refusals import bad_arguments
 from opsmith.checker.properties.table import chosen
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
@@ -101,7 +101,7 @@ def test_memory_that_is_spoiled_is_another_matter() -> None:
 
 
 def test_in_the_report_of_a_check() -> None:
-    report = run_check(subject_of(unguarded.every_on_trust), Options(chosen(("bad arguments",))))
+    report = run_check(subject_of(unguarded.every_on_trust), CheckPlan(chosen(("bad arguments",))))
     assert report.failed == ("bad arguments",)
 
 
@@ -115,6 +115,6 @@ def test_a_kernel_that_refuses_every_call_is_not_judged() -> None:
 def test_a_process_that_uses_a_gpu_forks_none(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = replace(subject_of(unguarded.every), devices=("cuda",))
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    (result,) = run_check(subject, Options(chosen(("bad arguments",)))).results
+    (result,) = run_check(subject, CheckPlan(chosen(("bad arguments",)))).results
     assert result.outcome.state == "not run"
     assert "already uses the GPU" in result.outcome.note

@@ -10,7 +10,7 @@ from kit_memory import sums
 
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.report import Report
-from opsmith.checker.run import Options, run_check
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
@@ -22,7 +22,7 @@ NAMES = ("determinism", "threads", "memory growth")
 
 
 def check(op: Any, names: tuple[str, ...] = NAMES, **more: Any) -> Report:
-    return run_check(subject_of(op, **more), Options(properties=chosen(names), dtypes=("float32",)))
+    return run_check(subject_of(op, **more), CheckPlan(properties=chosen(names), dtypes=("float32",)))
 
 
 def assert_passes(report: Report) -> None:
