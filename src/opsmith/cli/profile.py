@@ -30,12 +30,14 @@ __all__ = ["command"]
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(path: str, imports: tuple[str, ...], as_json: bool, **values: object) -> None:
-    """Show where the time of one call goes, for the operators of PATH: a module's name, a .py file or a folder.
+    """Show where the time of one call goes.
+
+    PATH names operators: a module's name, a .py file, a folder, or torch.ops.NAMESPACE.NAME.
 
     Exits with 0 if the parts add up to the call, 1 if they do not, for example because another program uses the
     processor, and 2 if the command line is wrong.
     """
-    # What is measured must not depend on whether a build in the background has come to its end.
+    # Measurements must not depend on whether a background build has finished.
     is_set = _env.read("OPSMITH_BRIDGE") is not None
     if not is_set:
         _tell_of_bridge()
