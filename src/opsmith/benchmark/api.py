@@ -53,7 +53,7 @@ def bench(operators: Sequence[Any], options: BenchOptions) -> Iterator[BenchRepo
     BenchReports come back for those.
 
     Nothing is raised for a competitor that fails: its timing says why. Raises ArgumentError for names that do not
-    exist, and where there is nothing to compare with or to call with, and BuildError where the operator cannot be
+    exist, and where there is nothing to compare with or to call with, and BuildError if the operator cannot be
     built.
     """
     subjects = [bench_subject(op, options) for op in operators]

@@ -81,7 +81,7 @@ def bench_builds(
     """Build an operator's module in each way, several times, and time calls of the results on a device in turn.
 
     A builder that is not installed is left out with the reason. Raises ArgumentError for what opsmith does not build,
-    CompileError and ToolchainError where nothing can be built, and LoadError where a library does not load.
+    CompileError and ToolchainError if nothing can be built, and LoadError if a library does not load.
     """
     options, watch = options or BuildOptions(), watch or (lambda text: None)
     operator = subject.operator

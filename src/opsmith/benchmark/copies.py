@@ -41,7 +41,7 @@ def compare_copies(
 def noise_of_copies(builds: Mapping[str, Copies]) -> float:
     """Return what the means of two equal builds differ by less than, in 19 of 20 cases, as a part.
 
-    0 where each build has one copy: nothing is known of places then.
+    0 if each build has one copy: nothing is known of places then.
     """
     # A difference of logarithms is a ratio, for differences of some per cent.
     levels = [[math.log(median(samples)) for samples in of] for of in builds.values()]

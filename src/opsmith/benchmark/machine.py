@@ -26,7 +26,7 @@ _GPU_QUERY = (
     "power.draw",
     "clocks_event_reasons.active",
 )
-# Bits of the driver's reasons for lower clocks that are no throttling: idle, and clocks set by the user.
+# Bits of the driver's reasons for lower clocks that do not mean throttling: idle, and clocks set by the user.
 _HARMLESS_REASONS = 0x1 | 0x2
 # An H200 that has just copied at its full rate names its power limit as a reason at 1,965 of 1,980 MHz.
 _NEARLY_FULL = 0.98

@@ -83,7 +83,7 @@ class Series:
 
     @property
     def drift(self) -> float:
-        """How much longer the last rounds took than the first, as a part; 0 where that is within the noise."""
+        """How much longer the last rounds took than the first, as a part; 0 if that is within the noise."""
         return drift(self.device_s)
 
 

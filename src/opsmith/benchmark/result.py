@@ -105,7 +105,7 @@ class BenchReport:
 
     @classmethod
     def from_json(cls, text: str) -> BenchReport:
-        """Return the report of a JSON text; raises ValueError if it is none, or of another format."""
+        """Return the report of a JSON text; raises ValueError if it is not one, or of another format."""
         try:
             content = json.loads(text)
             if content["format"] != FORMAT:

@@ -55,7 +55,7 @@ def run_bench(
 
     `limits` are those of a measurement, and `extra` further competitors, such as other builds of the same operator.
 
-    Raises ArgumentError for sizes, element types and competitors that the operator does not have, and BuildError where it
+    Raises ArgumentError for sizes, element types and competitors that the operator does not have, and BuildError if it
     cannot be built.
     """
     options = options or BenchOptions()

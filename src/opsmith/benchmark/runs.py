@@ -87,7 +87,7 @@ def _interval(found: Sequence[Interval]) -> Interval:
     logs = [math.log(interval.middle) for interval in found]
     half = _t(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     middle = math.exp(fmean(logs))
-    # Runs that agree by chance are no surer than their own intervals are.
+    # Runs that agree by chance are not surer than their own intervals are.
     own = fmean(interval.half_width for interval in found) / math.sqrt(len(found))
     half = max(half, own)
     return Interval(middle, middle * math.exp(-half), middle * math.exp(half))

@@ -92,7 +92,7 @@ def judge(ratio: Interval, noise: float) -> Verdict:
 
 
 def drift(samples: Sequence[float]) -> float:
-    """Return how much longer the last rounds took than the first, as a part; 0 where that is within their noise."""
+    """Return how much longer the last rounds took than the first, as a part; 0 if that is within their noise."""
     part = round(len(samples) * _END_PART)
     if len(samples) < _LEAST_FOR_DRIFT:
         return 0.0

@@ -72,7 +72,7 @@ def write_cmake_project(plan: Plan, target: str, source: Path, binary: Path, des
 def run_cmake(prepared: Prepared, folder: Path, jobs: int | None, watcher: Watcher) -> Path:
     """Configure and build a plan with CMake in a folder, and return the library.
 
-    Raises ToolchainError if there is no CMake, and CompileError or SignatureError where a step fails.
+    Raises ToolchainError without CMake, and CompileError or SignatureError if a step fails.
     """
     plan = prepared.plan
     cmake, binary = find_cmake(), folder / "build"

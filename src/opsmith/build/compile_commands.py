@@ -74,7 +74,7 @@ def merge_database(path: Path, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def read_database(path: Path) -> list[Entry]:
-    """Return the entries of a database; raises BuildError if it is none."""
+    """Return the entries of a database; raises BuildError if it is not one."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, list) or not all(isinstance(entry, dict) and "file" in entry for entry in found):

@@ -65,7 +65,7 @@ def module_names(path: str) -> list[str]:
 
 
 def _import_root(location: Path) -> tuple[Path, str]:
-    """Return the folder to import from and the module's full name: the way up ends where there is no `__init__.py`."""
+    """Return the folder to import from and the module's full name: the way up ends if there is no `__init__.py`."""
     parts = [location.stem] if location.suffix == ".py" and location.name != "__init__.py" else []
     folder = location.parent if location.suffix == ".py" else location
     while (folder / "__init__.py").is_file():

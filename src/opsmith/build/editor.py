@@ -64,7 +64,7 @@ def known_entries(store: Store, folder: Path) -> Iterator[Entry]:
 def publish_entries(entries: Iterable[Entry], folder: Path, store: Store) -> Path:
     """Merge entries into the database of a folder and return its file; other tools' entries stay.
 
-    Raises OSError, and BuildError where a file of that name exists and is not a database.
+    Raises OSError, and BuildError if a file of that name exists and is not a database.
     """
     from filelock import FileLock
 

@@ -73,7 +73,7 @@ def run_plan(
     """Build a plan in a folder and return the library.
 
     `on_progress` gets each finished step, `on_output` of each line that is not ninja's own. Raises CompileError or
-    SignatureError if a step fails, and ToolchainError where there is no ninja.
+    SignatureError if a step fails, and ToolchainError without ninja.
     """
     output = run_steps(plan, folder, jobs=choose_jobs(plan, jobs), on_progress=on_progress, on_output=on_output)
     if output is not None:
@@ -133,7 +133,7 @@ def run_steps(
 
 @cache
 def _ending_with_us() -> tuple[str, ...]:
-    """Return what to start ninja by so that it ends where this process is killed; nothing where there is no such tool.
+    """Return what to start ninja by so that it ends where this process is killed; nothing if there is no such tool.
 
     A process killed by -9 cannot stop its children. The kernel then interrupts ninja like Ctrl-C, and ninja its
     compilers.

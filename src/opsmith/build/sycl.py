@@ -87,7 +87,7 @@ def sycl_archs() -> tuple[str, ...]:
 
 
 def sycl_targets(flags: Iterable[str], archs: Sequence[str]) -> tuple[str, ...]:
-    """Return the flag that names the targets; empty where the user's flags have one."""
+    """Return the flag that names the targets; empty if the user's flags have one."""
     if any(flag.startswith("-fsycl-targets=") for flag in flags):
         return ()
     return ("-fsycl-targets=spir64_gen,spir64" if archs else "-fsycl-targets=spir64",)

@@ -53,7 +53,7 @@ def check(operators: Sequence[Any], options: CheckOptions) -> Iterator[Report]:
 
     The work is done in child processes, so that a crash is a finding. Nothing is raised for what is found; ask
     `report.ok`, or call `report.raise_if_failed()`. Raises ArgumentError if there is nothing to compare with or to call
-    with, and BuildError where the operator cannot be built.
+    with, and BuildError if the operator cannot be built.
     """
     plan = plan_of(options)
     for op in operators:

@@ -63,7 +63,7 @@ def kernel_outputs(subject: Subject, values: Mapping[str, Any]) -> list[Tensor]:
 def differentiated(subject: Subject, values: Mapping[str, Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
     """Call what users call on arguments that need gradients; return its differentiable results and those arguments.
 
-    Both are empty where there is no gradient.
+    Both are empty if there is no gradient.
     """
     if subject.mutated:
         return [], {}

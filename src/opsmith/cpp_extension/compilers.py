@@ -78,7 +78,7 @@ def is_ninja_available() -> bool:
 
 
 def verify_ninja_availability() -> None:
-    """Raise ToolchainError, which is a RuntimeError, where there is no ninja. A finished library loads without one."""
+    """Raise ToolchainError, which is a RuntimeError, without ninja. A finished library loads without one."""
     from opsmith.toolchain import find_ninja
 
     find_ninja()
@@ -109,7 +109,7 @@ def _is_binary_build() -> bool:
 
 
 def _check_cuda_version(compiler_name: str, compiler_version: Any) -> None:
-    """Raise ToolchainError, which is a RuntimeError, where nvcc and torch belong to different major versions of CUDA.
+    """Raise ToolchainError, which is a RuntimeError, if nvcc and torch belong to different major versions of CUDA.
 
     nvcc's host compiler is chosen to fit nvcc, so the arguments decide nothing. A project that replaces this function
     builds without the check, and so does OPSMITH_SKIP_CUDA_CHECK=1.

@@ -38,7 +38,7 @@ def build_all(group: Group, devices: Sequence[Device], folder: Path, screen: Scr
     """Build a group in each way into folders of its own below `folder`, which are emptied before.
 
     The JIT's store is the one that is set; it should be empty. A builder that is not installed is left out with a
-    reason; every other failure is raised: CompileError, ToolchainError, StoreError, and BuildError where a source changes
+    reason; every other failure is raised: CompileError, ToolchainError, StoreError, and BuildError if a source changes
     in between.
     """
     before = _digest_sources(group)

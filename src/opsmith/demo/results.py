@@ -42,7 +42,7 @@ class Results:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What is not as promised; nothing where all is well. A quick run does not ask for an accuracy."""
+        """What is not as promised; nothing if all is well. A quick run does not ask for an accuracy."""
         found = [] if self.agreement.is_total else [_disagreement(self.agreement)]
         found += [f"{report.operator} fails {', '.join(report.failed)}" for report in self.checks if not report.ok]
         found += [

@@ -10,7 +10,7 @@ __all__ = ["judge_bridge"]
 
 
 def judge_bridge(torch: TorchState) -> tuple[Finding, ...]:
-    """Return what there is to say; nothing where torch itself does not work."""
+    """Return what there is to say; nothing if torch itself does not work."""
     if torch.missing is not None or torch.broken is not None:
         return ()
     if _env.read("OPSMITH_BRIDGE") == "off":

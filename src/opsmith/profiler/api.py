@@ -36,7 +36,7 @@ def profile(operators: Sequence[Any], options: ProfileOptions) -> Iterator[Profi
     more with clocks inside. Of others the whole call is timed, and its kernels. A module stands for the operators that it
     declares; ProfileReports come back for it, and for a list.
 
-    Raises ArgumentError for names that do not exist and where there is nothing to call with, and BuildError where the
+    Raises ArgumentError for names that do not exist and where there is nothing to call with, and BuildError if the
     operator cannot be built.
     """
     for op in operators:

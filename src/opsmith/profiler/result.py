@@ -98,7 +98,7 @@ class CallProfile:
 
     @property
     def uncertainty(self) -> float:
-        """How far the sum of the parts may be from the whole, as a part of it; 0 where there are no parts."""
+        """How far the sum of the parts may be from the whole, as a part of it; 0 if there are no parts."""
         if self.agreement is None:
             return 0.0
         summed = sum(part.time.middle for part in self.parts) / self.whole.middle

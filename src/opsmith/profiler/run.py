@@ -48,7 +48,7 @@ def run_profile(
 ) -> ProfileReport:
     """Profile an operator on a device; `watch` gets what comes next.
 
-    Raises ArgumentError for sizes or phases that do not fit, and BuildError where the timed twin cannot be built.
+    Raises ArgumentError for sizes or phases that do not fit, and BuildError if the timed twin cannot be built.
     """
     options = options or ProfileOptions()
     watch = watch or (lambda text: None)

@@ -60,7 +60,7 @@ def _unique_name(name: str) -> str:
 
 
 def bring_in(name: str, library: Path, texts: Iterable[str], *, is_python_module: bool) -> Any:
-    """Load a finished library into this process and return its module, or its path where it is none.
+    """Load a finished library into this process and return its module, or its path if it is not one.
 
     `texts` are those of its sources, which say what it registers with PyTorch. What an earlier library of that name
     registered is taken back first. Raises LoadError if that is impossible, where a symbol is missing, or where

@@ -22,7 +22,7 @@ class GradientPlan:
 
     `body_outputs` are the saved outputs that the backward reads and that carry values of the inputs. To autograd they
     are outputs like others: a second gradient flows back through them, and then it is the body's. `refusal` and
-    `refusal_of_second` are the words of a GradientError where there is no gradient, or no second one. bridge/gradient.h
+    `refusal_of_second` are the words of a GradientError if there is no gradient, or no second one. bridge/gradient.h
     is this in C++.
     """
 
@@ -117,7 +117,7 @@ def _hidden_outputs(signature: Signature, wiring: Wiring) -> tuple[int, ...]:
 
 
 def _refuse_second(definition: Definition, hidden: tuple[int, ...], saved: set[int]) -> str:
-    """Return why a second gradient cannot go through the body; empty where it can."""
+    """Return why a second gradient cannot go through the body; empty if it can."""
     absent = [item.name for index, item in enumerate(definition.signature.parameters) if index not in saved]
     if not absent:
         return ""

@@ -39,7 +39,7 @@ def native(source: str, *beside: str, entry: str | None = None, flags: Sequence[
 
 
 def read_kernel(signature: Signature, given: object, file: Path) -> Kernel:
-    """Return the kernel that a definition in `file` says; raises DefinitionError for what is none or cannot serve it."""
+    """Return the kernel that a definition in `file` says; raises DefinitionError for one that does not suit it."""
     if isinstance(given, str):
         given = view(given)
     if not isinstance(given, KernelFile):

@@ -41,7 +41,7 @@ _pins: dict[str, Any] = {}
 def replace_registrations(old: Registered, file: Path) -> bool:
     """Take back what a library registered, so that the library `file` can be loaded. It is not loaded here.
 
-    Return False where the old library cannot give its registrations back. Raises LoadError, and changes nothing, where
+    Return False if the old library cannot give its registrations back. Raises LoadError, and changes nothing, where
     the new one would end the process or cannot be loaded.
     """
     release = _release_of(old.file)

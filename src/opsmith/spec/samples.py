@@ -28,7 +28,7 @@ class Samples:
     is_group: bool
 
     def index_in(self, shape: Shape) -> int | None:
-        """Return which of the declared dimensions it is, or None if it is none of them."""
+        """Return which of the declared dimensions it is, or None if it is not one of them."""
         for index, dim in enumerate(shape.dims):
             if self.is_group and dim.variadic and dim.group == self.name:
                 return index

@@ -198,7 +198,7 @@ class Signature:
 
     @cached_property
     def elementwise(self) -> tuple[Parameter, ...]:
-        """The inputs whose whole shape is the elementwise group; empty where the operator is not elementwise.
+        """The inputs whose whole shape is the elementwise group; empty if the operator is not elementwise.
 
         Those that are always there come first: the outputs take their strides.
         """

@@ -157,7 +157,7 @@ class Store:
         Where another process has published the same artefact already, theirs is returned and ours is dropped.
 
         Raises StoreError if the store cannot be written or the binary is not what the manifest says, and ValueError
-        where `manifest.inputs` are not those of the source key.
+        if `manifest.inputs` are not those of the source key.
         """
         if keys.source_key(manifest.inputs) != source_key:
             raise ValueError("manifest.inputs are not the inputs that source_key was made from")
@@ -180,7 +180,7 @@ class Store:
         """Move a folder of the staging area that is a whole artefact, manifest included, into the store.
 
         What is there already and whole stays, and is returned. Raises StoreError if the folder is not what its
-        manifest says, and OSError or StoreError where the store cannot be written.
+        manifest says, and OSError or StoreError if the store cannot be written.
         """
         make_folder(self.layout.artifacts)
         seal_tree(folder, self.layout.artifacts.stat().st_mode)

@@ -85,7 +85,7 @@ def write_atomic(path: Path, data: bytes, *, scratch: Path, durable: bool = True
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """Return what is in a folder, by name; nothing where it is not there, or goes meanwhile."""
+    """Return what is in a folder, by name; nothing if it is not there, or goes meanwhile."""
     try:
         return sorted(folder.iterdir())
     except OSError:

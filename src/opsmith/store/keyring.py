@@ -68,7 +68,7 @@ def trusted_keys() -> dict[str, str]:
 
 
 def trust_key(key: str, comment: str) -> None:
-    """Trust a public key: what it has signed is loaded. Raises ArgumentError if it is none, or StoreError."""
+    """Trust a public key: what it has signed is loaded. Raises ArgumentError if it is not one, or StoreError."""
     _write_trusted({**trusted_keys(), check_public_key(key): " ".join(comment.split())})
 
 
@@ -142,7 +142,7 @@ def fingerprint(key: str) -> str:
 
 
 def check_public_key(key: str) -> str:
-    """Return a public key as it is; raises ArgumentError if it is none."""
+    """Return a public key as it is; raises ArgumentError if it is not one."""
     _raw(key)
     return key
 

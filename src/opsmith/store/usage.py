@@ -29,7 +29,7 @@ def note_use(folder: Path) -> None:
 
 
 def last_used_s(folder: Path) -> float:
-    """Return when an artefact was last used, or published, in seconds since 1970; 0 where it is gone."""
+    """Return when an artefact was last used, or published, in seconds since 1970; 0 if it is gone."""
     for path in (folder / MANIFEST_NAME, folder):
         with suppress(OSError):
             return path.stat().st_mtime

@@ -20,7 +20,7 @@ def find_operators(path: str) -> tuple[Any, ...]:
     """Return the operators of a module's name, a `.py` file or a folder, or the one that is named behind `::`.
 
     That one may also be any other callable of the module. `torch.ops.namespace.name` is an operator of PyTorch's. Raises
-    ArgumentError where no operator has that name, and DefinitionError where there is no such module.
+    ArgumentError where no operator has that name, and DefinitionError if there is no such module.
     """
     if path.startswith("torch.ops."):
         return (_find_torch_op(path),)
@@ -45,7 +45,7 @@ def find_operators(path: str) -> tuple[Any, ...]:
 
 
 def find_attribute(text: str, option: str) -> Any:
-    """Return what `module:name` stands for; raises ArgumentError, which names the option, where there is none."""
+    """Return what `module:name` stands for; raises ArgumentError, which names the option, if there is none."""
     module, colon, name = text.partition(":")
     if not (module and colon and name):
         raise ArgumentError(f"{option} {text}: write it as module:function")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["available_memory_bytes", "cpu_count", "usable_cores"]
 
-# What cgroup v1 says where there is no limit: the largest number of pages, in bytes.
+# What cgroup v1 says if there is no limit: the largest number of pages, in bytes.
 _UNLIMITED_V1_BYTES = 1 << 60
 
 # Pages of files and the kernel's caches are given back before a limit kills a process: they are not in use. Version 1

@@ -63,7 +63,7 @@ def run_fast(
 ) -> Path:
     """Run a plan in a folder and return the library, as `run_plan` does and with the same result.
 
-    Raises CompileError or SignatureError if the plan's own steps fail, and ToolchainError where there is no ninja.
+    Raises CompileError or SignatureError if the plan's own steps fail, and ToolchainError without ninja.
     """
     known = fetch_objects(plan, toolchain, target, store, folder)
     quick = _quick_steps(plan, toolchain, store, folder, known)
@@ -93,7 +93,7 @@ def run_fast(
     finally:
         _discard_unsound(quick, folder)
         keep_objects(plan, toolchain, target, store, folder, known=known, since_ns=since_ns)
-    # Only now it is known that the header was at fault, and not a name that is nowhere.
+    # Only now it is known that the header was at fault, and not an undefined name.
     for name in doubted:
         _remember_whole(plan, _source_of(plan, name), store)
     if is_lasting:

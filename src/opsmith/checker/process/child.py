@@ -36,7 +36,7 @@ _TAIL_BYTES = 3000
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: `crash` names a signal or an exit status, and is empty where it came to its end or is late.
+    """How a child ended: `crash` names a signal or an exit status, and is empty if it came to its end or is late.
 
     `hung` says that it was killed because it sent nothing for too long, `is_late` because its time was over; `output`
     is the end of what it printed.

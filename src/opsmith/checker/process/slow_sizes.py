@@ -46,7 +46,7 @@ def without_slow_sizes(subject: Subject) -> Subject:
 
 
 def _seconds_of(subject: Subject, case: Case) -> float:
-    """Return the processor time of the reference, the best of three; 0 where it does not take the input."""
+    """Return the processor time of the reference, the best of three; 0 if it does not take the input."""
     taken: list[float] = []
     values: dict[str, Any] = case.build()
     for _ in range(3):

@@ -74,7 +74,7 @@ def _load(op: Any) -> None:
 
 
 def _call(subject: Any, case: Any, device: str) -> int:
-    """Make a call, and for ordinary ones the gradient's; return 0 where the reference refuses it."""
+    """Make a call, and for ordinary ones the gradient's; return 0 if the reference refuses it."""
     import torch
 
     try:

@@ -42,7 +42,7 @@ class SourceLine:
 
     @property
     def text(self) -> str:
-        """The text of the line, or nothing where it cannot be read."""
+        """The text of the line, or nothing if it cannot be read."""
         try:
             return self.file.read_text(encoding="utf-8", errors="replace").splitlines()[self.line - 1].strip()
         except (OSError, IndexError):

@@ -86,7 +86,7 @@ def roof_plot(table: Table, limits: Mapping[str, Any]) -> tuple[Markup, str]:
 
 
 def ratio_plot(table: Table) -> Markup:
-    """How many times as fast the operator is as each competitor, as bars from 1; pale where there is no difference."""
+    """How many times as fast the operator is as each competitor, as bars from 1; pale if there is no difference."""
     verdicts = [verdict for row in table.rows for name in table.others if (verdict := row.verdict(name)) is not None]
     ends = [end for verdict in verdicts for end in (verdict.ratio.low, verdict.ratio.high)]
     x = log_scale([*ends, 0.8, 1.25], BARS, margin=0.04)

@@ -23,7 +23,7 @@ _LEAST_S = 0.05
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the table; `kind` is empty where nothing was to be checked."""
+    """One cell of the table; `kind` is empty if nothing was to be checked."""
 
     kind: str = ""
     mark: str = ""
