@@ -69,7 +69,7 @@ def test_error_behind_an_include_is_told_at_that_include(plan: Plan) -> None:
     text = said(plan, output)
     assert f"{plan.extension.root}/k.cu:2: " in text
     assert "(in /t/other.h:9, which this leads to)" in text
-    assert "has no CUDA" in text
+    assert "built without CUDA" in text
     assert "Build against a CUDA build of torch" in text
 
 

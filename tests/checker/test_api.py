@@ -103,7 +103,7 @@ def test_the_same_seed_makes_the_same_inputs():
         ({"dtypes": ["float8"]}, "unknown element type 'float8'"),
         ({"dtypes": ["int32"]}, "is not checked in int32: there are float64, float32"),
         ({"devices": ["tpu"]}, "cannot be checked on tpu: here are cpu"),
-        ({"examples": []}, "there is nothing to call it with"),
+        ({"examples": []}, "there are no inputs to call it with"),
         ({"examples": [(1, 2, 3)]}, "an example has 3 arguments; the operator takes x"),
         ({"reference": None}, "has no reference to compare it with"),
     ],

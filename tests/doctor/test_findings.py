@@ -114,7 +114,7 @@ def test_another_major_version_of_cuda_is_a_problem_and_a_minor_one_is_none():
 def test_parts_of_a_toolkit_that_do_not_belong_together():
     newer = replace(FOUND, compiler=replace(NVCC, version="13.5.37"))
     mixed = only(judge_cuda(newer, CUDA), without_ok=True)
-    assert mixed.title == "CUDA headers 13.0 beside nvcc 13.5.37"
+    assert mixed.title == "CUDA headers 13.0 with nvcc 13.5.37"
     assert mixed.remedy == "pip install 'opsmith[cuda]' 'cuda-toolkit==13.0.*'"
     no_library = only(judge_cuda(replace(FOUND, compiler=replace(NVCC, cudart=None)), CUDA), without_ok=True)
     assert "no libcudart" in no_library.title

@@ -91,7 +91,7 @@ def fine_for_list(grad_out: Matrix) -> Matrix: ...
         (FORWARD, need_of_index, "grad_x", "asks for index, which is not a differentiable input of forward. There are"),
         (FORWARD, need_of_index, "grad_x", "There are needs_grad_x, needs_grad_w"),
         (FORWARD, need_as_number, "grad_x", "the parameter needs_grad_x is int, but it says whether the"),
-        (FORWARD, need_of_absent, "grad_x", "the parameter needs_grad_w tells whether grad_w is needed, but no output"),
+        (FORWARD, need_of_absent, "grad_x", "the parameter needs_grad_w says whether grad_w is needed, but no output"),
         (FROZEN, need_as_number, "grad_w", "asks for x, which is not a differentiable input of forward. There are"),
         (FORWARD, number_for_output, "grad_x", 'the parameter y must be a tensor, Float[Tensor, "B N"]'),
         (FORWARD, fine, "grad_scale", "returns grad_scale, but scale is declared without a gradient"),

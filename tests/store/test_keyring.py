@@ -80,7 +80,7 @@ def test_the_environment_names_the_key(config, monkeypatch, tmp_path):
     key = keyring.new_signing_key("")
     moved = (config / "signing.key").rename(tmp_path / "ci.pem")
     assert not keyring.has_signing_key()
-    with pytest.raises(StoreError, match=r"there is no signing key .*opsmith cache key new"):
+    with pytest.raises(StoreError, match=r"no signing key .*opsmith cache key new"):
         keyring.public_key()
     monkeypatch.setenv("OPSMITH_SIGNING_KEY", str(moved))
     assert keyring.public_key() == key

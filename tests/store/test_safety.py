@@ -31,7 +31,7 @@ def test_a_folder_of_the_store_that_everybody_can_write_to_is_refused(store, pub
     folder.chmod(0o777)
     with pytest.raises(StoreError, match=f"everyone can write to {folder} .*chmod go-w {folder}"):
         store.find(source_key(inputs))
-    with pytest.raises(StoreError, match="everybody"), store.staging():
+    with pytest.raises(StoreError, match="everyone"), store.staging():
         pytest.fail("a build has begun")
     folder.chmod(0o755)
     assert store.find(source_key(inputs)) is not None
@@ -42,7 +42,7 @@ def test_a_sticky_store_is_refused_and_a_sticky_folder_above_is_not(store, publi
     store.root.parent.chmod(0o1777)
     assert store.find(source_key(inputs)) is not None
     store.root.chmod(0o1777)
-    with pytest.raises(StoreError, match="everybody"):
+    with pytest.raises(StoreError, match="everyone"):
         store.find(source_key(inputs))
 
 
@@ -67,7 +67,7 @@ def test_the_folders_behind_a_link_count_as_well(publish, store, inputs, tmp_pat
 
 def test_a_store_that_is_not_there_yet_is_judged_by_what_is_above(store, tmp_path):
     tmp_path.chmod(0o777)
-    with pytest.raises(StoreError, match="everybody"):
+    with pytest.raises(StoreError, match="everyone"):
         store.find("0" * 64)
     assert not store.root.exists()
 

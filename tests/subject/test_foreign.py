@@ -126,7 +126,7 @@ def scaled(self: Float[Tensor, "N"], other: Float[Tensor, "N"], alpha: float) ->
         (torch.ops.aten, {}, "torch.ops.aten declares no operator"),
         ([], {}, "the list of operators is empty"),
         (torch.relu, {"reference": "torch:relu"}, "the reference is 'torch:relu'"),
-        (torch.relu, {"reference": torch.nn.ReLU()}, "there is nothing to call it with"),
+        (torch.relu, {"reference": torch.nn.ReLU()}, "there are no inputs to call it with"),
         (
             torch.ops.aten.add.Tensor,
             {"reference": twice},

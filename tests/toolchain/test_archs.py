@@ -76,7 +76,7 @@ def test_nonsense_is_refused(text):
 
 def test_what_nvcc_does_not_know_is_refused():
     assert parse_cuda_archs("9.0a", supported=SUPPORTED) == (CudaArch(9, 0, "a"),)
-    with pytest.raises(ToolchainError, match=r"7\.0 is asked for, but this nvcc compiles for 7\.5, 8\.0"):
+    with pytest.raises(ToolchainError, match=r"7\.0 is requested, but this nvcc only compiles for 7\.5, 8\.0"):
         parse_cuda_archs("7.0", supported=SUPPORTED)
 
 

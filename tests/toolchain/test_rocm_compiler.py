@@ -79,7 +79,7 @@ def test_none_at_all(probes):
 
 def test_missing_headers(machine, probes):
     machine.put("hipcc", ANSWER)
-    with pytest.raises(ToolchainError, match=r"no hip/hip_runtime\.h"):
+    with pytest.raises(ToolchainError, match=r"not hip/hip_runtime\.h"):
         find_rocm_compiler(probes=probes)
 
 
