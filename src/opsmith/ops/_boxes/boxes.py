@@ -31,7 +31,7 @@ def pair(size: BroadcastingList2[int]) -> tuple[int, int]:
 
 
 def as_rois(boxes: Boxes) -> Tensor:
-    """Return boxes as float32 [K, 5], the index of the image first; refuse other shapes in torchvision's words."""
+    """Return boxes as float32 [K, 5], the index of the image first; reject other shapes with torchvision's messages."""
     if isinstance(boxes, Tensor):
         if boxes.dim() != 2 or boxes.shape[1] != 5:
             raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")

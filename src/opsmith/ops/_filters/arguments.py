@@ -1,4 +1,4 @@
-"""The arguments that upfirdn2d, its relatives and filtered_lrelu have in common, read and refused in one way.
+"""Reads and checks the arguments that upfirdn2d, its relatives and filtered_lrelu share.
 
 Where an argument has two directions, x comes first. `op` is the function's name, for messages.
 """
@@ -17,7 +17,7 @@ __all__ = ["MOST_UP_DOWN", "Ints", "check_clamp", "read_factors", "read_filter",
 
 Ints = int | Sequence[int]
 
-# Kernels and references refuse more, and paddings beyond 31 bits: their products with sizes must fit into 64 bits.
+# Kernels and references reject more, and paddings beyond 31 bits: their products with sizes must fit into 64 bits.
 MOST_UP_DOWN = 256
 
 

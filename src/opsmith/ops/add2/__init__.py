@@ -1,4 +1,4 @@
-"""add2: the sum of two tensors, the smallest operator there is."""
+"""Defines add2, the sum of two tensors: the smallest possible operator."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["add2"]
 def add2(a: Real[Tensor, "*shape"], b: Real[Tensor, "*shape"]) -> Real[Tensor, "*shape"]:
     """Return a + b, element by element.
 
-    a, b and the result have one shape and one element type (float16, bfloat16, float32, float64, or an integer).
-    Nothing is broadcast: sizes that differ raise ShapeError. `add2(*torch.broadcast_tensors(a, b))` is PyTorch's a + b,
-    with gradients that are summed to the sizes of a and of b; what is expanded there is copied here.
+    a, b and the result have one shape and one element type (float16, bfloat16, float32, float64, or an integer). There
+    is no broadcasting: different sizes raise ShapeError. `add2(*torch.broadcast_tensors(a, b))` is PyTorch's a + b,
+    with gradients that are summed to the sizes of a and of b; expanded tensors are copied.
     """
     return a + b

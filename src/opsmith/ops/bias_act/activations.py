@@ -1,4 +1,4 @@
-"""The nine activations, their defaults and their definitions in PyTorch: what the kernels are held to."""
+"""Defines the nine activations in PyTorch, the kernels' reference, with their defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ACTIVATIONS", "Activation", "activation_funcs", "activation_of"]
 
 @dataclass(frozen=True)
 class Activation:
-    """The function and its derivative, both of u and alpha; alpha and gain where the caller names none.
+    """The function and its derivative, both of u and alpha; alpha and gain are the defaults.
 
     The derivative is written so that autograd can go through it again without meeting inf times 0.
     """

@@ -1,4 +1,4 @@
-"""The module that owns its bias."""
+"""Defines the module that owns its bias."""
 
 from __future__ import annotations
 

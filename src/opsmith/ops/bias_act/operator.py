@@ -1,4 +1,4 @@
-"""The operator behind bias_act, for tensors [N, C, ...], and its gradient."""
+"""Defines the operator behind bias_act, for tensors [N, C, ...], and its gradient."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def bias_activation_backward(
 
 @bias_activation.examples
 def _examples() -> list[dict[str, object]]:
-    """What the defaults do not show: each activation, with a bias, a gain and a limit that some elements reach."""
+    """Calls beyond the defaults: each activation, with a bias, a gain and a limit that some elements reach."""
     random = torch.Generator().manual_seed(0)
     x, b = torch.randn(3, 5, 7, 4, generator=random), torch.randn(5, generator=random)
     numbers = {"alpha": 0.2, "gain": 1.5}

@@ -32,21 +32,21 @@ def deform_conv2d(
 ) -> Tensor:
     """Return a deformable convolution, [N, O, OH, OW], called as `torchvision.ops.deform_conv2d` is.
 
-    Version 1 (Dai et al., "Deformable Convolutional Networks", https://arxiv.org/abs/1703.06211), and with a mask version 2
-    (Zhu et al., https://arxiv.org/abs/1811.11168). Each tap of the filter reads the image beside its place on the grid, by
-    an offset of its own at each output, interpolated bilinearly; what is outside of the image is zero.
+    Version 1 (Dai et al., "Deformable Convolutional Networks", https://arxiv.org/abs/1703.06211), and with a mask
+    version 2 (Zhu et al., https://arxiv.org/abs/1811.11168). Each tap of the filter reads the image beside its place on
+    the grid, by a separate offset at each output, interpolated bilinearly; what is outside of the image is zero.
 
     Parameters
     ----------
     input
-        Images [N, C, H, W]; float16, bfloat16, float32 or float64, all tensors of one type, in any layout. The result has
-        the type and the memory format of the input. Places and sums are computed in float32, for float64 in float64; on a
-        GPU factors of products in float32 are rounded to TF32 where PyTorch allows that in convolutions, as it does
-        unless `torch.backends.cudnn.conv.fp32_precision` says "ieee" (or `torch.backends.cudnn.allow_tf32` is False). What
-        `torch.jit.script` has compiled cannot ask, and does not round.
+        Images [N, C, H, W]; float16, bfloat16, float32 or float64, all tensors of one type, in any layout. The result
+        has the type and the memory format of the input. Places and sums are computed in float32, for float64 in
+        float64; on a GPU factors of products in float32 are rounded to TF32 where PyTorch allows that in convolutions,
+        as it does unless `torch.backends.cudnn.conv.fp32_precision` says "ieee" (or `torch.backends.cudnn.allow_tf32`
+        is False). What `torch.jit.script` has compiled cannot ask, and does not round.
     offset
-        [N, 2 * offset groups * KH * KW, OH, OW], the channels counted as [offset group, ky, kx, (y, x)]. The channels of
-        an image are divided into as many groups, each with offsets of its own. A NaN makes the sample NaN.
+        [N, 2 * offset groups * KH * KW, OH, OW], the channels counted as [offset group, ky, kx, (y, x)]. The channels
+        of an image are divided into as many groups, each with offsets of its own. A NaN makes the sample NaN.
     weight
         [O, C / groups, KH, KW], as that of `torch.nn.functional.conv2d`.
     bias
@@ -58,8 +58,8 @@ def deform_conv2d(
 
     There are gradients of all five tensors, of any order.
 
-    Raises RuntimeError if shapes and numbers do not fit together, in torchvision's words; DtypeError and DeviceError for
-    tensors of several types or devices.
+    Raises RuntimeError if shapes and numbers do not fit together, in torchvision's words; DtypeError and DeviceError
+    for tensors of several types or devices.
     """
     check_ranks(input, offset, weight, mask)
     stride_y, stride_x = pair(stride)
@@ -126,7 +126,7 @@ def pair(size: Size) -> tuple[int, int]:
 
 
 def check_ranks(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None) -> None:  # noqa: A002
-    """Refuse tensors that have other than four dimensions."""
+    """Reject tensors that do not have four dimensions."""
     _check_rank("input", input)
     _check_rank("offset", offset)
     _check_rank("weight", weight)

@@ -40,7 +40,7 @@ def modulated_deform_conv2d(
 
 
 class ModulatedDeformConv2d(Convolution):
-    """`modulated_deform_conv2d` with a weight and a bias of its own; arguments as `mmcv.ops.ModulatedDeformConv2d`'s."""
+    """`modulated_deform_conv2d` with its own weight and bias; arguments as `mmcv.ops.ModulatedDeformConv2d`'s."""
 
     def __init__(
         self,

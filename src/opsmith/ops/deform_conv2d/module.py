@@ -1,4 +1,4 @@
-"""The convolution as a module: torchvision's DeformConv2d, and what it shares with mmcv's."""
+"""Defines the convolution as a module: torchvision's DeformConv2d, and what it shares with mmcv's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Convolution(nn.Module):
 
 
 class DeformConv2d(Convolution):
-    """`deform_conv2d` with a weight and a bias of its own; arguments as `torchvision.ops.DeformConv2d`'s."""
+    """`deform_conv2d` with its own weight and bias; arguments as `torchvision.ops.DeformConv2d`'s."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class DeformConv2d(Convolution):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew, as those of `torch.nn.Conv2d` are."""
+        """Draw new parameters, like those of `torch.nn.Conv2d`."""
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.weight[0].numel())

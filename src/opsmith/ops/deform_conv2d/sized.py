@@ -14,7 +14,7 @@ from opsmith.errors import ArgumentValueError, ShapeError
 
 __all__ = ["Geometry", "Needed", "deform_conv2d_sized", "deform_conv2d_sized_backward"]
 
-# Kernels refuse larger strides, paddings and dilations, too: their products with sizes must fit into 64 bits.
+# Kernels also reject larger strides, paddings and dilations: their products with sizes must fit into 64 bits.
 _LARGEST = 1 << 31
 
 
@@ -44,7 +44,7 @@ class Needed:
 
 
 # The output has the offset's height and width, whatever they are: samples outside of the image are zero. That they are
-# those of the convolution is checked by the function that people call.
+# those of the convolution is checked by the public function.
 @opsmith.op(
     cpu="deform_conv2d.cpp",
     cuda="deform_conv2d.cu",
@@ -64,13 +64,14 @@ def deform_conv2d_sized(
 ) -> Float[Tensor, "N O OH OW"]:
     """Convolve images that are sampled off the grid. Call it through `deform_conv2d`.
 
-    out[n, o, i, j] = bias[o] + sum over c, ky, kx of weight[o, c, ky, kx] * mask * sample(n, c, y, x) with
-    y = i * stride_y - pad_y + ky * dilation_y + the offset along y, x likewise (Dai et al., equation 2; Zhu et al.,
-    "Deformable ConvNets v2", equation 1). The sample is interpolated bilinearly between the four pixels around (y, x), those
-    outside of the image being zero; from one pixel outside on it is zero itself. Where a coordinate is NaN, the sample is.
+    out[n, o, i, j] = bias[o] + sum over c, ky, kx of weight[o, c, ky, kx] * mask * sample(n, c, y, x) with y = i *
+    stride_y - pad_y + ky * dilation_y + the offset along y, x likewise (Dai et al., equation 2; Zhu et al., "Deformable
+    ConvNets v2", equation 1). The sample is interpolated bilinearly between the four pixels around (y, x), those
+    outside of the image being zero; from one pixel outside on it is zero itself. Where a coordinate is NaN, the sample
+    is.
 
-    `tf32` allows to round the factors of float32 products, samples and weights, to TF32's 10 bits, which kernels for a GPU
-    do; nothing else looks at it.
+    `tf32` allows to round the factors of float32 products, samples and weights, to TF32's 10 bits, which kernels for a
+    GPU do; nothing else looks at it.
     """
     g = geometry
     _check(input, weight, g)
@@ -117,8 +118,8 @@ def deform_conv2d_sized_backward(  # type: ignore[empty-body]
 ]:
     """The gradients, from the inputs again.
 
-    A sample's gradient along y and x is that between the four pixels around it. On a line of pixels, where there are two, it
-    is that towards the larger coordinate.
+    A sample's gradient along y and x is that between the four pixels around it. On a line of pixels, where there are
+    two, it is that towards the larger coordinate.
     """
     ...
 

@@ -1,4 +1,4 @@
-"""The module that owns its filters and its bias."""
+"""Defines the module that owns its filters and bias."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FilteredLReLU"]
 
 
 class FilteredLReLU(FilterModule):
-    """`filtered_lrelu` with filters and a bias of its own; `fu` and `fd` are whatever `setup_filter` takes."""
+    """`filtered_lrelu` with its own filters and bias; `fu` and `fd` are whatever `setup_filter` takes."""
 
     fu: Tensor
     fd: Tensor

@@ -89,8 +89,8 @@ def filtered_lrelu_backward(
 ) -> tuple[Float[Tensor, "N C height width"], Float[Tensor, "C"]]:
     """The gradients, from the input again: each filter's transposed, and between them the slope at u.
 
-    u is upsampled a second time: what the forward keeps is x, where PyTorch would keep u, up ** 2 times as large, for each
-    of its steps. The second gradient goes through this body.
+    u is upsampled a second time: what the forward keeps is x, where PyTorch would keep u, up ** 2 times as large, for
+    each of its steps. The second gradient goes through this body.
     """
     o, a = oversampling, activation
     u = _upsampled(x, fu, fd, b, o)
@@ -116,7 +116,7 @@ def _examples() -> list[tuple[object, ...]]:
 
 
 def _upsampled(x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, oversampling: Oversampling) -> Tensor:
-    """Return u; raises ArgumentValueError for numbers that mean nothing."""
+    """Return u; raises ArgumentValueError for invalid numbers."""
     o = oversampling
     check_filtering(fu, (o.up, o.up), (1, 1), (o.pad_y, o.pad_x), separable=o.separable_up)
     check_filtering(fd, (1, 1), (o.down, o.down), (0, 0), separable=o.separable_down)

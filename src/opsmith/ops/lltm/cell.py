@@ -1,4 +1,4 @@
-"""The operators of an LLTM step: its pointwise part, and the whole of it around the matrix product."""
+"""Defines the operators of an LLTM step: its pointwise part, and the whole step with the matrix product."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def lltm_gates_backward(
     return torch.cat([grad_i, grad_o, grad_c], dim=1), grad_cell
 
 
-# Two files, because either device has matrix products of its own. One library holds both, so their functions' names
-# differ. On a GPU the kernels stand beside: no framework header is compiled by nvcc.
+# Two files, because each device has its own matrix products. One library holds both, so their functions' names
+# differ. On a GPU the kernels are separate: nvcc does not compile framework headers.
 _CPU = "cell_cpu.cpp"
 _CUDA = opsmith.native("cell_gpu.cpp", "cell_forward.cu", "cell_backward.cu", "cell_gates.cu")
 

@@ -1,4 +1,4 @@
-"""One layer of an LLTM in one direction: over a sequence, or over sequences of several lengths that are packed."""
+"""Runs one layer of an LLTM in one direction, over a sequence or packed sequences of several lengths."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def lltm(
 ) -> tuple[Tensor, State]:
     """Run an LLTM over a sequence: return the hidden states [T, B, S] and the last (hidden, cell), each [B, S].
 
-    `input` is [T, B, I], `weight` [3*S, S+I] with the columns of the hidden state first, `bias` [3*S]. With `reverse` the
-    steps go from the last to the first, and the hidden states stand where their inputs do. For T = 0 the state is returned
-    as it came.
+    `input` is [T, B, I], `weight` [3*S, S+I] with the columns of the hidden state first, `bias` [3*S]. With `reverse`
+    the steps go from the last to the first, and the hidden states stand where their inputs do. For T = 0 the state is
+    returned unchanged.
     """
     hidden, cell = state
     hiddens, last_cell = lltm_sequence(input.flip(0) if reverse else input, hidden, cell, weight, bias)
@@ -40,8 +40,9 @@ def run_packed(
 ) -> tuple[Tensor, State]:
     """Run an LLTM over a packed sequence: return its hidden states [N, S] and the last (hidden, cell) of each sequence.
 
-    `data` is [N, I] and `batch_sizes` says how many of its rows are one step's, as in a PackedSequence: longer sequences
-    come first, so their number only shrinks. Between two ends of sequences it stays as it is, and that part is one call.
+    `data` is [N, I] and `batch_sizes` says how many of its rows are one step's, as in a PackedSequence: longer
+    sequences come first, so their number only shrinks. Between two ends of sequences it stays as it is, and that part
+    is one call.
     """
     runs = list(_runs(batch_sizes))
     parts = data.split([steps * batch for steps, batch in runs])

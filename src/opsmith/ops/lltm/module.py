@@ -1,4 +1,4 @@
-"""LLTM as modules, called as PyTorch's own recurrent ones are: one step, and layers over whole sequences."""
+"""Defines LLTM modules, called like PyTorch's own recurrent ones: one step, and layers over whole sequences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _LLTMBase(nn.Module):
         self.input_size, self.hidden_size = input_size, hidden_size
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, as in the tutorial: uniform in +-1/sqrt(S)."""
+        """Draw new parameters, as in the tutorial: uniform in +-1/sqrt(S)."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
@@ -49,9 +49,9 @@ class _LLTMBase(nn.Module):
 class LLTMCell(_LLTMBase):
     """One LLTM step, called as `torch.nn.LSTMCell` is.
 
-    cell(input, (hidden, cell)) returns the new (hidden, cell), each [B, S], or [S] where the input has no batch; the state
-    is zero where it is not given. The parameters are `weight` [3*S, S+I], with the columns of the hidden state first, and
-    `bias` [3*S], which is None with bias=False.
+    cell(input, (hidden, cell)) returns the new (hidden, cell), each [B, S], or [S] where the input has no batch; the
+    state is zero where it is not given. The parameters are `weight` [3*S, S+I], with the columns of the hidden state
+    first, and `bias` [3*S], which is None with bias=False.
     """
 
     def __init__(
@@ -89,17 +89,17 @@ class LLTMCell(_LLTMBase):
 class LLTM(_LLTMBase):
     """Layers of LLTMs over sequences, called as `torch.nn.LSTM` is.
 
-    lltm(input, (h0, c0)) returns the hidden states of the last layer and the last (hn, cn) of all layers. With L layers, D
-    directions and S units:
+    lltm(input, (h0, c0)) returns the hidden states of the last layer and the last (hn, cn) of all layers. With L
+    layers, D directions and S units:
 
         input   [T, B, I], with batch_first [B, T, I]; without a batch [T, I]; or a PackedSequence
         h0, c0  [D*L, B, S], without a batch [D*L, S]; zero where they are not given
         output  [T, B, D*S], laid out as the input is: the forward direction's hidden states come first
         hn, cn  as h0
 
-    The parameters are `weight_l{layer}` [3*S, S + inputs] and `bias_l{layer}` [3*S], those of the other direction end in
-    `_reverse`. As in `torch.nn.LSTM` `dropout` is applied to what one layer gives to the next. There are no projections: a
-    `proj_size` other than 0 raises ValueError, as sizes that do not fit do.
+    The parameters are `weight_l{layer}` [3*S, S + inputs] and `bias_l{layer}` [3*S], those of the other direction end
+    in `_reverse`. As in `torch.nn.LSTM` `dropout` is applied to what one layer gives to the next. There are no
+    projections: a `proj_size` other than 0 raises ValueError, as sizes that do not fit do.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The operator of an LLTM over a whole sequence: all steps of one layer, in one call."""
+"""Defines the operator of an LLTM over a whole sequence: all steps of one layer, in one call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opsmith.ops.lltm.cell import lltm_cell, lltm_gates_backward
 
 __all__ = ["lltm_sequence", "lltm_sequence_backward"]
 
-# The CPU has matrix products of its own. On a GPU the .cpp has the products, and the .cu files what lies between them.
+# The CPU has its own matrix products. On a GPU the .cpp has the products, and the .cu files what lies between them.
 _CPU = "sequence_cpu.cpp"
 _CUDA = opsmith.native("sequence_gpu.cpp", "scan_forward.cu", "scan_backward.cu", "grid.cu", "sequence_step.cu")
 
@@ -33,8 +33,8 @@ def lltm_sequence(
 ) -> tuple[Float[Tensor, "T B S"], Float[Tensor, "B S"], Float[Tensor, "T B 3*S"], Float[Tensor, "T B S"]]:
     """The hidden states of all steps, and the last cell; `weight` has the columns of `hidden` first, as in `lltm_cell`.
 
-    The last hidden state is the last of the hidden states. For T = 0 there are none, and the cell comes back as it went
-    in. The gates' pre-activations and the cells of all steps are kept for the backward.
+    The last hidden state is the last of the hidden states. For T = 0 there are none, and the cell is returned
+    unchanged. The gates' pre-activations and the cells of all steps are kept for the backward.
     """
     state = hidden.shape[1]
     hiddens, gates, cells = [], [], []
@@ -63,8 +63,8 @@ def lltm_sequence_backward(
 ]:
     """The gradients of an LLTM over a sequence: backwards through the steps, then three products over all of them.
 
-    Only the gradient that goes from one hidden state to the one before needs the steps in their order. `cell` and `bias`
-    are here for a second gradient, which goes through the forward's body, as in `lltm_cell_backward`.
+    Only the gradient that goes from one hidden state to the one before needs the steps in their order. `cell` and
+    `bias` are here for a second gradient, which goes through the forward's body, as in `lltm_cell_backward`.
     """
     steps, state = input.shape[0], hidden.shape[1]
     weight_hidden, weight_input = weight.split([state, input.shape[2]], dim=1)

@@ -40,7 +40,7 @@ class MLP(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw new parameters."""
         for weight, bias in ((self.weight1, self.bias1), (self.weight2, self.bias2)):
             bound = 1.0 / math.sqrt(weight.shape[1])
             nn.init.uniform_(weight, -bound, bound)

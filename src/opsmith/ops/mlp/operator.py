@@ -11,7 +11,7 @@ import opsmith
 
 __all__ = ["mlp", "mlp_backward"]
 
-# Two files, because the CPU has matrix products of its own. One library holds both, so their functions' names differ.
+# Two files, because the CPU has its own matrix products. One library holds both, so their functions' names differ.
 _CPU = "mlp_cpu.cpp"
 _CUDA = opsmith.native("mlp_gpu.cpp", "mlp_small_forward.cu", "mlp_small_backward.cu", "mlp_large.cu")
 
@@ -55,9 +55,9 @@ def mlp_backward(
 ) -> tuple[Float[Tensor, "B F"], Float[Tensor, "H F"], Float[Tensor, "H"], Float[Tensor, "O H"], Float[Tensor, "O"]]:
     """The gradients of all five inputs; ReLU's slope at 0 is 0, and at NaN it is 1, as PyTorch has it.
 
-    Products that are not needed are left out and have no elements: the first layer of a network needs no gradient of its
-    input. The biases are not read; they are here because a second gradient goes through the forward's body, which needs
-    every input.
+    Products that are not needed are left out and have no elements: the first layer of a network needs no gradient of
+    its input. The biases are not read; they are here because a second gradient goes through the forward's body, which
+    needs every input.
     """
     grad_hidden = grad_output @ weight2
     grad_linear = torch.where(hidden <= 0, torch.zeros_like(grad_hidden), grad_hidden)

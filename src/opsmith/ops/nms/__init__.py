@@ -1,4 +1,4 @@
-"""Non-maximum suppression: the boxes of a detector that no better box overlaps.
+"""Non-maximum suppression: the boxes of a detector that do not overlap a better one.
 
 `nms` and `batched_nms` take and return what torchvision's do. Theirs sorts, marks all pairs of boxes in N^2 bits and
 walks through them; here a box meets only kept ones, found by place and size, and memory grows with N alone.

@@ -1,4 +1,4 @@
-"""Greedy non-maximum suppression: the operators, and the functions that people know from torchvision."""
+"""Defines greedy non-maximum suppression: the operators, and torchvision's functions."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def _suppression(boxes: Tensor, iou_threshold: float) -> Tensor:
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Return the indices of the boxes that greedy non-maximum suppression keeps, int64 [K], by decreasing score.
 
-    `torchvision.ops.nms`: a box goes where its intersection over union with a kept box of a higher score is above
-    `iou_threshold`. `boxes` are [N, 4] as (x1, y1, x2, y2), `scores` [N]; equal scores go by index. The result is the same
-    on every device: the test is made in float32 (float64 for float64), each operation rounded once, without a division.
-    Integers are taken as float64, and where types differ the wider is taken.
+    `torchvision.ops.nms`: a box is dropped if its intersection over union with a kept box of a higher score exceeds
+    `iou_threshold`. `boxes` are [N, 4] as (x1, y1, x2, y2), `scores` [N]; equal scores go by index. The result is the
+    same on every device: the test is made in float32 (float64 for float64), each operation rounded once, without a
+    division. Integers are taken as float64, and where types differ the wider is taken.
 
     A box with x2 <= x1 or y2 <= y1 has an area of 0; two such boxes never suppress each other, nor do boxes with a NaN
     or without a finite area suppress or get suppressed. NaN scores come first, as in torch.sort.
@@ -114,10 +114,10 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
     """Return what `nms` keeps where boxes of different `idxs` [N] (classes, levels, images) do not meet, int64 [K].
 
-    `torchvision.ops.batched_nms`, by comparing `idxs` and not by moving classes apart, which costs digits. The order is
+    `torchvision.ops.batched_nms`, but compares `idxs` instead of moving classes apart, which costs digits. The order is
     that of decreasing scores over all classes.
     """
-    # torchvision asks nothing of the other arguments then, nor for the boxes' shape.
+    # torchvision then checks neither the other arguments nor the boxes' shape.
     if not torch.compiler.is_compiling() and boxes.numel() == 0:
         return torch.empty((0,), dtype=torch.int64, device=boxes.device)
     floating, ranks = _prepared(boxes, scores)
@@ -141,7 +141,7 @@ def nms_padded(
 
 
 def _prepared(boxes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Check shapes in torchvision's words, and bring both tensors to one floating type."""
+    """Check shapes with torchvision's messages, and convert both tensors to one floating type."""
     if boxes.dim() != 2:
         raise RuntimeError(f"boxes should be a 2d tensor, got {boxes.dim()}D")
     if boxes.shape[1] != 4:
