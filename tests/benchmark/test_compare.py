@@ -161,9 +161,7 @@ def test_threads_of_the_host_do_not_matter_to_a_gpu():
 
 
 def test_reports_without_anything_in_common_are_refused():
-    with pytest.raises(
-        ArgumentError, match=r"no operator in common: the earlier has kit\.smooth, the new one kit\.other"
-    ):
+    with pytest.raises(ArgumentError, match=r"nothing in common: the earlier has kit\.smooth, the new one kit\.other"):
         compare_reports([small()], [replace(small(), operator="kit.other")])
     with pytest.raises(ArgumentError, match="nothing in common"):
         compare_reports([report(timing("N 4", "opsmith", 1e-5))], [report(timing("N 8", "opsmith", 1e-5))])

@@ -46,7 +46,8 @@ float32, forward
 – compiled (float32, B 4096, N 4096, forward): failed: RuntimeError: no
 * opsmith: cached (float32, B 4096, N 4096, forward)
 ! other programs are running
-1.50x: 1.5 times as fast as that competitor; brackets: 95 % interval · repeated timings differed by 1.0 % · seed 0 · 12 s"""
+1.50x: 1.5 times as fast as that competitor; brackets: 95 % interval · repeated timings differed by 1.0 % · seed 0 · 12
+  s"""
     )
     assert str(REPORT) == text
 
@@ -196,8 +197,8 @@ def test_markdown():
     assert (
         report_markdown(REPORT)
         == """\
-**`kit.smooth`** (Planted CPU, 4 threads, torch 2.13.0+cpu, 2026-01-02; medians of rounds in turn, ratios with their 95 % \
-interval)
+**`kit.smooth`** (Planted CPU, 4 threads, torch 2.13.0+cpu, 2026-01-02; medians of alternating rounds, ratios with their 95 \
+% interval)
 
 float32, forward:
 

@@ -108,9 +108,7 @@ def compare_reports(
         new += [_case_name(report, has[key]) for key in has if key not in had]
     if not pairs and not lost:
         names = [", ".join(dict.fromkeys(report.operator for report in some)) for some in (earlier.values(), present)]
-        raise ArgumentError(
-            f"the reports have no operator in common: the earlier has {names[0]}, the new one {names[1]}"
-        )
+        raise ArgumentError(f"the reports have nothing in common: the earlier has {names[0]}, the new one {names[1]}")
     clocks = [(*pair, clock) for pair in pairs for clock in _clocks(pair[2])]
     changes = [_change(*item, tolerance, widen=_widening(len(clocks))) for item in clocks]
     runs = [min(map(_runs, reports)) for reports in (earlier.values(), present)]

@@ -24,8 +24,8 @@ def labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
         if not isinstance(example, tuple | list | Mapping):
             found = type(example).__name__
             raise ArgumentError(
-                f"the example {label!r} is a {found}; give each call its arguments: {'small': {'x': torch.randn(3)}}, "
-                "or give a list of calls"
+                f"the example {label!r} is a {found}; give each call its arguments: "
+                "{'small': {'x': torch.randn(3)}}, or give a list of calls"
             )
     return list(examples.items())
 
