@@ -1,1 +1,1 @@
-"""Describes operators and extensions as frozen data; nothing here needs a device or reads a kernel's file."""
+"""Describes operators and extensions as frozen data; needs no device and reads no kernel file."""

@@ -1,6 +1,6 @@
 """Reads a Python function as a signature: its annotations, one by one.
 
-Whatever an operator cannot be is refused here, when it is declared, with the reason and the alternative.
+Invalid definitions are rejected here, at their declaration, with the reason and the alternative.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Choices", "read_signature"]
 
 @dataclass(frozen=True)
 class Choices:
-    """What a definition says beside its annotations; see `opsmith.op` for each of them."""
+    """The options of a definition; see `opsmith.op` for each of them."""
 
     outputs: tuple[str, ...] | None = None
     saved: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class Choices:
 
 
 def read_signature(function: Callable[..., Any], choices: Choices, *, class_defaults: bool = True) -> Signature:
-    """Return the signature of a definition; raises DefinitionError for what an operator cannot take or return.
+    """Return the signature of a definition; raises DefinitionError for invalid arguments or results.
 
     A dataclass's own defaults are those of its fields where `class_defaults` is set: a backward is given every value.
     """
@@ -175,7 +175,7 @@ def _read_dtypes(
 
 
 def _check_names(signature: Signature, choices: Choices) -> None:
-    """Refuse names that are taken twice or that nothing carries."""
+    """Reject duplicate and unknown names."""
     inputs = {parameter.name for parameter in signature.parameters} | {struct.name for struct in signature.structs}
     outputs = [output.name for output in signature.outputs]
     for name in outputs:

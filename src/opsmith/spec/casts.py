@@ -39,7 +39,7 @@ class CastPlan:
 
 
 def check_autocast(signature: Signature, rule: object) -> None:
-    """Refuse anything but a rule; raises DefinitionError."""
+    """Reject anything but a rule; raises DefinitionError."""
     if rule is not None and rule not in get_args(Autocast):
         words = ", ".join(repr(word) for word in get_args(Autocast))
         raise DefinitionError(f"{signature.name}: autocast= is {rule!r}; it must be {words} or None")
@@ -80,7 +80,8 @@ def choose_type(rule: Autocast, allowed: frozenset[str], given: Iterable[str], l
     """Return the type that a group's arguments of low types are cast to, or None if they stay.
 
     `given` are the arguments' types and `low` is the one that autocast is set to, by torch's names. They stay where one
-    of them is not a low type, and where the operator does not take what the rule asks for and their widest type neither.
+    of them is not a low type, and where the operator does not take what the rule asks for and their widest type
+    neither.
     """
     types = set(given)
     if not types or not types <= set(LOW_TYPES):

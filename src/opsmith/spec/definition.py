@@ -27,8 +27,9 @@ Batch = str | tuple[str, ...] | Literal[False] | None
 class Kernel:
     """An operator's code for one device.
 
-    A `view` kernel is a template over element types that includes only `<opsmith/kernel.h>`; a `native` one is a function
-    over `torch::stable::Tensor`. `sources` are absolute; the first holds `entry`, the others are compiled beside it.
+    A `view` kernel is a template over element types that includes only `<opsmith/kernel.h>`; a `native` one is a
+    function over `torch::stable::Tensor`. `sources` are absolute; the first holds `entry`, the others are compiled with
+    it.
     """
 
     style: Literal["view", "native"]
@@ -39,7 +40,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Rules:
-    """How an operator composes where the user says it by hand; None stands for the derived rule."""
+    """The user's own rules of how an operator composes; None stands for the derived rule."""
 
     vmap: Callable[..., Any] | None = None
     sharding: Callable[..., Any] | None = None

@@ -47,7 +47,7 @@ def default_gradient_names(forward: Signature) -> tuple[str, ...]:
 
 
 def check_passed_gradients(signature: Signature) -> None:
-    """Refuse an input that cannot have the gradient of an output as its own; raises DefinitionError."""
+    """Reject an input that cannot have an output's gradient as its own; raises DefinitionError."""
     for parameter in signature.tensors:
         if parameter.passes_gradient is None:
             continue
@@ -107,7 +107,7 @@ def renamed(signature: Signature, names: Mapping[str, str]) -> Signature:
 
 
 def wire_backward(forward: Signature, backward: Signature) -> Wiring:
-    """Match a backward to its forward; raises DefinitionError that lists the names there are."""
+    """Match a backward to its forward; raises a DefinitionError that lists the known names."""
     if forward.mutated:
         raise DefinitionError(
             f"{backward.name}: {forward.name} writes to {forward.mutated[0].name}, and an operator that writes to its "

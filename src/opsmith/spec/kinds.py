@@ -30,7 +30,7 @@ CAN_BE = (
 
 
 def read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
-    """Return what an annotation says; raises DefinitionError, which `where` begins, for what no argument can be."""
+    """Return an annotation's meaning; raises DefinitionError, which starts with `where`, for an invalid one."""
     if annotation in _SCALARS:
         return _SCALARS[annotation], None
     if is_jaxtyping(annotation):
@@ -56,7 +56,7 @@ def read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
 
 
 def read_tensor(where: str, annotation: Any) -> TensorType:
-    """Return the element type and shape of a jaxtyping annotation; raises DefinitionError for others' arrays."""
+    """Return the element type and shape of a jaxtyping annotation; raises DefinitionError for arrays of other libraries."""
     import torch
 
     if annotation.array_type is not torch.Tensor:

@@ -61,7 +61,7 @@ def find_samples(definition: Definition) -> tuple[Samples, ...]:
 
 
 def check_batch(signature: Signature, batch: Batch, *, is_backward: bool) -> None:
-    """Refuse a `batch=` that does not name a dimension of independent samples; raises DefinitionError.
+    """Reject a `batch=` that does not name a dimension of independent samples; raises DefinitionError.
 
     Every output must have the dimension, except a backward's: its gradient of a weight is a sum over it.
     """
@@ -97,7 +97,7 @@ def _groups(signature: Signature) -> list[Samples]:
 
 
 def _may_count_dimensions(definition: Definition) -> bool:
-    """Whether the operator could depend on where in a group a dimension stands."""
+    """Whether the operator could depend on a dimension's position in a group."""
     kernels = definition.kernels.values()
     if kernels and all(kernel.style == "view" for kernel in kernels):
         return False
@@ -105,7 +105,7 @@ def _may_count_dimensions(definition: Definition) -> bool:
 
 
 def _misfit(signature: Signature, samples: Samples) -> str | None:
-    """Say why a dimension cannot grow or shrink without changing more than the number of samples, or return None."""
+    """Return why a dimension cannot change in size without changing more than the number of samples, or None."""
     if any(parameter.kind is Kind.INT and parameter.name == samples.name for parameter in signature.parameters):
         return "which is an int argument: it would no longer be the size"
     for tensor in [p.tensor_type for p in signature.tensors] + [output.tensor for output in signature.outputs]:

@@ -1,7 +1,7 @@
-"""Describes the input of a call as plain data, from which its tensors can be made again in any process.
+"""Describes the input of a call as plain data, from which any process can rebuild its tensors.
 
-A recipe gives shape, element type, layout, kind of values and a seed; `build` makes the tensor. The same recipe gives the
-same values on every device, and the same values in every element type as far as the type can hold them.
+A recipe gives shape, element type, layout, kind of values and a seed; `build` makes the tensor. The same recipe gives
+the same values on every device, and the same values in every element type as far as the type can hold them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TensorRecipe:
 class Case:
     """The arguments of one call, by parameter: recipes, lists of recipes, None, numbers and texts.
 
-    `label` says in words what is particular about it; `group` is the part of the suite it belongs to. `base` is the same
+    `label` describes what is particular about it; `group` is the part of the suite it belongs to. `base` is the same
     call without what is particular: an operator that is wrong there too is not wrong because of it.
     """
 
@@ -61,7 +61,7 @@ class Case:
     base: Case | None = field(default=None, compare=False, repr=False)
 
     def build(self, device: str = "cpu") -> dict[str, Any]:
-        """Return the arguments, tensors made anew."""
+        """Return the arguments, with new tensors."""
         return {name: _build(value, device) for name, value in self.arguments.items()}
 
     def tensors(self) -> dict[str, TensorRecipe]:

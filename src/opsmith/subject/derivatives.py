@@ -1,4 +1,4 @@
-"""Takes the gradients of a call, and tells a refusal to differentiate from a defect.
+"""Computes the gradients of a call, and distinguishes a refusal to differentiate from a defect.
 
 The gradients are the same for the kernel and the reference: of the same inputs, through the same outputs, for the same
 gradients of the outputs. Those are random but fixed, and rounded to the element type under check, so that float64 and
@@ -241,7 +241,7 @@ def is_generated(subject: Subject, case: Case, inputs: Iterable[str], device: st
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an exception says, without what PyTorch adds to it."""
+    """Return an exception's message, without PyTorch's additions."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 

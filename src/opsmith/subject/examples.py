@@ -1,4 +1,4 @@
-"""Turns the calls that a person gives as examples into cases."""
+"""Turns a user's example calls into cases."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def _transposed(tensor: Tensor) -> Tensor:
 
 
 def _every_second(tensor: Tensor) -> Tensor:
-    """Every second element of rows twice as long; between them lie numbers that must not be read or written."""
+    """Every second element of rows twice as long; the numbers between them must not be read or written."""
     wide = _strange(tensor, (*tensor.shape[:-1], 2 * tensor.shape[-1]))
     view = wide[..., ::2]
     return view.copy_(tensor)
@@ -36,7 +36,7 @@ def _inner_rows(tensor: Tensor) -> Tensor:
 
 
 def _offset(tensor: Tensor) -> Tensor:
-    """Contiguous, but begins one element into its memory: no vector of 16 bytes is where it would like to be."""
+    """Contiguous, but begins one element into its memory: no vector of 16 bytes is aligned."""
     flat = _strange(tensor, (tensor.numel() + 1,))
     return flat[1:].view(tensor.shape).copy_(tensor)
 
@@ -52,7 +52,7 @@ def _channels_last(tensor: Tensor) -> Tensor:
 
 
 def _strange(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return memory around a tensor, filled with a number that shows in every result it gets into."""
+    """Return memory around a tensor, filled with a number that shows in every result that uses it."""
     value = 77 if not tensor.dtype.is_floating_point else 7777.0
     return torch.full(
         shape, bool(value) if tensor.dtype is torch.bool else value, dtype=tensor.dtype, device=tensor.device

@@ -1,4 +1,4 @@
-"""Describes an operator that is checked or timed: its reference, what it may be called with, and how it is called."""
+"""Describes an operator that is checked or timed: its reference, its inputs, and how it is called."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Subject:
         return Suite(space, self.examples, self.seed, self.most_elements, mutated=self.mutated, left_out=self.left_out)
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
-        """Return the arguments of a call by position; what is missing at the end is left to defaults."""
+        """Return the arguments of a call by position; missing ones at the end have their defaults."""
         return [values[name] for name in self.parameters if name in values and name not in self.keyword_only]
 
     def keyword_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:

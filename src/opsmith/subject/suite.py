@@ -1,7 +1,7 @@
 """Lists the calls of a check: every size, layout and kind of values that kernels are known to fail at, by name.
 
 The suite is the same in every run but for the seed of its random numbers. Each case differs from the plain one in one
-thing, so a failure by itself says what is wrong.
+thing, so a failure shows what is wrong.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Suite:
         return (case for case in self._made[key] if not groups or case.group in groups)
 
     def plain(self, dtypes: Mapping[str, str]) -> Case:
-        """Return the plainest case there is."""
+        """Return the plainest case."""
         return next(self.cases(dtypes, "plain"))
 
     def given(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
@@ -125,7 +125,7 @@ class Suite:
         return space.case(self._plain(space), dtypes, seed)
 
     def even(self, dtypes: Mapping[str, str], values: str, seed: int) -> Case | None:
-        """Return a call whose sizes are all one power of two: there, no kernel has a rest to take care of."""
+        """Return a call whose sizes are all one power of two: no kernel has a remainder to handle."""
         if self.space is None:
             return None
         plain = replace(self._plain(self.space), values={"": values})

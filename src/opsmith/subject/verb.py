@@ -1,4 +1,4 @@
-"""Makes functions of one operator or several, such as `opsmith.check`, of functions of a list of operators."""
+"""Turns functions of a list of operators into functions of one or several, such as `opsmith.check`."""
 
 from __future__ import annotations
 
