@@ -49,5 +49,5 @@ def test_cuda_texts_become_a_file_of_their_own_and_get_no_bindings() -> None:
 
 
 def test_a_function_must_be_a_name() -> None:
-    with pytest.raises(ArgumentError, match="no C"):
+    with pytest.raises(ArgumentError, match="not the name of a C"):
         inline_sources([""], [], {"f); abort(": ""})

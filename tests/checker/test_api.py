@@ -101,8 +101,8 @@ def test_the_same_seed_makes_the_same_inputs():
     [
         ({"properties": ["valu"]}, "unknown property 'valu'; the properties are value, magnitude"),
         ({"dtypes": ["float8"]}, "unknown element type 'float8'"),
-        ({"dtypes": ["int32"]}, "is not checked in int32: there are float64, float32"),
-        ({"devices": ["tpu"]}, "cannot be checked on tpu: here are cpu"),
+        ({"dtypes": ["int32"]}, "is not checked in int32, only in float64, float32"),
+        ({"devices": ["tpu"]}, "cannot be checked on tpu, only on cpu"),
         ({"examples": []}, "there are no inputs to call it with"),
         ({"examples": [(1, 2, 3)]}, "an example has 3 arguments; the operator takes x"),
         ({"reference": None}, "has no reference to compare it with"),

@@ -55,7 +55,7 @@ def test_a_folder_stands_for_all_that_it_declares():
         ([f"{KIT}/operators.py::right", "--dtype", "int32"], "is not checked in int32"),
         ([f"{KIT}/operators.py::right", "--device", "tpu"], "cannot be checked on tpu"),
         ([f"{KIT}/operators.py", "--reference", "torch:sin"], "--reference is for one operator"),
-        (["torch.ops.no_such.operator"], "PyTorch has no torch.ops.no_such.operator: name the module"),
+        (["torch.ops.no_such.operator"], "PyTorch has no torch.ops.no_such.operator: check its spelling"),
         (["torch.ops.aten.sin"], "has several overloads"),
         (["torch.ops.aten.sin.default"], "has no reference to compare it with"),
         (["torch.ops.aten.sin.default", "--reference", "torch"], "write it as module:function"),

@@ -58,7 +58,7 @@ compile               ✓             !
 large                 –             –
 
 ✗ value, cpu, float16: y[0] is inf, the reference has 40,000
-  The same property fails in cuda float16 too.
+  The same property also fails in cuda float16.
   Sum in float32.
   Smallest case, to paste:
 

@@ -122,7 +122,7 @@ def test_a_function_that_nothing_defines_is_a_link_error(package: Package) -> No
 def test_a_missing_kernel_file_is_told_with_the_way_to_make_it(package: Package) -> None:
     module = package(VIEW)
     message = failure(module, DefinitionError)
-    assert f"scale ({module.scale.definition.location}): there is no kernel file" in message
+    assert f"scale ({module.scale.definition.location}): no kernel file" in message
     assert str(Path(module.__file__).with_name("scale.cpp")) in message
     assert "opsmith stub" in message
 

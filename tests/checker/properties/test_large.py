@@ -65,7 +65,7 @@ def test_a_refusal_is_right() -> None:
     subject = subject_of(twice, reference=lambda x: 2 * x, examples=[(torch.randn(3, 4),)])
     outcome = large(Context(subject, "cpu", subject.dtypes[0]))
     assert outcome.state == "passed"
-    assert outcome.note.startswith("it refuses 2 of 2 calls")
+    assert outcome.note.startswith("it rejects 2 of 2 calls")
 
 
 @pytest.mark.skipif(available_memory_bytes("cpu") > 60e9, reason="there is memory for it here")

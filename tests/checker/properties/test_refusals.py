@@ -67,7 +67,7 @@ def test_a_hang() -> None:
 
 def test_sizes_and_types_that_nobody_looks_at() -> None:
     (finding,) = check_product(unguarded.product_on_trust).findings
-    assert "a with 6 in dimension 1: it returned a result, though the reference refuses it" in finding.message
+    assert "a with 6 in dimension 1: it returned a result, though the reference rejects it" in finding.message
     (finding,) = check_product(unguarded.product_of_any_type).findings
     assert "b of int64: it returned something else than the reference does for it" in finding.message
     assert "dimension" not in finding.message

@@ -44,7 +44,7 @@ def test_operators_without_a_defect(op: Any) -> None:
         (sums.total_by_threads, ("threads",), "always differs from that on one"),
         (sums.leaking, ("memory growth",), "bytes of memory (32 a call)"),
         (sums.remembering, ("memory growth",), "bytes of memory"),
-        (sums.leaky_slope, ("memory growth",), "with a backward leave"),
+        (sums.leaky_slope, ("memory growth",), "with a backward leak"),
     ],
 )
 def test_a_defect_has_one_name(op: Any, failed: tuple[str, ...], words: str) -> None:
