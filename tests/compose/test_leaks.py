@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,14 @@ from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import LLTMCell
 
 pytestmark = pytest.mark.compile
+
+
+@pytest.fixture(autouse=True)
+def older_objects_aside() -> Iterator[None]:
+    """Keep the garbage collector to what a test makes: going through torch's compiler takes it a second each time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class _Malloc(ctypes.Structure):
