@@ -43,7 +43,9 @@ def test_nothing_is_imported():
 @pytest.mark.slow("a check in a process of its own")
 def test_each_property_is_a_test(user_python: Python, project: Path):
     pytest_ = ("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider")
-    printed = user_python.run(*pytest_, "--opsmith", "kit_screen", *QUICK, cwd=project, fails=True).stdout
+    # `hanging` takes as long as a check's patience lasts, and has tests of its own.
+    chosen = (*QUICK[:-1], f"({QUICK[-1]}) and not hanging and not running_sum")
+    printed = user_python.run(*pytest_, "--opsmith", "kit_screen", *chosen, cwd=project, fails=True).stdout
     for line in (
         "PASSED kit_screen/operators.py::right::value[cpu]",
         "PASSED kit_screen/operators.py::right::special values[cpu]",
