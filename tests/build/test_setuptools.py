@@ -79,7 +79,7 @@ def test_environment_without_torch_is_told_what_to_do(project: Path, monkeypatch
 def test_wrong_table_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     (project / "pyproject.toml").write_text("[tool.opsmith]\noperator = ['user_scale']\n")
-    with pytest.raises(SetupError, match=r"\[tool\.opsmith\]: there is no key operator"):
+    with pytest.raises(SetupError, match=r"\[tool\.opsmith\]: unknown key operator"):
         hook.finalize_distribution_options(setuptools.Distribution())
 
 
