@@ -7,8 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from opsmith.store.depfile import parse_depfile, read_depfile
+from opsmith.store.depfile import depfile_text, parse_depfile, read_depfile
 
 CWD = Path("/cwd")
 
@@ -59,3 +61,8 @@ def test_what_a_compiler_writes_is_read_back(tmp_path: Path):
     source.write_text("".join(f'#include "{name}"\n' for name in names))
     subprocess.run([compiler, "-fsyntax-only", "-MD", "-MF", "a.d", "a.cpp"], cwd=tmp_path, check=True)
     assert set(read_depfile(tmp_path / "a.d", cwd=tmp_path)) >= {source, *(tmp_path / name for name in names)}
+
+
+@given(st.lists(st.text("ab/ \\#:$\té", min_size=1).map(lambda name: Path("/x", name.lstrip("/")))))
+def test_what_is_written_is_read_back(headers: list[Path]):
+    assert parse_depfile(depfile_text("a b.o", headers), cwd=CWD) == tuple(dict.fromkeys(headers))

@@ -1,4 +1,4 @@
-"""Reads which files a compiler read, from the Make rules of `g++ -MD` and `nvcc -MD`.
+"""Reads which files a compiler read, from the Make rules of `g++ -MD` and `nvcc -MD`, and writes such a rule.
 
 Make's quoting is odd and worth a table:
 
@@ -13,10 +13,10 @@ Make's quoting is odd and worth a table:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["parse_depfile", "read_depfile"]
+__all__ = ["depfile_text", "parse_depfile", "read_depfile"]
 
 _CONTINUATION = re.compile(r"\\\r?\n")
 _PIECE = re.compile(
@@ -46,6 +46,17 @@ def parse_depfile(text: str, *, cwd: Path, skip: tuple[str, ...] = ()) -> tuple[
     names = (name for rule in _CONTINUATION.sub(" ", text).split("\n") for name in _prerequisites(rule))
     kept = (name for name in dict.fromkeys(names) if not name.startswith(skip))
     return tuple(dict.fromkeys(cwd / name for name in kept))
+
+
+def depfile_text(target: str, prerequisites: Iterable[Path]) -> str:
+    """Return the rule that `parse_depfile` reads back as these prerequisites, which must be absolute."""
+    return " \\\n ".join([f"{_quoted(target)}:", *(_quoted(str(path)) for path in prerequisites)]) + " \n"
+
+
+def _quoted(name: str) -> str:
+    quoted = re.sub(r"(\\*)([ \t])", r"\1\1\\\2", re.sub(r"([#:])", r"\\\1", name.replace("$", "$$")))
+    ending = len(quoted) - len(quoted.rstrip("\\"))
+    return quoted + "\\" * ending
 
 
 def _prerequisites(rule: str) -> Iterator[str]:

@@ -64,8 +64,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Buil
 
     monkeypatch.setattr(run, "run_steps", counted)
 
-    def make(flags: tuple[str, ...] = (), **texts: str) -> Build:
-        files = [tmp_path / "project" / f"{name}.cpp" for name in texts]
+    def make(flags: tuple[str, ...] = (), project: str = "project", **texts: str) -> Build:
+        files = [tmp_path / project / f"{name}.cpp" for name in texts]
         for file, text in zip(files, texts.values(), strict=True):
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)

@@ -2,11 +2,17 @@
 
 An edit of one file of twenty compiles one file, and a build that failed at the last goes on there. Objects lie in the
 store as artefacts of their own: found by the same key as a library's, checked by digest, and evicted like the rest.
+
+The compiler's dependency file names the headers of the checkout that it ran in. Beside an object lie their portable names
+instead, from which a build in another checkout has a dependency file of its own: the library's record must hold the
+headers that this one's user edits, and the other checkout may be gone.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +21,14 @@ from opsmith.build.plan import Plan, Step, Target
 from opsmith.build.record import describe_build, read_headers
 from opsmith.errors import StoreError
 from opsmith.store import Store, digest_headers, edited_since, source_key
+from opsmith.store.depfile import depfile_text
+from opsmith.store.headers import portable_name, resolve_name
 from opsmith.toolchain import Toolchain
 
 __all__ = ["fetch_objects", "keep_objects"]
+
+_HEADERS = "headers.json"
+_FORMAT = "2"  # 1 had the compiler's dependency file
 
 
 def fetch_objects(plan: Plan, toolchain: Toolchain, target: Target, store: Store, folder: Path) -> frozenset[str]:
@@ -65,17 +76,32 @@ def _only(plan: Plan, step: Step) -> Plan:
     )
 
 
+def _inputs(part: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
+    return {**key_inputs(part, toolchain, target), "object": _FORMAT}
+
+
 def _fetch(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder: Path) -> bool:
-    found = store.find(source_key(key_inputs(part, toolchain, target)), roots=part.roots)
+    found = store.find(source_key(_inputs(part, toolchain, target)), roots=part.roots)
     if found is None:
         return False
+    step = part.steps[0]
     try:
-        for name in _files(part.steps[0]):
-            shutil.copyfile(found.folder / Path(name).name, folder / name)
-    except OSError:
-        (folder / part.library).unlink(missing_ok=True)
+        shutil.copyfile(found.library, folder / step.output)
+        if step.depfile is not None:
+            headers = _resolved((found.folder / _HEADERS).read_text(), part.roots)
+            (folder / step.depfile).write_text(depfile_text(step.output, headers), errors="surrogateescape")
+    except (OSError, ValueError):
+        (folder / step.output).unlink(missing_ok=True)
         return False
     return True
+
+
+def _resolved(text: str, roots: Mapping[str, Path]) -> list[Path]:
+    """Return the headers of their portable names; raises ValueError for one that is not below a root of this plan."""
+    headers = [resolve_name(name, roots) for name in json.loads(text)]
+    if None in headers:
+        raise ValueError("a root of another plan")
+    return [header for header in headers if header is not None]
 
 
 def _keep(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder: Path, since_ns: int) -> None:
@@ -83,19 +109,14 @@ def _keep(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder
     headers = read_headers(part, toolchain, folder)
     if edited_since([*headers, *step.users], since_ns):
         return
-    inputs = key_inputs(part, toolchain, target)
+    inputs = _inputs(part, toolchain, target)
     with store.staging() as scratch:
         published = scratch / "artifact"
         published.mkdir()
-        # The dependency file goes along: it says later which headers to look at.
-        for name in _files(step):
-            shutil.copyfile(folder / name, published / Path(name).name)
         kept = published / Path(step.output).name
+        shutil.copyfile(folder / step.output, kept)
+        (published / _HEADERS).write_text(json.dumps([portable_name(str(header), part.roots) for header in headers]))
         manifest = describe_build(part, toolchain, target, kept, inputs, kind="object")
         store.publish(
             source_key(inputs), published, manifest=manifest, headers=digest_headers(headers), roots=part.roots
         )
-
-
-def _files(step: Step) -> tuple[str, ...]:
-    return (step.output,) if step.depfile is None else (step.output, step.depfile)
