@@ -186,7 +186,7 @@ def test_a_backward_in_the_region_takes_what_the_forward_saved(low: torch.dtype)
 @pytest.mark.parametrize(
     ("rule", "mutates", "words"),
     [
-        ("half", (), "f: autocast= is 'half'; there are 'promote', 'low', 'float32' and None"),
+        ("half", (), "f: autocast= is 'half'; it must be 'promote', 'low', 'float32' or None"),
         ("low", "x", "f: autocast='low' would write to a cast copy of x instead of to the argument"),
     ],
 )
