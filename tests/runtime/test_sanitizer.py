@@ -21,7 +21,7 @@ from opsmith.runtime.bridge import find_bridge
 assert find_bridge() is not None
 cell = [torch.randn(shape).requires_grad_() for shape in ((2, 3), (2, 2), (2, 2), (6, 5), (6,))]
 x = torch.randn(8, requires_grad=True)
-for _ in range(50):
+for _ in range(200):
     hidden, state = lltm_cell(*cell)
     torch.autograd.grad(hidden.sum() + state.sum(), cell)
     (first,) = torch.autograd.grad(sigmoid(x=x).sum(), x, create_graph=True)
