@@ -125,7 +125,8 @@ def session_store() -> Iterator[Path]:
             from opsmith.runtime.bridge import find_bridge
 
             patch.setenv("OPSMITH_BRIDGE", "wait")
-            assert find_bridge() is not None
+            with _all_cores():  # the other workers wait for it as well
+                assert find_bridge() is not None
             patch.setenv("OPSMITH_BRIDGE", "auto")
         yield root / "store"
 

@@ -28,7 +28,7 @@ def test_the_first_operator(tmp_path: Path):
     (package / "lowpass.cpp").write_text(kernel)
     # The lines that are typed, each behind what it prints; the one that fails stands in a try of its own.
     typed = [line.removeprefix(">>> ") for line in session.splitlines() if line.startswith(">>> ")]
-    failing = "lowpass(torch.randn(1000), 0.9)"
+    failing = "lowpass(torch.randn(100), 0.9)"
     assert failing in typed
     lines = [
         f"try:\n    {line}\nexcept Exception as error:\n    print(type(error).__name__, error)"
@@ -51,7 +51,7 @@ def test_the_first_operator(tmp_path: Path):
     printed = done.stdout.splitlines()
     (error,) = [line for line in session.splitlines() if line.startswith("opsmith.errors.")]
     assert printed[0] == error.removeprefix("opsmith.errors.").replace(": ", " ", 1)
-    assert printed[1] == "torch.Size([4, 1000])"
+    assert printed[1] == "torch.Size([4, 100])"
 
 
 def test_the_report_of_the_check_has_every_property():

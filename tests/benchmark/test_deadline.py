@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -36,6 +37,23 @@ def test_what_swallows_exceptions_is_stopped_too():
             spin(30)
         except Exception:
             spin(30)
+
+
+def test_a_limit_that_ends_in_a_callback_of_the_garbage_collector_is_not_lost():
+    """Python drops an exception there, and pytest makes an error of the warning."""
+
+    def slow(phase: str, info: dict[str, int]) -> None:
+        spin(0.1)
+
+    gc.callbacks.append(slow)
+    started = time.perf_counter()
+    try:
+        with pytest.raises(OutOfTime), time_limit(0.05):
+            gc.collect()
+            spin(30)
+    finally:
+        gc.callbacks.remove(slow)
+    assert time.perf_counter() - started < 1
 
 
 def test_a_program_that_was_started_ends():

@@ -45,6 +45,7 @@ def test_a_build_that_is_killed_at_a_random_point_is_built_again_at_once(tmp_pat
         assert list(store.layout.staging.iterdir()) == [mine], "what a killed build left was not swept"
 
 
+@pytest.mark.all_cores
 @pytest.mark.compile
 def test_of_16_processes_one_builds(tmp_path):
     answer = run_kit("race", tmp_path / "root", 16, seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -10,12 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 __all__ = ["Deadline", "OutOfTime", "time_limit"]
 
 # After the first signal more follow: one that arrives in a destructor or in a callback from C is lost.
 _AGAIN_S = 1.0
+_SOON_S = 1e-3
 
 
 class OutOfTime(BaseException):
@@ -48,11 +50,14 @@ def time_limit(seconds: float) -> Iterator[None]:
 
     there = set(_programs())
 
-    def stop(number: int, frame: Any) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         # subprocess kills the compiler's driver alone, and what that has started would go on beside the next thing timed.
         for process in set(_programs()) - there:
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
+        if _is_in_gc_callback(frame):
+            signal.setitimer(signal.ITIMER_REAL, _SOON_S, _AGAIN_S)  # Python drops what is raised there, with a warning
+            return
         raise OutOfTime
 
     outer_s, _ = signal.getitimer(signal.ITIMER_REAL)
@@ -70,6 +75,15 @@ def time_limit(seconds: float) -> Iterator[None]:
         if outer_s > 0:
             left = outer_s - (time.perf_counter() - started)
             signal.setitimer(signal.ITIMER_REAL, max(left, 1e-3), _AGAIN_S)
+
+
+def _is_in_gc_callback(frame: FrameType | None) -> bool:
+    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None:
+        if frame.f_code in callbacks:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _programs() -> Iterator[int]:
