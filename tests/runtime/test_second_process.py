@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from pathlib import Path
 
 import pytest
+
+from forks import python_c
 
 pytestmark = pytest.mark.compile
 
@@ -35,7 +37,8 @@ void scale(opsmith::View<const T, 1> x, opsmith::View<T, 1> out) {
 """
 # Programs are counted by Python's own audit events, which nothing that starts one can avoid.
 RUN = """
-import json, sys, time
+import json, sys, time, warnings
+warnings.simplefilter("error")
 started = []
 def watch(event, arguments):
     if event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"):
@@ -59,9 +62,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path) -> dict[str, list[object]]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN], cwd=project, capture_output=True, text=True, check=False
-    )
+    done = python_c(RUN, env=os.environ, cwd=project)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return json.loads(done.stdout)
