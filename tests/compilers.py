@@ -14,7 +14,7 @@ import torch
 
 from cache import CACHE
 
-__all__ = ["INCLUDE", "OPS", "compiled", "find_compiler", "run", "unoptimising_compiler"]
+__all__ = ["INCLUDE", "OPS", "compiled", "compiler_with_bridge", "find_compiler", "run"]
 
 SOURCE = Path(__file__).parents[1] / "src" / "opsmith"
 INCLUDE, OPS = SOURCE / "include", SOURCE / "ops"
@@ -66,26 +66,27 @@ def _headers() -> bytes:
     return content.digest()
 
 
-def unoptimising_compiler(folder: Path) -> str:
-    """Write a C++ compiler for tests of builds, where how fast the result is does not matter, and return its path.
+def compiler_with_bridge(folder: Path) -> str:
+    """Write a C++ compiler that has the bridge ready, and return its path.
 
-    It compiles everything at -O0, and the bridge not at all: it gives the one that the tests run with.
+    It gives the bridge that the tests run with, and compiles the rest as g++ does. Flags of its own it must not have: the
+    store knows a compiler by its version, and would give what it made to others.
     """
     from opsmith.runtime.bridge import describe_bridge
 
     bridge = describe_bridge()["library"]
     assert bridge is not None
-    path = folder / "unoptimising-c++"
-    path.write_text(_UNOPTIMISING.format(compiler=find_compiler("g++"), bridge=bridge))
+    path = folder / "c++-with-bridge"
+    path.write_text(_WITH_BRIDGE.format(compiler=find_compiler("g++"), bridge=bridge))
     path.chmod(0o755)
     return str(path)
 
 
 # The preprocessor still writes the names of the headers, and finds whether they are there.
-_UNOPTIMISING = """#!/bin/sh
+_WITH_BRIDGE = """#!/bin/sh
 case " $* " in
   *" -c "*/opsmith/bridge/*) exec {compiler} "$@" -E;;
   *" -o opsmith_bridge."*) exec cp "{bridge}" "opsmith_bridge.${{*##* opsmith_bridge.}}";;
-  *) exec {compiler} "$@" -O0;;
+  *) exec {compiler} "$@";;
 esac
 """

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from compilers import unoptimising_compiler
+from compilers import compiler_with_bridge
 from opsmith.cli.demo import command
 from opsmith.demo import builds
 from opsmith.errors import OpsmithError, ToolchainError
@@ -27,7 +27,7 @@ needs_extras = pytest.mark.skipif(
 @pytest.mark.compile
 @pytest.mark.slow("a whole demo")
 def test_a_quick_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("CXX", unoptimising_compiler(tmp_path))
+    monkeypatch.setenv("CXX", compiler_with_bridge(tmp_path))
     result = CliRunner().invoke(command, ["--quick", "--json", "--output", str(tmp_path)])
     assert result.exit_code == 0, result.output
     content = json.loads(result.stdout)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compilers import unoptimising_compiler
+from compilers import compiler_with_bridge
 from forks import python_c
 from opsmith._background import do_quietly
 from opsmith.errors import ArgumentError
@@ -69,7 +69,7 @@ def test_who_asks_is_told_where_the_bridge_is(
 
 @pytest.mark.slow("builds in the background, and an operator")
 def test_the_first_process_does_not_wait_and_a_later_one_has_the_bridge(tmp_path: Path) -> None:
-    compiler = unoptimising_compiler(tmp_path)
+    compiler = compiler_with_bridge(tmp_path)
     first = run(tmp_path, OPSMITH_BRIDGE="auto", CXX=compiler)
     assert not first["bridge"]
     deadline = time.monotonic() + 300
