@@ -37,7 +37,8 @@ def mutated(mutant: Mutant) -> str:
     return text.replace(mutant.before, mutant.after)
 
 
-_STORE, _BUILD, _RUNTIME = ("tests/store",), ("tests/build", "tests/failure_modes"), ("tests/runtime", "tests/compose")
+_BUILD = ("tests/build", "tests/failure_modes", "tests/runtime/test_existing.py", "tests/toolchain")
+_STORE, _RUNTIME = ("tests/store",), ("tests/runtime", "tests/compose")
 _SPEC, _CODEGEN = ("tests/spec",), ("tests/codegen", "tests/runtime")
 _CHECK, _BENCH = ("tests/subject", "tests/checker"), ("tests/benchmark",)
 

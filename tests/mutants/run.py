@@ -1,6 +1,6 @@
 """Runs the tests over each mutant of the table and prints which of them the tests find.
 
-    python tests/mutants/run.py [NAME ...] [--jobs 2] [--json FILE]
+    python tests/mutants/run.py [NAME ...] [--jobs 2] [--json FILE] [--near]
 
 A mutant is a copy of src/ with one fault in it. The tests of `make test` run first, those next to the fault before the
 others, and end at the first that fails; the slow tests of `make test-all` run where those have passed. A test counts
@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -51,6 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="mutants to run; default: all")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--near", action="store_true", help="run the tests next to each fault alone")
     parser.add_argument("--json", type=Path, help="file for the results; those of other mutants in it stay")
     asked = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if not asked.names or mutant.name in asked.names]
@@ -58,7 +60,7 @@ def main() -> int:
         parser.error(f"there is no mutant {', '.join(sorted(unknown))}")
     results = []
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for result in pool.map(run_mutant, chosen):
+        for result in pool.map(partial(run_mutant, near=asked.near), chosen):
             results.append(result)
             print(f"[{len(results)}/{len(chosen)}] {line_of(result)}", flush=True)
             if asked.json is not None:
@@ -67,8 +69,8 @@ def main() -> int:
     return 0 if all(result.found_in for result in results) else 1
 
 
-def run_mutant(mutant: Mutant) -> Result:
-    """Run the tests over one mutant until one fails."""
+def run_mutant(mutant: Mutant, *, near: bool = False) -> Result:
+    """Run the tests over one mutant until one fails; `near` leaves out those that are not next to it."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="opsmith-mutant-") as folder:
         source, cache = Path(folder) / "src", Path(folder) / "cache"
@@ -78,11 +80,8 @@ def run_mutant(mutant: Mutant) -> Result:
             shutil.copytree(CACHE, cache, ignore=shutil.ignore_patterns("users"))
         file = source / "opsmith" / mutant.file
         file.write_text(mutated(mutant))
-        for found_in, marks, paths in (
-            ("test", FAST, mutant.tests),
-            ("test", FAST, ("tests",)),
-            ("test-all", SLOW, ("tests",)),
-        ):
+        sets = (("test", FAST, mutant.tests), ("test", FAST, ("tests",)), ("test-all", SLOW, ("tests",)))
+        for found_in, marks, paths in sets[:1] if near else sets:
             if failed := first_failure(source, cache, marks, paths):
                 return Result(mutant.name, mutant.kind, mutant.file, found_in, failed, time.monotonic() - started)
     return Result(mutant.name, mutant.kind, mutant.file, "", "", time.monotonic() - started)
