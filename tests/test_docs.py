@@ -27,6 +27,7 @@ def test_every_test_that_is_named_exists():
     named = {name for page in PAGES for name in _TEST.findall(page.read_text(encoding="utf-8"))}
     assert len(named) > 50
     for file, _, name in sorted(test.partition("::") for test in named):
+        assert name.startswith("test_"), f"{file}::{name}"
         assert re.search(rf"^def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), f"{file}::{name}"
 
 

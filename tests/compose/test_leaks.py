@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import sys
@@ -15,6 +14,7 @@ import pytest
 import torch
 from compose_kit.table import Case, each_case, each_operator
 
+from opsmith.checker.memory.heap import heap_bytes
 from opsmith.errors import ShapeError
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import LLTMCell
@@ -30,26 +30,6 @@ def older_objects_aside() -> Iterator[None]:
     gc.unfreeze()
 
 
-class _Malloc(ctypes.Structure):
-    """The counters of glibc's malloc, over all of its arenas."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in [
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "mapped",
-            "usmblks",
-            "fsmblks",
-            "used",
-            "fordblks",
-            "keepcost",
-        ]
-    ]
-
-
 class Held(NamedTuple):
     """What a process holds: bytes of malloc's, Python's own blocks, and all of it as the kernel counts pages."""
 
@@ -60,15 +40,12 @@ class Held(NamedTuple):
 
 def held() -> Held:
     """Return what this process holds. The first two numbers are exact: calls that leave nothing do not change them."""
-    try:
-        count = ctypes.CDLL(None).mallinfo2
-    except AttributeError:
-        pytest.skip("needs the counters of glibc 2.33 or later")
-    count.restype = _Malloc
     gc.collect()
-    malloc = count()
+    heap = heap_bytes()
+    if heap is None:
+        pytest.skip("needs the counters of glibc 2.33 or later")
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return Held(malloc.used + malloc.mapped, sys.getallocatedblocks(), pages * os.sysconf("SC_PAGE_SIZE"))
+    return Held(heap, sys.getallocatedblocks(), pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 def assert_flat(work: Callable[[], object], calls: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from itertools import pairwise
 import torch
 
 from opsmith.checker.calls import accepted, differentiated, kernel_outputs, quiet
+from opsmith.checker.memory.heap import heap_bytes
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.clock import now_s
 from opsmith.checker.process.threads import on_threads
@@ -27,26 +27,6 @@ _OBJECTS_A_CALL = 0.5
 _SECONDS = 2.0
 
 
-class _HeapInfo(ctypes.Structure):
-    """glibc's struct mallinfo2; `in_use` and `mapped` are its uordblks and hblkhd, summed over all arenas."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "mapped",
-            "usmblks",
-            "fsmblks",
-            "in_use",
-            "free",
-            "keepcost",
-        )
-    ]
-
-
 @dataclass(frozen=True)
 class _Held:
     """The memory that is held at one moment, in bytes and in Python objects."""
@@ -58,7 +38,7 @@ class _Held:
 
 def memory_growth(context: Context) -> Outcome:
     """Calls leak nothing, with and without a backward."""
-    if _heap_bytes() is None:
+    if heap_bytes() is None:
         return not_run("this C library does not report how much memory is in use (glibc 2.33 and newer do)")
     case = next(accepted(context, "plain"), None)
     if case is None:
@@ -160,15 +140,4 @@ def _held(context: Context) -> _Held:
     if context.device != "cpu":
         torch.cuda.synchronize()
         device = torch.cuda.memory_allocated()
-    return _Held(_heap_bytes() or 0, device, sys.getallocatedblocks())
-
-
-def _heap_bytes() -> int | None:
-    """Return how much memory malloc has given out, or None if the C library does not say."""
-    try:
-        ask = ctypes.CDLL(None).mallinfo2
-    except (AttributeError, OSError):
-        return None
-    ask.restype = _HeapInfo
-    info = ask()
-    return int(info.in_use + info.mapped)
+    return _Held(heap_bytes() or 0, device, sys.getallocatedblocks())
