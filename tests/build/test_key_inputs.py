@@ -1,6 +1,8 @@
-"""What compilers read from the environment by themselves is part of what a build is found by."""
+"""What a build is found by: commands, compilers and what those read, linked files."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +10,7 @@ from opsmith._env import VARIABLES
 from opsmith.build.discover import discover
 from opsmith.build.key import key_inputs
 from opsmith.build.prepare import prepare
+from opsmith.build.target import Prepared
 
 COMPILER_VARIABLES = (
     "CPATH",
@@ -22,14 +25,48 @@ COMPILER_VARIABLES = (
 )
 
 
+@pytest.fixture
+def prepared() -> Prepared:
+    (group,) = discover("opsmith.ops.add2")
+    return prepare(group, ("cpu",))
+
+
+def differing(before: Prepared, after: Prepared) -> set[str]:
+    """Return the inputs of the key that are not the same for two builds."""
+    one, other = (key_inputs(build.plan, build.toolchain, build.target) for build in (before, after))
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+
+
+def test_a_flag_is_another_build(prepared):
+    first, *others = prepared.plan.steps
+    step = replace(first, argv=(*first.argv, "-DNDEBUG"))
+    changed = replace(prepared, plan=replace(prepared.plan, steps=(step, *others)))
+    assert differing(prepared, changed) == {f"command {first.output}"}
+
+
+def test_a_compiler_of_another_release_is_another_build(prepared):
+    host = replace(prepared.toolchain.host, release=f"{prepared.toolchain.host.release}.1")
+    changed = replace(prepared, toolchain=replace(prepared.toolchain, host=host))
+    assert differing(prepared, changed) == {"compiler host"}
+
+
+def test_the_content_of_a_linked_file_is_part_of_the_key(prepared, tmp_path):
+    archive = tmp_path / "libmath.a"
+    extension = replace(prepared.plan.extension, link_flags=("-lm", str(archive)))
+    build = replace(prepared, plan=replace(prepared.plan, extension=extension))
+    archive.write_bytes(b"one")
+    before = key_inputs(build.plan, build.toolchain, build.target)
+    archive.write_bytes(b"two")
+    after = key_inputs(build.plan, build.toolchain, build.target)
+    assert {name for name in before if before[name] != after[name]} == {f"linked {archive}"}
+
+
 def test_the_table_names_what_compilers_read():
     assert {variable.name for variable in VARIABLES if variable.role == "compiler"} == set(COMPILER_VARIABLES)
 
 
 @pytest.mark.parametrize("name", COMPILER_VARIABLES)
-def test_a_variable_that_compilers_read_is_another_build(name, monkeypatch):
-    (group,) = discover("opsmith.ops.add2")
-    prepared = prepare(group, ("cpu",))
+def test_a_variable_that_compilers_read_is_another_build(name, prepared, monkeypatch):
     for variable in COMPILER_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     before = key_inputs(prepared.plan, prepared.toolchain, prepared.target)
