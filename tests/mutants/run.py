@@ -1,10 +1,14 @@
 """Runs the tests over each mutant of the table and prints which of them the tests find.
 
-    python tests/mutants/run.py [NAME ...] [--jobs 2] [--json FILE] [--near]
+    python tests/mutants/run.py [NAME ...] [--jobs 2] [--workers N] [--near] [--deselect FILE] [--json FILE]
 
 A mutant is a copy of src/ with one fault in it. The tests of `make test` run first, those next to the fault before the
 others, and end at the first that fails; the slow tests of `make test-all` run where those have passed. A test counts
 only if it passes without the fault. A run that exceeds its time limit counts as found: the fault made something hang.
+
+On a machine with many cores, `--near --jobs 16` over all mutants and then `--jobs 4 --workers 4` over those that survive
+it take minutes. `--deselect FILE` names tests, one a line, that fail on this machine without a fault: they would only be
+run again for each mutant.
 """
 
 from __future__ import annotations
@@ -19,9 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -31,7 +34,9 @@ from cache import CACHE
 from mutants import MUTANTS, ROOT, Mutant, mutated
 
 FAST, SLOW = "not slow and not gpu", "slow and not gpu"
+ORIGINAL = ROOT / "src"
 LIMIT_S = 2400
+_UNTIL_ONE_FAILS = ("-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider")
 _ENDLESS = "no end within the time limit"
 
 
@@ -47,21 +52,65 @@ class Result:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Runner:
+    """How the tests are run: `clean` is a copy of the tests' cache that no run writes to."""
+
+    clean: Path
+    workers: int = 0
+    deselected: tuple[str, ...] = ()
+
+    def first_failure(self, source: Path, cache: Path, marks: str, paths: Iterable[str]) -> str:
+        """Return the first test that fails over some source and passes without the fault, or "" where there is none."""
+        ignored: list[str] = []
+        while failed := self.run(source, cache, marks, paths, ignored):
+            if failed == _ENDLESS or not self.run(ORIGINAL, CACHE, marks, [failed]):
+                return failed
+            ignored.append(failed)
+        return ""
+
+    def run(self, source: Path, cache: Path, marks: str, paths: Iterable[str], ignored: Iterable[str] = ()) -> str:
+        """Run tests over some source and return the first that fails, or "" where all pass."""
+        argv = [sys.executable, "-m", "pytest", *_UNTIL_ONE_FAILS, "-m", marks]
+        if self.workers and source != ORIGINAL:
+            argv += ["-n", str(self.workers), "--dist", "worksteal"]
+        # The table's own test says of a mutant's source that it is not the original's.
+        argv += ["--ignore", "tests/mutants", *(f"--deselect={test}" for test in (*self.deselected, *ignored)), *paths]
+        environment = {**os.environ, "PYTHONPATH": str(source), "OPSMITH_TEST_CACHE": str(cache)}
+        try:
+            done = subprocess.run(
+                argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S
+            )
+        except subprocess.TimeoutExpired:
+            return _ENDLESS
+        if done.returncode in (0, 5):
+            return ""
+        failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+        if not failed:
+            raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return str(failed[0])
+
+
 def main() -> int:
     """Run the mutants that the command line names, all by default; return 1 where one is not found at all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="mutants to run; default: all")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--workers", type=int, default=0, help="pytest's workers for each mutant (-n); default: none")
     parser.add_argument("--near", action="store_true", help="run the tests next to each fault alone")
+    parser.add_argument("--deselect", type=Path, help="file of tests to leave out, one a line")
     parser.add_argument("--json", type=Path, help="file for the results; those of other mutants in it stay")
     asked = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if not asked.names or mutant.name in asked.names]
     if unknown := set(asked.names) - {mutant.name for mutant in MUTANTS}:
         parser.error(f"there is no mutant {', '.join(sorted(unknown))}")
+    deselected = () if asked.deselect is None else tuple(filter(None, asked.deselect.read_text().splitlines()))
     results = []
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        for result in pool.map(partial(run_mutant, near=asked.near), chosen):
-            results.append(result)
+    with tempfile.TemporaryDirectory(prefix="opsmith-mutants-") as folder, ThreadPoolExecutor(asked.jobs) as pool:
+        runner = Runner(Path(folder) / "cache", asked.workers, deselected)
+        copy_cache(CACHE, runner.clean)
+        for future in as_completed([pool.submit(run_mutant, mutant, runner, near=asked.near) for mutant in chosen]):
+            results.append(result := future.result())
             print(f"[{len(results)}/{len(chosen)}] {line_of(result)}", flush=True)
             if asked.json is not None:
                 merge_into(asked.json, [result])
@@ -69,52 +118,27 @@ def main() -> int:
     return 0 if all(result.found_in for result in results) else 1
 
 
-def run_mutant(mutant: Mutant, *, near: bool = False) -> Result:
+def run_mutant(mutant: Mutant, runner: Runner, *, near: bool = False) -> Result:
     """Run the tests over one mutant until one fails; `near` leaves out those that are not next to it."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="opsmith-mutant-") as folder:
         source, cache = Path(folder) / "src", Path(folder) / "cache"
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        if CACHE.exists():
-            # A cache of its own: with a fault in its key, what it builds would be found by the next one.
-            shutil.copytree(CACHE, cache, ignore=shutil.ignore_patterns("users"))
+        shutil.copytree(ORIGINAL, source, ignore=shutil.ignore_patterns("__pycache__"))
+        # A cache of its own: with a fault in its key, what it builds would be found by the next one.
+        copy_cache(runner.clean, cache)
         file = source / "opsmith" / mutant.file
         file.write_text(mutated(mutant))
         sets = (("test", FAST, mutant.tests), ("test", FAST, ("tests",)), ("test-all", SLOW, ("tests",)))
         for found_in, marks, paths in sets[:1] if near else sets:
-            if failed := first_failure(source, cache, marks, paths):
+            if failed := runner.first_failure(source, cache, marks, paths):
                 return Result(mutant.name, mutant.kind, mutant.file, found_in, failed, time.monotonic() - started)
     return Result(mutant.name, mutant.kind, mutant.file, "", "", time.monotonic() - started)
 
 
-def first_failure(source: Path, cache: Path, marks: str, paths: Iterable[str]) -> str:
-    """Return the first test that fails over some source and passes without the fault, or "" where there is none."""
-    ignored: list[str] = []
-    while failed := run_tests(source, cache, marks, paths, ignored):
-        if failed == _ENDLESS or not run_tests(ROOT / "src", CACHE, marks, [failed], []):
-            return failed
-        ignored.append(failed)
-    return ""
-
-
-def run_tests(source: Path, cache: Path, marks: str, paths: Iterable[str], ignored: Iterable[str]) -> str:
-    """Run tests over some source and return the first that fails, or "" where all pass."""
-    argv = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider", "-m", marks]
-    # The table's own test says of a mutant's source that it is not the original's.
-    argv += ["--ignore", "tests/mutants", *(f"--deselect={test}" for test in ignored), *paths]
-    environment = {**os.environ, "PYTHONPATH": str(source), "OPSMITH_TEST_CACHE": str(cache)}
-    try:
-        done = subprocess.run(
-            argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S
-        )
-    except subprocess.TimeoutExpired:
-        return _ENDLESS
-    if done.returncode in (0, 5):
-        return ""
-    failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-    if not failed:
-        raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return str(failed[0])
+def copy_cache(cache: Path, copy: Path) -> None:
+    """Copy the tests' cache, where there is one, without the processes that are using it."""
+    if cache.exists():
+        shutil.copytree(cache, copy, ignore=shutil.ignore_patterns("users"))
 
 
 def line_of(result: Result) -> str:
