@@ -21,6 +21,7 @@ __all__ = [
     "OpsmithError",
     "ShapeError",
     "SignatureError",
+    "SizeError",
     "StoreError",
     "ToolchainError",
 ]
@@ -48,6 +49,10 @@ class ArgumentValueError(ArgumentError, ValueError):
 
 class ShapeError(ArgumentError, ValueError):
     """A tensor's rank or size does not fit the definition."""
+
+
+class SizeError(ShapeError, ArithmeticError):
+    """The arithmetic of a size divides by zero or has a result of more than 64 bits."""
 
 
 class DtypeError(ArgumentError, TypeError):

@@ -84,6 +84,7 @@ def test_cpp_text_gives_the_same_values_as_python(tmp_path: Path) -> None:
         ("+H", "uses `+H`"),
         ("3S", "is not an expression"),
         ("(H", "is not an expression"),
+        ("9223372036854775808", "has a number that does not fit into 64 bits"),
     ],
 )
 def test_anything_but_integer_arithmetic_is_refused(text: str, words: str) -> None:
@@ -125,3 +126,18 @@ def test_names_and_plain_forms() -> None:
 def test_division_by_zero_is_python_s_error() -> None:
     with pytest.raises(ZeroDivisionError):
         parse("H//s").evaluate({"H": 4, "s": 0})
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("H*W", {"H": 1 << 32, "W": 1 << 31}), ("H//W", {"H": -(1 << 63), "W": -1}), ("-H", {"H": -(1 << 63)})],
+)
+def test_what_exceeds_64_bits_has_no_value(text: str, values: dict[str, int]) -> None:
+    with pytest.raises(OverflowError):
+        parse(text).evaluate(values)
+
+
+@pytest.mark.parametrize("text", ["+".join(["H"] * 3000), "(" * 300 + "H" + ")" * 300, "-" * 3000 + "H"])
+def test_an_expression_of_many_parts_is_refused(text: str) -> None:
+    with pytest.raises(DefinitionError, match=r"f: x: the dimension '.{57}\.\.\.'"):
+        parse(text)

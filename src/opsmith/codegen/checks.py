@@ -11,7 +11,7 @@ from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
 from opsmith.spec.sizes import BindGroup, BindSize, CheckGroup, CheckSize, SizeProgram, SolveSize, Step
 
-__all__ = ["check_arguments", "check_output_size", "check_output_sizes", "check_results", "spellings"]
+__all__ = ["check_arguments", "check_output_size", "check_output_sizes", "check_results", "size_value"]
 
 
 def check_arguments(signature: Signature, sizes: SizeProgram) -> Iterator[str]:
@@ -49,7 +49,7 @@ def check_output_sizes(signature: Signature, sizes: SizeProgram) -> Iterator[str
             if dim.expression is not None:
                 behind = shape.variadic_index is not None and index > shape.variadic_index
                 axis = f"group_{shape.group}.count + {index - 1}" if behind else str(index)
-                value = dim.expression.cpp(spellings(dim.expression, sizes))
+                value = size_value(dim.expression, sizes)
                 for line in check_output_size(output, dim.expression, axis, value, signature, sizes):
                     yield f"  if (arg_{output.needed_by}) {{ {line.strip()} }}" if output.needed_by else line
 
@@ -62,8 +62,8 @@ def check_output_size(
     if expression.constant is not None or (expression.name is not None and expression.name not in arguments):
         return
     names = _named_values(expression, sizes)
-    refusal = f'op.refuse_output_size("{output.name}", {axis}, {value}, "{expression.text}", {names});'
-    yield f"  if ({value} < 0) {refusal}"
+    refusal = f'op.refuse_output_size("{output.name}", {axis}, size, "{expression.text}", {names});'
+    yield f"  if (const int64_t size = {value}; size < 0) {refusal}"
 
 
 def check_results(output: Output, signature: Signature, sizes: SizeProgram, found: dict[str, str]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _result_sizes(output: Output, signature: Signature, sizes: SizeProgram, foun
 
 def _named_values(expression: Expression, sizes: SizeProgram) -> str:
     """Return the C++ list of an expression's names with their values and sources, for the end of a message."""
-    spelled = spellings(expression, sizes)
+    spelled = _spellings(expression, sizes)
     words = [f'{{"{name}", {spelled[name]}, "{sizes.source.get(name, "here")}"}}' for name in sorted(expression.names)]
     return f"{{{', '.join(words)}}}"
 
@@ -198,7 +198,15 @@ def _check_allowed(name: str, text: str, tensor: TensorType, signature: Signatur
     return f"!is_one_of({text}.dtype, {types})", f'op.refuse_dtype("{name}", {text}, "{words}");'
 
 
-def spellings(expression: Expression, sizes: SizeProgram) -> dict[str, str]:
+def size_value(expression: Expression, sizes: SizeProgram) -> str:
+    """Return an expression in C++. One with arithmetic, which may have no result, is computed by Operator::size."""
+    text = expression.cpp(_spellings(expression, sizes))
+    if expression.name is not None or expression.constant is not None:  # most sizes, and they cost nothing
+        return text
+    return f'op.size([&] {{ return {text}; }}, "{expression.text}", {_named_values(expression, sizes)})'
+
+
+def _spellings(expression: Expression, sizes: SizeProgram) -> dict[str, str]:
     """Return how the names of an expression are spelled in the binding: `arg_<name>` or `size_<name>`."""
     return {
         name: f"arg_{name}" if sizes.source.get(name) == "the argument" else f"size_{name}" for name in expression.names
@@ -218,8 +226,7 @@ def _step(step: Step, sizes: SizeProgram) -> Iterator[str]:
                 yield f"    if (item.size({step.axis}) != size_{step.name}) {refusal}"
                 yield "  }"
         case SolveSize():
-            scale = step.affine.scale.cpp(spellings(step.affine.scale, sizes))
-            offset = step.affine.offset.cpp(spellings(step.affine.offset, sizes))
+            scale, offset = size_value(step.affine.scale, sizes), size_value(step.affine.offset, sizes)
             yield (
                 f'  [[maybe_unused]] const int64_t size_{step.affine.name} = op.solve("{name}", {text}, {step.axis}, '
                 f'{scale}, {offset}, "{step.expression.text}", "{step.affine.name}");'
@@ -255,7 +262,6 @@ def _check_group(argument: str, text: str, shape: Shape, group: str, sizes: Size
 
 
 def _check_size(argument: str, text: str, axis: int, expression: Expression, sizes: SizeProgram) -> str:
-    value = expression.cpp(spellings(expression, sizes))
-    names = _named_values(expression, sizes)
-    refusal = f'op.refuse_size("{argument}", {text}, {axis}, {value}, "{expression.text}", {names});'
-    return f"if ({text}.size({axis}) != {value}) {refusal}"
+    value, names = size_value(expression, sizes), _named_values(expression, sizes)
+    refusal = f'op.refuse_size("{argument}", {text}, {axis}, expected, "{expression.text}", {names});'
+    return f"if (const int64_t expected = {value}; {text}.size({axis}) != expected) {refusal}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opsmith.codegen.checks import check_output_size, spellings
+from opsmith.codegen.checks import check_output_size, size_value
 from opsmith.codegen.cpp import dtype_constant
 from opsmith.spec.signature import Kind, Output, Signature
 from opsmith.spec.sizes import SizeProgram
@@ -57,8 +57,7 @@ def lay_out_inputs(signature: Signature) -> Iterator[str]:
 def _sizes(output: Output, sizes: SizeProgram) -> str:
     shape = output.tensor.shape
     parts = [
-        f"group_{dim.group}" if dim.expression is None else dim.expression.cpp(spellings(dim.expression, sizes))
-        for dim in shape.dims
+        f"group_{dim.group}" if dim.expression is None else size_value(dim.expression, sizes) for dim in shape.dims
     ]
     joined = f"join({', '.join(parts)})"
     if not output.needed_by:

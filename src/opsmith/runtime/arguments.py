@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, DeviceError, DtypeError, ShapeError
-from opsmith.spec.dims import Expression
+from opsmith.errors import ArgumentTypeError, DeviceError, DtypeError, ShapeError, SizeError
+from opsmith.spec.dims import Expression, fits_64_bits
 from opsmith.spec.signature import Kind, Parameter, Signature
 from opsmith.spec.sizes import BindGroup, BindSize, CheckGroup, CheckSize, SizeProgram, SolveSize, Step
 
@@ -57,12 +57,14 @@ def check_call(signature: Signature, sizes: SizeProgram, arguments: Mapping[str,
 
 
 def evaluate(signature: Signature, expression: Expression, sizes: Mapping[str, Any]) -> Any:
-    """Return the value of a size in a call; raises ShapeError if it divides by zero."""
+    """Return the value of a size in a call; raises SizeError if it divides by zero or exceeds 64 bits."""
     try:
         return expression.evaluate(sizes)
-    except ZeroDivisionError:
+    except (ZeroDivisionError, OverflowError) as error:
         values = ", ".join(f"{name} = {sizes[name]}" for name in sorted(expression.names))
-        raise ShapeError(f"{signature.name}(): the size {expression.text} divides by zero with {values}") from None
+        values = f" with {values}" if values else ""
+        why = "divides by zero" if isinstance(error, ZeroDivisionError) else "does not fit into 64 bits"
+        raise SizeError(f"{signature.name}(): the size {expression.text} {why}{values}") from None
 
 
 @dataclass
@@ -113,7 +115,8 @@ class _State:
         found = tensor.shape[step.axis]
         scale = evaluate(self.signature, step.affine.scale, self.values)
         rest = found - evaluate(self.signature, step.affine.offset, self.values)
-        if scale == 0 or not _holds(rest % scale == 0) or not _holds(rest // scale >= 0):
+        is_too_large = isinstance(rest, int) and not fits_64_bits(rest)
+        if is_too_large or scale == 0 or not _holds(rest % scale == 0) or not _holds(rest // scale >= 0):
             raise ShapeError(
                 f"{self.signature.name}(): {parameter.name} has size {found} in dimension {step.axis % tensor.dim()}, "
                 f"which is not {step.expression.text} for any {step.affine.name}"

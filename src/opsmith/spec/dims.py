@@ -15,7 +15,7 @@ from typing import Any
 
 from opsmith.errors import DefinitionError
 
-__all__ = ["Affine", "Expression", "parse_expression"]
+__all__ = ["Affine", "Expression", "fits_64_bits", "parse_expression"]
 
 # Functions that a dimension may call, and how the binding spells them.
 _FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
@@ -30,14 +30,17 @@ _PYTHON: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b,
 }
-# C++ truncates where Python floors, so division and remainder are functions of the binding's header.
+# Functions of the binding's header: C++ truncates where Python floors, and its sums wrap where Python's grow.
 _CPP: dict[type[ast.operator], str] = {
-    ast.Add: "({} + {})",
-    ast.Sub: "({} - {})",
-    ast.Mult: "({} * {})",
+    ast.Add: "add({}, {})",
+    ast.Sub: "subtract({}, {})",
+    ast.Mult: "multiply({}, {})",
     ast.FloorDiv: "floor_div({}, {})",
     ast.Mod: "floor_mod({}, {})",
 }
+
+# How many nodes a syntax tree may have: parsing, evaluating and printing are recursive. Real sizes have a tenth of it.
+_MOST_PARTS = 400
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,11 @@ class Expression:
         return self.tree.value if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, int) else None
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Return the value for given names; raises KeyError for a missing name and ZeroDivisionError as Python does."""
+        """Return the value for given names.
+
+        Raises KeyError for a missing name, ZeroDivisionError as Python does, and OverflowError where a result, also one
+        on the way, does not fit into 64 bits.
+        """
         return _evaluate(self.tree, values)
 
     def cpp(self, names: Mapping[str, str] | None = None) -> str:
@@ -97,14 +104,28 @@ class Expression:
         return Affine(name, _from_tree(scale), _from_tree(offset or ast.Constant(0)))
 
 
+def fits_64_bits(number: int) -> bool:
+    """Whether an int is one of int64_t, which is what a schema and a binding have."""
+    return -(1 << 63) <= number < 1 << 63
+
+
 def parse_expression(text: str, *, where: str) -> Expression:
     """Parse one dimension; raises DefinitionError, which names `where`, for anything but integer arithmetic."""
     try:
         tree = ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise DefinitionError(f"{where}: the dimension {text!r} is not an expression ({error.msg})") from None
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise DefinitionError(f"{where}: the dimension {_short(text)} is not an expression ({reason})") from None
+    except (RecursionError, MemoryError):
+        raise DefinitionError(f"{where}: the dimension {_short(text)} has too many parts") from None
+    if (parts := sum(1 for _ in ast.walk(tree))) > _MOST_PARTS:
+        raise DefinitionError(f"{where}: the dimension {_short(text)} has {parts} parts; {_MOST_PARTS} are allowed")
     _check(tree, text, where)
     return Expression(text, tree)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def _from_tree(tree: ast.expr) -> Expression:
@@ -115,8 +136,10 @@ def _check(tree: ast.expr, text: str, where: str) -> None:
     match tree:
         case ast.Name():
             return
-        case ast.Constant(value=value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return
+        case ast.Constant(value=value) if isinstance(value, int) and not isinstance(value, bool):
+            if fits_64_bits(value):
+                return
+            raise DefinitionError(f"{where}: the dimension {_short(text)} has a number that does not fit into 64 bits")
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             _check(operand, text, where)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _PYTHON:
@@ -141,12 +164,19 @@ def _evaluate(tree: ast.expr, values: Mapping[str, Any]) -> Any:
         case ast.Constant(value=value):
             return value
         case ast.UnaryOp(operand=operand):
-            return -_evaluate(operand, values)
+            return _in_64_bits(-_evaluate(operand, values))
         case ast.BinOp(left=left, op=op, right=right):
-            return _PYTHON[type(op)](_evaluate(left, values), _evaluate(right, values))
+            return _in_64_bits(_PYTHON[type(op)](_evaluate(left, values), _evaluate(right, values)))
         case ast.Call(func=ast.Name(id=function), args=arguments):
             return _FUNCTIONS[function][0](*(_evaluate(argument, values) for argument in arguments))
     raise AssertionError(ast.dump(tree))
+
+
+def _in_64_bits(value: Any) -> Any:
+    # A SymInt stands for many values; the binding checks the one of a call.
+    if type(value) is int and not fits_64_bits(value):
+        raise OverflowError
+    return value
 
 
 def _cpp(tree: ast.expr, names: Mapping[str, str]) -> str:
@@ -156,7 +186,7 @@ def _cpp(tree: ast.expr, names: Mapping[str, str]) -> str:
         case ast.Constant(value=value):
             return f"int64_t{{{value!r}}}"
         case ast.UnaryOp(operand=operand):
-            return f"(-{_cpp(operand, names)})"
+            return f"subtract(0, {_cpp(operand, names)})"
         case ast.BinOp(left=left, op=op, right=right):
             return _CPP[type(op)].format(_cpp(left, names), _cpp(right, names))
         case ast.Call(func=ast.Name(id=function), args=arguments):

@@ -135,7 +135,7 @@ class Space:
             else:
                 try:
                     sizes.append(int(dim.expression.evaluate(choice.sizes)))
-                except ZeroDivisionError:
+                except (ZeroDivisionError, OverflowError):
                     return None
         return None if any(size < 0 for size in sizes) else tuple(sizes)
 

@@ -35,12 +35,12 @@ void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] const int64_t size_C = arg_x.size(1);
   [[maybe_unused]] const int64_t size_H = arg_x.size(2);
   [[maybe_unused]] const int64_t size_W = arg_x.size(3);
-  if (arg_gain.size(0) != size_C) op.refuse_size("gain", arg_gain, 0, size_C, "C", {{"C", size_C, "from x"}});
+  if (const int64_t expected = size_C; arg_gain.size(0) != expected) op.refuse_size("gain", arg_gain, 0, expected, "C", {{"C", size_C, "from x"}});
   if (arg_grad_out) {
-    if (arg_grad_out.size(0) != size_B) op.refuse_size("grad_out", arg_grad_out, 0, size_B, "B", {{"B", size_B, "from x"}});
-    if (arg_grad_out.size(1) != size_C) op.refuse_size("grad_out", arg_grad_out, 1, size_C, "C", {{"C", size_C, "from x"}});
-    if (arg_grad_out.size(2) != size_H) op.refuse_size("grad_out", arg_grad_out, 2, size_H, "H", {{"H", size_H, "from x"}});
-    if (arg_grad_out.size(3) != size_W) op.refuse_size("grad_out", arg_grad_out, 3, size_W, "W", {{"W", size_W, "from x"}});
+    if (const int64_t expected = size_B; arg_grad_out.size(0) != expected) op.refuse_size("grad_out", arg_grad_out, 0, expected, "B", {{"B", size_B, "from x"}});
+    if (const int64_t expected = size_C; arg_grad_out.size(1) != expected) op.refuse_size("grad_out", arg_grad_out, 1, expected, "C", {{"C", size_C, "from x"}});
+    if (const int64_t expected = size_H; arg_grad_out.size(2) != expected) op.refuse_size("grad_out", arg_grad_out, 2, expected, "H", {{"H", size_H, "from x"}});
+    if (const int64_t expected = size_W; arg_grad_out.size(3) != expected) op.refuse_size("grad_out", arg_grad_out, 3, expected, "W", {{"W", size_W, "from x"}});
   }
   const Sizes sizes_grad_x = arg_needs_grad_x ? join(size_B, size_C, size_H, size_W) : zeros(4);
   const Sizes sizes_grad_gain = arg_needs_grad_gain ? join(size_C) : zeros(1);
@@ -84,12 +84,12 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] const int64_t size_C = arg_x.size(1);
   [[maybe_unused]] const int64_t size_H = arg_x.size(2);
   [[maybe_unused]] const int64_t size_W = arg_x.size(3);
-  if (arg_gain.size(0) != size_C) op.refuse_size("gain", arg_gain, 0, size_C, "C", {{"C", size_C, "from x"}});
+  if (const int64_t expected = size_C; arg_gain.size(0) != expected) op.refuse_size("gain", arg_gain, 0, expected, "C", {{"C", size_C, "from x"}});
   if (arg_grad_out) {
-    if (arg_grad_out.size(0) != size_B) op.refuse_size("grad_out", arg_grad_out, 0, size_B, "B", {{"B", size_B, "from x"}});
-    if (arg_grad_out.size(1) != size_C) op.refuse_size("grad_out", arg_grad_out, 1, size_C, "C", {{"C", size_C, "from x"}});
-    if (arg_grad_out.size(2) != size_H) op.refuse_size("grad_out", arg_grad_out, 2, size_H, "H", {{"H", size_H, "from x"}});
-    if (arg_grad_out.size(3) != size_W) op.refuse_size("grad_out", arg_grad_out, 3, size_W, "W", {{"W", size_W, "from x"}});
+    if (const int64_t expected = size_B; arg_grad_out.size(0) != expected) op.refuse_size("grad_out", arg_grad_out, 0, expected, "B", {{"B", size_B, "from x"}});
+    if (const int64_t expected = size_C; arg_grad_out.size(1) != expected) op.refuse_size("grad_out", arg_grad_out, 1, expected, "C", {{"C", size_C, "from x"}});
+    if (const int64_t expected = size_H; arg_grad_out.size(2) != expected) op.refuse_size("grad_out", arg_grad_out, 2, expected, "H", {{"H", size_H, "from x"}});
+    if (const int64_t expected = size_W; arg_grad_out.size(3) != expected) op.refuse_size("grad_out", arg_grad_out, 3, expected, "W", {{"W", size_W, "from x"}});
   }
   [[maybe_unused]] const Launch<device> launch(device_id);
   if constexpr (device == Device::cuda) {
@@ -103,10 +103,10 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
     if (!arg_needs_grad_x) {
       if (!has_group(out_grad_x, 0, 0, zeros(4))) op.refuse_unneeded("the output grad_x", out_grad_x, zeros(4), "needs_grad_x");
     } else {
-      if (out_grad_x.size(0) != size_B) op.refuse_size("the output grad_x", out_grad_x, 0, size_B, "B", {{"B", size_B, "from x"}});
-      if (out_grad_x.size(1) != size_C) op.refuse_size("the output grad_x", out_grad_x, 1, size_C, "C", {{"C", size_C, "from x"}});
-      if (out_grad_x.size(2) != size_H) op.refuse_size("the output grad_x", out_grad_x, 2, size_H, "H", {{"H", size_H, "from x"}});
-      if (out_grad_x.size(3) != size_W) op.refuse_size("the output grad_x", out_grad_x, 3, size_W, "W", {{"W", size_W, "from x"}});
+      if (const int64_t expected = size_B; out_grad_x.size(0) != expected) op.refuse_size("the output grad_x", out_grad_x, 0, expected, "B", {{"B", size_B, "from x"}});
+      if (const int64_t expected = size_C; out_grad_x.size(1) != expected) op.refuse_size("the output grad_x", out_grad_x, 1, expected, "C", {{"C", size_C, "from x"}});
+      if (const int64_t expected = size_H; out_grad_x.size(2) != expected) op.refuse_size("the output grad_x", out_grad_x, 2, expected, "H", {{"H", size_H, "from x"}});
+      if (const int64_t expected = size_W; out_grad_x.size(3) != expected) op.refuse_size("the output grad_x", out_grad_x, 3, expected, "W", {{"W", size_W, "from x"}});
     }
     if (!std::get<1>(results).defined()) op.refuse_undefined("grad_gain");
     Held out_grad_gain(handle_of(std::get<1>(results)));
@@ -117,7 +117,7 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
     if (!arg_needs_grad_gain) {
       if (!has_group(out_grad_gain, 0, 0, zeros(1))) op.refuse_unneeded("the output grad_gain", out_grad_gain, zeros(1), "needs_grad_gain");
     } else {
-      if (out_grad_gain.size(0) != size_C) op.refuse_size("the output grad_gain", out_grad_gain, 0, size_C, "C", {{"C", size_C, "from x"}});
+      if (const int64_t expected = size_C; out_grad_gain.size(0) != expected) op.refuse_size("the output grad_gain", out_grad_gain, 0, expected, "C", {{"C", size_C, "from x"}});
     }
     stack[0] = out_grad_x.release();
     stack[1] = out_grad_gain.release();

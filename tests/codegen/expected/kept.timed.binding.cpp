@@ -30,8 +30,8 @@ void native_kept(StableIValue* stack, uint64_t, uint64_t) {
   [[maybe_unused]] const Sizes group_b = group_sizes(arg_boxes, 0, 2);
   if (!has_group(arg_scores, 0, 1, group_b)) op.refuse_group("scores", arg_scores, 0, 1, group_b, "b", "boxes");
   [[maybe_unused]] const int64_t size_N = arg_boxes.size(-2);
-  if (arg_boxes.size(-1) != int64_t{4}) op.refuse_size("boxes", arg_boxes, -1, int64_t{4}, "4", {});
-  if (arg_scores.size(-1) != size_N) op.refuse_size("scores", arg_scores, -1, size_N, "N", {{"N", size_N, "from boxes"}});
+  if (const int64_t expected = int64_t{4}; arg_boxes.size(-1) != expected) op.refuse_size("boxes", arg_boxes, -1, expected, "4", {});
+  if (const int64_t expected = size_N; arg_scores.size(-1) != expected) op.refuse_size("scores", arg_scores, -1, expected, "N", {{"N", size_N, "from boxes"}});
   marks.done(Part::arguments);
   [[maybe_unused]] const Launch<device> launch(device_id);
   if constexpr (device == Device::cpu) {
@@ -50,7 +50,7 @@ void native_kept(StableIValue* stack, uint64_t, uint64_t) {
     if (out_out1.device != device_id) op.refuse_device("the output out1", out_out1, "the first input", device_id);
     if (out_out1.rank != 1) op.refuse_rank("the output out1", out_out1, 1, false, "Float[Tensor, \"K\"]");
     if (out_out1.dtype != dtype_T) op.refuse_other_dtype("the output out1", out_out1, "the inputs", dtype_T);
-    if (out_out1.size(0) != size_K) op.refuse_size("the output out1", out_out1, 0, size_K, "K", {{"K", size_K, "here"}});
+    if (const int64_t expected = size_K; out_out1.size(0) != expected) op.refuse_size("the output out1", out_out1, 0, expected, "K", {{"K", size_K, "here"}});
     stack[0] = out_out0.release();
     stack[1] = out_out1.release();
   }
@@ -70,7 +70,7 @@ void native_kept(StableIValue* stack, uint64_t, uint64_t) {
     if (out_out1.device != device_id) op.refuse_device("the output out1", out_out1, "the first input", device_id);
     if (out_out1.rank != 1) op.refuse_rank("the output out1", out_out1, 1, false, "Float[Tensor, \"K\"]");
     if (out_out1.dtype != dtype_T) op.refuse_other_dtype("the output out1", out_out1, "the inputs", dtype_T);
-    if (out_out1.size(0) != size_K) op.refuse_size("the output out1", out_out1, 0, size_K, "K", {{"K", size_K, "here"}});
+    if (const int64_t expected = size_K; out_out1.size(0) != expected) op.refuse_size("the output out1", out_out1, 0, expected, "K", {{"K", size_K, "here"}});
     stack[0] = out_out0.release();
     stack[1] = out_out1.release();
   }

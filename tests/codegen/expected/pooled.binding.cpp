@@ -62,15 +62,15 @@ void view_pooled(StableIValue* stack, uint64_t, uint64_t) {
   for (const Held& item : arg_levels) {
     if (item.size(1) != size_C) op.refuse_size("levels", item, 1, size_C, "C", {});
   }
-  if (arg_boxes.size(1) != int64_t{4}) op.refuse_size("boxes", arg_boxes, 1, int64_t{4}, "4", {});
-  if (arg_batch.size(0) != size_R) op.refuse_size("batch", arg_batch, 0, size_R, "R", {{"R", size_R, "from boxes"}});
+  if (const int64_t expected = int64_t{4}; arg_boxes.size(1) != expected) op.refuse_size("boxes", arg_boxes, 1, expected, "4", {});
+  if (const int64_t expected = size_R; arg_batch.size(0) != expected) op.refuse_size("batch", arg_batch, 0, expected, "R", {{"R", size_R, "from boxes"}});
   if (arg_weight) {
     [[maybe_unused]] const int64_t size_K = arg_weight.size(1);
-    if (arg_weight.size(0) != size_C) op.refuse_size("weight", arg_weight, 0, size_C, "C", {{"C", size_C, "from levels"}});
+    if (const int64_t expected = size_C; arg_weight.size(0) != expected) op.refuse_size("weight", arg_weight, 0, expected, "C", {{"C", size_C, "from levels"}});
   }
-  const Sizes sizes_out = join(size_R, size_C, arg_pooled_h, floor_div((size_C + arg_pooled_h), int64_t{2}));
-  if (sizes_out.item[2] < 0) op.refuse_output_size("out", 2, sizes_out.item[2], "pooled_h", {{"pooled_h", arg_pooled_h, "the argument"}});
-  if (sizes_out.item[3] < 0) op.refuse_output_size("out", 3, sizes_out.item[3], "(C+pooled_h)//2", {{"C", size_C, "from levels"}, {"pooled_h", arg_pooled_h, "the argument"}});
+  const Sizes sizes_out = join(size_R, size_C, arg_pooled_h, op.size([&] { return floor_div(add(size_C, arg_pooled_h), int64_t{2}); }, "(C+pooled_h)//2", {{"C", size_C, "from levels"}, {"pooled_h", arg_pooled_h, "the argument"}}));
+  if (const int64_t size = sizes_out.item[2]; size < 0) op.refuse_output_size("out", 2, size, "pooled_h", {{"pooled_h", arg_pooled_h, "the argument"}});
+  if (const int64_t size = sizes_out.item[3]; size < 0) op.refuse_output_size("out", 3, size, "(C+pooled_h)//2", {{"C", size_C, "from levels"}, {"pooled_h", arg_pooled_h, "the argument"}});
   const Sizes sizes_argmax = join(size_R);
   const Sizes strides_out = contiguous_strides(sizes_out);
   Held out_out = allocate(device_id, dtype_T, sizes_out, strides_out);

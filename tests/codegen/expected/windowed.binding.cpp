@@ -34,8 +34,8 @@ void view_windowed(StableIValue* stack, uint64_t, uint64_t) {
   if (!is_one_of(arg_x.dtype, dtypes::float32, dtypes::float64)) op.refuse_dtype("x", arg_x, "one of float32, float64");
   [[maybe_unused]] const int32_t dtype_T = arg_x.dtype;
   [[maybe_unused]] const int64_t size_N = arg_x.size(0);
-  const Sizes sizes_out = join((size_N + arg_size));
-  if (sizes_out.item[0] < 0) op.refuse_output_size("out", 0, sizes_out.item[0], "N+size", {{"N", size_N, "from x"}, {"size", arg_size, "the argument"}});
+  const Sizes sizes_out = join(op.size([&] { return add(size_N, arg_size); }, "N+size", {{"N", size_N, "from x"}, {"size", arg_size, "the argument"}}));
+  if (const int64_t size = sizes_out.item[0]; size < 0) op.refuse_output_size("out", 0, size, "N+size", {{"N", size_N, "from x"}, {"size", arg_size, "the argument"}});
   const Sizes strides_out = contiguous_strides(sizes_out);
   Held out_out = allocate(device_id, dtype_T, sizes_out, strides_out);
   if (!(out_out.is_empty())) {

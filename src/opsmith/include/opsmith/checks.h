@@ -115,11 +115,35 @@ struct Operator {
     message.raise();
   }
 
+  // Returns what `compute` returns: the value of a size's expression.
+  template <class Compute>
+  int64_t size(Compute compute, const char* expression, Names names) const {
+    try {
+      return compute();
+    } catch (const NoSize& error) {
+      refuse_arithmetic(error.why, expression, names);
+    }
+  }
+
+  [[gnu::cold, gnu::noinline, noreturn]] void refuse_arithmetic(const char* why, const char* expression,
+                                                                Names names) const {
+    Message message(name);
+    message << "the size " << expression << " " << why;
+    const char* before = " with ";
+    for (const Named& named : names) {
+      message << before << named.name << " = " << named.value;
+      before = ", ";
+    }
+    message.raise();
+  }
+
   // The value of a name for which the size of an axis is scale * name + offset.
   int64_t solve(const char* argument, const Held& tensor, int64_t axis, int64_t scale, int64_t offset,
                 const char* expression, const char* unknown) const {
-    const int64_t rest = tensor.size(axis) - offset;
-    if (scale == 0 || rest % scale != 0 || rest / scale < 0) {
+    int64_t rest;
+    // A size is not negative, so the rest is above -2^63 and its division by -1 has a result.
+    if (__builtin_sub_overflow(tensor.size(axis), offset, &rest) || scale == 0 || rest % scale != 0 ||
+        rest / scale < 0) {
       refuse_unsolvable(argument, tensor, axis, expression, unknown);
     }
     return rest / scale;

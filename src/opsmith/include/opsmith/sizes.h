@@ -10,13 +10,41 @@
 namespace opsmith {
 namespace binding {
 
-// The arithmetic of a size's expression where C++ has another than Python, which rounds down.
-inline int64_t floor_div(int64_t a, int64_t b) {
-  if (b == 0) give_up("a size divides by zero");
-  const int64_t quotient = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+// The arithmetic of a size's expression; it rounds as Python does. Where the result does not fit into 64 bits it throws
+// NoSize, which Operator::size catches: a kernel would trust a size that has wrapped, and the processor traps when
+// -2^63 is divided by -1.
+struct NoSize {
+  const char* why;
+};
+[[gnu::cold, gnu::noinline, noreturn]] inline void no_size(const char* why) { throw NoSize{why}; }
+[[gnu::cold, gnu::noinline, noreturn]] inline void too_large() { no_size("does not fit into 64 bits"); }
+
+inline int64_t add(int64_t a, int64_t b) {
+  int64_t sum;
+  if (__builtin_add_overflow(a, b, &sum)) too_large();
+  return sum;
 }
-inline int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }
+inline int64_t subtract(int64_t a, int64_t b) {
+  int64_t difference;
+  if (__builtin_sub_overflow(a, b, &difference)) too_large();
+  return difference;
+}
+inline int64_t multiply(int64_t a, int64_t b) {
+  int64_t product;
+  if (__builtin_mul_overflow(a, b, &product)) too_large();
+  return product;
+}
+inline int64_t floor_mod(int64_t a, int64_t b) {
+  if (b == 0) no_size("divides by zero");
+  if (b == -1) return 0;
+  const int64_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+inline int64_t floor_div(int64_t a, int64_t b) {
+  if (b == 0) no_size("divides by zero");
+  if (b == -1) return subtract(0, a);
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 inline int64_t min_of(int64_t a, int64_t b) { return b < a ? b : a; }
 inline int64_t max_of(int64_t a, int64_t b) { return a < b ? b : a; }
 
@@ -84,6 +112,12 @@ inline bool has_group(const Held& tensor, int64_t begin, int64_t behind, const S
   return strides;
 }
 
+inline int64_t next_stride(int64_t stride, int64_t size) {
+  int64_t next;
+  if (__builtin_mul_overflow(stride, size, &next)) give_up("a tensor's strides do not fit into 64 bits");
+  return next;
+}
+
 inline Sizes contiguous_strides(const int64_t* sizes, int64_t rank) {
   Sizes strides;
   if (rank > Sizes::capacity) give_up("a tensor has more than 64 dimensions");
@@ -91,7 +125,7 @@ inline Sizes contiguous_strides(const int64_t* sizes, int64_t rank) {
   int64_t next = 1;
   for (int64_t dim = rank; dim-- > 0;) {
     strides.item[dim] = next;
-    next *= max_of(sizes[dim], 1);
+    if (dim > 0) next = next_stride(next, max_of(sizes[dim], 1));
   }
   return strides;
 }
@@ -104,7 +138,9 @@ inline Sizes contiguous_strides(const Sizes& sizes) { return contiguous_strides(
   int64_t next = 1;
   for (int dim : order) {
     strides.item[dim] = next;
-    next *= sizes.item[dim];  // unlike row-major strides, torch's of channels_last become 0 behind an empty dimension
+    // Unlike row-major strides, torch's of channels_last become 0 behind an empty dimension. Dimension 0 is the last of
+    // every order, and nothing depends on its size.
+    if (dim > 0) next = next_stride(next, sizes.item[dim]);
   }
   return strides;
 }
