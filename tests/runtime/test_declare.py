@@ -45,6 +45,27 @@ def double(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
             "f: PyTorch cannot read the schema f(Tensor é) -> Tensor",
         ),
         (
+            '@opsmith.op(cpu="f.cu")\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
+            "f: cpu= names the GPU source f.cu; give it as cuda=",
+        ),
+        (
+            '@opsmith.op(cpu="f.cpp")\ndef new(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
+            'new is a keyword of C++, so no kernel can have that name; choose another with opsmith.view("f.cpp", '
+            'entry="new_")',
+        ),
+        (
+            "@opsmith.op()\ndef f("
+            + ", ".join(f'x{index}: Float[Tensor, "N"]' for index in range(65))
+            + ') -> Float[Tensor, "N"]: return x0',
+            "f: it has 65 arguments, and PyTorch's operators can have 64; take tensors as a list",
+        ),
+        (
+            f"@opsmith.op(mutates={[f'x{index}' for index in range(27)]})\ndef f("
+            + ", ".join(f'x{index}: Float[Tensor, "N"]' for index in range(27))
+            + ") -> None: x0.add_(1)",
+            "f: it mutates 27 tensors; an operator can mutate 26",
+        ),
+        (
             '@opsmith.op(dtypes=["float32"])\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
             "dtypes= holds ['float32']; give torch.float32",
         ),
@@ -205,3 +226,22 @@ def test_operators_without_kernels_need_no_compiler(package: Package, monkeypatc
     assert isinstance(module.double, opsmith.Operator)
     assert module.double(torch.ones(2)).tolist() == [2, 2]
     assert module.double(torch.ones(2, device="meta")).device.type == "meta"
+
+
+def test_sixty_four_arguments_and_defaults_at_the_edges_work(package: Package) -> None:
+    numbers = ", ".join(f"n{index}: int = {index}" for index in range(58))
+    module = package(
+        f"""
+@opsmith.op()
+def wide(
+    x: Float[Tensor, "N"], {numbers}, low: int = -2**63, high: int = 2**63 - 1, small: float = 2.2250738585072014e-308,
+    text: str = "\\r\\x01\\t\\\\\\"?é", large: float = 1.7976931348623157e308
+) -> Float[Tensor, "N"]:
+    assert (low, high) == (-2**63, 2**63 - 1), (low, high)
+    assert (small, large) == (2.2250738585072014e-308, 1.7976931348623157e308)
+    assert text == "\\r\\x01\\t\\\\\\"?é", text
+    return x + n57
+"""
+    )
+    assert module.wide(torch.zeros(2)).tolist() == [57, 57]
+    assert module.wide.torch_op(torch.zeros(2)).tolist() == [57, 57]

@@ -202,6 +202,17 @@ def test_an_impossible_definition_is_refused_with_the_reason(function: Callable[
         (Vector, None, "is Tensor and cannot have the default None"),
         (Vector | None, 0, "is Tensor? and cannot have the default 0"),
         (list[Vector], [], "is Tensor[] and cannot have the default []"),
+        (int, 1 << 63, "cannot have the default 9223372036854775808: an int of an operator has 64 bits"),
+        (int | None, -(1 << 63) - 1, "cannot have the default -9223372036854775809: an int of an operator has 64 bits"),
+        (list[int], [0, 1 << 63], "cannot have the default 9223372036854775808: an int of an operator has 64 bits"),
+        pytest.param(
+            int, 10**5000, "cannot have the default that large: an int of an operator has 64 bits", id="5000 digits"
+        ),
+        (float, 10**400, "is float and cannot have the default 1000000"),
+        (float, 5e-324, "cannot have the default 5e-324: PyTorch reads no number below 2.23e-308; use 0.0"),
+        (list[float], [1.0, -1e-310], "cannot have the default -1e-310: PyTorch reads no number below 2.23e-308"),
+        (str, "a\0b", r"cannot have the default 'a\x00b': PyTorch ends a text at its first NUL"),
+        (str, "\ud800", r"cannot have the default '\ud800': a lone surrogate is not text"),
     ],
 )
 def test_a_default_must_be_of_its_argument_s_type(annotation: Any, default: Any, words: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from opsmith.codegen.call import kernel_arguments, native_arguments
 from opsmith.codegen.checks import check_arguments, check_output_sizes, check_results
-from opsmith.codegen.cpp import dtype_constant, symbol
+from opsmith.codegen.cpp import comment, dtype_constant, string_literal, symbol
 from opsmith.codegen.instantiate import declaration
 from opsmith.codegen.outputs import allocate_outputs, lay_out_inputs
 from opsmith.codegen.unbox import unbox
@@ -80,7 +80,7 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
         ]
         if served:
             yield ""
-            yield f"// {signature.schema}"
+            yield comment(signature.schema)
             yield "template <Device device>"
             yield f"void {style}_{signature.name}(StableIValue* stack, uint64_t, uint64_t) {{"
             yield f'  [[maybe_unused]] constexpr Operator op{{"{signature.name}"}};'
@@ -174,8 +174,7 @@ def _registrations(definitions: list[Definition], devices: tuple[Device, ...]) -
         group = [definition for definition in definitions if definition.namespace == namespace]
         members.append(f'  Library in_{namespace}{{"{namespace}", __FILE__, __LINE__}};')
         for definition in group:
-            schema = definition.signature.schema.replace("\\", "\\\\").replace('"', '\\"')
-            statements.append(f'    in_{namespace}.def("{schema}");')
+            statements.append(f"    in_{namespace}.def({string_literal(definition.signature.schema)});")
         for device in devices:
             served = [definition for definition in group if device in definition.kernels]
             library = f"{device}_in_{namespace}"

@@ -11,20 +11,25 @@ from opsmith.spec.signature import Kind, Parameter, Signature, Struct, TensorTyp
 __all__ = [
     "SCALARS",
     "Spelling",
+    "comment",
     "dtype_constant",
     "identifier",
     "instance_parameters",
     "kernel_parameters",
+    "string_literal",
     "symbol",
     "view_type",
 ]
 
-# Python names that C++ has taken, as far as an argument might be called so.
+# C++20's keywords and its other words for operators, without those that are Python's as well.
 _KEYWORDS = frozenset(
     """
-    alignas alignof auto bool case catch char class concept const default delete do double enum explicit export extern
-    float goto inline int long mutable namespace new operator private protected public register requires short signed
-    sizeof static struct switch template this throw typedef typename union unsigned using virtual void volatile
+    alignas alignof and_eq asm auto bitand bitor bool case catch char char16_t char32_t char8_t co_await co_return co_yield
+    compl concept const const_cast consteval constexpr constinit decltype default delete do double dynamic_cast enum
+    explicit export extern false float friend goto inline int long mutable namespace new noexcept not_eq nullptr operator
+    or_eq private protected public register reinterpret_cast requires short signed sizeof static static_assert static_cast
+    struct switch template this thread_local throw true typedef typeid typename union unsigned using virtual void volatile
+    wchar_t xor xor_eq
     """.split()  # noqa: SIM905 - a list of 50 quoted words would hide them
 )
 
@@ -48,6 +53,24 @@ SCALARS: dict[Kind, Spelling] = {
     Kind.OPTIONAL_FLOAT: Spelling("Optional<double>", "std::optional<double>"),
     Kind.OPTIONAL_BOOL: Spelling("Optional<bool>", "std::optional<bool>"),
 }
+
+
+def string_literal(text: str) -> str:
+    """Return a text as a C++ string literal in ASCII."""
+    return f'"{"".join(map(_escaped, text.encode()))}"'
+
+
+def _escaped(byte: int) -> str:
+    if byte in b'"\\':
+        return f"\\{chr(byte)}"
+    # Octal, because an octal escape ends after three digits; a hexadecimal one would take in the digits behind it.
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+
+
+def comment(text: str) -> str:
+    """Return a text as a comment of one line, whatever the text holds."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return f"// {line}".rstrip("\\ ")  # a backslash at the end would make the next line part of the comment
 
 
 def dtype_constant(dtype: DType) -> str:

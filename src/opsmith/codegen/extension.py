@@ -11,11 +11,9 @@ from opsmith.codegen.binding import generate_binding, has_native
 from opsmith.codegen.instantiate import instantiate
 from opsmith.errors import DefinitionError
 from opsmith.spec.definition import DEVICES, Definition, Device, Kernel
-from opsmith.spec.extension import Api, Extension, Language, Source
+from opsmith.spec.extension import GPU_SUFFIXES, Api, Extension, Language, Source
 
 __all__ = ["assemble"]
-
-_GPU_SUFFIXES = frozenset({".cu", ".hip"})
 
 
 def assemble(
@@ -126,4 +124,4 @@ def _object_name(file: Path, root: Path, suffix: str, taken: set[str]) -> str:
 
 
 def _language(file: Path) -> Language:
-    return "gpu" if file.suffix in _GPU_SUFFIXES else "cxx"
+    return "gpu" if file.suffix in GPU_SUFFIXES else "cxx"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from opsmith.codegen.cpp import SCALARS, identifier, kernel_parameters
+from opsmith.codegen.cpp import SCALARS, comment, identifier, kernel_parameters
 from opsmith.codegen.structs import struct_definition
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
@@ -101,10 +101,15 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
                 defined.add((namespace, struct))
                 lines += [struct, ""]
         if (first := definition.doc.strip().partition("\n")[0]) != "":
-            lines.append(f"// {first}")
+            lines.append(comment(first))
         template, separator, rest = declaration.partition("> void ")
         lines += [f"{template}>", f"void {rest} {{"] if separator else [f"{declaration} {{"]
-        lines += [f"  // {definition.signature.schema}", f'  fail("{definition.name} is not written yet");', "}", ""]
+        lines += [
+            f"  {comment(definition.signature.schema)}",
+            f'  fail("{definition.name} is not written yet");',
+            "}",
+            "",
+        ]
         if namespace:
             lines += [f"}}  // namespace {namespace}", ""]
     return "\n".join(lines)

@@ -26,6 +26,8 @@ from opsmith.spec.sizes import plan_sizes
 
 __all__ = ["define", "define_backward", "with_gradient", "with_rival", "with_rule"]
 
+_MOST_ARGUMENTS = 64  # the dispatcher's bitset of arguments has a bit for each
+
 
 def define(function: Callable[..., Any], options: OpOptions) -> Definition:
     """Return the definition of a function; raises DefinitionError for what cannot be an operator."""
@@ -107,7 +109,9 @@ def _define(
     _check_torch_limits(signature)
     file = Path(inspect.getsourcefile(function) or function.__code__.co_filename)
     files: dict[Device, str | KernelFile | None] = {"cpu": options.cpu, "cuda": options.cuda}
-    kernels = {device: read_kernel(signature, given, file) for device, given in files.items() if given is not None}
+    kernels = {
+        device: read_kernel(signature, given, file, device) for device, given in files.items() if given is not None
+    }
     return Definition(
         namespace,
         signature,
@@ -161,6 +165,11 @@ def _check_torch_limits(signature: Signature) -> None:
                 f"{signature.name}: the tensor {parameter.name} is keyword-only, and PyTorch gives no gradients to "
                 "such operators; move it before the `*`"
             )
+    if len(signature.parameters) > _MOST_ARGUMENTS:
+        raise DefinitionError(
+            f"{signature.name}: it has {len(signature.parameters)} arguments, and PyTorch's operators can have "
+            f"{_MOST_ARGUMENTS}; take tensors as a list, or numbers as list[int] or list[float]"
+        )
     try:
         torch._C.parse_schema(signature.schema)
     except RuntimeError as error:

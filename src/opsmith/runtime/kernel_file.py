@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from opsmith.codegen.cpp import identifier
 from opsmith.errors import DefinitionError
-from opsmith.spec.definition import Kernel
+from opsmith.spec.definition import Device, Kernel
+from opsmith.spec.extension import GPU_SUFFIXES
 from opsmith.spec.signature import Signature
 
 __all__ = ["KernelFile", "native", "read_kernel", "view"]
@@ -38,8 +40,8 @@ def native(source: str, *beside: str, entry: str | None = None, flags: Sequence[
     return KernelFile("native", (source, *beside), entry, tuple(flags))
 
 
-def read_kernel(signature: Signature, given: object, file: Path) -> Kernel:
-    """Return the kernel that a definition in `file` says; raises DefinitionError for one that does not suit it."""
+def read_kernel(signature: Signature, given: object, file: Path, device: Device) -> Kernel:
+    """Return a device's kernel as a definition in `file` gives it; raises DefinitionError for an unsuitable one."""
     if isinstance(given, str):
         given = view(given)
     if not isinstance(given, KernelFile):
@@ -50,6 +52,15 @@ def read_kernel(signature: Signature, given: object, file: Path) -> Kernel:
             f"{signature.name}: no input determines the size {name} of the output, so it cannot be allocated in "
             "advance. Write a native kernel (opsmith.native), or pass the size as an argument"
         )
+    for source in given.sources:
+        if device == "cpu" and Path(source).suffix in GPU_SUFFIXES:
+            raise DefinitionError(f"{signature.name}: cpu= names the GPU source {source}; give it as cuda=")
+    entry = given.entry or signature.name
+    if identifier(last := entry.rpartition("::")[2]) != last:
+        raise DefinitionError(
+            f"{signature.name}: {last} is a keyword of C++, so no kernel can have that name; choose another with "
+            f'opsmith.{given.style}("{given.sources[0]}", entry="{identifier(last)}")'
+        )
     folder = file.parent if file.exists() else Path.cwd()
     sources = tuple((folder / source).resolve() for source in given.sources)
-    return Kernel(given.style, sources, given.entry or signature.name, given.flags)
+    return Kernel(given.style, sources, entry, given.flags)

@@ -9,6 +9,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from string import ascii_lowercase
 from typing import Any
 
 from opsmith.errors import DefinitionError
@@ -62,6 +63,9 @@ def read_signature(function: Callable[..., Any], choices: Choices, *, class_defa
     if "return" not in hints:
         raise DefinitionError(f"{name}: the return annotation is missing; annotate what is returned, or `-> None`")
     outputs = _read_outputs(name, hints["return"], choices)
+    if (mutated := sum(parameter.mutated for parameter in parameters)) > len(ascii_lowercase):
+        limit = len(ascii_lowercase)  # the alias annotations of a schema, Tensor(a!) to Tensor(z!)
+        raise DefinitionError(f"{name}: it mutates {mutated} tensors; an operator can mutate {limit}")
     signature = Signature(name, parameters, outputs, _read_dtypes(name, parameters, outputs, choices))
     _check_names(signature, choices)
     check_passed_gradients(signature)

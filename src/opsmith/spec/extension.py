@@ -6,13 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["NVCC_FLAGS", "TEXT_MARK", "Api", "ExistingSources", "Extension", "Kind", "Language", "Source"]
+__all__ = [
+    "GPU_SUFFIXES",
+    "NVCC_FLAGS",
+    "TEXT_MARK",
+    "Api",
+    "ExistingSources",
+    "Extension",
+    "Kind",
+    "Language",
+    "Source",
+]
 
 # A generated text starts what the user gave as text with `#line 1 "opsmith-text:<argument>[<index>]"`, so that
 # compilers count the user's lines.
 TEXT_MARK = "opsmith-text:"
 
 Language = Literal["cxx", "gpu", "sycl"]
+
+# Files that nvcc or hipcc compiles.
+GPU_SUFFIXES = frozenset({".cu", ".hip"})
 
 # Which of torch's headers a source includes, and so what it is compiled and linked with:
 #   none     no framework header (view kernels)

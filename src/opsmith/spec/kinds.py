@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from opsmith.errors import DefinitionError
+from opsmith.spec.dims import fits_64_bits
 from opsmith.spec.dtypes import GENERICS, element_of_jaxtyping
 from opsmith.spec.shapes import parse_shape
 from opsmith.spec.signature import Kind, TensorType
@@ -87,7 +89,32 @@ def check_default(where: str, kind: Kind, default: Any) -> None:
     if kind not in checks or not checks[kind](default):
         # PyTorch's schema language has no words for inf and nan.
         hint = "; use the default None and replace it in the body" if isinstance(default, float) else ""
-        raise DefinitionError(f"{where} is {kind.value} and cannot have the default {default!r}{hint}")
+        raise DefinitionError(f"{where} is {kind.value} and cannot have the default {_shown(default)}{hint}")
+    declared = as_declared(kind, default)
+    for value in declared if isinstance(declared, list) else [declared]:
+        if why := _why_unreadable(value):
+            raise DefinitionError(f"{where} cannot have the default {_shown(value)}: {why}")
+
+
+def _why_unreadable(value: Any) -> str:
+    """Return why a default cannot stand in a schema, or ""."""
+    if isinstance(value, str) and "\0" in value:
+        return "PyTorch ends a text at its first NUL"
+    if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+        return "a lone surrogate is not text"
+    if _is_int(value) and not fits_64_bits(value):
+        return "an int of an operator has 64 bits"
+    if isinstance(value, float) and 0 < abs(value) < sys.float_info.min:
+        return f"PyTorch reads no number below {sys.float_info.min:.3g}; use 0.0"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print an int of thousands of digits
+        return "that large"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def as_declared(kind: Kind, default: Any) -> Any:
@@ -104,7 +131,12 @@ def _is_int(value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+    if not _is_int(value) and not isinstance(value, float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
 
 
 def is_jaxtyping(annotation: Any) -> bool:

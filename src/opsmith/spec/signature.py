@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from string import ascii_lowercase
 from typing import Any
 
 from opsmith.spec.dtypes import DTYPES, DType, Generic
@@ -261,7 +262,7 @@ def _schema_of(parameter: Parameter, mutated: tuple[Parameter, ...]) -> str:
     # A SymInt may be a size that torch.compile keeps open; an int would be made a constant of the graph.
     kind = "SymInt" if parameter.kind is Kind.INT else parameter.kind.value
     if parameter.mutated:
-        alias = "abcdefghijklmnopqrstuvwxyz"[mutated.index(parameter)]
+        alias = ascii_lowercase[mutated.index(parameter)]
         kind = kind.replace("Tensor", f"Tensor({alias}!)")
     if not parameter.has_default:
         return f"{kind} {parameter.name}"
