@@ -193,3 +193,22 @@ def test_files_whose_names_differ_by_their_folder_alone(package: Package) -> Non
     (folder / "b.cpp").write_text(FITTING)
     assert module.other(torch.ones(1, 1), 3.0).item() == 3
     assert module.scale(torch.ones(1, 1), 2.0).item() == 2
+
+
+THROWING = """#include <opsmith/kernel.h>
+using namespace opsmith;
+
+template <class T>
+void scale(View<const T, 2> x, double factor, int64_t count, View<T, 2> out) {
+  parallel_for(0, x.size[0], 1, [&](int64_t, int64_t) { throw 3; });
+}
+"""
+
+
+def test_what_a_kernel_throws_that_is_no_exception_names_the_operator(package: Package) -> None:
+    """PyTorch makes Python exceptions of nothing but a std::exception; all else ended the process."""
+    module = package(VIEW, scale__cpp=THROWING)
+    x = torch.ones(4, 3)
+    for call in (module.scale, module.scale.torch_op):
+        with pytest.raises(RuntimeError, match=r"scale\(\): the kernel threw something that is not a std::exception"):
+            call(x, 2.0, 1)

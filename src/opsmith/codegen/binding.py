@@ -82,13 +82,17 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
             yield ""
             yield comment(signature.schema)
             yield "template <Device device>"
-            yield f"void {style}_{signature.name}(StableIValue* stack, uint64_t, uint64_t) {{"
+            yield f"void {style}_{signature.name}(StableIValue* stack, uint64_t, uint64_t) try {{"
             yield f'  [[maybe_unused]] constexpr Operator op{{"{signature.name}"}};'
             if timed:
                 yield "  Marks marks;"
             yield from unbox(signature)
             yield from check_arguments(signature, sizes)
             yield from run(signature, sizes, tuple(served), timed)
+            yield "} catch (const std::exception&) {"
+            yield "  throw;"
+            yield "} catch (...) {"
+            yield f'  Operator{{"{signature.name}"}}.refuse_exception();'
             yield "}"
 
 

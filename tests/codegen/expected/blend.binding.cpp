@@ -12,7 +12,7 @@ namespace {
 
 // blend(Tensor? mask, Tensor(a!) x, Tensor y) -> Tensor
 template <Device device>
-void view_blend(StableIValue* stack, uint64_t, uint64_t) {
+void view_blend(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"blend"};
   Held arg_mask(to_optional_tensor(stack[0]));
   Held arg_x(to_tensor(stack[1]));
@@ -46,6 +46,10 @@ void view_blend(StableIValue* stack, uint64_t, uint64_t) {
     arg_x.copy_back();
   }
   stack[0] = out_out.release();
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  Operator{"blend"}.refuse_exception();
 }
 
 struct Registration {

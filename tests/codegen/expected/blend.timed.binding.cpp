@@ -13,7 +13,7 @@ namespace {
 
 // blend(Tensor? mask, Tensor(a!) x, Tensor y) -> Tensor
 template <Device device>
-void view_blend(StableIValue* stack, uint64_t, uint64_t) {
+void view_blend(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"blend"};
   Marks marks;
   Held arg_mask(to_optional_tensor(stack[0]));
@@ -52,6 +52,10 @@ void view_blend(StableIValue* stack, uint64_t, uint64_t) {
     arg_x.copy_back();
   }
   stack[0] = out_out.release();
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  Operator{"blend"}.refuse_exception();
 }
 
 struct Registration {

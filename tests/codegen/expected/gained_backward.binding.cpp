@@ -13,7 +13,7 @@ namespace {
 
 // gained_backward(Tensor? grad_out, Tensor x, Tensor gain, bool needs_grad_x, bool needs_grad_gain) -> (Tensor, Tensor)
 template <Device device>
-void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
+void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"gained_backward"};
   Held arg_grad_out(to_optional_tensor(stack[0]));
   Held arg_x(to_tensor(stack[1]));
@@ -58,11 +58,15 @@ void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
   }
   stack[0] = out_grad_x.release();
   stack[1] = out_grad_gain.release();
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  Operator{"gained_backward"}.refuse_exception();
 }
 
 // gained_backward(Tensor? grad_out, Tensor x, Tensor gain, bool needs_grad_x, bool needs_grad_gain) -> (Tensor, Tensor)
 template <Device device>
-void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
+void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"gained_backward"};
   Held arg_grad_out(to_optional_tensor(stack[0]));
   Held arg_x(to_tensor(stack[1]));
@@ -122,6 +126,10 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = out_grad_x.release();
     stack[1] = out_grad_gain.release();
   }
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  Operator{"gained_backward"}.refuse_exception();
 }
 
 struct Registration {

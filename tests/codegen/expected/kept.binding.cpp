@@ -13,7 +13,7 @@ namespace {
 
 // kept(Tensor boxes, Tensor scores) -> (Tensor, Tensor)
 template <Device device>
-void native_kept(StableIValue* stack, uint64_t, uint64_t) {
+void native_kept(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"kept"};
   Held arg_boxes(to_tensor(stack[0]));
   Held arg_scores(to_tensor(stack[1]));
@@ -69,6 +69,10 @@ void native_kept(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = out_out0.release();
     stack[1] = out_out1.release();
   }
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  Operator{"kept"}.refuse_exception();
 }
 
 struct Registration {

@@ -14,7 +14,7 @@ namespace {
 
 // kept(Tensor boxes, Tensor scores) -> (Tensor, Tensor)
 template <Device device>
-void native_kept(StableIValue* stack, uint64_t, uint64_t) {
+void native_kept(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"kept"};
   Marks marks;
   Held arg_boxes(to_tensor(stack[0]));
@@ -74,6 +74,10 @@ void native_kept(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = out_out0.release();
     stack[1] = out_out1.release();
   }
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  Operator{"kept"}.refuse_exception();
 }
 
 struct Registration {

@@ -19,7 +19,7 @@ namespace {
 
 // pooled(Tensor[] levels, Tensor boxes, Tensor batch, Tensor? weight, SymInt pooled_h, float scale=0.5, *, str mode="say \"so\"", int[] pads=[0, 1], float? limit=None) -> (Tensor, Tensor)
 template <Device device>
-void view_pooled(StableIValue* stack, uint64_t, uint64_t) {
+void view_pooled(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"pooled"};
   HeldList arg_levels(stack[0]);
   Held arg_boxes(to_tensor(stack[1]));
@@ -103,6 +103,10 @@ void view_pooled(StableIValue* stack, uint64_t, uint64_t) {
   }
   stack[0] = out_out.release();
   stack[1] = out_argmax.release();
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  Operator{"pooled"}.refuse_exception();
 }
 
 struct Registration {

@@ -15,7 +15,7 @@ namespace {
 
 // windowed(Tensor x, SymInt size, SymInt step, float gain, bool is_causal, str name, int? pad, float? limit, bool flip, *, float factor=0.5, bool double=False) -> Tensor
 template <Device device>
-void view_windowed(StableIValue* stack, uint64_t, uint64_t) {
+void view_windowed(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"windowed"};
   Held arg_x(to_tensor(stack[0]));
   [[maybe_unused]] const auto arg_size = to_number<int64_t>(stack[1]);
@@ -56,6 +56,10 @@ void view_windowed(StableIValue* stack, uint64_t, uint64_t) {
     }
   }
   stack[0] = out_out.release();
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  Operator{"windowed"}.refuse_exception();
 }
 
 struct Registration {

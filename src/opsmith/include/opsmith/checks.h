@@ -206,6 +206,14 @@ struct Operator {
     message.raise();
   }
 
+  // For what a kernel throws that is not a std::exception: PyTorch makes a Python exception of nothing else, and the
+  // process would end.
+  [[gnu::cold, gnu::noinline, noreturn]] void refuse_exception() const {
+    Message message(name);
+    message << "the kernel threw something that is not a std::exception; call fail(...) of <opsmith/error.h>";
+    message.raise();
+  }
+
   [[gnu::cold, gnu::noinline, noreturn]] void refuse_empty_list(const char* argument) const {
     Message message(name);
     message << argument << " is an empty list, and sizes are taken from its tensors";
