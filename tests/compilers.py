@@ -28,10 +28,11 @@ def find_compiler(name: str) -> str:
     return path
 
 
-def run(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*command: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command that must succeed."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+    variables = {**os.environ, **environment}
+    done = subprocess.run(words, capture_output=True, text=True, env=variables, check=False, cwd=cwd)
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
     return done
 
