@@ -1,0 +1,51 @@
+"""The comparison of results with expected ones: every way to be wrong is found, and named."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from opsmith.subject.disagreement import Expected, compare
+
+
+def expected(*values: float, allowed: float = 1e-6, own: Tensor | None = None) -> Expected:
+    value = torch.tensor(values, dtype=torch.float64)
+    return Expected((value,), (torch.full_like(value, allowed),), None if own is None else (own,))
+
+
+def test_what_is_within_the_allowed_error_agrees():
+    assert compare([torch.tensor([1.0, 2.0 + 5e-7])], expected(1, 2)) is None
+    assert compare([torch.tensor([math.nan, math.inf])], expected(math.nan, math.inf)) is None
+    assert compare([torch.empty(0)], expected()) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "kind"),
+    [(2.1, 2.0, "value"), (math.nan, 2.0, "nan"), (2.0, math.nan, "nan"), (math.inf, 2.0, "inf")],
+)
+def test_the_worst_element_is_named(found: float, wanted: float, kind: str):
+    wrong = compare([torch.tensor([1.0, found, 3.000002])], expected(1, wanted, 3))
+    assert wrong is not None
+    assert (wrong.kind, wrong.index, wrong.elements) == (kind, (1,), 3)
+
+
+def test_what_the_reference_gives_in_the_same_type_agrees():
+    own = torch.tensor([1.0, math.nan])
+    assert compare([own.clone()], expected(1, 2, own=own)) is None
+    assert compare([torch.tensor([math.nan, math.nan])], expected(1, 2, own=own)) is not None
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_result_too_few_or_too_many(count: int):
+    wrong = compare([torch.tensor([1.0])] * count, expected(1))
+    assert wrong is not None
+    assert wrong.kind == "count"
+
+
+def test_a_result_of_another_shape():
+    wrong = compare([torch.tensor([[1.0]])], expected(1))
+    assert wrong is not None
+    assert wrong.kind == "shape"
