@@ -38,9 +38,28 @@ print(json.dumps({
 """
 
 
-def run(store: Path, **environment: str) -> dict[str, object]:
+WRITES = """
+import json
+import torch
+from kit import elementwise
+
+x = torch.ones(3, requires_grad=True)
+y = x * 1
+before = y._version
+with torch.no_grad():
+    elementwise.scale_(y, 2.0)
+try:
+    elementwise.scale_(x * 1, 2.0)
+    refusal = ""
+except Exception as error:
+    refusal = f"{type(error).__name__}: {error}"
+print(json.dumps({"counted": y._version - before, "refusal": refusal}))
+"""
+
+
+def run(store: Path, child: str = CHILD, **environment: str) -> dict[str, object]:
     env = {**os.environ, "OPSMITH_CACHE_DIR": str(store), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
-    done = python_c(CHILD, env=env)
+    done = python_c(child, env=env)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -54,6 +73,13 @@ def test_both_paths_give_the_same_bits(session_store: Path) -> None:
     assert with_bridge["bridge"]
     assert not without["bridge"]
     assert with_bridge["values"] == without["values"]
+
+
+@pytest.mark.parametrize("path", ["wait", "off"])
+def test_both_paths_count_writes_and_refuse_their_gradient(session_store: Path, path: str) -> None:
+    done = run(session_store, WRITES, OPSMITH_BRIDGE=path)
+    assert done["counted"] == 1
+    assert str(done["refusal"]).startswith("GradientError: scale_() writes to x and has no gradient.")
 
 
 def test_who_asks_is_told_where_the_bridge_is(

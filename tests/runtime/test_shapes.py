@@ -42,6 +42,13 @@ def test_a_group_whose_strides_cannot_be_merged_is_copied() -> None:
     agree(shapes.outer, x, torch.randn(5).expand(2, 3, 4, 5))
 
 
+def test_a_group_with_a_gap_is_copied() -> None:
+    x = torch.randn(4, 3, 4, 5)[:, :, :2]
+    agree(shapes.row_sums, x)
+    agree(shapes.middle, x)
+    agree(shapes.outer, x, torch.randn(8, 3, 2, 2)[::2])
+
+
 def test_0_dimensional_inputs_and_outputs() -> None:
     agree(shapes.affine, torch.randn(3), torch.tensor(2.5))
     assert agree(shapes.column_count, torch.randn(3, 4)).item() == 12
