@@ -325,8 +325,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "versions are not counted",
         "guard",
         "runtime/python_gradient.py",
-        "if plan.mutated:",
-        "if plan.mutated and not plan.backward_name:",
+        "for index in plan.mutated:",
+        "for index in plan.mutated[1:]:",
         _RUNTIME,
     ),
     Mutant(

@@ -3,8 +3,9 @@
     python tests/mutants/run.py [NAME ...] [--jobs 2] [--workers N] [--near] [--deselect FILE] [--json FILE]
 
 A mutant is a copy of src/ with one fault in it. The tests of `make test` run first, those next to the fault before the
-others, and end at the first that fails; the slow tests of `make test-all` run where those have passed. A test counts
-only if it passes without the fault. A run that exceeds its time limit counts as found: the fault made something hang.
+others, and end at the first that fails; what else `make test-all` runs follows where those have passed: the slow tests,
+and the path in Python without the bridge. A test counts only if it passes without the fault. A run that exceeds its time
+limit or crashes counts as found.
 
 On a machine with many cores, `--near --jobs 16` over all mutants and then `--jobs 4 --workers 4` over those that survive
 it take minutes. `--deselect FILE` names tests, one a line, that fail on this machine without a fault: they would only be
@@ -22,9 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -37,7 +37,7 @@ FAST, SLOW = "not slow and not gpu", "slow and not gpu"
 ORIGINAL = ROOT / "src"
 LIMIT_S = 2400
 _UNTIL_ONE_FAILS = ("-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider")
-_ENDLESS = "no end within the time limit"
+_ENDLESS, _CRASHED = "no end within the time limit", "pytest itself crashed"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,36 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Tests:
+    """Tests that run together: the set they belong to, pytest's marks, their files and folders, and OPSMITH_BRIDGE."""
+
+    found_in: str
+    marks: str
+    paths: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    bridge: str = "auto"
+
+
+_REST = (
+    Tests("test", FAST, ("tests",)),
+    Tests("test-all", SLOW, ("tests",)),
+    Tests(
+        "test-all",  # as `make test-without-bridge`
+        FAST,
+        (
+            "tests/compose",
+            *(f"tests/runtime/test_{name}.py" for name in ("gradients", "mutation", "needs_grad", "opcheck")),
+        ),
+        left_out=tuple(
+            f"tests/compose/{name}.py"
+            for name in ("test_compile", "test_export", "test_opcheck", "rules/test_dtensor", "rules/test_flops")
+        ),
+        bridge="off",
+    ),
+)
+
+
+@dataclass(frozen=True)
 class Runner:
     """How the tests are run: `clean` is a copy of the tests' cache that no run writes to."""
 
@@ -60,31 +90,39 @@ class Runner:
     workers: int = 0
     deselected: tuple[str, ...] = ()
 
-    def first_failure(self, source: Path, cache: Path, marks: str, paths: Iterable[str]) -> str:
+    def first_failure(self, source: Path, cache: Path, tests: Tests) -> str:
         """Return the first test that fails over some source and passes without the fault, or "" where there is none."""
-        ignored: list[str] = []
-        while failed := self.run(source, cache, marks, paths, ignored):
-            if failed == _ENDLESS or not self.run(ORIGINAL, CACHE, marks, [failed]):
+        flaky: list[str] = []
+        while failed := self.run(source, cache, replace(tests, left_out=(*tests.left_out, *flaky))):
+            if failed in (_ENDLESS, _CRASHED) or not self.run(ORIGINAL, CACHE, replace(tests, paths=(failed,))):
                 return failed
-            ignored.append(failed)
+            flaky.append(failed)
         return ""
 
-    def run(self, source: Path, cache: Path, marks: str, paths: Iterable[str], ignored: Iterable[str] = ()) -> str:
+    def run(self, source: Path, cache: Path, tests: Tests) -> str:
         """Run tests over some source and return the first that fails, or "" where all pass."""
-        argv = [sys.executable, "-m", "pytest", *_UNTIL_ONE_FAILS, "-m", marks]
+        argv = [sys.executable, "-m", "pytest", *_UNTIL_ONE_FAILS, "-m", tests.marks]
         if self.workers and source != ORIGINAL:
             argv += ["-n", str(self.workers), "--dist", "worksteal"]
         # The table's own test says of a mutant's source that it is not the original's.
-        argv += ["--ignore", "tests/mutants", *(f"--deselect={test}" for test in (*self.deselected, *ignored)), *paths]
-        environment = {**os.environ, "PYTHONPATH": str(source), "OPSMITH_TEST_CACHE": str(cache)}
+        argv += ["--ignore", "tests/mutants", *(f"--deselect={test}" for test in (*self.deselected, *tests.left_out))]
+        environment = {"PYTHONPATH": str(source), "OPSMITH_TEST_CACHE": str(cache), "OPSMITH_BRIDGE": tests.bridge}
         try:
             done = subprocess.run(
-                argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S
+                [*argv, *tests.paths],
+                cwd=ROOT,
+                env={**os.environ, **environment},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=LIMIT_S,
             )
         except subprocess.TimeoutExpired:
             return _ENDLESS
         if done.returncode in (0, 5):
             return ""
+        if done.returncode < 0:
+            return _CRASHED
         failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
         if not failed:
             raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -128,10 +166,9 @@ def run_mutant(mutant: Mutant, runner: Runner, *, near: bool = False) -> Result:
         copy_cache(runner.clean, cache)
         file = source / "opsmith" / mutant.file
         file.write_text(mutated(mutant))
-        sets = (("test", FAST, mutant.tests), ("test", FAST, ("tests",)), ("test-all", SLOW, ("tests",)))
-        for found_in, marks, paths in sets[:1] if near else sets:
-            if failed := runner.first_failure(source, cache, marks, paths):
-                return Result(mutant.name, mutant.kind, mutant.file, found_in, failed, time.monotonic() - started)
+        for tests in (Tests("test", FAST, mutant.tests), *(() if near else _REST)):
+            if failed := runner.first_failure(source, cache, tests):
+                return Result(mutant.name, mutant.kind, mutant.file, tests.found_in, failed, time.monotonic() - started)
     return Result(mutant.name, mutant.kind, mutant.file, "", "", time.monotonic() - started)
 
 
