@@ -25,7 +25,8 @@ def project(tmp_path: Path) -> Path:
     """Make a user's project, with operators, a test, and warnings as errors."""
     folder = tmp_path / "project"
     shutil.copytree(KIT, folder / "kit_screen", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    # pytest-benchmark, where it is installed, warns under pytest-xdist.
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\naddopts = -p no:benchmark\n")
     (folder / "test_own.py").write_text(OWN)
     return folder
 

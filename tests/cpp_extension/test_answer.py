@@ -40,7 +40,8 @@ class Project:
         """Load it in a new process; return what the process says of itself."""
         store = {"OPSMITH_CACHE_DIR": str(self.root / "store"), "PYTHONPATH": os.pathsep.join(sys.path)}
         arguments = json.dumps({"extra_cflags": ["-DMORE=1", *flags]})
-        env = {**os.environ, **store, **environment}
+        inherited = {name: value for name, value in os.environ.items() if name != "CXX"}
+        env = {**inherited, **store, **environment}
         done = python_c(CHILD, [arguments], cwd=self.root, env=env)
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))

@@ -55,7 +55,7 @@ def test_without_cuda_nothing_can_mismatch():
     assert Toolchain(HOST, TORCH).cuda_mismatch is None
 
 
-def test_what_is_not_asked_for_is_not_looked_for(machine, probes):
+def test_what_is_not_asked_for_is_not_looked_for(machine, probes, monkeypatch):
     pytest.importorskip("torch")
     machine.put_gcc()
     machine.put("nvcc", status=1)
@@ -63,6 +63,7 @@ def test_what_is_not_asked_for_is_not_looked_for(machine, probes):
     toolchain = find_toolchain(cuda=False, rocm=False, probes=probes)
     assert (toolchain.cuda, toolchain.rocm) == (None, None)
     assert machine.started == ["g++ -v"]
+    monkeypatch.setenv("CUDA_HOME", str(machine.bin.parent))  # another toolkit on this machine is not taken for it
     with pytest.raises(ToolchainError, match="nvcc"):
         find_toolchain(cuda=True, rocm=False, probes=probes)
 
