@@ -72,6 +72,13 @@ def test_what_has_a_result_has_it() -> None:
     assert sized.compared(X, X, 0, 3).shape == (3,)
 
 
+def test_what_cannot_be_allocated_is_said_in_torch_s_words() -> None:
+    with pytest.raises(RuntimeError, match="an output cannot be allocated") as raised:
+        sized.product(X, 1 << 30, 1 << 30)
+    if torch.__version__ >= "2.13":  # earlier ones print them
+        assert str(4 << 60) in str(raised.value)
+
+
 _NUMBERS = st.integers(-4, 4) | st.sampled_from([LEAST, LEAST + 1, MOST, MOST - 1, 1 << 32, -(1 << 32), 1 << 62])
 
 

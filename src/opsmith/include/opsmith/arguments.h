@@ -136,7 +136,7 @@ class HeldText {
 
   void read() {
     if (torch_string_c_str(string_, &text_) != 0 || torch_string_length(string_, &length_) != 0) {
-      give_up("a str cannot be read; torch's message stands above");
+      torch_failed("a str cannot be read");
     }
   }
 

@@ -2,6 +2,7 @@
 // definition is in these headers, once:
 //
 //   shims.h    the functions of torch's C ABI that a binding calls; no other header of torch is needed
+//   torch_error.h  torch's own words for what they could not do
 //   held.h     the tensors of a call, and who frees them
 //   arguments.h  its lists, strings and numbers, likewise
 //   sizes.h    sizes and strides: put together, computed, compared
@@ -40,11 +41,11 @@ void* borrow(int64_t bytes, void** address) {
   if (aoti_torch_get_current_device_index(&device) != 0 ||
       aoti_torch_empty_strided(1, &bytes, &stride, binding::dtypes::uint8, aoti_torch_device_type_cuda(), device,
                                &tensor) != 0) {
-    binding::give_up("a workspace cannot be allocated; torch's message stands above");
+    torch_failed("a workspace cannot be allocated");
   }
   if (torch_get_mutable_data_ptr(tensor, address) != 0) {
     aoti_torch_delete_tensor_object(tensor);
-    binding::give_up("a workspace has no data; torch's message stands above");
+    torch_failed("a workspace has no data");
   }
   return tensor;
 }
@@ -72,7 +73,7 @@ struct Launch<Device::cuda> {
     // Most calls are for the device that is current anyway, and a guard is an allocation.
     const bool known = aoti_torch_get_current_device_index(&current) == 0;
     if ((!known || current != device.index) && aoti_torch_create_device_guard(device.index, &guard_) != 0) {
-      fail("GPU ", device.index, " cannot be made current; torch's message stands above");
+      torch_failed("GPU ", device.index, " cannot be made current");
     }
   }
   Launch(const Launch&) = delete;
@@ -114,7 +115,7 @@ class Library {
 
  private:
   static void check(AOTITorchError error, const char* what) {
-    if (error != 0) fail("PyTorch does not take ", what, "; its message stands above");
+    if (error != 0) torch_failed("PyTorch does not take ", what);
   }
 
   TorchLibraryHandle library_ = nullptr;

@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "shims.h"
+#include "torch_error.h"
 
 namespace opsmith {
 namespace binding {
@@ -66,7 +67,7 @@ class Held {
         aoti_torch_get_strides(handle_, &strides_found) != 0 || aoti_torch_get_dtype(handle_, &dtype) != 0 ||
         aoti_torch_get_device_type(handle_, &device.type) != 0 ||
         (!device.is_cpu() && aoti_torch_get_device_index(handle_, &device.index) != 0)) {
-      give_up("a tensor cannot be read; torch's message stands above");
+      torch_failed("a tensor cannot be read");
     }
     sizes = sizes_found;
     strides = strides_found;
@@ -111,7 +112,7 @@ class Held {
     } else {
       error = torch_get_mutable_data_ptr(handle_, &address);
     }
-    if (error != 0) give_up("a tensor has no data; torch's message stands above");
+    if (error != 0) torch_failed("a tensor has no data");
     return static_cast<T*>(address);
   }
 

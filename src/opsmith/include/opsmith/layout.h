@@ -18,7 +18,7 @@ namespace binding {
 inline Held allocate(const DeviceId& device, int32_t dtype, const Sizes& sizes, const Sizes& strides) {
   AtenTensorHandle handle = nullptr;
   if (aoti_torch_empty_strided(sizes.count, sizes.item, strides.item, dtype, device.type, device.index, &handle) != 0) {
-    give_up("an output cannot be allocated; torch's message stands above");
+    torch_failed("an output cannot be allocated");
   }
   return Held(handle, sizes.count, sizes.item, strides.item, dtype, device);
 }
@@ -28,17 +28,17 @@ inline Held allocate(const DeviceId& device, int32_t dtype, const Sizes& sizes, 
   AtenTensorHandle copy = nullptr;
   const Sizes dense = contiguous_strides(sizes, rank);
   if (aoti_torch_empty_strided(rank, sizes, dense.item, dtype, device.type, device.index, &copy) != 0) {
-    give_up("a contiguous copy cannot be allocated; torch's message stands above");
+    torch_failed("a contiguous copy cannot be allocated");
   }
   original_ = handle_;
   handle_ = copy;
-  if (aoti_torch_copy_(copy, original_, 0) != 0) give_up("a tensor cannot be copied; torch's message stands above");
+  if (aoti_torch_copy_(copy, original_, 0) != 0) torch_failed("a tensor cannot be copied");
   read();
 }
 
 [[gnu::noinline]] inline void Held::copy_back() {
   if (original_ != nullptr && aoti_torch_copy_(original_, handle_, 0) != 0) {
-    give_up("a result cannot be copied; torch's message stands above");
+    torch_failed("a result cannot be copied");
   }
 }
 

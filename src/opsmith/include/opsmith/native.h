@@ -10,6 +10,7 @@
 
 #include "kernel.h"
 #include "tensor.h"
+#include "torch_error.h"
 
 namespace opsmith {
 
@@ -21,7 +22,7 @@ std::array<Tensor, Results> call(const char* name, const char* overload, const A
   constexpr int count = sizeof...(Arguments) > Results ? sizeof...(Arguments) : Results;
   std::array<StableIValue, count> stack{torch::stable::detail::from(arguments)...};
   if (torch_call_dispatcher(name, overload, stack.data(), TORCH_ABI_VERSION) != AOTI_TORCH_SUCCESS) {
-    fail("the call of ", name, " failed; its own message stands above");
+    torch_failed("the call of ", name, " failed");
   }
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<Tensor, Results>{torch::stable::detail::to<Tensor>(stack[I])...};
@@ -74,7 +75,7 @@ inline Tensor empty_on_device_of(const Tensor& other, const std::vector<int64_t>
       aoti_torch_get_device_index(other.get(), &device_index) != 0 ||
       aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), dtype, device_type,
                                device_index, &result) != 0) {
-    fail("a result cannot be allocated; torch's message stands above");
+    torch_failed("a result cannot be allocated");
   }
   return Tensor(result);
 }
@@ -84,7 +85,7 @@ inline Tensor empty_on_device_of(const Tensor& other, const std::vector<int64_t>
 // call by name looks the name up and boxes its arguments each time, and a backward makes a handful of these.
 inline Tensor empty_like(const Tensor& other, const std::vector<int64_t>& sizes) {
   int32_t dtype;
-  if (aoti_torch_get_dtype(other.get(), &dtype) != 0) fail("a tensor cannot be read; torch's message stands above");
+  if (aoti_torch_get_dtype(other.get(), &dtype) != 0) torch_failed("a tensor cannot be read");
   return detail::empty_on_device_of(other, sizes, dtype);
 }
 

@@ -13,7 +13,7 @@ extern "C" {
 
 struct AtenTensorOpaque;
 using AtenTensorHandle = AtenTensorOpaque*;
-using AOTITorchError = int32_t;  // 0 is success; the message of a failure is printed by torch
+using AOTITorchError = int32_t;  // 0 is success; torch_error.h has the message of a failure
 
 // An argument or result on its way through the dispatcher. An int, float or bool is there itself; a tensor, list or
 // string as an owning handle; and an optional as a pointer from `new` to one of these, or as null.

@@ -34,7 +34,7 @@ Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
   AtenTensorHandle result = nullptr;
   if (addmm_activation(bias.get(), input.get(), aten::transposed(weight).get(), beta, alpha, use_gelu, &result) !=
       AOTI_TORCH_SUCCESS) {
-    fail("mlp(): the call of aten::_addmm_activation failed; its own message stands above");
+    torch_failed("mlp(): the call of aten::_addmm_activation failed");
   }
   return Tensor(result);
 }

@@ -12,7 +12,7 @@ namespace {
 inline int64_t length_of(const Tensor& count) {
   int64_t length = 0;
   if (aoti_torch_item_int64(count.get(), &length) != 0) {
-    fail("the number of boxes that are kept cannot be read; torch's message stands above");
+    torch_failed("the number of boxes that are kept cannot be read");
   }
   return length;
 }
