@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
+from forks import python_c
 from opsmith.errors import LoadError
 from opsmith.runtime.existing import import_library
 from opsmith.runtime.load import load_library
@@ -68,3 +70,44 @@ def test_a_truncated_library(tmp_path):
     library.write_bytes(b"\x7fELF")
     with pytest.raises(LoadError, match="truncated"):
         load_library(library)
+
+
+TWICE = """
+@opsmith.op(cpu="twice.cpp")
+def twice(x: Float32[Tensor, "*n"]) -> Float32[Tensor, "*n"]:
+    return x * 2
+"""
+TWICE_KERNEL = """#include <opsmith/kernel.h>
+
+void twice(opsmith::View<const float, 1> x, opsmith::View<float, 1> out) {
+  for (int64_t n = 0; n < x.size[0]; ++n) out(n) = 2 * x(n);
+}
+"""
+DEFINED_TWICE = """
+import sys, torch
+from pathlib import Path
+from opsmith.errors import LoadError
+from opsmith.runtime.load import load_library
+
+taken = torch.library.Library(sys.argv[2], "FRAGMENT")
+taken.define("twice(Tensor x) -> Tensor")
+for _ in range(2):
+    try:
+        load_library(Path(sys.argv[1]))
+    except LoadError as error:
+        print(error)
+"""
+
+
+@pytest.mark.compile
+def test_what_pytorch_refuses_while_a_library_loads_is_raised(package):
+    """An exception of a static initialiser would end the process; definitions are what is checked before."""
+    before = set(torch.ops.loaded_libraries)
+    module = package(TWICE, twice__cpp=TWICE_KERNEL)
+    module.twice(torch.ones(1))
+    (library,) = torch.ops.loaded_libraries - before
+    ended = python_c(DEFINED_TWICE, [library, module.__name__], env=os.environ)
+    assert ended.returncode == 0, ended.stderr
+    words = f"{library} cannot be loaded: PyTorch does not take twice(Tensor x) -> Tensor"
+    assert ended.stdout.count(words) == 2
+    assert "multiple times" in ended.stdout + ended.stderr

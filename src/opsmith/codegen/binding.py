@@ -188,4 +188,4 @@ def _registrations(definitions: list[Definition], devices: tuple[Device, ...]) -
                 function = f"{definition.kernels[device].style}_{definition.name}<Device::{device}>"
                 statements.append(f'    {library}.impl("{definition.name}", &{function});')
     yield from ["struct Registration {", *members, "", "  Registration() {", *statements, "  }", "};"]
-    yield "const Registration registration;"
+    yield "const Registered<Registration> registered;"

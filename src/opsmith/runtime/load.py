@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,8 +44,8 @@ def load_definitions(module: str, definitions: Sequence[Definition], *, anew: bo
 def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
     """Load a shared library into PyTorch; raises LoadError if that fails or would end the process.
 
-    PyTorch aborts, without a Python exception, when a library defines an operator that exists already, so that is
-    checked first.
+    An operator that exists already is looked for first: PyTorch ends the process that loads another's library with it,
+    and its words for one of ours would not say which module to import first.
     """
     if str(library) in torch.ops.loaded_libraries:
         return
@@ -61,6 +62,19 @@ def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
 
         # torch's own exception names the file only; the loader's words are in its cause.
         raise LoadError(explain_load_failure(library.name, library, str(error.__cause__ or error))) from error
+    if refusal := _refusal_of(library):
+        torch.ops.loaded_libraries.discard(str(library))
+        raise LoadError(f"{library} cannot be loaded: {refusal}")
+
+
+def _refusal_of(library: Path) -> str:
+    """Return why a library that is loaded could not register its operators (include/opsmith/binding.h), or ""."""
+    try:
+        load_error = ctypes.CDLL(str(library)).opsmith_load_error
+    except AttributeError:  # not a generated binding
+        return ""
+    load_error.restype = ctypes.c_char_p
+    return str(load_error().decode(errors="replace"))
 
 
 def _load_compiled(

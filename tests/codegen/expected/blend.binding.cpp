@@ -61,7 +61,7 @@ struct Registration {
     cpu_in_shop.impl("blend", &view_blend<Device::cpu>);
   }
 };
-const Registration registration;
+const Registered<Registration> registered;
 
 }  // namespace
 }  // namespace binding

@@ -143,7 +143,7 @@ struct Registration {
     cuda_in_shop.impl("gained_backward", &native_gained_backward<Device::cuda>);
   }
 };
-const Registration registration;
+const Registered<Registration> registered;
 
 }  // namespace
 }  // namespace binding

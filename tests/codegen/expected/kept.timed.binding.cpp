@@ -91,7 +91,7 @@ struct Registration {
     cuda_in_shop.impl("kept", &native_kept<Device::cuda>);
   }
 };
-const Registration registration;
+const Registered<Registration> registered;
 
 }  // namespace
 }  // namespace binding

@@ -120,7 +120,7 @@ struct Registration {
     cuda_in_shop.impl("pooled", &view_pooled<Device::cuda>);
   }
 };
-const Registration registration;
+const Registered<Registration> registered;
 
 }  // namespace
 }  // namespace binding

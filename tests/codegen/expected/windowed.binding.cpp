@@ -73,7 +73,7 @@ struct Registration {
     cuda_in_shop.impl("windowed", &view_windowed<Device::cuda>);
   }
 };
-const Registration registration;
+const Registered<Registration> registered;
 
 }  // namespace
 }  // namespace binding

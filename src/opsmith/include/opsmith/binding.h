@@ -13,6 +13,10 @@
 // A binding with native kernels, which work on torch's stable C++ tensors, includes native_binding.h instead.
 #pragma once
 
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+
 #include "arguments.h"
 #include "checks.h"
 #include "cpu.h"
@@ -121,5 +125,29 @@ class Library {
   TorchLibraryHandle library_ = nullptr;
 };
 
+// Why the operators of this library could not be registered; empty if they are.
+char load_error[1024] = "";
+
+// Registers a library's operators when it is loaded. An exception that left a static initialiser would end the process,
+// so it is kept for opsmith's loader (runtime/load.py), which raises it.
+template <class Registration>
+class Registered {
+ public:
+  Registered() noexcept {
+    try {
+      registration_ = new Registration;
+    } catch (const std::exception& error) {
+      std::snprintf(load_error, sizeof load_error, "%s", error.what());
+    }
+  }
+  Registered(const Registered&) = delete;
+  ~Registered() { delete registration_; }
+
+ private:
+  const Registration* registration_ = nullptr;
+};
+
 }  // namespace binding
 }  // namespace opsmith
+
+extern "C" [[gnu::visibility("default")]] const char* opsmith_load_error() { return opsmith::binding::load_error; }
