@@ -104,6 +104,12 @@ VARIABLES: tuple[Variable, ...] = (
         "auto: precompile torch's headers in the background for the next build; wait: do it now; off: do not use them",
         role="none",
     ),
+    Variable(
+        "OPSMITH_CRASH_NOTE",
+        "off",
+        "off: install no signal handlers, which name the operator that a process dies in",
+        role="none",
+    ),
     Variable("OPSMITH_SLIM_HEADERS", "off", "off: compile torch/extension.h in full", role="none"),
     Variable(
         "OPSMITH_JOBS",

@@ -23,6 +23,7 @@ HEADERS = [
     "sizes.h",
     "checks.h",
     "layout.h",
+    "running.h",
     "stream.h",
     "binding.h",
 ]

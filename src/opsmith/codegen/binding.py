@@ -84,6 +84,7 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
             yield "template <Device device>"
             yield f"void {style}_{signature.name}(StableIValue* stack, uint64_t, uint64_t) try {{"
             yield f'  [[maybe_unused]] constexpr Operator op{{"{signature.name}"}};'
+            yield f'  const Running running("{definition.qualified_name}");'
             if timed:
                 yield "  Marks marks;"
             yield from unbox(signature)

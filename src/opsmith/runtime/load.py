@@ -14,6 +14,7 @@ from opsmith.build.prebuilt import Prebuilt, find_prebuilt
 from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import BuildError, LoadError
 from opsmith.runtime.compile_cache import tag_compile_cache
+from opsmith.runtime.crash_note import name_crashes
 from opsmith.runtime.register import register_kernels, register_rules
 from opsmith.runtime.torch_ops import is_defined
 from opsmith.spec.definition import Definition, Device, Group
@@ -62,15 +63,17 @@ def load_library(library: Path, definitions: Sequence[Definition] = ()) -> None:
 
         # torch's own exception names the file only; the loader's words are in its cause.
         raise LoadError(explain_load_failure(library.name, library, str(error.__cause__ or error))) from error
-    if refusal := _refusal_of(library):
+    loaded = ctypes.CDLL(str(library))
+    if refusal := _refusal_of(loaded):
         torch.ops.loaded_libraries.discard(str(library))
         raise LoadError(f"{library} cannot be loaded: {refusal}")
+    name_crashes(loaded)
 
 
-def _refusal_of(library: Path) -> str:
+def _refusal_of(library: ctypes.CDLL) -> str:
     """Return why a library that is loaded could not register its operators (include/opsmith/binding.h), or ""."""
     try:
-        load_error = ctypes.CDLL(str(library)).opsmith_load_error
+        load_error = library.opsmith_load_error
     except AttributeError:  # not a generated binding
         return ""
     load_error.restype = ctypes.c_char_p

@@ -15,6 +15,7 @@ namespace {
 template <Device device>
 void view_blend(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"blend"};
+  const Running running("shop::blend");
   Marks marks;
   Held arg_mask(to_optional_tensor(stack[0]));
   Held arg_x(to_tensor(stack[1]));

@@ -15,6 +15,7 @@ namespace {
 template <Device device>
 void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"gained_backward"};
+  const Running running("shop::gained_backward");
   Held arg_grad_out(to_optional_tensor(stack[0]));
   Held arg_x(to_tensor(stack[1]));
   Held arg_gain(to_tensor(stack[2]));
@@ -68,6 +69,7 @@ void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
 template <Device device>
 void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"gained_backward"};
+  const Running running("shop::gained_backward");
   Held arg_grad_out(to_optional_tensor(stack[0]));
   Held arg_x(to_tensor(stack[1]));
   Held arg_gain(to_tensor(stack[2]));

@@ -15,6 +15,7 @@ namespace {
 template <Device device>
 void native_kept(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"kept"};
+  const Running running("shop::kept");
   Held arg_boxes(to_tensor(stack[0]));
   Held arg_scores(to_tensor(stack[1]));
   read(arg_boxes, arg_scores);

@@ -21,6 +21,7 @@ namespace {
 template <Device device>
 void view_pooled(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"pooled"};
+  const Running running("shop::pooled");
   HeldList arg_levels(stack[0]);
   Held arg_boxes(to_tensor(stack[1]));
   Held arg_batch(to_tensor(stack[2]));

@@ -17,6 +17,7 @@ namespace {
 template <Device device>
 void view_windowed(StableIValue* stack, uint64_t, uint64_t) try {
   [[maybe_unused]] constexpr Operator op{"windowed"};
+  const Running running("shop::windowed");
   Held arg_x(to_tensor(stack[0]));
   [[maybe_unused]] const auto arg_size = to_number<int64_t>(stack[1]);
   [[maybe_unused]] const auto arg_step = to_number<int64_t>(stack[2]);

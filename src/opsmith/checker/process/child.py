@@ -27,6 +27,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from opsmith import _env
+
 __all__ = ["Child", "Ended", "Send", "in_child"]
 
 Send = Callable[[Any], None]
@@ -151,6 +153,10 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
 def _crash_in_silence() -> None:
     """Leave no core file and nothing on stderr: a crash is expected here, and the parent reports it."""
     faulthandler.disable()
+    # The handlers of runtime/crash_note.py, and those of libraries that are loaded here.
+    for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
+        signal.signal(number, signal.SIG_DFL)
+    _env.set_default("OPSMITH_CRASH_NOTE", "off")
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

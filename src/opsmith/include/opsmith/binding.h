@@ -8,6 +8,7 @@
 //   sizes.h    sizes and strides: put together, computed, compared
 //   checks.h   the words of refusals
 //   layout.h   the allocation of outputs, and the views of tensors in whatever layout
+//   running.h  which operator a thread runs, for the note of a process that dies in it
 //   binding.h  registration; device, stream and threads of a call
 //
 // A binding with native kernels, which work on torch's stable C++ tensors, includes native_binding.h instead.
@@ -22,6 +23,7 @@
 #include "cpu.h"
 #include "held.h"
 #include "layout.h"
+#include "running.h"
 #include "shims.h"
 #include "sizes.h"
 #include "stream.h"
@@ -32,9 +34,20 @@ namespace opsmith {
 // The only definitions of what kernels are offered by headers that know no torch.
 namespace detail {
 
-// The function behind parallel_for: PyTorch's own threads.
+// The function behind parallel_for: PyTorch's own threads, which run the caller's operator.
 void parallel_run(int64_t begin, int64_t end, int64_t grain, void (*fn)(int64_t, int64_t, void*), void* context) {
-  if (torch_parallel_for(begin, end, grain, fn, context) != 0) binding::give_up("PyTorch's threads failed");
+  struct Work {
+    void (*fn)(int64_t, int64_t, void*);
+    void* context;
+    const char* name;
+  };
+  Work work{fn, context, binding::running_operator()};
+  const auto run = [](int64_t chunk_begin, int64_t chunk_end, void* opaque) {
+    const Work& shared = *static_cast<const Work*>(opaque);
+    const binding::Running running(shared.name);
+    shared.fn(chunk_begin, chunk_end, shared.context);
+  };
+  if (torch_parallel_for(begin, end, grain, run, &work) != 0) binding::give_up("PyTorch's threads failed");
 }
 
 // Those behind Workspace: tensors of bytes, on the GPU that Launch made current.
