@@ -12,7 +12,7 @@ from layouts import laid_out
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, DtypeError, GradientError, ShapeError
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, DtypeError, GradientError, ShapeError
 from opsmith.ops.upfirdn2d import (
     Downsample2d,
     Filter2d,
@@ -215,6 +215,16 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
     ):
         with pytest.raises(kind, match=words):
             upfirdn2d(image, taps)
+
+
+@pytest.mark.parametrize("impl", ["cuda", "ref"])
+def test_a_filter_on_another_device_is_refused(impl: str) -> None:
+    x, f = torch.randn(1, 1, 4, 4), torch.ones(3, 3)
+    with pytest.raises(DeviceError, match=r"upfirdn2d\(\): f is on meta, but x is on cpu"):
+        upfirdn2d(x, f.to("meta"), impl=impl)
+    with pytest.raises(DeviceError, match=r"upfirdn2d\(\): f is on cpu, but x is on meta"):
+        upfirdn2d(x.to("meta"), f, impl=impl)
+    assert torch.equal(upfirdn2d(x, f.to("cpu:0"), impl=impl), upfirdn2d(x, f, impl=impl))
 
 
 def test_the_operator_refuses_by_itself() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, GradientError
 
 __all__ = ["MOST_UP_DOWN", "Ints", "check_clamp", "read_factors", "read_filter", "read_padding", "read_taps"]
 
@@ -51,6 +51,10 @@ def read_filter(op: str, name: str, x: Tensor, f: Tensor | None) -> Tensor:
     if f is None:
         return torch.ones(1, 1, dtype=torch.float32, device=x.device)
     read_taps(op, name, f)
+    # The operators check this, but not the references: conv2d of a CPU's images and a filter on meta returns memory that
+    # was never written. There is one CPU, with an index or without.
+    if f.device != x.device and not f.device.type == x.device.type == "cpu":
+        raise DeviceError(f"{op}(): {name} is on {f.device}, but x is on {x.device}")
     if f.requires_grad and torch.is_grad_enabled():
         raise GradientError(f"{op}() has no gradient of the filter {name}: give it {name}.detach()")
     return f
