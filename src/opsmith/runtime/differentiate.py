@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.errors import GradientError
+from opsmith.errors import DefinitionError, GradientError
 from opsmith.spec.definition import Definition
 from opsmith.spec.signature import Signature
 
@@ -76,10 +76,12 @@ def differentiate_body(
         copies = [map_tensors(fresh, value) for value in arguments]
         pairs = [
             (result, gradient)
-            for result, gradient in _pair(_run(body, signature, copies), gradients)
+            for result, gradient in _pair(signature, _run(body, signature, copies), gradients)
             if result.requires_grad
         ]
         if not pairs:
+            if any(gradient is not None for gradient in gradients):
+                _check_has_history(body, signature, arguments)
             return [None] * len(wanted)
         found = torch.autograd.grad(
             [result for result, _ in pairs],
@@ -109,7 +111,7 @@ def _differentiate_by_transform(
             return by_number.get(next(numbers), tensor)
 
         results = _run(body, signature, [map_tensors(fresh, value) for value in arguments])
-        return tuple(result for result, _ in _pair(results, gradients))
+        return tuple(result for result, _ in _pair(signature, results, gradients))
 
     pull = torch.func.vjp(function, *[given[index] for index in wanted])[1]
     return list(pull(tuple(gradient for gradient in gradients if gradient is not None)))
@@ -122,9 +124,55 @@ def _run(body: Callable[..., Any], signature: Signature, arguments: Sequence[Any
     return results if isinstance(results, (tuple, list)) else (results,)
 
 
-def _pair(results: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
-    """Return the results whose gradient is given, with it."""
-    return [(result, gradient) for result, gradient in zip(results, gradients, strict=True) if gradient is not None]
+def _pair(
+    signature: Signature, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
+) -> list[tuple[Tensor, Tensor]]:
+    """Return the results whose gradient is given, with it.
+
+    Raises DefinitionError for results that are not what the definition declares, as the gradients are: a kernel's outputs
+    are checked when it has run, the body's only here.
+    """
+    if len(results) != len(gradients):
+        raise DefinitionError(
+            f"{signature.name}: the body returned {len(results)} results, the definition says {len(gradients)}"
+        )
+    pairs = []
+    for output, result, gradient in zip(signature.outputs, results, gradients, strict=True):
+        if gradient is None:
+            continue
+        if not isinstance(result, Tensor):
+            raise DefinitionError(f"{signature.name}: the body's output {output.name} is {type(result).__name__}")
+        found, declared = tuple(result.shape), tuple(gradient.shape)
+        # Symbols are left to autograd: comparing those that only the graph's run tells is an error.
+        if all(isinstance(size, int) for size in (*found, *declared)) and found != declared:
+            raise DefinitionError(
+                f"{signature.name}: the body's output {output.name} has the sizes {found}, the definition says "
+                f"{declared}: {output.tensor.text}"
+            )
+        pairs.append((result, gradient))
+    return pairs
+
+
+def _check_has_history(body: Callable[..., Any], signature: Signature, arguments: Sequence[Any]) -> None:
+    """Raise GradientError where autograd has seen nothing of a body, whichever of its tensors asks for a gradient.
+
+    A result that depends on other tensors than those that ask is not a mistake; neither is one of many that is constant.
+    """
+    if signature.mutated:  # running it once more would write to them once more
+        return
+
+    def marked(tensor: Tensor) -> Tensor:
+        alias = tensor.detach()
+        return alias.requires_grad_() if alias.is_floating_point() else alias
+
+    results = _run(body, signature, [map_tensors(marked, value) for value in arguments])
+    if any(isinstance(result, Tensor) and result.requires_grad for result in results):
+        return
+    raise GradientError(
+        f"{signature.name}() has no gradient: autograd sees nothing of what its body computes, which detach(), .data, "
+        "NumPy and torch.no_grad() hide. Write the body with PyTorch's operators, declare a backward, or list inputs "
+        "without a gradient in nondifferentiable="
+    )
 
 
 def _autograd_reachable() -> AbstractContextManager[Any]:
