@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import sys
 from collections.abc import Callable
@@ -245,3 +246,44 @@ def wide(
     )
     assert module.wide(torch.zeros(2)).tolist() == [57, 57]
     assert module.wide.torch_op(torch.zeros(2)).tolist() == [57, 57]
+
+
+@pytest.mark.compile
+def test_a_module_whose_name_is_not_ascii_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "größe.py").write_text(
+        "from jaxtyping import Float32\nfrom torch import Tensor\nimport opsmith\n\n"
+        '@opsmith.op(cpu="größe.cpp")\n'
+        'def twice(x: Float32[Tensor, "N"]) -> Float32[Tensor, "N"]:\n    return 2 * x\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "größe.cpp").write_text(
+        "#include <opsmith/kernel.h>\nvoid twice(opsmith::View<const float, 1> x, opsmith::View<float, 1> out) {\n"
+        "  for (int64_t n = 0; n < x.size[0]; ++n) out(n) = 2 * x(n);\n}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("größe")
+    assert module.twice(torch.ones(2)).tolist() == [2, 2]
+    assert module.twice.torch_op(torch.ones(2)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "words"),
+    [
+        ('namespace="größe"', "f", "f: PyTorch cannot read the schema f(Tensor x) -> Tensor in größe"),
+        ('namespace="a b"', "f", "f: PyTorch cannot read the schema f(Tensor x) -> Tensor in a b"),
+        ("", "größe", "größe: PyTorch cannot read the schema größe(Tensor x) -> Tensor in user"),
+    ],
+)
+def test_a_name_that_pytorch_cannot_read_is_refused(package: Package, options: str, name: str, words: str) -> None:
+    with pytest.raises(opsmith.errors.DefinitionError) as raised:
+        package(f'@opsmith.op({options})\ndef {name}(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x')
+    assert words in str(raised.value)
+
+
+def test_operators_may_have_the_names_of_keywords_of_c(package: Package) -> None:
+    module = package(
+        '@opsmith.op()\ndef int(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return 2 * x\n'
+        '@opsmith.op()\ndef new(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return 3 * x\n'
+    )
+    assert module.int(torch.ones(1)).item() == 2
+    assert module.new.torch_op(torch.ones(1)).item() == 3

@@ -106,7 +106,7 @@ def _define(
         from opsmith.spec.casts import check_autocast
 
         check_autocast(signature, options.autocast)
-    _check_torch_limits(signature)
+    _check_torch_limits(namespace, signature)
     file = Path(inspect.getsourcefile(function) or function.__code__.co_filename)
     files: dict[Device, str | KernelFile | None] = {"cpu": options.cpu, "cuda": options.cuda}
     kernels = {
@@ -158,7 +158,7 @@ def _dtypes(name: str, dtypes: Any) -> dict[str, tuple[str, ...]]:
     return chosen
 
 
-def _check_torch_limits(signature: Signature) -> None:
+def _check_torch_limits(namespace: str, signature: Signature) -> None:
     for parameter in signature.tensors:
         if parameter.keyword_only:
             raise DefinitionError(
@@ -171,11 +171,11 @@ def _check_torch_limits(signature: Signature) -> None:
             f"{_MOST_ARGUMENTS}; take tensors as a list, or numbers as list[int] or list[float]"
         )
     try:
-        torch._C.parse_schema(signature.schema)
-    except RuntimeError as error:
+        torch._C.parse_schema(f"{namespace}::{signature.schema}")
+    except (RuntimeError, UnicodeDecodeError) as error:  # its names are ASCII
         reason = str(error).partition("\n")[0]
         raise DefinitionError(
-            f"{signature.name}: PyTorch cannot read the schema {signature.schema}: {reason}"
+            f"{signature.name}: PyTorch cannot read the schema {signature.schema} in {namespace}: {reason}"
         ) from None
 
 
@@ -184,4 +184,6 @@ def _namespace_of(function: Callable[..., Any]) -> str:
     if package == "__main__":
         main = getattr(sys.modules["__main__"], "__file__", None)
         package = Path(main).stem if main else "notebook"
+    if not package.isascii():  # punycode is, and differs where names do
+        package = package.encode("punycode").decode("ascii")
     return re.sub(r"\W", "_", package)
