@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from opsmith.checker.sanitize.run import Request, run_sanitizer
 from opsmith.checker.sanitize.tools import GPU_TOOLS
 from opsmith.subject.find import find_operators
 from opsmith.subject.selection import forward_operators
+from warm import warm_up
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow("a whole check of each operator")]
 
@@ -24,10 +24,9 @@ OPERATORS = [op for module in MODULES for op in forward_operators(find_operators
 
 
 @pytest.fixture(scope="module", autouse=True)
-def imported() -> None:
-    """Import here what the child processes of each check would import anew."""
-    for name in ("hypothesis", "torch._dynamo", "torch._inductor"):
-        importlib.import_module(name)
+def warm() -> None:
+    """Load what checks use before they fork."""
+    warm_up()
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
