@@ -34,11 +34,13 @@ help:
 
 venv: $(READY)
 
-# torch is installed first, on its own, so that no dependency selects another build; an installed one is kept.
+# torch is installed first, on its own, so that no dependency selects another build; an installed one is kept. pip would
+# compile bytecode on one core, for a minute. Some packages have files for other versions of Python, which do not compile.
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(TORCH)
-	$(BIN)/python -m pip install -e ".[demo,cmake,setuptools,test,dev]"
+	$(BIN)/python -m pip install --no-compile $(TORCH)
+	$(BIN)/python -m pip install --no-compile -e ".[demo,cmake,setuptools,test,dev]"
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	touch $@
 
 demo: $(READY)

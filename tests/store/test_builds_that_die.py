@@ -32,7 +32,7 @@ def run_kit(what: str, root: Path, count: int, seed: int) -> dict[str, float]:
 
 @pytest.mark.compile
 @pytest.mark.parametrize(
-    "rounds", [pytest.param(5, id="5"), pytest.param(200, id="200", marks=pytest.mark.slow("200 builds are killed"))]
+    "rounds", [pytest.param(5, id="5"), pytest.param(100, id="100", marks=pytest.mark.slow("100 builds are killed"))]
 )
 def test_a_build_that_is_killed_at_a_random_point_is_built_again_at_once(tmp_path, rounds):
     answer = run_kit("kill", tmp_path / "root", rounds, seed=rounds)

@@ -17,7 +17,7 @@ from opsmith.checker.sanitize.tools import environment_of, find_compute_sanitize
 from opsmith.cli.check import command
 from opsmith.errors import ArgumentError, ToolchainError
 from opsmith.ops.add2 import add2
-from opsmith.ops.lltm import lltm_cell
+from opsmith.ops.roi_pool.sized import roi_pool_sized
 from opsmith.ops.sigmoid import sigmoid
 
 KINDS = ("address", "undefined", "thread")
@@ -69,7 +69,7 @@ def test_what_is_right_passes(kind: str) -> None:
 @pytest.mark.compile
 @pytest.mark.slow("builds and runs under the compilers' sanitizers")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("op", [add2, lltm_cell])
+@pytest.mark.parametrize("op", [add2, roi_pool_sized])
 def test_the_library_passes(op: Any, kind: str) -> None:
     outcome = sanitize(op, kind)
     assert outcome.state == "passed", outcome
