@@ -56,11 +56,12 @@ def assert_flat(work: Callable[[], object], calls: int) -> None:
     for _ in range(calls):
         work()
     grown = Held(*(now - then for now, then in zip(held(), before, strict=True)))
-    # The smallest leak there can be is 32 bytes of malloc's or one block of Python's at each call; pages come and go.
+    # The smallest leak there can be is 32 bytes of malloc's or one block of Python's at each call. Pages come and go, by
+    # the size of a large tensor; they count what does not come from malloc.
     counted = max(calls, 1_000)
     assert grown.malloc_bytes < 16 * counted, grown
     assert grown.python_blocks < counted // 2, grown
-    assert grown.resident_bytes < 4_000_000, grown
+    assert grown.resident_bytes < 16_000_000, grown
 
 
 def live_tensors() -> int:
