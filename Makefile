@@ -80,13 +80,29 @@ upstream-test: $(READY)
 upstream-test-vision:
 	PYTHONPATH=src $(PYTHON) tests/upstream/vision.py $(VISION)
 
-lint: $(READY)
+# In parts, for `make -j`: mypy takes as long as all others together.
+LINT := lint-style lint-types lint-imports lint-format lint-tables lint-pages
+
+.PHONY: $(LINT)
+lint: $(LINT)
+
+lint-style: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+lint-types: $(READY)
 	$(BIN)/mypy
+
+lint-imports: $(READY)
 	$(BIN)/lint-imports
+
+lint-format: $(READY)
 	git ls-files '*.cpp' '*.cu' '*.cuh' '*.h' ':!tests/codegen/expected' | xargs $(BIN)/clang-format --dry-run --Werror
+
+lint-tables: $(READY)
 	$(BIN)/python benchmarks/tables.py --check
+
+lint-pages: $(READY)
 	$(BIN)/python docs/generate.py --check
 
 # The figures of README and docs for the CPU, as benchmarks/suite.toml lists them: half an hour on an otherwise idle machine.
