@@ -64,7 +64,7 @@ test-without-bridge: $(READY) bytecode
 	OPSMITH_BRIDGE=off $(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test-without-bridge.xml $(PYTEST_FLAGS) \
 	  tests/compose tests/runtime/test_gradients.py tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py \
 	  tests/runtime/test_opcheck.py $(addprefix --ignore tests/compose/,test_compile.py test_export.py test_opcheck.py \
-	  rules/test_dtensor.py rules/test_flops.py)
+	  test_processes.py rules/test_dtensor.py rules/test_flops.py)
 
 # What the tests are worth: how many of forty planted faults they find. An hour.
 mutants: $(READY)

@@ -17,7 +17,7 @@ from table import TABLE, Planted
 
 pytestmark = pytest.mark.compile
 
-_SECONDS = 2.0
+_SECONDS = 1.5
 _ids = [row.name for row in TABLE]
 # A race shows where two threads run at the same time.
 _ROWS = [

@@ -75,7 +75,14 @@ _REST = (
         ),
         left_out=tuple(
             f"tests/compose/{name}.py"
-            for name in ("test_compile", "test_export", "test_opcheck", "rules/test_dtensor", "rules/test_flops")
+            for name in (
+                "test_compile",
+                "test_export",
+                "test_opcheck",
+                "test_processes",
+                "rules/test_dtensor",
+                "rules/test_flops",
+            )
         ),
         bridge="off",
     ),

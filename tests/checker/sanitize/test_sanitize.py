@@ -69,9 +69,8 @@ def test_what_is_right_passes(kind: str) -> None:
 @pytest.mark.compile
 @pytest.mark.slow("builds and runs under the compilers' sanitizers")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("op", [add2, roi_pool_sized])
-def test_the_library_passes(op: Any, kind: str) -> None:
-    outcome = sanitize(op, kind)
+def test_the_library_passes(kind: str) -> None:
+    outcome = sanitize(roi_pool_sized, kind)
     assert outcome.state == "passed", outcome
     assert outcome.inputs > 100
 
