@@ -29,10 +29,6 @@ __all__ = ["determinism", "threads"]
 _FEW, _MANY = 4, 200
 _LARGE_ELEMENTS = 4096
 _SECONDS = 0.1
-# With everything made anew a call is a hundredth of the time, so half of it goes to calls on the same arguments. Where other
-# processes hold the cores, two threads seldom run at once and a call takes milliseconds: some more time makes up for it.
-_BURST_S, _LONGEST_BURST_S = 0.05, 0.5
-_BURST_CALLS = 100
 _M_PERTURB = -6
 # What hands out memory or looks at it in another way, and so does not depend on the number of threads.
 _HARMLESS = (
@@ -151,9 +147,9 @@ def _run(context: Context, case: Case, count: int) -> _Run:
     return call
 
 
-def _repeats(context: Context, case: Case, seconds: float = _SECONDS) -> Iterator[int]:
+def _repeats(context: Context, case: Case) -> Iterator[int]:
     """Count for a while: a few times at least, and in large cases so often that a rare difference shows."""
-    seconds *= 10 if context.thorough else 1
+    seconds = _SECONDS * (10 if context.thorough else 1)
     started = time.monotonic()
     for number in range(_MANY if case.elements >= _LARGE_ELEMENTS else _FEW):
         if number >= _FEW and time.monotonic() - started > seconds:
@@ -243,48 +239,22 @@ def _differs_on(context: Context, case: Case, base: _Run, number: int) -> Findin
     """Return how results on a number of threads differ from those on one: a finding, or a note where it is not a defect."""
     found: list[Difference] = []
     first: _Run | None = None
-    for _ in _repeats(context, case, _SECONDS - _BURST_S):
+    for _ in _repeats(context, case):
         call = _run(context, case, number)
         if first is not None and (varying := differences(first.results, call.results)):
-            return _race(case, varying[0], number)
+            message = (
+                f"{case.label}: {varying[0]} varies from call to call on {number} threads, and does not on one: "
+                "a data race"
+            )
+            return Finding(message, case, _RACE_HINT)
         found = found or differences(base.results, call.results)
         first = first or call
-    if first is not None and (varying := _varies_in_bursts(context, case, first, number)):
-        return _race(case, varying[0], number)
     if not found or first is None:
         return ""
     if _is_rounding(context, case, first) and (why := _why_excused(context, case, number)):
         return why
     message = f"{case.label}: {found[0]} on {number} threads always differs from that on one"
     return Finding(message, case, "Do not split the work by the number of threads: sum blocks of a fixed size.")
-
-
-def _varies_in_bursts(context: Context, case: Case, first: _Run, number: int) -> list[Difference]:
-    """Return how outputs differ in many calls on the same arguments, if those are large and the kernel only reads them."""
-    subject = context.subject
-    if subject.mutated or first.error is not None or case.elements < _LARGE_ELEMENTS:
-        return []
-    values = case.build(context.device)
-    seconds = _BURST_S * (10 if context.thorough else 1)
-    started, count = time.monotonic(), 0
-    with on_threads(number):
-        while (spent_s := time.monotonic() - started) < seconds or (
-            count < _BURST_CALLS and spent_s < _LONGEST_BURST_S
-        ):
-            count += 1
-            torch.manual_seed(subject.seed)
-            try:
-                outputs = {f"output {index}": output for index, output in enumerate(kernel_outputs(subject, values))}
-            except Exception:  # where the calls before it have succeeded
-                return differences(first.results, {})
-            if varying := differences({name: first.results[name] for name in outputs}, outputs):
-                return varying
-    return []
-
-
-def _race(case: Case, varying: Difference, number: int) -> Finding:
-    message = f"{case.label}: {varying} varies from call to call on {number} threads, and does not on one: a data race"
-    return Finding(message, case, _RACE_HINT)
 
 
 def _is_rounding(context: Context, case: Case, call: _Run) -> bool:
