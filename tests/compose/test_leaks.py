@@ -48,20 +48,22 @@ def held() -> Held:
     return Held(heap, sys.getallocatedblocks(), pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-def assert_flat(work: Callable[[], object], calls: int) -> None:
-    """Assert that calls leave nothing, after others that let allocators and caches settle."""
+def assert_flat(work: Callable[[], object], calls: int, *, pages: int = 4_000_000) -> None:
+    """Assert that calls leave nothing, after others that let allocators and caches settle.
+
+    `pages` is how many bytes of them may come or go, which are counted for what malloc does not give out.
+    """
     for _ in range(max(calls // 4, 20)):
         work()
     before = held()
     for _ in range(calls):
         work()
     grown = Held(*(now - then for now, then in zip(held(), before, strict=True)))
-    # The smallest leak there can be is 32 bytes of malloc's or one block of Python's at each call. Pages come and go, by
-    # the size of a large tensor; they count what does not come from malloc.
+    # The smallest leak there can be is 32 bytes of malloc's or one block of Python's at each call.
     counted = max(calls, 1_000)
     assert grown.malloc_bytes < 16 * counted, grown
     assert grown.python_blocks < counted // 2, grown
-    assert grown.resident_bytes < 16_000_000, grown
+    assert grown.resident_bytes < pages, grown
 
 
 def live_tensors() -> int:
@@ -139,8 +141,8 @@ def test_memory_stays_flat_over_some_calls(case: Case):
 
 @each_operator
 def test_memory_stays_flat_over_calls_with_large_tensors(case: Case):
-    # Above 128 KB malloc maps memory of its own.
-    assert_flat(differentiated(case, 10_000), 20)
+    # Above 128 KB malloc maps memory of its own, and keeps some of what was freed.
+    assert_flat(differentiated(case, 10_000), 20, pages=16_000_000)
 
 
 @pytest.mark.slow("10,000 calls of every operator")
