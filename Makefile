@@ -40,7 +40,7 @@ $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile $(TORCH)
 	$(BIN)/python -m pip install --no-compile -e ".[demo,cmake,setuptools,test,dev]"
-	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@
 
 demo: $(READY)
