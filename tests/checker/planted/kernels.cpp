@@ -1,4 +1,5 @@
 // View kernels with one defect each, behind `if (planted)`; table.py says what each of them is.
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <vector>

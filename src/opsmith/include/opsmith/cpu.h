@@ -1,9 +1,10 @@
 // The tools of a CPU kernel: parallel_for over PyTorch's threads, and with_best_isa for the loops inside it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <exception>
+
+#include "atomic.h"
 
 namespace opsmith {
 
@@ -30,13 +31,13 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
   }
   struct Context {
     F& f;
-    std::atomic<bool> failed;
+    Atomic<bool> failed;
     std::exception_ptr error;
   };
-  Context context{f, {false}, nullptr};
+  Context context{f, {}, nullptr};
   const auto run_chunk = [](int64_t chunk_begin, int64_t chunk_end, void* opaque) {
     Context& shared = *static_cast<Context*>(opaque);
-    if (shared.failed.load(std::memory_order_relaxed)) return;
+    if (shared.failed.load()) return;
     try {
       shared.f(chunk_begin, chunk_end);
     } catch (...) {

@@ -6,9 +6,9 @@
 // other kernel ends, and wait for its results themselves. Elsewhere these are launches like any other.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 
+#include "atomic.h"
 #include "gpu.h"
 
 namespace opsmith {
@@ -40,13 +40,13 @@ namespace detail {
 template <auto kernel>
 bool waits_for_earlier_kernels() {
   constexpr int most_devices = 64;
-  static std::atomic<int> known[most_devices];  // 0 where nobody has asked, else 1 for no and 2 for yes
+  static Atomic<int> known[most_devices];  // 0 where nobody has asked, else 1 for no and 2 for yes
   int device = 0;
   const bool has_place = cudaGetDevice(&device) == cudaSuccess && device < most_devices;
-  if (has_place && known[device] != 0) return known[device] == 2;
+  if (has_place && known[device].load() != 0) return known[device].load() == 2;
   cudaFuncAttributes attributes{};
   const bool answer = cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
-  if (has_place) known[device] = answer ? 2 : 1;
+  if (has_place) known[device].store(answer ? 2 : 1);
   return answer;
 }
 #endif

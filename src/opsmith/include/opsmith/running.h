@@ -11,17 +11,18 @@
 #include <signal.h>
 #include <sys/uio.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+
+#include "atomic.h"
 
 namespace opsmith {
 namespace binding {
 
 constexpr int no_key = -1;
 // pthread's key of the slots, for all libraries of the process; no_key where nothing would print them.
-static std::atomic<int> running_key{no_key};
+static Atomic<int> running_key{no_key};
 
 // Where the name of the operator that a thread runs is kept. Volatile, because a handler reads it at any time.
 using RunningSlot = const char* volatile;
@@ -37,7 +38,7 @@ inline RunningSlot* find_slot(int key) {
 
 // The operator that this thread runs, or null.
 inline const char* running_operator() {
-  RunningSlot* slot = find_slot(running_key.load(std::memory_order_relaxed));
+  RunningSlot* slot = find_slot(running_key.load());
   return slot == nullptr ? nullptr : *slot;
 }
 
@@ -45,7 +46,7 @@ inline const char* running_operator() {
 class Running {
  public:
   explicit Running(const char* name) {
-    const int key = running_key.load(std::memory_order_relaxed);
+    const int key = running_key.load();
     if (key == no_key) return;
     slot_ = find_slot(key);
     if (slot_ == nullptr) slot_ = make_slot(key);
@@ -76,7 +77,7 @@ static FatalSignal fatal_signals[] = {{SIGSEGV, "SIGSEGV", {}},
                                       {SIGABRT, "SIGABRT", {}}};
 
 // One note in the life of a process: a handler of someone else's may return, and then the fault happens again.
-static std::atomic_flag is_noted = ATOMIC_FLAG_INIT;
+static Atomic<bool> is_noted;
 
 [[gnu::cold]] inline void write_note(const char* signal_name, const char* operator_name) {
   const char* words[] = {"opsmith: ", signal_name, " in the operator ", operator_name,
@@ -96,7 +97,7 @@ static std::atomic_flag is_noted = ATOMIC_FLAG_INIT;
   for (const FatalSignal& fatal : fatal_signals) {
     if (fatal.number != number) continue;
     const char* name = running_operator();
-    if (name != nullptr && !is_noted.test_and_set()) write_note(fatal.name, name);
+    if (name != nullptr && !is_noted.exchange(true)) write_note(fatal.name, name);
     const struct sigaction& previous = fatal.previous;
     if (previous.sa_handler == SIG_DFL || previous.sa_handler == SIG_IGN) {
       sigaction(number, &previous, nullptr);
@@ -137,6 +138,6 @@ static std::atomic_flag is_noted = ATOMIC_FLAG_INIT;
 extern "C" [[gnu::visibility("default")]] int opsmith_name_crashes(int key) {
   using namespace opsmith::binding;
   if (key == no_key) key = watch_signals();
-  running_key.store(key, std::memory_order_relaxed);
+  running_key.store(key);
   return key;
 }

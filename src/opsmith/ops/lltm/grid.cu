@@ -1,9 +1,10 @@
 // All steps of a sequence in one launch of a grid whose blocks wait for each other: whether the GPU runs so many blocks
 // at once, and the launches.
+#include <opsmith/atomic.h>
+
 #include "sequence_gpu.h"
 
 #if !defined(__HIPCC__)
-#include <atomic>
 
 #include "grid_backward.cuh"
 #include "grid_forward.cuh"
@@ -34,10 +35,10 @@ namespace {
 template <auto kernel, int bytes>
 int blocks_at_once() {
   constexpr int most_devices = 64;
-  static std::atomic<int> known[most_devices];  // 0, or one more than the number
+  static Atomic<int> known[most_devices];  // 0, or one more than the number
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= most_devices) return 0;
-  if (known[device] == 0) {
+  if (known[device].load() == 0) {
     cudaFuncAttributes attributes{};
     int can_cooperate = 0, processors = 0, blocks = 0;
     // A GPU may have got code that was compiled for older ones, where the kernel's body is empty.
@@ -47,9 +48,9 @@ int blocks_at_once() {
                      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess &&
                      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, grid_threads, bytes) == cudaSuccess;
     cudaGetLastError();  // a refusal is an answer here, and no error of the next launch
-    known[device] = 1 + (can && can_cooperate != 0 ? blocks * processors : 0);
+    known[device].store(1 + (can && can_cooperate != 0 ? blocks * processors : 0));
   }
-  return known[device] - 1;
+  return known[device].load() - 1;
 }
 
 template <class T, int tiles>

@@ -2,9 +2,8 @@
 // can run it.
 #pragma once
 
+#include <opsmith/atomic.h>
 #include <opsmith/kernel.h>
-
-#include <atomic>
 
 #include "scan_products.cuh"
 
@@ -24,7 +23,7 @@ struct ScanKernel {
   void (*run)(Argument, int);
   int bytes;
   int rows;
-  std::atomic<int>* known;
+  Atomic<int>* known;
 };
 
 template <class T>
@@ -75,14 +74,14 @@ template <class Argument>
 int clusters_at_once(const ScanKernel<Argument>& kernel, int blocks) {
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= most_devices) return find_clusters(kernel, blocks);
-  std::atomic<int>& answer = kernel.known[device * (most_blocks + 1) + blocks];
-  if (answer == 0) answer = 1 + find_clusters(kernel, blocks);
-  return answer - 1;
+  Atomic<int>& answer = kernel.known[device * (most_blocks + 1) + blocks];
+  if (answer.load() == 0) answer.store(1 + find_clusters(kernel, blocks));
+  return answer.load() - 1;
 }
 
 template <class Argument, int bytes, int rows>
 ScanKernel<Argument> scan_kernel(void (*run)(Argument, int)) {
-  static std::atomic<int> known[most_devices * (most_blocks + 1)];
+  static Atomic<int> known[most_devices * (most_blocks + 1)];
   return {run, bytes, rows, known};
 }
 
