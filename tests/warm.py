@@ -22,4 +22,6 @@ def warm_up() -> None:
     for name in ("hypothesis", "torch._inductor"):
         importlib.import_module(name)
     items = tuple(item for item in PROPERTIES if item.name in _FIRST_USES)
-    assert run_check(subject_of(add2), CheckPlan(items, ("float32",), isolate=False)).ok
+    # On the CPU alone: what is forked from a process that has used a GPU could not use it.
+    report = run_check(subject_of(add2, devices=("cpu",)), CheckPlan(items, ("float32",), isolate=False))
+    assert report.ok, str(report)

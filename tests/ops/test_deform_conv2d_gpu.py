@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,9 +28,13 @@ GPU_FORMS: list[Any] = [
 
 
 @pytest.fixture(autouse=True)
-def full_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def full_float32() -> Iterator[None]:
     """Keep factors of float32 as they are, which PyTorch does not in convolutions unless it is told to."""
-    monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee")
+    # monkeypatch would delete it at the end: it is torch's setting, not the object's own attribute.
+    before = torch.backends.cudnn.conv.fp32_precision
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    yield
+    torch.backends.cudnn.conv.fp32_precision = before
 
 
 def on_gpu(form: Any, images: int, size: tuple[int, int], seed: int) -> dict[str, torch.Tensor]:
@@ -71,7 +76,7 @@ def test_as_many_positions_as_fill_a_gpu(dtype: torch.dtype, layout: str) -> Non
     ("form", "size"),
     [*(pytest.param(form, (19, 26), id=str(form)) for form in (FORMS[4], *GPU_FORMS[-4:])), (GPU_FORMS[-3], (64, 71))],
 )
-def test_tf32_where_torch_allows_it(form: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf32_where_torch_allows_it(form: Any, size: tuple[int, int]) -> None:
     made = {name: one.float() for name, one in on_gpu(form, 2, size, 8).items()}
     exact = {name: one.double().requires_grad_() for name, one in made.items()}
     expected = reference(exact, form)
@@ -79,7 +84,7 @@ def test_tf32_where_torch_allows_it(form: Any, size: tuple[int, int], monkeypatc
     expected = expected.detach()
     found = {}
     for precision in ("ieee", "tf32"):
-        monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", precision)
+        torch.backends.cudnn.conv.fp32_precision = precision
         leaves = {name: one.clone().requires_grad_() for name, one in made.items()}
         out = deform_conv2d(**leaves, **numbers(form))
         found[precision] = (out.detach(), *torch.autograd.grad(out, list(leaves.values()), expected.cos().float()))
