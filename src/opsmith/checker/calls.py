@@ -23,6 +23,7 @@ __all__ = [
     "is_gradient_of_body",
     "kernel_outputs",
     "quiet",
+    "seed_generators",
 ]
 
 
@@ -90,6 +91,16 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators of the CPU and of the GPUs in use, as torch.manual_seed does, without half a millisecond.
+
+    That formats a stack for each kind of device that is not in use yet, and keeps it.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
 
 
 def _tensors(found: Any) -> list[Tensor]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.checker.calls import differentiated, is_gradient_of_body, kernel_outputs, quiet
+from opsmith.checker.calls import differentiated, is_gradient_of_body, kernel_outputs, quiet, seed_generators
 from opsmith.checker.memory.guard import Damage, Guard, guarded
 from opsmith.checker.memory.margins import PaddedTensor, pad_tensors
 from opsmith.checker.process.threads import on_threads
@@ -72,14 +72,14 @@ def observe_call(
     guard = guarded(context.device, body, margin) if with_guard else contextlib.nullcontext()
     threads = torch.get_num_threads() if case.elements >= _FOR_ALL_THREADS else 1
     with quiet(), on_threads(threads), guard as watch:
-        torch.manual_seed(subject.seed)
+        seed_generators(subject.seed)
         try:
             call.results = _named(subject, kernel_outputs(subject, values), values)
         except Exception as error:
             call.error = error
         _look_for_damage(call, watch, context.device)
         if with_gradient and call.error is None:
-            torch.manual_seed(subject.seed)
+            seed_generators(subject.seed)
             with contextlib.suppress(Exception):
                 _differentiate(subject, values, around, call)
             _look_for_damage(call, watch, context.device)

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from opsmith.checker.bits import Difference, differences
-from opsmith.checker.calls import accepted, differentiated, is_accepted, is_gradient_of_body, kernel_outputs, quiet
+from opsmith.checker.calls import (
+    accepted,
+    differentiated,
+    is_accepted,
+    is_gradient_of_body,
+    kernel_outputs,
+    quiet,
+    seed_generators,
+)
 from opsmith.checker.memory.guard import sheltered
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.threads import on_threads
@@ -125,7 +133,7 @@ def _run(context: Context, case: Case, count: int) -> _Run:
     context.tell(case)
     call = _Run()
     values = case.build(context.device)
-    torch.manual_seed(subject.seed)
+    seed_generators(subject.seed)
     try:
         with on_threads(count):
             outputs = kernel_outputs(subject, values)
