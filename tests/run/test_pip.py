@@ -48,6 +48,7 @@ def test_pip_builds_an_unchanged_project_in_its_own_environment(below, tiny, tmp
     done = below(
         *(sys.executable, "-m", "pip", "install", "-v", "--no-deps", "--no-build-isolation", "--no-index"),
         *("--target", target, tiny),
+        OPSMITH_CACHE_DIR=str(tmp_path / "store"),  # other tests build the same project
         OPSMITH_RUN_REPORT=str(report),
     )
     assert _value(target) == "42"
@@ -65,7 +66,10 @@ def test_pip_builds_an_unchanged_project_in_an_isolated_environment(below, tiny,
         '[build-system]\nrequires = []\nbuild-backend = "isolated_backend"\nbackend-path = ["."]\n'
     )
     target = tmp_path / "target"
-    done = below(*(sys.executable, "-m", "pip", "install", "-v", "--no-deps", "--no-index", "--target", target, tiny))
+    done = below(
+        *(sys.executable, "-m", "pip", "install", "-v", "--no-deps", "--no-index", "--target", target, tiny),
+        OPSMITH_CACHE_DIR=str(tmp_path / "store"),
+    )
     assert _value(target) == "42"
     assert "opsmith: building tiny_native" in done.stderr
 
