@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import torch
 
 from opsmith import _env
 from opsmith._background import do_quietly, start_in_background
+from opsmith._forks import Lock
 from opsmith.errors import LoadError, OpsmithError, StoreError
 from opsmith.store import Store, default_root, digest, digest_file
 
@@ -29,7 +29,7 @@ __all__ = ["build_bridge", "describe_bridge", "find_bridge"]
 _NAME = "opsmith_bridge"
 _FOLDER = Path(__file__).resolve().parent.parent / "bridge"
 
-_lock = threading.Lock()
+_lock = Lock()
 _known: dict[str, Any] = {}
 
 

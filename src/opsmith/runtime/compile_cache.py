@@ -8,16 +8,16 @@ graph would be found, and its gradients would be wrong or its operators gone.
 from __future__ import annotations
 
 import inspect
-import threading
 from pathlib import Path
 
+from opsmith._forks import Lock
 from opsmith._version import __version__
 from opsmith.spec.definition import Definition
 from opsmith.store import digest, digest_file
 
 __all__ = ["tag_compile_cache"]
 
-_lock = threading.Lock()
+_lock = Lock()
 _files: dict[Path, str] = {}
 _written: list[str] = []  # the last tag, to be taken away before the next
 

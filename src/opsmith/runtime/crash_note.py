@@ -7,14 +7,14 @@ data loader's, those of a program that Python is embedded in. Handlers that come
 from __future__ import annotations
 
 import ctypes
-import threading
 
 from opsmith import _env
+from opsmith._forks import Lock
 
 __all__ = ["name_crashes"]
 
 _NO_KEY = -1
-_lock = threading.Lock()
+_lock = Lock()
 _keys: list[int] = []  # the one that the first library has made
 
 

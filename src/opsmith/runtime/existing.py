@@ -8,7 +8,6 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -16,13 +15,14 @@ from typing import Any
 
 import torch
 
+from opsmith._forks import Lock, hold_off_forks
 from opsmith.errors import LoadError
 from opsmith.runtime.registrations import Registered, Registrations, find_clash, find_registrations
 
 __all__ = ["bring_in", "import_library"]
 
 # One load at a time: two threads must not define operators from the same sources at once.
-_lock = threading.RLock()
+_lock = Lock()
 _modules: dict[Path, ModuleType] = {}
 _registered: dict[Path, Registered] = {}
 _imports: dict[str, int] = {}
@@ -33,7 +33,7 @@ def import_library(name: str, library: Path, *, file: Path | None = None) -> Mod
 
     `file` is a copy to load in its place.
     """
-    with _lock:
+    with _lock, hold_off_forks():
         if (module := _modules.get(library)) is not None:
             return module
         # Not into sys.modules: `name` is the caller's choice, and may be that of a module which others import.
@@ -66,7 +66,7 @@ def bring_in(name: str, library: Path, texts: Iterable[str], *, is_python_module
     registered is taken back first. Raises LoadError if that is impossible, where a symbol is missing, or where
     another library has defined the operators.
     """
-    with _lock:
+    with _lock, hold_off_forks():
         known = _registered.get(library)
         if known is None or known.released:
             registrations = find_registrations(texts, name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -20,23 +21,48 @@ from opsmith.runtime.torch_ops import is_defined
 from opsmith.spec.definition import Definition, Device, Group
 from opsmith.store import Store, default_root
 
-__all__ = ["load_definitions", "load_library"]
+__all__ = ["Obtained", "load_library", "obtain", "register"]
 
 
-def load_definitions(module: str, definitions: Sequence[Definition], *, anew: bool = False) -> None:
-    """Load and register definitions of a module, none of which is loaded yet.
+@dataclass(frozen=True)
+class Obtained:
+    """The library of some definitions, the devices that it serves, and why others are missing."""
+
+    library: Path | None = None
+    devices: tuple[str, ...] = ()
+    missing: Mapping[Device, str] = field(default_factory=dict)
+
+
+def obtain(module: str, definitions: Sequence[Definition], *, anew: bool = False) -> Obtained:
+    """Find or build the library of a module's definitions.
 
     With `anew`, a library next to the module is ignored: it was built with other flags than the ones wanted now. Raises
     CompileError, SignatureError, ToolchainError, StoreError or LoadError.
     """
     compiled = [definition for definition in definitions if definition.kernels]
-    missing: dict[Device, str] = {}
-    served: tuple[str, ...] = ()
-    if compiled and (devices := wanted_devices(compiled)):
-        served, missing = _load_compiled(module, compiled, devices, anew=anew)
+    if not compiled or not (devices := wanted_devices(compiled)):
+        return Obtained()
+    file = definitions[0].file
+    prebuilt = find_prebuilt(file, compiled) if not anew else None
+    if prebuilt is not None and prebuilt.manifest is not None and prebuilt.misfit is None:
+        absent = [device for device in devices if device not in prebuilt.manifest.devices]
+        if not absent or not _can_build(module, compiled, devices):
+            reason = f"{prebuilt.library} was built without it, and this machine has no compiler for it"
+            return Obtained(prebuilt.library, prebuilt.manifest.devices, dict.fromkeys(absent, reason))
+    return _build(module, compiled, devices, prebuilt)
+
+
+def register(definitions: Sequence[Definition], obtained: Obtained) -> None:
+    """Load the library of definitions into PyTorch and register them, none of which is registered yet.
+
+    Raises LoadError.
+    """
+    compiled = [definition for definition in definitions if definition.kernels]
+    if obtained.library is not None:
+        load_library(obtained.library, compiled)
     for definition in definitions:
-        has_library = any(device in served for device in definition.kernels)
-        register_kernels(definition, is_defined=has_library, missing=missing)
+        has_library = any(device in obtained.devices for device in definition.kernels)
+        register_kernels(definition, is_defined=has_library, missing=dict(obtained.missing))
     for definition in definitions:
         register_rules(definition)
     tag_compile_cache(definitions[0])
@@ -80,24 +106,9 @@ def _refusal_of(library: ctypes.CDLL) -> str:
     return str(load_error().decode(errors="replace"))
 
 
-def _load_compiled(
-    module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], *, anew: bool
-) -> tuple[tuple[str, ...], dict[Device, str]]:
-    """Load the library of some definitions; return the devices that it serves and why others are missing."""
-    file = definitions[0].file
-    prebuilt = find_prebuilt(file, definitions) if not anew else None
-    if prebuilt is not None and prebuilt.manifest is not None and prebuilt.misfit is None:
-        absent = [device for device in devices if device not in prebuilt.manifest.devices]
-        if not absent or not _can_build(module, definitions, devices):
-            load_library(prebuilt.library, definitions)
-            reason = f"{prebuilt.library} was built without it, and this machine has no compiler for it"
-            return prebuilt.manifest.devices, dict.fromkeys(absent, reason)
-    return _build(module, definitions, devices, prebuilt)
-
-
 def _build(
     module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], prebuilt: Prebuilt | None
-) -> tuple[tuple[str, ...], dict[Device, str]]:
+) -> Obtained:
     if prebuilt is not None and prebuilt.misfit is not None:
         warnings.warn(
             f"{prebuilt.library} is not used: {prebuilt.misfit}. The operators of {module} are rebuilt",
@@ -106,14 +117,13 @@ def _build(
         )
     store = Store(default_root())
     if (artifact := find_by_shortcut(store, module, definitions, devices)) is not None:
-        load_library(artifact.library, definitions)
-        return artifact.manifest.devices, {}
+        return Obtained(artifact.library, artifact.manifest.devices)
     return _plan_and_build(module, definitions, devices, store)
 
 
 def _plan_and_build(
     module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], store: Store
-) -> tuple[tuple[str, ...], dict[Device, str]]:
+) -> Obtained:
     from opsmith.build.announce import announcer
     from opsmith.build.artifact import obtain_artifact
     from opsmith.build.prepare import prepare
@@ -122,7 +132,7 @@ def _plan_and_build(
     prepared = prepare(Group(module, definitions[0].file, tuple(definitions)), devices)
     served = prepared.plan.extension.devices
     if not served:
-        return (), dict(prepared.missing)
+        return Obtained(missing=prepared.missing)
     names = ", ".join(definition.name for definition in definitions[:3]) + (" ..." if len(definitions) > 3 else "")
     watcher = announcer(f"{module}: {names} for {' and '.join(served)}")
     try:
@@ -134,8 +144,7 @@ def _plan_and_build(
     note_typings(definition_schemas(definitions), store)
     if not prepared.missing:
         note_shortcut(store, module, definitions, devices, artifact, prepared.plan.roots)
-    load_library(artifact.library, definitions)
-    return served, dict(prepared.missing)
+    return Obtained(artifact.library, served, prepared.missing)
 
 
 def _can_build(module: str, definitions: Sequence[Definition], devices: tuple[Device, ...]) -> bool:

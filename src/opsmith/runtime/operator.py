@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from typing import Any, Literal
 
 import torch
 
+from opsmith._forks import Lock, hold_off_forks
 from opsmith._keywords import keywords_of
 from opsmith.errors import DefinitionError, GradientError, OpsmithError
 from opsmith.runtime.bridge import find_bridge
@@ -24,7 +24,7 @@ from opsmith.spec.sizes import SizeProgram, plan_sizes
 __all__ = ["Operator", "load_module", "operators_of", "publish"]
 
 # One load at a time: a library must not be built twice by two threads that call the same operator first.
-_lock = threading.RLock()
+_lock = Lock()
 
 
 class Operator:
@@ -255,16 +255,20 @@ def operators_of(module: str) -> tuple[Operator, ...]:
 
 
 def load_module(module: str, *, anew: bool = False) -> None:
-    """Load and register the operators of a module that are not loaded yet; `anew` and errors as for `load_definitions`."""
-    from opsmith.runtime.load import load_definitions  # declaring an operator needs nothing of it
+    """Load and register the operators of a module that are not loaded yet; `anew` and errors as for `obtain`."""
+    from opsmith.runtime.load import obtain, register  # declaring an operator needs nothing of it
 
     with _lock:
         pending = [operator for operator in operators_of(module) if not operator.is_loaded]
         if not pending:
             return
-        load_definitions(module, [operator.definition for operator in pending], anew=anew)
-        for operator in pending:
-            operator.attach(overload_of(operator.definition.qualified_name))
+        definitions = [operator.definition for operator in pending]
+        obtained = obtain(module, definitions, anew=anew)
+        find_bridge()  # which may build it now; `attach` asks for it again
+        with hold_off_forks():
+            register(definitions, obtained)
+            for operator in pending:
+                operator.attach(overload_of(operator.definition.qualified_name))
 
 
 def _find(module: str, name: str) -> Operator:

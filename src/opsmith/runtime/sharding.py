@@ -9,10 +9,10 @@ Importing torch.distributed.tensor takes most of a second, so nothing is registe
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from opsmith._forks import Lock
 from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec.definition import Definition
 from opsmith.spec.shapes import Shape
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["add_sharding_rule", "ensure_sharding_rules", "find_shardings"]
 
 _pending: list[Definition] = []
-_lock = threading.Lock()
+_lock = Lock()
 
 # What one way to run an operator says: for each output and for each tensor argument the axis that is sharded, None for a
 # replicated tensor, or "sum".

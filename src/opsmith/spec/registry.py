@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Protocol
 
+from opsmith._forks import Lock
 from opsmith.errors import DefinitionError
 from opsmith.spec.definition import Definition
 
@@ -23,7 +23,7 @@ class Declared(Protocol):
         """Whether the operator is registered with PyTorch."""
 
 
-_lock = threading.Lock()
+_lock = Lock()
 _by_module: dict[str, dict[str, Declared]] = {}
 _by_name: dict[str, Declared] = {}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opsmith import _subprocess
+from opsmith._forks import Lock
 from opsmith.errors import ToolchainError
 from opsmith.store.files import write_atomic
 from opsmith.store.locate import Layout, default_root
@@ -37,7 +37,7 @@ class ProbeCache:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._answers: dict[str, Any] | None = None
-        self._lock = threading.Lock()  # held for the answers and their file, never while a program runs
+        self._lock = Lock()  # held for the answers and their file, never while a program runs
 
     def ask(
         self,
