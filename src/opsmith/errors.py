@@ -1,7 +1,7 @@
 """Defines every exception that opsmith raises on purpose, in one tree.
 
 Each message says what happened, what was found, and what to do about it. An exception that is also a ValueError, a
-TypeError or a RuntimeError is so because PyTorch's own operators raise that for the same mistake.
+TypeError, a RuntimeError or an OSError is so because PyTorch raises that for the same mistake.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ __all__ = [
     "DtypeError",
     "GradientError",
     "LoadError",
+    "MissingSourceError",
+    "MissingToolkitError",
     "OpsmithError",
     "ShapeError",
     "SignatureError",
@@ -47,6 +49,10 @@ class ArgumentValueError(ArgumentError, ValueError):
     """An argument has an invalid value, or two values contradict each other."""
 
 
+class MissingSourceError(ArgumentError, FileNotFoundError):
+    """A source file that is to be compiled does not exist."""
+
+
 class ShapeError(ArgumentError, ValueError):
     """A tensor's rank or size does not fit the definition."""
 
@@ -69,6 +75,10 @@ class GradientError(OpsmithError, RuntimeError):
 
 class ToolchainError(OpsmithError, RuntimeError):
     """A compiler, header or library that a build needs is missing or unusable."""
+
+
+class MissingToolkitError(ToolchainError, OSError):
+    """A GPU toolkit that a build needs is not installed, or torch is built without it."""
 
 
 class BuildError(OpsmithError, RuntimeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import textwrap
@@ -81,6 +82,31 @@ def test_edited_header_source_and_flag_are_noticed_in_the_same_process(sources: 
     (sources / "value.h").write_text("#define VALUE 1\n")
     file.write_text(MODULE)
     assert opsmith.load("edited", [file]) is first
+
+
+@pytest.mark.compile
+def test_module_can_be_imported_by_its_name_and_never_hides_another(sources: Path) -> None:
+    """StyleGAN3 loads its modules in one function and imports them by name in another."""
+    file = sources / "module.cpp"
+    for value in (1, 2):
+        (sources / "value.h").write_text(f"#define VALUE {value}\n")
+        loaded = opsmith.load("imported_by_name", [file])
+        assert importlib.import_module("imported_by_name") is loaded
+        assert loaded.value() == value
+    assert opsmith.load("textwrap", [file]).value() == 2
+    assert importlib.import_module("textwrap") is textwrap
+
+
+@pytest.mark.compile
+def test_multi_phase_module_can_be_imported_by_its_name(tmp_path: Path) -> None:
+    """Python itself registers modules of the older kind only; pybind11 3 makes none of those."""
+    file = tmp_path / "phased.cpp"
+    file.write_text(
+        "#include <Python.h>\nstatic PyModuleDef_Slot slots[] = {{0, nullptr}};\n"
+        'static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "phased", "", 0, nullptr, slots};\n'
+        "PyMODINIT_FUNC PyInit_phased() { return PyModuleDef_Init(&definition); }\n"
+    )
+    assert opsmith.load("phased", [file]) is importlib.import_module("phased")
 
 
 @pytest.mark.slow("compiles torch/extension.h, 15 s each")
@@ -263,6 +289,7 @@ def test_build_directory_is_a_store_of_its_own(sources: Path, tmp_path: Path) ->
     ("arguments", "error", "words"),
     [
         ({"sources": ["/nowhere/at_all.cpp"]}, ArgumentError, "no source file /nowhere/at_all.cpp"),
+        ({"sources": ["/nowhere/at_all.cpp"]}, FileNotFoundError, "no source file /nowhere/at_all.cpp"),
         ({"sources": []}, ArgumentError, "no sources"),
         ({"sources": 5}, ArgumentTypeError, "sources must be"),
         ({"sources": [__file__]}, ArgumentError, "is not a known kind of source file"),
@@ -283,8 +310,11 @@ def test_name_must_be_an_identifier(sources: Path) -> None:
 
 @pytest.mark.skipif(torch.version.cuda is not None or torch.version.hip is not None, reason="this torch has a GPU")
 def test_cuda_source_with_a_cpu_torch_is_refused_before_a_long_build() -> None:
-    with pytest.raises(ToolchainError, match="built without CUDA"):
+    with pytest.raises(ToolchainError, match=r"cudaless has CUDA sources, but torch .* built without CUDA") as raised:
         opsmith.load_inline("cudaless", "", "__global__ void f() {}")
+    assert isinstance(raised.value, OSError)
+    with pytest.raises(ToolchainError, match=r"cudaless is to be built with CUDA \(with_cuda=True\), but torch"):
+        opsmith.load_inline("cudaless", "", with_cuda=True)
 
 
 @pytest.mark.slow("compiles torch/extension.h, 15 s each")

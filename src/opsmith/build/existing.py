@@ -16,7 +16,7 @@ from opsmith.build.plan import TORCH_TARGET, Target
 from opsmith.build.plan_existing import names_cuda_archs, plan_existing
 from opsmith.build.sycl import find_sycl_compiler
 from opsmith.build.target import Prepared, choose_target, choose_toolchain
-from opsmith.errors import ArgumentError
+from opsmith.errors import ArgumentError, MissingSourceError
 from opsmith.spec.extension import ExistingSources, Language, Source
 from opsmith.store import digest_file
 from opsmith.toolchain import find_python_headers, find_torch
@@ -57,12 +57,12 @@ def language_of(file: Path) -> Language:
 def file_sources(files: Iterable[Path], flags: Iterable[str] = ()) -> tuple[Source, ...]:
     """Return a source for each file, named so that a/s.cpp, b/s.cpp and s.cu do not meet.
 
-    Raises ArgumentError if a file is missing or of an unknown kind.
+    Raises MissingSourceError for a file that does not exist, and ArgumentError for one of an unknown kind.
     """
     absolute = tuple(dict.fromkeys(Path(file).absolute() for file in files))
     for file in absolute:
         if not file.is_file():
-            raise ArgumentError(f"no source file {file}")
+            raise MissingSourceError(f"no source file {file}")
     folder = _common_folder(absolute) if absolute else Path()
     names: dict[str, Path] = {}
     for file in absolute:

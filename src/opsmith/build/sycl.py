@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith import _env
-from opsmith.errors import ToolchainError
+from opsmith.errors import MissingToolkitError
 from opsmith.toolchain.probe import default_probes
 from opsmith.toolchain.search import resolve_program
 
@@ -61,10 +61,10 @@ def find_sycl_root() -> Path | None:
 
 
 def find_sycl_compiler() -> SyclCompiler:
-    """Return the icpx on PATH. Raises ToolchainError if there is none."""
+    """Return the icpx on PATH. Raises MissingToolkitError if there is none."""
     icpx = resolve_program("icpx")
     if icpx is None:
-        raise ToolchainError(
+        raise MissingToolkitError(
             "SYCL sources need Intel's compiler, but icpx is not on PATH. Install the Intel oneAPI DPC++ compiler "
             "(https://www.intel.com/oneapi) and source its setvars.sh"
         )

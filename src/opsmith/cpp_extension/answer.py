@@ -13,7 +13,7 @@ from opsmith.build.notes import find_noted, note_version, write_note
 from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
 from opsmith.cpp_extension.homes import assigned, assigned_homes, assigned_nvcc_flags, store_root
 from opsmith.cpp_extension.names import current
-from opsmith.errors import StoreError, ToolchainError
+from opsmith.errors import MissingToolkitError, StoreError
 from opsmith.runtime.existing import bring_in
 from opsmith.store import Artifact, Store, digest
 
@@ -201,10 +201,11 @@ def _check_gpu(extension: ExistingSources) -> None:
 
     torch = find_torch()
     if torch.cuda is None and torch.hip is None:
-        raise ToolchainError(
-            f"{extension.name} has CUDA sources, but torch {torch.version} is built without CUDA: it cannot run them "
-            "and lacks headers that they may include. Install a CUDA build as https://pytorch.org/get-started/locally "
-            "says"
+        needs = "has CUDA sources" if extension.needs_gpu_compiler else "is to be built with CUDA (with_cuda=True)"
+        raise MissingToolkitError(
+            f"{extension.name} {needs}, but torch {torch.version} is built without CUDA: it cannot run CUDA code and "
+            "lacks headers that such code may include. Install a CUDA build as "
+            "https://pytorch.org/get-started/locally says"
         )
     if torch.cuda is not None:
         compiler = current("get_cxx_compiler")()

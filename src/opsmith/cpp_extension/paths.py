@@ -11,7 +11,7 @@ from typing import Any
 from opsmith import _env
 from opsmith.cpp_extension.homes import assigned_homes
 from opsmith.cpp_extension.names import current
-from opsmith.errors import ToolchainError
+from opsmith.errors import MissingToolkitError, ToolchainError
 from opsmith.toolchain import find_torch
 
 __all__ = [
@@ -103,7 +103,7 @@ def get_default_build_root() -> str:
 def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
     """Return the folders of headers for extensions on "cpu", "cuda" (ROCm too) or "xpu".
 
-    Raises OSError if the toolkit of the device is not found.
+    Raises MissingToolkitError, an OSError, if the toolkit of the device is not found.
     """
     torch = find_torch()
     paths = [str(folder) for folder in torch.include_dirs] if torch_include_dirs else []
@@ -124,7 +124,7 @@ def library_paths(
 ) -> list[str]:
     """Return the folders of libraries for extensions on "cpu", "cuda" (ROCm too) or "xpu".
 
-    Raises OSError if the toolkit of the device is not found.
+    Raises MissingToolkitError, an OSError, if the toolkit of the device is not found.
     """
     paths = [torch_lib_path()] if torch_include_dirs else []
     if device_type == "cuda" and is_hip_extension():
@@ -200,11 +200,11 @@ def _chosen(name: str) -> str | None:
 def _join_cuda_home(*paths: str) -> str:
     if (home := _chosen("CUDA_HOME")) is None:
         if find_torch().cuda is None:
-            raise OSError(
+            raise MissingToolkitError(
                 f"torch {find_torch().version} is built without CUDA, so no CUDA extension is built for it. Install a CUDA "
                 "build, or, to build for another machine, assign cpp_extension.CUDA_HOME the folder that has bin/nvcc"
             )
-        raise OSError(
+        raise MissingToolkitError(
             "No CUDA toolkit was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in /usr/local/cuda nor among "
             "this Python's packages. Set CUDA_HOME to the folder that has bin/nvcc, or `pip install 'opsmith[cuda]'`"
         )
@@ -213,13 +213,13 @@ def _join_cuda_home(*paths: str) -> str:
 
 def _join_rocm_home(*paths: str) -> str:
     if (home := _chosen("ROCM_HOME")) is None:
-        raise OSError("ROCm was not found: set ROCM_HOME to the folder that has bin/hipcc")
+        raise MissingToolkitError("ROCm was not found: set ROCM_HOME to the folder that has bin/hipcc")
     return str(Path(home, *paths))
 
 
 def _join_sycl_home(*paths: str) -> str:
     if (home := _chosen("SYCL_HOME")) is None:
-        raise OSError(
+        raise MissingToolkitError(
             "SYCL was not found: no icpx is on PATH, and the package intel-sycl-rt is not installed. Install Intel's "
             "oneAPI DPC++ compiler and source its setvars.sh"
         )

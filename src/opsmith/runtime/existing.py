@@ -26,6 +26,7 @@ _lock = Lock()
 _modules: dict[Path, ModuleType] = {}
 _registered: dict[Path, Registered] = {}
 _imports: dict[str, int] = {}
+_importable: dict[str, ModuleType] = {}  # what stands in sys.modules for each name
 
 
 def import_library(name: str, library: Path, *, file: Path | None = None) -> ModuleType:
@@ -36,7 +37,6 @@ def import_library(name: str, library: Path, *, file: Path | None = None) -> Mod
     with _lock, hold_off_forks():
         if (module := _modules.get(library)) is not None:
             return module
-        # Not into sys.modules: `name` is the caller's choice, and may be that of a module which others import.
         unique = _unique_name(name)
         loader = importlib.machinery.ExtensionFileLoader(unique, str(file or library))
         spec = importlib.util.spec_from_file_location(unique, file or library, loader=loader)
@@ -49,6 +49,15 @@ def import_library(name: str, library: Path, *, file: Path | None = None) -> Mod
         module.__name__ = name
         _modules[library] = module
         return module
+
+
+def _make_importable(name: str, module: ModuleType) -> None:
+    """Let `import name` find a loaded module, unless the name is that of a module which is not ours.
+
+    Programs load a library in one place and import it in another, as they can after PyTorch's load.
+    """
+    if name not in sys.modules or sys.modules[name] in (module, _importable.get(name)):
+        sys.modules[name] = _importable[name] = module
 
 
 def _unique_name(name: str) -> str:
@@ -79,6 +88,7 @@ def bring_in(name: str, library: Path, texts: Iterable[str], *, is_python_module
             if known is not None and known.released:
                 _modules.pop(library, None)
             loaded: Any = import_library(name, library, file=file)
+            _make_importable(name, loaded)
         else:
             _load_operators(name, file)
             loaded = str(library)

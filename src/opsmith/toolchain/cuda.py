@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.errors import ToolchainError
+from opsmith.errors import MissingToolkitError, ToolchainError
 from opsmith.toolchain.host import HostCompiler, find_host_compiler
 from opsmith.toolchain.nvcc_host import find_nvcc_host
 from opsmith.toolchain.nvcc_search import INSTALL_CUDA, chosen_nvcc, found_nvccs
@@ -94,7 +94,7 @@ def _choose_nvcc(fit: str | None, probes: ProbeCache) -> Path:
         return chosen.path
     candidates = list(found_nvccs())
     if not candidates:
-        raise ToolchainError(
+        raise MissingToolkitError(
             "No CUDA compiler was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in a conda environment, "
             f"/usr/local/cuda or this Python's site-packages. {INSTALL_CUDA}"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith import _env
-from opsmith.errors import ToolchainError
+from opsmith.errors import MissingToolkitError
 from opsmith.toolchain.search import executables, is_executable
 
 __all__ = ["INSTALL_CUDA", "NvccCandidate", "chosen_nvcc", "found_nvccs"]
@@ -30,14 +30,14 @@ class NvccCandidate:
 def chosen_nvcc() -> NvccCandidate | None:
     """Return the nvcc that CUDA_HOME or CUDA_PATH names, or None if neither is set.
 
-    Raises ToolchainError if the folder has none: a wrong choice is not replaced by another.
+    Raises MissingToolkitError if the folder has none: a wrong choice is not replaced by another.
     """
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if chosen := _env.read(variable):
             nvcc = Path(chosen).expanduser().absolute() / "bin" / "nvcc"
             if is_executable(nvcc):
                 return NvccCandidate(nvcc, variable)
-            raise ToolchainError(f"{variable} is {chosen}, but {nvcc} is not a program. {INSTALL_CUDA}")
+            raise MissingToolkitError(f"{variable} is {chosen}, but {nvcc} is not a program. {INSTALL_CUDA}")
     return None
 
 

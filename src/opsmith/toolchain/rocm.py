@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith import _env
-from opsmith.errors import ToolchainError
+from opsmith.errors import MissingToolkitError, ToolchainError
 from opsmith.toolchain.host import clang_files
 from opsmith.toolchain.probe import ProbeCache, default_probes
 from opsmith.toolchain.search import executables, is_executable
@@ -70,11 +70,11 @@ def _first_hipcc() -> Path:
             hipcc = Path(chosen).expanduser().absolute() / "bin" / "hipcc"
             if is_executable(hipcc):
                 return hipcc
-            raise ToolchainError(f"{variable} is {chosen}, but {hipcc} is not a program. {_INSTALL}")
+            raise MissingToolkitError(f"{variable} is {chosen}, but {hipcc} is not a program. {_INSTALL}")
     for hipcc in _usual_places():
         if is_executable(hipcc):
             return hipcc
-    raise ToolchainError(
+    raise MissingToolkitError(
         f"No ROCm compiler was found: ROCM_PATH is not set, and hipcc is neither on PATH nor in /opt/rocm. {_INSTALL}"
     )
 
