@@ -85,9 +85,10 @@ def results() -> Results:
         checks=(check_of(passed(5)),),
         slopes=(Slope(0.0, "cpu", 1.0, 0.0, 1.0), Slope(100.0, "cpu", 1.0, float("nan"), 1.0)),
         benchmarks=(bench_of(2.0, "faster"),),
+        training_build_s=5.5,
         runs=(
-            Run("opsmith C++", 1.0, 10, (2.0, 1.0), (0.5, 0.98), (*LABELS[:-1], 3)),
-            Run("reference", 1.0, 10, (2.0, 1.0), (0.5, 0.98), (*LABELS[:-1], 3)),
+            Run("opsmith C++", 1.0, 10, 2.0, (2.0, 1.0), (0.5, 0.98), (*LABELS[:-1], 3)),
+            Run("reference", 1.0, 10, 3.0, (2.0, 1.0), (0.5, 0.98), (*LABELS[:-1], 3)),
         ),
         seconds=12.0,
     )

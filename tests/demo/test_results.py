@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import pytest
+
 from opsmith.checker.outcome import Finding, failed
 from opsmith.demo.agreement import Agreement, Tally
 from opsmith.report.demo.tables import summary_of
@@ -80,3 +82,16 @@ def test_json_has_everything_and_no_nan(results):
     assert content["slopes"][1]["published"] is None
     assert content["builds"][2]["left_out"] == "CMake is <not> installed"
     assert {"machine", "agreement", "checks", "benchmarks", "runs", "seed"} <= set(content)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_training_that_is_slower_with_the_kernels_fails(results, with_changes, quick):
+    own, reference = results.runs
+    found = with_changes(runs=(dataclasses.replace(own, step_ms=4.0), reference), quick=quick)
+    assert found.failures == ("training with the kernels is slower than with plain PyTorch: 0.75x",)
+    assert signs(found)["trained"] == "✗"
+
+
+def test_the_summary_says_how_much_faster_the_training_is(results):
+    (trained,) = [finding for finding in summary_of(results) if finding.topic == "trained"]
+    assert "1.50x as fast as plain PyTorch" in trained.text

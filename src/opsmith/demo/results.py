@@ -16,7 +16,7 @@ from opsmith.checker.report import Report
 from opsmith.demo.agreement import Agreement
 from opsmith.demo.builds import Build
 from opsmith.demo.slopes import Slope
-from opsmith.demo.training import TARGET, Run
+from opsmith.demo.training import TARGET, Run, gain_of
 from opsmith.spec.definition import Device
 
 __all__ = ["Results"]
@@ -24,7 +24,11 @@ __all__ = ["Results"]
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that the report is made of. `gpu_missing` says why there is no GPU in it, or is None."""
+    """Everything that the report is made of.
+
+    `gpu_missing` says why there is no GPU in it, or is None; `training_build_s` is what the build of the operator took
+    that only the trainings call.
+    """
 
     machine: Mapping[str, Any]
     devices: tuple[Device, ...]
@@ -36,6 +40,7 @@ class Results:
     checks: tuple[Report, ...]
     slopes: tuple[Slope, ...]
     benchmarks: tuple[BenchReport, ...]
+    training_build_s: float
     runs: tuple[Run, ...]
     seconds: float
     date: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
@@ -52,6 +57,8 @@ class Results:
         found += [
             f"{report.operator} gives wrong results where it is timed" for report in self.benchmarks if not report.ok
         ]
+        if (gain := gain_of(self.runs)) is not None and gain < 1:
+            found.append(f"training with the kernels is slower than with plain PyTorch: {gain:.2f}x")
         if not self.quick:
             found += [
                 f"{run.variant} reached a test accuracy of {run.accuracy:.2%}; {TARGET:.0%} is the least"

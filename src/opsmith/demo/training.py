@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ __all__ = [
     "TARGET",
     "UNITS",
     "Run",
+    "gain_of",
     "largest_gap",
     "train",
     "variants",
@@ -59,11 +61,15 @@ State = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Run:
-    """One training: mean loss and test accuracy of each epoch, and the last predictions for the test images."""
+    """One training: mean loss and test accuracy of each epoch, and the last predictions for the test images.
+
+    `step_ms` is the median time of a step: forward, loss, backward and optimizer.
+    """
 
     variant: str
     seconds: float
     steps: int
+    step_ms: float
     losses: tuple[float, ...]
     accuracies: tuple[float, ...]
     predictions: tuple[int, ...]
@@ -132,24 +138,35 @@ def train(
     steps = epochs * -(-len(images) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps)
     shuffle = torch.Generator().manual_seed(seed)
-    losses, accuracies = [], []
+    losses, accuracies, times_ms = [], [], []
     started = time.perf_counter()
     for epoch in range(1, epochs + 1):
         total = 0.0
         for batch in torch.randperm(len(images), generator=shuffle).split(BATCH):
+            begun = time.perf_counter()
             loss = functional.cross_entropy(model(images[batch]), labels[batch], label_smoothing=SMOOTHING)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
             total += loss.item() * len(batch)
+            times_ms.append((time.perf_counter() - begun) * 1e3)
         losses.append(total / len(images))
         predictions = _predict(model, test_images)
         accuracies.append((predictions == digits.test_labels).double().mean().item())
         if on_epoch is not None:
             on_epoch(epoch, losses[-1], accuracies[-1])
     seconds = time.perf_counter() - started
-    return Run(variant, seconds, steps, tuple(losses), tuple(accuracies), tuple(predictions.tolist()))
+    step_ms = statistics.median(times_ms)
+    return Run(variant, seconds, steps, step_ms, tuple(losses), tuple(accuracies), tuple(predictions.tolist()))
+
+
+def gain_of(runs: Sequence[Run]) -> float | None:
+    """Return how many steps the kernels take on the CPU in the time of one of the reference; None without one of them."""
+    times = {run.variant: run.step_ms for run in runs}
+    if REFERENCE not in times or KERNELS["cpu"] not in times:
+        return None
+    return times[REFERENCE] / times[KERNELS["cpu"]]
 
 
 def largest_gap(runs: Sequence[Run]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from opsmith.demo.agreement import Agreement
 from opsmith.demo.builds import Build, are_identical
 from opsmith.demo.results import Results
 from opsmith.demo.slopes import Slope
-from opsmith.demo.training import BATCH, LEAST_LOSS, SMOOTHING, TARGET, UNITS, Run, largest_gap
+from opsmith.demo.training import BATCH, LEAST_LOSS, SMOOTHING, TARGET, UNITS, Run, gain_of, largest_gap
 from opsmith.report.bench.grid import tables_of
 from opsmith.report.table import BAD, GOOD, NEITHER, Table, mark
 from opsmith.report.units import size, verdict_text
@@ -106,6 +106,7 @@ def training_table(runs: Sequence[Run]) -> Table:
             run.variant,
             f"{run.steps:,}",
             f"{run.seconds:.1f} s",
+            f"{run.step_ms:.2f} ms",
             f"{run.losses[-1]:.5f}",
             f"{run.accuracy:.2%}",
             f"{round((1 - run.accuracy) * len(run.predictions))} of {len(run.predictions)}",
@@ -121,8 +122,8 @@ def training_table(runs: Sequence[Run]) -> Table:
         begin, most = largest_gap(runs)
         note += f" From equal weights and batches the losses differ by {begin:.1e} in the first epoch and "
         note += f"by {most:.1e} at most, relative."
-    columns = ("variant", "steps", "time", "last loss", "test accuracy", "wrong")
-    return Table("Training", columns, "lrrrrr", rows, note)
+    columns = ("variant", "steps", "time", "a step", "last loss", "test accuracy", "wrong")
+    return Table("Training", columns, "lrrrrrr", rows, note)
 
 
 def machine_table(results: Results) -> Table:
@@ -206,7 +207,10 @@ def _ratios(results: Results) -> Iterator[tuple[str, str]]:
 
 def _training(results: Results) -> Finding:
     first = results.runs[0]
-    is_enough = results.quick or all(run.accuracy >= TARGET for run in results.runs)
+    gain = gain_of(results.runs)
+    is_enough = (results.quick or all(run.accuracy >= TARGET for run in results.runs)) and (gain is None or gain >= 1)
     asked = "not required in a quick run" if results.quick else f"{TARGET:.0%} required"
     text = f"{first.accuracy:.2%} of {len(first.predictions)} test digits right ({asked})"
+    if gain is not None:
+        text += f", {gain:.2f}x as fast as plain PyTorch (a step, CPU)"
     return Finding(mark(is_enough), "trained", text)
