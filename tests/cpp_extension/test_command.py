@@ -122,6 +122,35 @@ def test_store_that_cannot_be_written_does_not_stop_a_build(several: Path) -> No
     assert python(several, "-c", "import torch, x; print(x.value())") == "2\n"
 
 
+WITHOUT_NINJA = """
+from opsmith.build import ninja
+from opsmith.errors import ToolchainError
+from setuptools import setup
+from opsmith.cpp_extension import BuildExtension, CppExtension
+
+def find_ninja():
+    raise ToolchainError("ninja was not found")
+
+ninja.find_ninja = find_ninja
+extension = CppExtension("alone", ["a/module.cpp"])
+setup(name="x", include_dirs="include", ext_modules=[extension], cmdclass={"build_ext": BuildExtension})
+"""
+
+
+@pytest.mark.compile
+def test_build_without_ninja_shows_commands_where_asked_and_compiles_again_by_force(several: Path) -> None:
+    (several / "setup.py").write_text(WITHOUT_NINJA)
+    store = str(several / "store")
+    first = python(several, "setup.py", "build_ext", "--inplace", "-v", OPSMITH_CACHE_DIR=store)
+    assert "ninja was not found" in first
+    assert "-DTORCH_EXTENSION_NAME=alone" in first, "-v shows the command lines"
+    assert "lock" not in first
+    forced = python(several, "setup.py", "build_ext", "--inplace", "--force", OPSMITH_CACHE_DIR=store)
+    assert "opsmith: building alone" in forced
+    assert "-DTORCH_EXTENSION_NAME=alone" not in forced
+    assert python(several, "-c", "import torch, alone; print(alone.value())") == "2\n"
+
+
 @pytest.mark.compile
 def test_failed_extension_ends_setup_with_the_users_line_and_no_traceback(several: Path) -> None:
     (several / "setup.py").write_text(

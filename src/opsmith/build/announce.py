@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, TextIO
 from opsmith import _env
 from opsmith.build.progress import State
 from opsmith.build.screens import Screen, choose_screen
-from opsmith.build.watcher import Watcher
+from opsmith.build.watcher import Progress, Watcher
 
 if TYPE_CHECKING:
-    from opsmith.build.ninja import Progress
     from opsmith.build.plan import Plan
     from opsmith.store import Artifact
 

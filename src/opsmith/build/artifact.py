@@ -93,18 +93,27 @@ def build_into(
     jobs: int | None = None,
     watcher: Watcher | None = None,
     is_lasting: bool = True,
+    reuse: bool = True,
 ) -> Path:
     """Run a plan in a folder and return the library; the machine's store gives and takes what makes it faster.
 
     `is_lasting` says that more builds with this torch and this compiler are to be expected, so that headers are
-    precompiled for them.
+    precompiled for them. Without `reuse` every source is compiled, whatever the store has of it.
     """
     from opsmith.build.fast.run import run_fast  # not needed where an artefact is found
 
     watcher = watcher or Watcher()
     with watched(plan, watcher):
         return run_fast(
-            plan, toolchain, target, Store(default_root()), folder, jobs=jobs, watcher=watcher, is_lasting=is_lasting
+            plan,
+            toolchain,
+            target,
+            Store(default_root()),
+            folder,
+            jobs=jobs,
+            watcher=watcher,
+            is_lasting=is_lasting,
+            reuse=reuse,
         )
 
 

@@ -1,4 +1,4 @@
-"""Runs a plan through ninja, in parallel, and reports each finished step."""
+"""Runs a plan through ninja, in parallel, and reports each finished step. Without ninja it goes on without."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from opsmith._subprocess import run
 from opsmith.build.jobs import choose_jobs
 from opsmith.build.plan import Plan
+from opsmith.build.watcher import Progress
+from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_ninja
 
 __all__ = ["Progress", "ninja_file", "run_plan", "run_steps", "write_files"]
@@ -29,16 +30,6 @@ _INTERRUPTED = "ninja: build stopped: interrupted by user."
 
 # A terminated compiler ends at once; it only has its temporary files to remove.
 _PATIENCE_S = 5.0
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One finished step: its description, how many are done of how many, and the seconds since the start."""
-
-    step: str
-    done: int
-    total: int
-    seconds: float
 
 
 def write_files(plan: Plan, folder: Path) -> None:
@@ -73,7 +64,7 @@ def run_plan(
     """Build a plan in a folder and return the library.
 
     `on_progress` gets each finished step, `on_output` of each line that is not ninja's own. Raises CompileError or
-    SignatureError if a step fails, and ToolchainError without ninja.
+    SignatureError if a step fails.
     """
     output = run_steps(plan, folder, jobs=choose_jobs(plan, jobs), on_progress=on_progress, on_output=on_output)
     if output is not None:
@@ -93,17 +84,31 @@ def run_steps(
 ) -> str | None:
     """Run a plan's steps in a folder and return None, or, where one fails, what ninja and the compilers printed.
 
-    What another round has made in the folder already, by the same commands, is not made again. Raises ToolchainError
-    without ninja.
+    What another round has made in the folder already, by the same commands, is not made again.
     """
     write_files(plan, folder)
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    try:
+        ninja = find_ninja()
+    except ToolchainError:
+        from opsmith.build.without_ninja import run_without_ninja
+
+        return run_without_ninja(
+            plan,
+            folder,
+            jobs=jobs,
+            environment=environment,
+            prefix=_ending_with_us(),
+            on_progress=on_progress,
+            on_output=on_output,
+        )
     (folder / "build.ninja").write_text(ninja_file(plan), encoding="utf-8")
-    argv = [*_ending_with_us(), str(find_ninja()), "-j", str(jobs), "-d", "keepdepfile"]
+    argv = [*_ending_with_us(), str(ninja), "-j", str(jobs), "-d", "keepdepfile"]
     output: list[str] = []
     with subprocess.Popen(
         argv,
         cwd=folder,
-        env={**os.environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C.UTF-8"},
+        env={**environment, "NINJA_STATUS": _STATUS},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

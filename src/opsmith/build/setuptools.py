@@ -6,6 +6,8 @@ Nothing here is imported unless setuptools is running already.
 from __future__ import annotations
 
 import importlib
+import logging
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -66,6 +68,8 @@ class BuildOperators(build_ext):
         """Prepare as build_ext does, and begin a list of what is written: each file, and its place in the sources."""
         super().finalize_options()
         self.written: dict[str, str] = {}
+        # With -v setuptools shows every library's debug messages, and those on locks are nobody's business.
+        logging.getLogger("filelock").setLevel(logging.INFO)
 
     def build_extension(self, ext: Any) -> None:
         """Build one extension; what fails ends setuptools with opsmith's message and no traceback."""
@@ -96,16 +100,27 @@ class BuildOperators(build_ext):
         scratch.mkdir(parents=True)
         if not self.quiet_start:
             print(f"opsmith: building {name} with {prepared.toolchain.torch.identity}", flush=True)
-        watcher = self.watcher if self.quiet_start else step_lines(name, sys.stdout)
+        watcher = self.watcher if self.quiet_start else self._step_lines(name)
         return scratch, build_into(
             prepared.plan,
             prepared.toolchain,
             prepared.target,
             scratch,
-            jobs=self.parallel or None,
+            jobs=self._most_jobs(),
             watcher=watcher,
             is_lasting=False,
+            reuse=not self.force,
         )
+
+    def _most_jobs(self) -> int | None:
+        """Return how many compilers may run at once as the command line says, or None if it does not."""
+        return None if self.parallel in (None, 0, True) else int(self.parallel)
+
+    def _step_lines(self, name: str) -> Watcher:
+        """Return the watcher that prints a build's steps, and with -v every command line."""
+        # Without -v the option is a bool, and distutils counts it from either 0 or 1.
+        given = self.distribution.get_option_dict("build_ext").get("verbose", ("", 0))[1]
+        return step_lines(name, sys.stdout, commands=int(self.verbose) > 1 or int(given) > 0 or _is_backend())
 
     def get_outputs(self) -> list[str]:
         """Return what is built; for operators that is known only after the build."""
@@ -133,6 +148,11 @@ class BuildOperators(build_ext):
             return ask()
         finally:
             self.extensions = everything
+
+
+def _is_backend() -> bool:
+    """Tell whether pip or another frontend has started this build: with its own -v it shows all that is printed."""
+    return "_PYPROJECT_HOOKS_BUILD_BACKEND" in os.environ
 
 
 def run_build_ext(prepared: Prepared, folder: Path, jobs: int | None, watcher: Watcher) -> Path:

@@ -7,15 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opsmith.build.plan import Plan
 from opsmith.store import Artifact
 
-if TYPE_CHECKING:
-    from opsmith.build.ninja import Progress
+__all__ = ["Progress", "Watcher", "watched"]
 
-__all__ = ["Watcher", "watched"]
+
+@dataclass(frozen=True)
+class Progress:
+    """One finished step: its description, how many are done of how many, and the seconds since the start."""
+
+    step: str
+    done: int
+    total: int
+    seconds: float
 
 
 @dataclass(frozen=True)

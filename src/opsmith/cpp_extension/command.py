@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import shutil
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from setuptools.errors import CompileError as SetuptoolsCompileError
 
-from opsmith.build.announce import step_lines
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.existing import check_name, prepare_existing
 from opsmith.build.jobs import torch_jobs
@@ -38,8 +36,8 @@ class BuildExtension(BuildOperators):
     """setuptools' build_ext for extensions over torch.
 
     Several extensions are built at once, each in a folder of its own, and come from opsmith's store where they were
-    built before. Subclasses may override what they may override in PyTorch's class. `use_ninja` is kept and decides
-    nothing: plans run in ninja.
+    built before; with --force everything is compiled. Subclasses may override what they may override in PyTorch's class.
+    `use_ninja` is kept and decides nothing: plans run in ninja where there is one.
     """
 
     no_python_abi_suffix = False
@@ -108,18 +106,22 @@ class BuildExtension(BuildOperators):
 
     def _obtain(self, prepared: Prepared, name: str) -> Path:
         """Return the library, from the store where it is there; a store that cannot be written to is left alone."""
-
+        if self.force:
+            return self._run(prepared, name)[1]
         built = False
+
+        lines = self._step_lines(name)
 
         def tell(plan: Plan) -> None:
             nonlocal built
             built = True
             print(f"opsmith: building {name} with {prepared.toolchain.torch.identity}", flush=True)
+            if lines.on_start is not None:
+                lines.on_start(plan)
 
-        jobs = getattr(self, "_jobs", None) or (None if self.parallel in (None, 0, True) else int(self.parallel))
         arguments = (prepared.plan, prepared.toolchain, prepared.target)
-        watcher = replace(step_lines(name, sys.stdout), on_start=tell, on_found=None)
-        more: dict[str, Any] = {"jobs": jobs, "watcher": watcher, "is_lasting": False}
+        watcher = replace(lines, on_start=tell, on_found=None)
+        more: dict[str, Any] = {"jobs": self._most_jobs(), "watcher": watcher, "is_lasting": False}
         try:
             library = obtain_artifact(*arguments, Store(store_root()), **more).library
         except StoreError as error:
@@ -129,6 +131,9 @@ class BuildExtension(BuildOperators):
         if not built:
             print(f"opsmith: {name} comes from the store", flush=True)
         return library
+
+    def _most_jobs(self) -> int | None:
+        return getattr(self, "_jobs", None) or super()._most_jobs()
 
     def _plain_sources(self, ext: Any) -> list[str]:
         """Return an extension's sources with SWIG's and Cython's translated."""

@@ -58,7 +58,7 @@ def _judge_host(tools: BuildTools) -> Finding:
 
 def _judge_ninja(ninja: str | ToolchainError, version: str) -> Finding:
     if isinstance(ninja, ToolchainError):
-        return problem("ninja", "ninja: not found", str(ninja), "pip install ninja")
+        return warning("ninja", "ninja: not found", f"{ninja}\nBuilds run without it too.", "pip install ninja")
     return ok("ninja", f"ninja {version}".rstrip(), ninja)
 
 

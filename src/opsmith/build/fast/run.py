@@ -60,12 +60,15 @@ def run_fast(
     jobs: int | None,
     watcher: Watcher,
     is_lasting: bool,
+    reuse: bool = True,
 ) -> Path:
     """Run a plan in a folder and return the library, as `run_plan` does and with the same result.
 
-    Raises CompileError or SignatureError if the plan's own steps fail, and ToolchainError without ninja.
+    `is_lasting` and `reuse` as for `build_into`.
+
+    Raises CompileError or SignatureError if the plan's own steps fail.
     """
-    known = fetch_objects(plan, toolchain, target, store, folder)
+    known = fetch_objects(plan, toolchain, target, store, folder) if reuse else frozenset()
     quick = _quick_steps(plan, toolchain, store, folder, known)
     since_ns = time.time_ns()
     doubted: list[str] = []
