@@ -13,9 +13,9 @@ from opsmith.spec.extension import Extension, Source
 
 _LINES = "#include <first.h>\n#include <second.h>\nint f() { return g(); }\n"
 _TEXT = """#include <torch/extension.h>
-#line 1 "opsmith-text:cpp_sources[0]"
+// opsmith-text:cpp_sources[0]
 int a;
-#line 1 "opsmith-text:cpp_sources[1]"
+// opsmith-text:cpp_sources[1]
 int b
 int c;
 """
@@ -55,10 +55,12 @@ def test_own_error_shows_its_line_and_nothing_of_ninja(plan: Plan) -> None:
 
 
 def test_text_is_named_by_its_argument(plan: Plan) -> None:
-    text = said(plan, "opsmith-text:cpp_sources[1]:2:1: error: expected ';'", "main.cpp.o")
+    text = said(plan, "main.cpp:6:1: error: expected ';'", "main.cpp.o")
     assert "cpp_sources[1]:2:1: expected ';'" in text
     assert "2 | int c;" in text
     assert "int a" not in text
+    # An error in what opsmith has written is told in full.
+    assert "main.cpp:1:1: error: odd" in said(plan, "main.cpp:1:1: error: odd", "main.cpp.o")
 
 
 def test_error_behind_an_include_is_told_at_that_include(plan: Plan) -> None:

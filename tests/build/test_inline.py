@@ -22,17 +22,17 @@ def test_any_text_becomes_a_literal(text: str, literal: str) -> None:
     assert string_literal(text) == literal
 
 
-def test_texts_are_joined_and_keep_their_line_numbers() -> None:
+def test_texts_are_joined_and_each_is_marked() -> None:
     (source,) = inline_sources(["int f();", "int g();"], [], {"f": "doc"})
     assert source.name == "main.cpp"
     assert source.text is not None
     assert source.text.splitlines() == [
         "#include <torch/extension.h>",
-        '#line 1 "opsmith-text:cpp_sources[0]"',
+        "// opsmith-text:cpp_sources[0]",
         "int f();",
-        '#line 1 "opsmith-text:cpp_sources[1]"',
+        "// opsmith-text:cpp_sources[1]",
         "int g();",
-        '#line 1 "opsmith-text:functions"',
+        "// opsmith-text:functions",
         "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {",
         '  m.def("f", torch::wrap_pybind_function(f), "doc");',
         "}",

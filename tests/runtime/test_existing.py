@@ -272,6 +272,23 @@ def test_inline_errors_name_the_argument_and_its_line() -> None:
 
 
 @pytest.mark.compile
+def test_file_of_a_text_can_be_opened_and_has_its_line_there(tmp_path: Path) -> None:
+    """TORCH_CHECK and stack traces name __FILE__ and __LINE__."""
+    text = MODULE.replace('#include "value.h"', "#define VALUE 0").replace(
+        "PyLong_FromLong(VALUE + EXTRA)", 'Py_BuildValue("si", __FILE__, __LINE__)'
+    )
+    keys = set()
+    for store in ("one", "two"):
+        texts = ["// first\n", text]
+        module = opsmith.load_inline("kept_text", texts, no_implicit_headers=True, build_directory=tmp_path / store)
+        file, line = module.value()
+        assert Path(file).name == "main.cpp"
+        assert "__FILE__, __LINE__" in Path(file).read_text().splitlines()[line - 1]
+        keys.add(Path(module.__file__).parent.name)
+    assert len(keys) == 1, "the path of the store is not part of the key"
+
+
+@pytest.mark.compile
 def test_error_in_a_header_is_told_at_the_line_that_led_to_it() -> None:
     text = "#include <algorithm>\n#include <vector>\nstruct A {};\n"
     text += "void f(std::vector<A>& a) {\n  std::sort(a.begin(), a.end());\n}\n"

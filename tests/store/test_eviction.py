@@ -139,7 +139,8 @@ def test_what_leads_nowhere_is_swept(store, publish_old):
     for path in old:
         os.utime(path, (two_days_ago_s, two_days_ago_s))
     notes = [layout.base / name for name in ("editor/one/x.cpp", "editor/two/x.cpp", "whole-headers/one")]
-    for path, days in zip(notes, (31, 29, 31), strict=True):
+    notes += [layout.texts / name / "main.cpp" for name in ("used", "old")]
+    for path, days in zip(notes, (31, 29, 31, 360, 370), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         os.utime(path, (time.time() - days * 24 * HOUR_S,) * 2)
@@ -149,6 +150,7 @@ def test_what_leads_nowhere_is_swept(store, publish_old):
     assert [path.stem for path in shortcuts.iterdir()] == ["kept"]
     assert [path.name for path in (layout.base / "editor").iterdir()] == ["two"]
     assert list((layout.base / "whole-headers").iterdir()) == []
+    assert [path.name for path in layout.texts.iterdir()] == ["used"]
     assert gone.key not in {path.name for path in layout.artifacts.glob("*/*")}
 
 

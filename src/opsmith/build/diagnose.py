@@ -17,7 +17,7 @@ from opsmith.spec.extension import TEXT_MARK
 __all__ = ["Message", "compiler_output", "explain_failure", "explain_signature", "failed_steps", "find_messages"]
 
 # gcc and clang: file:line:column: error: text. nvcc: file(line): error: text.
-_FILE = rf"(?P<file>{SIGNATURE_MARK}\w+|{TEXT_MARK}\w+(?:\[\d+\])?|[^\s:(][^:(\n]*?)"
+_FILE = rf"(?P<file>{SIGNATURE_MARK}\w+|[^\s:(][^:(\n]*?)"
 _MESSAGE = re.compile(
     rf"^{_FILE}(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<nvline>\d+)\)): (?:fatal error|error): (?P<text>.*)$",
     re.MULTILINE,
@@ -73,7 +73,7 @@ def explain_failure(plan: Plan, output: str) -> BuildError:
     for message in messages:
         if message.file.startswith(SIGNATURE_MARK):
             return _MismatchError(message.file.removeprefix(SIGNATURE_MARK), failed[0] if failed else None, body)
-    own = [message for message in messages if _user_text(message.file, plan, failed) is not None]
+    own = [message for message in messages if _find_user_text(message.file, message.line, plan, failed) is not None]
     if not own and messages:
         own = _causes(body, messages[0], plan, failed)
     if own:
@@ -164,7 +164,7 @@ def compiler_output(output: str) -> str:
 def _causes(body: str, error: Message, plan: Plan, failed: list[Step]) -> list[Message]:
     """Return an error in a header that is not the user's, told at the user's line that led to it."""
     for match in (*_CAUSE.finditer(body), *_INCLUDED.finditer(body)):
-        if _user_text(match["file"], plan, failed) is not None:
+        if _find_user_text(match["file"], int(match["line"]), plan, failed) is not None:
             text = f"{error.text} (in {error.file}:{error.line}, which this leads to)"
             column = int(match["column"]) if match["column"] else None
             return [Message(match["file"], int(match["line"]), column, text)]
@@ -192,18 +192,33 @@ def _facts(plan: Plan) -> Facts:
     return replace(facts, name=plan.extension.name, include_dirs=folders)
 
 
-def _user_text(name: str, plan: Plan, failed: list[Step]) -> tuple[str, list[str]] | None:
-    """Return the user's text that a compiler's file name stands for: what to call it, and its lines."""
-    if name.startswith(TEXT_MARK):
-        for text in plan.files.values():
-            _, found, rest = text.partition(f'#line 1 "{name}"\n')
-            if found:
-                return name.removeprefix(TEXT_MARK), rest.partition(f'\n#line 1 "{TEXT_MARK}')[0].splitlines()
-        return None
+@dataclass(frozen=True)
+class _UserText:
+    """What the user has written of what a compiler names: what to call it, its lines, and how many come before them."""
+
+    name: str
+    lines: list[str]
+    before: int = 0
+
+
+def _find_user_text(name: str, line: int, plan: Plan, failed: list[Step]) -> _UserText | None:
+    """Return the user's text that a line of a compiler's file belongs to, or None if it is not the user's."""
+    if (text := plan.files.get(name)) is not None:
+        return _find_argument(text.splitlines(), line)
     file = _user_file(name, plan, failed)
     if file is None:
         return None
-    return str(file), file.read_text(encoding="utf-8", errors="replace").splitlines()
+    return _UserText(str(file), file.read_text(encoding="utf-8", errors="replace").splitlines())
+
+
+def _find_argument(lines: list[str], line: int) -> _UserText | None:
+    """Return the argument whose text a generated file has in a line."""
+    marks = [number for number, text in enumerate(lines, 1) if text.startswith(TEXT_MARK)]
+    before = max((mark for mark in marks if mark < line), default=None)
+    if before is None:
+        return None
+    end = min((mark for mark in marks if mark >= line), default=len(lines) + 1)
+    return _UserText(lines[before - 1].removeprefix(TEXT_MARK), lines[before : end - 1], before)
 
 
 def _user_file(name: str, plan: Plan, failed: list[Step]) -> Path | None:
@@ -221,15 +236,15 @@ def _user_file(name: str, plan: Plan, failed: list[Step]) -> Path | None:
 
 
 def _show(message: Message, plan: Plan, failed: list[Step]) -> str:
-    found = _user_text(message.file, plan, failed)
+    found = _find_user_text(message.file, message.line, plan, failed)
     assert found is not None
-    file, lines = found
+    line = message.line - found.before
     column = f":{message.column}" if message.column else ""
-    first = max(message.line - 1 - _CONTEXT_LINES, 0)
-    last = min(message.line + _CONTEXT_LINES, len(lines))
+    first = max(line - 1 - _CONTEXT_LINES, 0)
+    last = min(line + _CONTEXT_LINES, len(found.lines))
     excerpt = []
     for number in range(first + 1, last + 1):
-        excerpt.append(f"    {number:5} | {lines[number - 1]}")
-        if number == message.line and message.column:
+        excerpt.append(f"    {number:5} | {found.lines[number - 1]}")
+        if number == line and message.column:
             excerpt.append(f"          | {' ' * (message.column - 1)}^")
-    return "\n".join([f"{file}:{message.line}{column}: {message.text}", *excerpt])
+    return "\n".join([f"{found.name}:{line}{column}: {message.text}", *excerpt])

@@ -58,12 +58,12 @@ def string_literal(text: str) -> str:
 def _file(argument: str, texts: Sequence[str], headers: Sequence[str]) -> str:
     lines = [f"#include <{header}>" for header in headers]
     for index, text in enumerate(texts):
-        lines += [f'#line 1 "{TEXT_MARK}{argument}[{index}]"', text]
+        lines += [f"{TEXT_MARK}{argument}[{index}]", text]
     return "\n".join([*lines, ""])
 
 
 def _bindings(functions: Mapping[str, str], *, translate_errors: bool) -> str:
-    lines = [f'#line 1 "{TEXT_MARK}functions"', "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"]
+    lines = [f"{TEXT_MARK}functions", "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"]
     for name, doc in functions.items():
         if not _QUALIFIED.fullmatch(name):
             raise ArgumentError(f"functions names {name!r}, which is not the name of a C++ function")

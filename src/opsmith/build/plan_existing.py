@@ -80,6 +80,8 @@ def plan_existing(
         steps.append(tools.link_sycl(objects))
     steps.append(tools.link([*objects, *(step.output for step in steps[len(objects) :])]))
     roots = {"project": extension.root, "torch": toolchain.torch.root}
+    if extension.texts_dir is not None:
+        roots["texts"] = extension.texts_dir
     return Plan(extension, {**texts, **(files or {})}, tuple(steps), extension.library, roots, _python_abi(tools))
 
 
@@ -110,7 +112,7 @@ class _Tools:
         name = source.name if source.text is not None else str(source.path)
         output, depfile = f"{source.name}.o", f"{source.name}.d"
         by_language = {"cxx": self._host, "gpu": self._gpu, "sycl": self._sycl}
-        argv = [*by_language[source.language](source), "-MD", "-MF", depfile]
+        argv = [*by_language[source.language](source), *self._kept_name(source), "-MD", "-MF", depfile]
         # icpx takes .sycl for an object file if it is not told.
         argv += ["-c", *(["-x", "c++"] if source.language == "sycl" else []), name, "-o", output]
         shown = ", ".join(file.name for file in source.users) or source.name
@@ -151,6 +153,14 @@ class _Tools:
             words.append(f"-Wl,-rpath,{torch.lib_dir}")
         argv = [*self.toolchain.host.command, *shared, *objects, *wrap, *words, *extension.link_flags, "-ldl"]
         return Step("link", (*argv, "-o", extension.library), tuple(objects), extension.library)
+
+    def _kept_name(self, source: Source) -> tuple[str, ...]:
+        """Return the flag by which a text is known in the library under the name of the file that is kept of it."""
+        if source.text is None or self.extension.texts_dir is None or source.language == "sycl":
+            return ()
+        flag = f"-ffile-prefix-map={source.name}={self.extension.texts_dir / source.name}"
+        is_nvcc = source.language == "gpu" and self.toolchain.rocm is None
+        return (f"-Xcompiler={flag}" if is_nvcc else flag,)
 
     def _host(self, source: Source) -> list[str]:
         head = [*self.toolchain.host.command, *_HOST_FLAGS, *_HOST_MATH, self.prefix]

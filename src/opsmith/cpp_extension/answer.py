@@ -162,7 +162,7 @@ def _build(call: Call, asked: Asked, store: Store, *, verbose: bool) -> tuple[Ar
     from opsmith.build.artifact import obtain_artifact
     from opsmith.build.existing import prepare_existing
 
-    extension = _assemble(call, asked.sources())
+    extension = _keep_texts(_assemble(call, asked.sources()), store)
     gpu = extension.needs_gpu_compiler if call.with_cuda is None else call.with_cuda
     with assigned_homes():
         if gpu:
@@ -194,6 +194,28 @@ def _assemble(call: Call, sources: tuple[Source, ...]) -> ExistingSources:
         with_sycl=call.with_sycl,
         reloadable=reloadable,
     )
+
+
+def _keep_texts(extension: ExistingSources, store: Store) -> ExistingSources:
+    """Keep the sources that are given as text in files, as PyTorch does, and return the extension that names them.
+
+    Files of texts do not change. A store that cannot be written is the build's to complain of.
+    """
+    from dataclasses import replace
+
+    from opsmith.store.files import write_atomic
+    from opsmith.store.safety import make_folder
+
+    texts = {source.name: source.text for source in extension.sources if source.text is not None}
+    if not texts:
+        return extension
+    folder = store.layout.texts / digest(*(part for item in sorted(texts.items()) for part in item))
+    with suppress(OSError, StoreError):
+        make_folder(folder)
+        for name, text in texts.items():
+            if not (folder / name).is_file():
+                write_atomic(folder / name, text.encode(), scratch=store.layout.staging, durable=False)
+    return replace(extension, texts_dir=folder)
 
 
 def _check_gpu(extension: ExistingSources) -> None:

@@ -18,9 +18,9 @@ __all__ = [
     "Source",
 ]
 
-# A generated text starts what the user gave as text with `#line 1 "opsmith-text:<argument>[<index>]"`, so that
-# compilers count the user's lines.
-TEXT_MARK = "opsmith-text:"
+# The line that a generated text has before what the user gave as text, followed by `<argument>[<index>]`. A comment: a #line
+# would be __FILE__ in the library, and nothing can open that.
+TEXT_MARK = "// opsmith-text:"
 
 Language = Literal["cxx", "gpu", "sycl"]
 
@@ -105,5 +105,7 @@ class ExistingSources(Extension):
     # The oldest Python that the module should load in, as Py_LIMITED_API is written.
     limited_api: str | None = None
     with_sycl: bool = False
+    # Where sources that are given as text are kept as files, for who opens __FILE__ or debugs the library.
+    texts_dir: Path | None = None
     # Whether the library can give back what it registered, so that its next version can be loaded beside it.
     reloadable: bool = False

@@ -39,8 +39,9 @@ _LINES_BEFORE_SCAN = 256
 _REST_STALE_S = 24 * 60 * 60
 
 # What is rewritten by the next build that needs it: what editors read, and which sources need torch's whole header.
-_NOTES = ("editor", "whole-headers")
-_NOTES_STALE_S = 30 * 24 * 60 * 60
+# Sources that were given as text are small, and a library may name them as long as it is used.
+_DAY_S = 24 * 60 * 60
+_NOTES = {"editor": 30 * _DAY_S, "whole-headers": 30 * _DAY_S, "texts": 365 * _DAY_S}
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,10 @@ def sweep_rest(layout: Layout) -> int:
     swept += _sweep(list_files(layout.locks, ".lock"), lambda path: True, _REST_STALE_S)
     shortcuts = list_files(layout.base / "shortcuts", ".json")
     swept += _sweep(shortcuts, lambda path: _leads_nowhere(layout, path), _REST_STALE_S)
-    for name in _NOTES:
+    for name, stale_s in _NOTES.items():
         folder = layout.base / name
         notes = [path for depth in (0, 1) for path in list_files(folder, "", depth=depth) if path.is_file()]
-        swept += _sweep(notes, lambda path: True, _NOTES_STALE_S)
+        swept += _sweep(notes, lambda path: True, stale_s)
         _drop_empty(list_files(folder, ""))
     return swept
 

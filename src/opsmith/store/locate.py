@@ -91,6 +91,11 @@ class Layout:
         return self.base / "staging"
 
     @property
+    def texts(self) -> Path:
+        """Folder of the sources that were given as text, which the libraries made of them name in __FILE__."""
+        return self.base / "texts"
+
+    @property
     def probes(self) -> Path:
         """File of the compilers' descriptions of themselves."""
         return self.base / "probes.json"
