@@ -212,3 +212,22 @@ def test_what_a_kernel_throws_that_is_no_exception_names_the_operator(package: P
     for call in (module.scale, module.scale.torch_op):
         with pytest.raises(RuntimeError, match=r"scale\(\): the kernel threw something that is not a std::exception"):
             call(x, 2.0, 1)
+
+
+REFUSING = """
+#include <opsmith/kernel.h>
+using namespace opsmith;
+
+template <class T>
+void scale(View<const T, 2> x, double factor, int64_t count, View<T, 2> out) {
+  fail(count == 1 ? "count is 1" : "scale takes one");
+}
+"""
+
+
+def test_what_a_kernel_refuses_names_the_operator_once(package: Package) -> None:
+    module = package(VIEW, scale__cpp=REFUSING)
+    x = torch.ones(4, 3)
+    for count, text in ((1, "scale(): count is 1"), (2, "scale takes one")):
+        with pytest.raises(RuntimeError, match=f"^{re.escape(text)}"):
+            module.scale(x, 2.0, count)

@@ -90,6 +90,10 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
             yield from unbox(signature)
             yield from check_arguments(signature, sizes)
             yield from run(signature, sizes, tuple(served), timed)
+            # What our headers and PyTorch's throw. Other types are left as they are: PyTorch has exceptions for some.
+            for kind in ("Error", "std::runtime_error") if style == "native" else ("Error",):
+                yield f"}} catch (const {kind}& error) {{"
+                yield f'  Operator{{"{signature.name}"}}.rethrow(error);'
             yield "} catch (const std::exception&) {"
             yield "  throw;"
             yield "} catch (...) {"

@@ -47,6 +47,8 @@ void view_blend(StableIValue* stack, uint64_t, uint64_t) try {
     arg_x.copy_back();
   }
   stack[0] = out_out.release();
+} catch (const Error& error) {
+  Operator{"blend"}.rethrow(error);
 } catch (const std::exception&) {
   throw;
 } catch (...) {

@@ -59,6 +59,8 @@ void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
   }
   stack[0] = out_grad_x.release();
   stack[1] = out_grad_gain.release();
+} catch (const Error& error) {
+  Operator{"gained_backward"}.rethrow(error);
 } catch (const std::exception&) {
   throw;
 } catch (...) {
@@ -128,6 +130,10 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
     stack[0] = out_grad_x.release();
     stack[1] = out_grad_gain.release();
   }
+} catch (const Error& error) {
+  Operator{"gained_backward"}.rethrow(error);
+} catch (const std::runtime_error& error) {
+  Operator{"gained_backward"}.rethrow(error);
 } catch (const std::exception&) {
   throw;
 } catch (...) {

@@ -75,6 +75,10 @@ void native_kept(StableIValue* stack, uint64_t, uint64_t) try {
     stack[0] = out_out0.release();
     stack[1] = out_out1.release();
   }
+} catch (const Error& error) {
+  Operator{"kept"}.rethrow(error);
+} catch (const std::runtime_error& error) {
+  Operator{"kept"}.rethrow(error);
 } catch (const std::exception&) {
   throw;
 } catch (...) {

@@ -104,6 +104,8 @@ void view_pooled(StableIValue* stack, uint64_t, uint64_t) try {
   }
   stack[0] = out_out.release();
   stack[1] = out_argmax.release();
+} catch (const Error& error) {
+  Operator{"pooled"}.rethrow(error);
 } catch (const std::exception&) {
   throw;
 } catch (...) {

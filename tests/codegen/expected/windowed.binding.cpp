@@ -57,6 +57,8 @@ void view_windowed(StableIValue* stack, uint64_t, uint64_t) try {
     }
   }
   stack[0] = out_out.release();
+} catch (const Error& error) {
+  Operator{"windowed"}.rethrow(error);
 } catch (const std::exception&) {
   throw;
 } catch (...) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <exception>
 #include <initializer_list>
 
 #include "error.h"
@@ -204,6 +206,13 @@ struct Operator {
     Message message(name);
     message << argument << " is written to, but it is expanded: several of its elements share one address";
     message.raise();
+  }
+
+  // Throws again what is being handled, with the operator's name where its text does not have that: it may come from
+  // a helper that several operators share, or from PyTorch.
+  [[gnu::cold, gnu::noinline, noreturn]] void rethrow(const std::exception& error) const {
+    if (std::strstr(error.what(), name) != nullptr) throw;
+    fail(name, "(): ", error.what());
   }
 
   // For what a kernel throws that is not a std::exception: PyTorch makes a Python exception of nothing else, and the
