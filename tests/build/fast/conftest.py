@@ -45,7 +45,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Buil
     The whole header has `torch::common` and `torch::rare`, the slim one `torch::common` alone.
     """
     headers = {
-        "whole/torch/extension.h": "#pragma once\nnamespace torch { int common(); int rare(); }\n#define WHOLE\n",
+        "whole/torch/extension.h": "#pragma once\nnamespace torch { int common(); inline int rare() { return 1; } }\n"
+        "#define WHOLE\n#define RARE_MACRO 1\nstruct Rare { int member; };\nusing Rare_alias = int;\n"
+        "constexpr int rare_number = 3;\ninline int local(int undeclared) { return undeclared; }\n",
         "slim/torch/extension.h": "#pragma once\n#include <opsmith/slim.h>\n",
         "slim/opsmith/slim.h": "#pragma once\nnamespace torch { int common(); }\n#define SLIM\n",
     }

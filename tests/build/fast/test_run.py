@@ -50,9 +50,43 @@ def test_an_error_of_the_users_own_is_told_at_once(build, tmp_path):
     assert len(made.rounds) == 1
 
 
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "int f() { return undeclared; }",
+        "int f() { return torch::no_such_thing(); }",
+        "No_such_type f();",
+        "struct Own {}; int f(Own own) { return own.nothing(); }",
+        "struct Own {}; int f(Own own) { return own; }",
+        '#include "no_such_header.h"',
+    ],
+)
+def test_a_mistake_that_no_header_can_mend_is_compiled_once(mistake, build, tmp_path):
+    made = build(a=f"{TORCH}{mistake}\n")
+    with pytest.raises(CompileError, match=r"a\.cpp:2"):
+        made.run(tmp_path / "one")
+    assert len(made.rounds) == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "int f() { return torch::rare(); }",
+        "int f() { return RARE_MACRO; }",
+        "int f(Rare rare) { return rare.member; }",
+        "int f() { return rare_number; }",
+        "Rare_alias f();",
+    ],
+)
+def test_what_the_whole_header_declares_is_compiled_again(use, build, tmp_path):
+    made = build(a=f"{TORCH}{WHICH}{use}\n")
+    assert which(made.run(tmp_path / "one")) == 2
+    assert len(made.rounds) == 2
+
+
 def test_an_error_in_both_headers_is_that_of_the_whole_one(build, tmp_path):
-    made = build(a=TORCH + "int f() { return torch::no_such_thing(); }\n")
-    with pytest.raises(CompileError, match="no_such_thing"):
+    made = build(a=TORCH + "int f() { return torch::rare(1); }\n")
+    with pytest.raises(CompileError, match="too many arguments"):
         made.run(tmp_path / "one")
     assert len(made.rounds) == 2
     assert "slim" not in " ".join(made.rounds[-1])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from opsmith import _env
 from opsmith.build.diagnose import compiler_output, explain_failure, failed_steps, find_messages
 from opsmith.build.fast.launcher import find_launcher, launched_step
+from opsmith.build.fast.mendable import may_be_mended
 from opsmith.build.fast.objects import fetch_objects, keep_objects
 from opsmith.build.fast.operators import write_operator_headers
 from opsmith.build.fast.precompiled import (
@@ -22,7 +23,7 @@ from opsmith.build.fast.precompiled import (
     use_precompiled,
 )
 from opsmith.build.fast.scan import scan_source
-from opsmith.build.fast.slim import may_lack_headers, slim_defines, slim_step
+from opsmith.build.fast.slim import slim_defines, slim_step
 from opsmith.build.jobs import choose_jobs
 from opsmith.build.ninja import run_steps
 from opsmith.build.plan import Plan, Step, Target
@@ -87,7 +88,7 @@ def run_fast(
                 continue
             if output is None:
                 break
-            doubtful = _doubtful(chosen, output, quick)
+            doubtful = _doubtful(plan, output, quick, folder)
             if not doubtful:
                 raise explain_failure(chosen, output)
             for name in doubtful:
@@ -160,11 +161,11 @@ def _discard_unsound(quick: dict[str, _Quick], folder: Path) -> bool:
     return bool(unsound)
 
 
-def _doubtful(plan: Plan, output: str, quick: Mapping[str, _Quick]) -> list[str]:
+def _doubtful(plan: Plan, output: str, quick: Mapping[str, _Quick], folder: Path) -> list[str]:
     """Return the failed steps that may have failed because their headers were slim."""
-    failed = [step.output for step in failed_steps(plan, output)]
-    slim = [name for name in failed if name in quick and quick[name].is_slim]
-    return slim if may_lack_headers(find_messages(compiler_output(output))) else []
+    messages = find_messages(compiler_output(output))
+    failed = [step for step in failed_steps(plan, output) if step.output in quick and quick[step.output].is_slim]
+    return [step.output for step in failed if may_be_mended(messages, step, folder)]
 
 
 def _precompile_for_next_time(quick: Mapping[str, _Quick], store: Store) -> None:
