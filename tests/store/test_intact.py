@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.store import source_key
+from opsmith.store import intact, source_key
 from opsmith.store.manifest import MANIFEST_NAME
 from opsmith.store.staging import move_aside
 
@@ -20,7 +20,6 @@ class Nfs:
     def __init__(self, monkeypatch, hidden: Path, looks: int) -> None:
         self.hidden, self.looks_left = hidden, looks
         self._patch(monkeypatch, Path, "stat")
-        self._patch(monkeypatch, Path, "read_bytes")
         scandir = os.scandir
 
         def look(path):
@@ -69,7 +68,7 @@ def test_an_old_record_of_an_artefact_that_is_gone_costs_no_time(store, publish,
 def test_a_stale_handle_is_opened_again(store, publish, inputs, monkeypatch, times, is_found):
     publish()
     left = times
-    really = Path.read_bytes
+    really = intact.read_regular
 
     def read(path):
         nonlocal left
@@ -78,7 +77,7 @@ def test_a_stale_handle_is_opened_again(store, publish, inputs, monkeypatch, tim
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
         return really(path)
 
-    monkeypatch.setattr(Path, "read_bytes", read)
+    monkeypatch.setattr("opsmith.store.intact.read_regular", read)
     assert (store.find(source_key(inputs)) is not None) == is_found
 
 

@@ -13,6 +13,7 @@ only after the keys were computed anew. An artefact is code. Importing an archiv
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import zipfile
@@ -32,6 +33,7 @@ from opsmith.store.index import Record, read_record, record_bytes
 from opsmith.store.intact import Artifact, find_damage
 from opsmith.store.machine import check_platform, platform_name
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
+from opsmith.store.reading import open_regular, parse_json
 from opsmith.store.safety import seal_tree
 
 __all__ = ["Imported", "check_identity", "export_archive", "find_record", "import_archive"]
@@ -42,6 +44,13 @@ _FORMAT_VERSION = 1
 # A head, a record or a manifest is a few KB. Who sends more wants to fill the memory.
 _MAX_TEXT_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
+
+# Machine code shrinks to a tenth, and zeros to a thousandth: what grows so much is there to fill the disk.
+_MAX_GROWTH = 100
+_SMALL_BYTES = 64 << 20
+
+# What `export_archive` writes. Others, such as LZMA, take as much memory as the archive asks for.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,8 @@ def import_archive(store: Store, file: Path) -> Imported:
     kind of machine, or holds anything that is not what its key and its manifest say.
     """
     try:
-        with zipfile.ZipFile(file) as archive, ExitStack() as stack:
+        with _Source(open_regular(file)) as source, zipfile.ZipFile(source) as archive, ExitStack() as stack:
+            _check_growth(archive, file)
             check_platform(str(_json(archive, _HEAD, _FORMAT_VERSION).get("platform")), str(file))
             names = sorted({name.partition("/")[0] for name in archive.namelist() if "/" in name})
             staged = []
@@ -93,6 +103,25 @@ def import_archive(store: Store, file: Path) -> Imported:
         raise StoreError(f"{file} is not an opsmith archive, or is damaged: {error}") from error
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+class _Source(io.BufferedReader):
+    """The file of an archive, of which no more is read at once than belongs into memory, whatever its directory says."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _MAX_TEXT_BYTES:
+            raise zipfile.BadZipFile(f"its directory has {size} bytes")
+        return super().read(size)
+
+
+def _check_growth(archive: zipfile.ZipFile, file: Path) -> None:
+    """Raise StoreError if an archive would take far more of the disk than it has itself."""
+    members = archive.infolist()
+    size = sum(member.file_size for member in members)
+    if size > max(_MAX_GROWTH * file.stat().st_size, _SMALL_BYTES):
+        raise StoreError(f"{file} would grow from {file.stat().st_size} to {size} bytes; nothing of it is unpacked")
+    if any(member.compress_type not in _METHODS for member in members):
+        raise StoreError(f"{file} is not an opsmith archive: it is compressed in another way")
 
 
 def find_record(store: Store, artifact: Artifact) -> Record:
@@ -160,8 +189,7 @@ def _admit_all(store: Store, staged: list[tuple[str, Record, Path]]) -> Imported
 
 
 def _unpack(archive: zipfile.ZipFile, name: str, target: Path) -> None:
-    # Not ZipFile.extract, which takes the path from the archive. A member that grows beyond all measure fails on the disk,
-    # as any other build would.
+    # Not ZipFile.extract, which takes the path from the archive. No member gives more than the size that was checked.
     with _member(archive, name) as member, target.open("xb") as file:
         shutil.copyfileobj(member, file, _CHUNK_BYTES)
 
@@ -183,7 +211,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Any:
 
 def _json(archive: zipfile.ZipFile, name: str, version: int) -> dict[str, Any]:
     try:
-        content = json.loads(_read(archive, name))
+        content = parse_json(_read(archive, name))
     except ValueError:
         content = None
     if not isinstance(content, dict) or content.get("format") != version:

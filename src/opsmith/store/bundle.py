@@ -16,6 +16,7 @@ from opsmith.store.archive import check_identity
 from opsmith.store.index import Record, record_bytes
 from opsmith.store.keyring import is_signed_by, public_key, sign
 from opsmith.store.manifest import Manifest
+from opsmith.store.reading import parse_json
 
 __all__ = ["Bundle", "read_bundle", "write_bundle"]
 
@@ -49,7 +50,7 @@ def write_bundle(manifest_bytes: bytes, record: Record, platform: str) -> bytes:
 def read_bundle(data: bytes, where: str, platform: str) -> Bundle:
     """Return a bundle; raises StoreError, that names `where` it lies, for one that is not what it says."""
     try:
-        content = json.loads(data)
+        content = parse_json(data)
         fields = {name: content[name] for name in ("manifest", "record", "signer", "signature")}
         if content["format"] != _FORMAT_VERSION or not all(isinstance(value, str) for value in fields.values()):
             raise ValueError(content["format"])

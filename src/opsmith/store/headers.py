@@ -17,6 +17,10 @@ __all__ = ["HeaderDigests", "digest_headers", "edited_since", "is_portable_name"
 # File systems stamp with the kernel's coarse clock, which may lag behind `time.time_ns` by a tick (10 ms at 100 Hz).
 _CLOCK_TICK_NS = 10_000_000
 
+# No compiler gets through a header of this size. A record that comes from elsewhere may name any file, and a sparse one
+# can be of any size.
+_MAX_HEADER_BYTES = 1 << 30
+
 
 def digest_headers(paths: Iterable[Path]) -> dict[str, str]:
     """Return each file's path with the digest of its bytes. Raises OSError if one cannot be read."""
@@ -80,6 +84,6 @@ class HeaderDigests:
     def _read(self, name: str) -> str | None:
         try:
             path = resolve_name(name, self._roots)
-            return None if path is None else digest_file(path)
+            return None if path is None else digest_file(path, most=_MAX_HEADER_BYTES)
         except (OSError, ValueError):  # ValueError: a damaged record can name what no path can be
             return None

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from opsmith.store.files import list_files, write_atomic
 from opsmith.store.headers import HeaderDigests
 from opsmith.store.intact import retry_stale
+from opsmith.store.reading import parse_json, read_regular
 
 __all__ = [
     "Record",
@@ -39,10 +40,12 @@ class Record(NamedTuple):
     def from_json(cls, text: bytes) -> Record | None:
         """Return the record, or None if the text is damaged or of another format."""
         try:
-            content = json.loads(text)
+            content = parse_json(text)
             if content["format"] != _FORMAT_VERSION or not isinstance(content["artifact"], str):
                 return None
-            headers = {str(name): str(digest) for name, digest in content["headers"].items()}
+            headers = dict(content["headers"])
+            if not all(isinstance(text, str) for item in headers.items() for text in item):
+                return None
             return cls(headers, content["artifact"])
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -77,7 +80,7 @@ def changed_headers(record: Record, digests: HeaderDigests) -> tuple[str, ...]:
 def read_record(path: Path) -> Record | None:
     """Return the record of a file, or None if it is damaged or another's."""
     try:
-        record = Record.from_json(retry_stale(path.read_bytes))
+        record = Record.from_json(retry_stale(lambda: read_regular(path)))
     except OSError:
         return None
     return record if record is not None and record.artifact == path.stem else None

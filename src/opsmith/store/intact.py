@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from opsmith.store import keys
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
+from opsmith.store.reading import read_regular
 from opsmith.store.safety import is_private
 
 __all__ = [
@@ -50,7 +51,7 @@ class Artifact(NamedTuple):
 def read_manifest(folder: Path) -> Manifest | None:
     """Return an artefact's manifest, or None if it cannot be read."""
     try:
-        return Manifest.from_json(retry_stale((folder / MANIFEST_NAME).read_bytes))
+        return Manifest.from_json(retry_stale(lambda: read_regular(folder / MANIFEST_NAME)))
     except OSError:
         return None
 

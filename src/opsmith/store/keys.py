@@ -15,10 +15,14 @@ compiler can tell: the headers that it read.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+
+from opsmith.store.reading import open_regular
 
 __all__ = ["KEY_SCHEMA_VERSION", "artifact_key", "digest", "digest_file", "is_key", "source_key"]
 
@@ -44,10 +48,15 @@ def digest(*parts: str | bytes) -> str:
     return state.hexdigest()
 
 
-def digest_file(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, as hex. Raises OSError if it cannot be read."""
+def digest_file(path: Path, *, most: int | None = None) -> str:
+    """Return the SHA-256 of a file's bytes, as hex.
+
+    Raises OSError if it cannot be read, is not a regular file, or has more than `most` bytes.
+    """
     state = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"has more than {most} bytes", str(path))
         while chunk := file.read(_CHUNK_BYTES):
             state.update(chunk)
     return state.hexdigest()

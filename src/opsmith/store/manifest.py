@@ -9,7 +9,8 @@ from pathlib import Path, PurePath, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
-from opsmith.store.keys import digest_file
+from opsmith.store.keys import digest_file, is_key
+from opsmith.store.reading import parse_json
 
 __all__ = ["FORMAT_VERSION", "KINDS", "MANIFEST_NAME", "Kind", "Manifest"]
 
@@ -83,7 +84,7 @@ class Manifest(NamedTuple):
     def from_json(cls, text: str | bytes) -> Manifest | None:
         """Return the manifest, or None if the text is damaged or of another format."""
         try:
-            fields = json.loads(text)
+            fields = parse_json(text)
             if fields["format"] != FORMAT_VERSION:
                 return None
             return cls(
@@ -100,14 +101,29 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError(value)
+    # As large as a file can be: what computes with it is not prepared for an integer of 4,000 digits.
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(value)
     return value
+
+
+def _name(value: Any) -> str:
+    # Names are printed: one with a newline or an escape code could say anything in a terminal.
+    if not _text(value).isprintable():
+        raise ValueError(value)
+    return str(value)
+
+
+def _digest(value: Any) -> str:
+    # It becomes part of a path in a shared store.
+    if not is_key(_text(value)):
+        raise ValueError(value)
+    return str(value)
 
 
 def _file_name(value: Any) -> str:
     # A manifest must not lead the loader out of its own folder.
-    if _text(value) in {"", ".", ".."} or "\0" in value or PurePath(value).name != value:
+    if _name(value) in {"", ".", ".."} or PurePath(value).name != value:
         raise ValueError(value)
     return str(value)
 
@@ -115,7 +131,7 @@ def _file_name(value: Any) -> str:
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise TypeError(value)
-    return tuple(_text(item) for item in value)
+    return tuple(_name(item) for item in value)
 
 
 def _table(value: Any) -> dict[str, str]:
@@ -132,7 +148,8 @@ def _kind(value: Any) -> Kind:
 
 def _files(value: Any) -> dict[str, str]:
     table = _table(value)
-    for name in table:
+    for name, digest in table.items():
+        _digest(digest)
         path = PurePosixPath(name)
         # As for the library: nothing outside its own folder, and no second manifest.
         if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name or name == MANIFEST_NAME:
@@ -144,17 +161,17 @@ def _files(value: Any) -> dict[str, str]:
 _LATER = frozenset({"kind", "files"})
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "name": _text,
+    "name": _name,
     "library": _file_name,
-    "sha256": _text,
+    "sha256": _digest,
     "size_bytes": _number,
     "inputs": _table,
     "devices": _texts,
     "archs": _texts,
     "toolchain": _table,
-    "torch_version": lambda value: None if value is None else _text(value),
-    "created": _text,
-    "opsmith_version": _text,
+    "torch_version": lambda value: None if value is None else _name(value),
+    "created": _name,
+    "opsmith_version": _name,
     "kind": _kind,
     "files": _files,
     "format": _number,

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,18 +32,28 @@ from opsmith.store.keyring import fingerprint, has_signing_key, public_key, trus
 from opsmith.store.machine import platform_name
 from opsmith.store.manifest import MANIFEST_NAME
 from opsmith.store.safety import seal_tree
-from opsmith.store.transport import Transport, open_transport
+from opsmith.store.transport import Limit, Transport, fetch, open_transport, read
 
 __all__ = ["Pulled", "fetch_shared", "pull", "push", "share"]
 
 _T = TypeVar("_T")
 
-# Asking for a few KB, and moving a binary. A build takes as long, so waiting longer would be a loss.
+# Finding an artefact, however many questions that takes, and moving its files. A build takes as long, so waiting longer
+# would be a loss. `opsmith cache pull` asks for very many bundles, and has a second more for each.
 _ASK_TIMEOUT_S = 10.0
 _MOVE_TIMEOUT_S = 120.0
+_PULL_S_PER_BUNDLE = 1.0
 
-# No user has so many variants of the headers of one source; a folder that anyone can fill may.
+# No user has so many variants of the headers of one source; a folder that anyone can fill may. Bundles whose names are
+# of no trusted key are only read to tell whose they are.
 _MAX_BUNDLES = 64
+_MAX_STRANGERS = 4
+_MAX_NAMES = 10_000
+_MAX_PULLED_NAMES = 1_000_000
+
+# A record of thousands of headers is a few hundred KB, and what is next to a binary are stubs and digests of lines.
+_MAX_BUNDLE_BYTES = 8 << 20
+_MAX_BESIDE_BYTES = 64 << 20
 
 _given_up: set[str] = set()
 _refused: set[tuple[str, str]] = set()
@@ -63,22 +74,24 @@ def fetch_shared(store: Store, source_key: str, roots: Mapping[str, Path] = NO_R
     if url is None or url in _given_up:
         return None
 
-    def fetch() -> Artifact | None:
-        transport = _within(_ASK_TIMEOUT_S, lambda: open_transport(url))
+    def find() -> Artifact | None:
+        end_s = time.monotonic() + _ASK_TIMEOUT_S
+        transport = _until(end_s, lambda: open_transport(url))
         folder = _folder(source_key)
-        names = _within(_ASK_TIMEOUT_S, lambda: transport.list(folder))
+        names = _until(end_s, lambda: transport.list(folder, Limit(_MAX_NAMES, end_s)))
         trusted, digests = trusted_keys(), HeaderDigests(roots)
-        for name in _bundles(names)[:_MAX_BUNDLES]:
-            bundle = _examine(transport, url, name)
-            if bundle is None or bundle.source_key != source_key or not is_current(bundle.record, digests):
+        for name in _choose(_bundles(names), trusted):
+            bundle = _examine(transport, url, name, end_s)
+            if bundle is None or bundle.source_key != source_key:
                 continue
+            # Trust comes first: a record names files of this machine, and reading them may be what its author is after.
             if bundle.signer not in trusted:
                 _refuse(url, bundle)
-                continue
-            return _bring(store, transport, bundle, f"{url}/{name}")
+            elif is_current(bundle.record, digests):
+                return _bring(store, transport, bundle, f"{url}/{name}")
         return None
 
-    return _guarded(url, fetch)
+    return _guarded(url, find)
 
 
 def share(store: Store, artifact: Artifact) -> None:
@@ -86,7 +99,7 @@ def share(store: Store, artifact: Artifact) -> None:
     url = _env.read("OPSMITH_STORE")
     if url is None or url in _given_up or not has_signing_key():
         return
-    _guarded(url, lambda: _push_one(store, _within(_ASK_TIMEOUT_S, lambda: open_transport(url)), artifact))
+    _guarded(url, lambda: _push_one(store, _open(url), artifact))
 
 
 def push(store: Store, artifacts: Sequence[Artifact]) -> int:
@@ -96,7 +109,7 @@ def push(store: Store, artifacts: Sequence[Artifact]) -> int:
     """
     url = _shared_url()
     public_key()
-    return _explained(url, lambda: sum(_push_one(store, open_transport(url), artifact) for artifact in artifacts))
+    return _explained(url, lambda: sum(_push_one(store, _open(url), artifact) for artifact in artifacts))
 
 
 def pull(store: Store, names: Sequence[str] = ()) -> Pulled:
@@ -105,7 +118,7 @@ def pull(store: Store, names: Sequence[str] = ()) -> Pulled:
     Raises StoreError if there is no shared store, or something goes wrong with it.
     """
     url = _shared_url()
-    return _explained(url, lambda: _pull(store, open_transport(url), url, names))
+    return _explained(url, lambda: _pull(store, _open(url), url, names))
 
 
 def _pull(store: Store, transport: Transport, url: str, names: Sequence[str]) -> Pulled:
@@ -113,8 +126,14 @@ def _pull(store: Store, transport: Transport, url: str, names: Sequence[str]) ->
     added: list[Artifact] = []
     present = 0
     refused: dict[str, int] = {}
-    for name in _bundles(transport.list(f"v1/{platform_name()}", deep=True)):
-        bundle = _examine(transport, url, name)
+    end_s = time.monotonic() + _MOVE_TIMEOUT_S
+    folder = f"v1/{platform_name()}"
+    found = _bundles(_until(end_s, lambda: transport.list(folder, Limit(_MAX_PULLED_NAMES, end_s), deep=True)))
+    left_s = _ASK_TIMEOUT_S + len(found) * _PULL_S_PER_BUNDLE
+    for name in found:
+        start_s = time.monotonic()
+        bundle = _examine(transport, url, name, start_s + min(left_s, _ASK_TIMEOUT_S))
+        left_s -= time.monotonic() - start_s
         if bundle is None or (names and bundle.manifest.name not in names):
             continue
         if bundle.signer not in trusted:
@@ -132,13 +151,14 @@ def _push_one(store: Store, transport: Transport, artifact: Artifact) -> bool:
     if (damage := find_damage(artifact.folder, artifact.manifest)) is not None:
         raise StoreError(f"{artifact.manifest.name} is damaged and not shared: {damage}")
     base = f"{_folder(_source_of(artifact))}/{artifact.key}"
-    name = f"{base}.{hashlib.sha256(public_key().encode()).hexdigest()[:16]}.json"
-    if _within(_ASK_TIMEOUT_S, lambda: transport.exists(name)):
+    name = f"{base}{_ending(public_key())}"
+    if _until(time.monotonic() + _ASK_TIMEOUT_S, lambda: transport.exists(name)):
         return False
     for file, sha256 in _files(artifact.manifest.library, artifact.manifest.sha256, artifact.manifest.files).items():
-        _within(_MOVE_TIMEOUT_S, lambda file=file, sha=sha256: transport.put(artifact.folder / file, f"{base}/{sha}"))  # type: ignore[misc]
+        end_s = time.monotonic() + _MOVE_TIMEOUT_S
+        _until(end_s, lambda file=file, sha=sha256: transport.put(artifact.folder / file, f"{base}/{sha}"))  # type: ignore[misc]
     bundle = write_bundle(manifest_bytes, record, platform_name())
-    _within(_ASK_TIMEOUT_S, lambda: transport.write(name, bundle))
+    _until(time.monotonic() + _ASK_TIMEOUT_S, lambda: transport.write(name, bundle))
     return True
 
 
@@ -146,26 +166,36 @@ def _bring(store: Store, transport: Transport, bundle: Bundle, where: str) -> Ar
     """Put the files of a bundle that is trusted into the local store, verified."""
     manifest, key = bundle.manifest, bundle.record.artifact
     base = f"{_folder(bundle.source_key)}/{key}"
+    end_s = time.monotonic() + _MOVE_TIMEOUT_S
     with store.staging() as staging, explain_os_errors(store.root):
         folder = staging / "artifact"
         folder.mkdir()
         (folder / MANIFEST_NAME).write_bytes(bundle.manifest_bytes)
         for name, sha256 in _files(manifest.library, manifest.sha256, manifest.files).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            _within(_MOVE_TIMEOUT_S, lambda name=name, sha=sha256: transport.fetch(f"{base}/{sha}", folder / name))  # type: ignore[misc]
+            limit = Limit(manifest.size_bytes if name == manifest.library else _MAX_BESIDE_BYTES, end_s)
+            _until(end_s, partial(fetch, transport, f"{base}/{sha256}", folder / name, limit))
         seal_tree(folder, staging.stat().st_mode)
         if (damage := find_damage(folder, manifest)) is not None:
             raise StoreError(f"{where}: {damage}; none of it is used")
         return store.admit(bundle.source_key, folder, bundle.record)
 
 
-def _examine(transport: Transport, url: str, name: str) -> Bundle | None:
-    data = _within(_ASK_TIMEOUT_S, lambda: transport.read(name))
+def _examine(transport: Transport, url: str, name: str, end_s: float) -> Bundle | None:
     try:
+        data = _until(end_s, lambda: read(transport, name, Limit(_MAX_BUNDLE_BYTES, end_s)))
         return read_bundle(data, f"{url}/{name}", platform_name())
     except StoreError as error:
         _warn(f"{error}")
         return None
+
+
+def _choose(names: Sequence[str], trusted: Mapping[str, str]) -> list[str]:
+    """Return the bundles to read: those that are named as trusted keys name theirs, then some of the others."""
+    endings = tuple(_ending(key) for key in trusted)
+    ours = [name for name in names if name.endswith(endings)]
+    others = [name for name in names if not name.endswith(endings)]
+    return ours[:_MAX_BUNDLES] + others[:_MAX_STRANGERS]
 
 
 def _refuse(url: str, bundle: Bundle) -> None:
@@ -198,7 +228,7 @@ def _explained(url: str, action: Callable[[], _T]) -> _T:
         raise StoreError(f"the shared store {url} cannot be used: {_tell(error)}") from error
 
 
-def _within(seconds: float, action: Callable[[], _T]) -> _T:
+def _until(end_s: float, action: Callable[[], _T]) -> _T:
     """Return what an action returns, or raise TimeoutError; what hangs in a network is left behind in its thread."""
     answers: list[_T] = []
     errors: list[BaseException] = []
@@ -211,13 +241,23 @@ def _within(seconds: float, action: Callable[[], _T]) -> _T:
 
     thread = threading.Thread(target=work, daemon=True)
     start_s = time.monotonic()
-    thread.start()
-    thread.join(seconds)
+    if start_s < end_s:
+        thread.start()
+        thread.join(end_s - start_s)
     if errors:
         raise errors[0]
     if not answers:
-        raise TimeoutError(f"no answer within {time.monotonic() - start_s:.0f} s")
+        raise TimeoutError("no answer in time")
     return answers[0]
+
+
+def _open(url: str) -> Transport:
+    return _until(time.monotonic() + _ASK_TIMEOUT_S, lambda: open_transport(url))
+
+
+def _ending(key: str) -> str:
+    """Return how the names of the bundles end that a key has signed."""
+    return f".{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def _bundles(names: Sequence[str]) -> list[str]:
