@@ -185,24 +185,101 @@ def test_one_that_is_too_old(machine, probes, put_toolkit, monkeypatch, tmp_path
         find_cuda_compiler(probes=probes)
 
 
-@pytest.mark.parametrize(
-    ("missing", "wheel"),
-    [
-        ("include/cuda_runtime.h", "nvidia-cuda-runtime"),
-        ("include/crt/host_config.h", "nvidia-cuda-crt"),
-        ("include/cccl/nv/target", "nvidia-cuda-cccl"),
-        ("nvvm/bin/cicc", "nvidia-nvvm"),
-    ],
-)
-def test_a_part_that_is_missing_is_named_with_its_wheel(
-    machine, probes, put_toolkit, monkeypatch, tmp_path, missing, wheel
+@pytest.fixture
+def put_wheel(monkeypatch, tmp_path):
+    """Put what torch from PyPI brings of CUDA into an environment, and return its folder."""
+
+    def do(release: str = "13.0", *, crt: bool = True) -> Path:
+        wheel = tmp_path / "site-packages/nvidia/cu13"
+        major, minor = release.split(".")
+        headers = {
+            "cuda_runtime.h": "",
+            "cuda_runtime_api.h": f"#define CUDART_VERSION  {major}0{minor}0\n",
+            "cusparse.h": "",
+            "cccl/nv/target": "",
+            **({"crt/host_config.h": HOST_CONFIG.format(gcc=11)} if crt else {}),
+        }
+        for name, text in headers.items():
+            (wheel / "include" / name).parent.mkdir(parents=True, exist_ok=True)
+            (wheel / "include" / name).write_text(text)
+        (wheel / "lib").mkdir(exist_ok=True)
+        (wheel / "lib/libcudart.so.13").touch()
+        monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+        return wheel
+
+    return do
+
+
+PARTS = ["include/cuda_runtime.h", "include/crt/host_config.h", "include/cccl/nv/target", "nvvm/bin/cicc"]
+
+
+@pytest.mark.parametrize("missing", PARTS)
+def test_a_part_that_is_missing_is_named_with_the_command_that_installs_it(
+    machine, probes, put_toolkit, monkeypatch, tmp_path, missing
 ):
     machine.put_gcc()
     put_toolkit(tmp_path / "cuda")
-    monkeypatch.setattr("opsmith.toolchain.cuda._SYSTEM", tmp_path / "none")
+    monkeypatch.setattr("opsmith.toolchain.cuda_parts._SYSTEM", tmp_path / "none")
     (tmp_path / "cuda" / missing).unlink()
+    (machine.bin / "nvcc").symlink_to(tmp_path / "cuda/bin/nvcc")
+    said = rf"cuda has nvcc 13\.0 but not .*{missing}.*pip install .*13\.0\.\*'`\."
+    with pytest.raises(ToolchainError, match=said) as raised:
+        find_cuda_compiler(probes=probes)
+    assert isinstance(raised.value, OSError)
+    # What the command does: an nvcc with all its parts beside this Python.
+    wheel = put_toolkit(tmp_path / "site-packages/nvidia/cu13")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    if missing == "nvvm/bin/cicc":
+        assert find_cuda_compiler(probes=probes).nvcc == wheel
+        monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+        with pytest.raises(ToolchainError, match="and unset CUDA_HOME"):
+            find_cuda_compiler(probes=probes)
+    else:
+        assert find_cuda_compiler(probes=probes)
+
+
+@pytest.mark.parametrize("missing", [*PARTS[:3], "lib/libcudart.so.13"])
+def test_wheels_of_the_environment_have_what_the_toolkit_lacks(
+    machine, probes, put_toolkit, put_wheel, monkeypatch, tmp_path, missing
+):
+    """nvcc of the system, without its libraries, and torch from PyPI."""
+    machine.put_gcc("g++", "11.3.0")
+    put_toolkit(tmp_path / "cuda")
+    monkeypatch.setattr("opsmith.toolchain.cuda_parts._SYSTEM", tmp_path / "none")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
-    with pytest.raises(ToolchainError, match=f"pip install {wheel}"):
+    wheel = put_wheel()
+    whole = find_cuda_compiler(probes=probes)
+    own = tmp_path / "cuda/include"
+    assert whole.include_dirs == (own, own / "cccl", wheel / "include"), "cusparse.h, after the toolkit's own"
+    (tmp_path / "cuda" / missing).unlink()
+    cuda = find_cuda_compiler(probes=probes)
+    assert (cuda.include, cuda.cudart) == {
+        PARTS[0]: (wheel / "include", whole.cudart),
+        "lib/libcudart.so.13": (own, wheel / "lib/libcudart.so.13"),
+    }.get(missing, (own, whole.cudart))
+    if missing in (PARTS[0], PARTS[2]):
+        assert cuda.include_dirs[-1] == wheel / "include/cccl"
+
+
+def test_without_libcudart_the_wheel_of_it_is_named(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    machine.put_gcc()
+    put_toolkit(tmp_path / "cuda")
+    (tmp_path / "cuda/lib/libcudart.so.13").unlink()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    with pytest.raises(ToolchainError, match=r"has no libcudart.*cuda-toolkit\[cudart\]==13\.0\.\*"):
+        _ = find_cuda_compiler(probes=probes).required_cudart
+
+
+def test_runtime_headers_of_another_release_are_not_mixed_in(
+    machine, probes, put_toolkit, put_wheel, monkeypatch, tmp_path
+):
+    machine.put_gcc()
+    put_toolkit(tmp_path / "cuda", release="13.2")
+    monkeypatch.setattr("opsmith.toolchain.cuda_parts._SYSTEM", tmp_path / "none")
+    (tmp_path / "cuda/include/cuda_runtime.h").unlink()
+    (machine.bin / "nvcc").symlink_to(tmp_path / "cuda/bin/nvcc")
+    put_wheel("13.0")
+    with pytest.raises(ToolchainError, match=r"has nvcc 13\.2 but not .*cuda-toolkit==13\.0\.\*"):
         find_cuda_compiler(probes=probes)
 
 

@@ -61,6 +61,7 @@ def _portable_command(argv: tuple[str, ...], roots: Mapping[str, Path], toolchai
     if toolchain.cuda is not None:
         tools |= {"nvcc": toolchain.cuda.nvcc, "cuda host": toolchain.cuda.host.path}
         folders["cuda"] = toolchain.cuda.root
+        folders |= {f"cuda wheel {i}": folder for i, folder in enumerate(toolchain.cuda.wheel_includes)}
     if toolchain.rocm is not None:
         tools["hipcc"] = toolchain.rocm.hipcc
         folders["rocm"] = toolchain.rocm.root

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opsmith.errors import ToolchainError
 from opsmith.spec.extension import Api, Extension, Source
 
 if TYPE_CHECKING:
@@ -90,6 +89,9 @@ def _compile(source: Source, extension: Extension, toolchain: Toolchain, target:
     includes = [f"-I{folder}" for folder in (*extension.include_dirs, INCLUDE_DIR)]
     for folder in toolchain.torch.include_dirs if source.api == "stable" else ():
         includes += ["-isystem", str(folder)]
+    if source.language == "gpu" and toolchain.cuda is not None:
+        # nvcc knows its own toolkit's.
+        includes += [word for folder in toolchain.cuda.wheel_includes for word in ("-isystem", str(folder))]
     defines = _defines(source.api, target)
     if source.language == "cxx":
         head = _host_command(extension, toolchain)
@@ -150,11 +152,6 @@ def _link(extension: Extension, toolchain: Toolchain, objects: list[str]) -> Ste
 
 def _gpu_libraries(toolchain: Toolchain) -> list[str]:
     if toolchain.cuda is not None:
-        if toolchain.cuda.cudart is None:
-            raise ToolchainError(
-                f"the CUDA toolkit {toolchain.cuda.root} has no libcudart. Install the complete toolkit, or the "
-                "missing wheel with `pip install nvidia-cuda-runtime`"
-            )
-        return [str(toolchain.cuda.cudart), "-lrt", "-lpthread"]
+        return [str(toolchain.cuda.required_cudart), "-lrt", "-lpthread"]
     assert toolchain.rocm is not None
     return [f"-L{toolchain.rocm.root / 'lib'}", "-lamdhip64"]

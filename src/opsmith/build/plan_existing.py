@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from opsmith.build.plan import Plan, Step, Target
 from opsmith.build.sycl import SyclCompiler, sycl_command, sycl_link_command
-from opsmith.errors import ToolchainError
 from opsmith.spec.extension import ExistingSources, Source
 
 if TYPE_CHECKING:
@@ -247,14 +246,10 @@ class _Tools:
             return ()  # built here for another machine, whose torch has them
         if name != "cudart" or cuda is None:
             return (f"-l{name}",)
-        if cuda.cudart is None:
-            raise ToolchainError(
-                f"the CUDA toolkit {cuda.root} has no libcudart. Install the complete toolkit, or the missing wheel with "
-                "`pip install nvidia-cuda-runtime`"
-            )
+        cudart = cuda.required_cudart
         # The static CUDA runtime is this library's alone: other libraries in the process should not find its symbols here.
-        hidden = (f"-Wl,--exclude-libs,{_STATIC_CUDART}",) if cuda.cudart.name == _STATIC_CUDART else ()
-        return (*hidden, str(cuda.cudart), "-lrt", "-lpthread")
+        hidden = (f"-Wl,--exclude-libs,{_STATIC_CUDART}",) if cudart.name == _STATIC_CUDART else ()
+        return (*hidden, str(cudart), "-lrt", "-lpthread")
 
 
 def _modern(flags: Iterable[str]) -> list[str]:

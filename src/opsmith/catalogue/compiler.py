@@ -96,7 +96,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         ("The CUDA toolkit in use does not have {header}, which is packaged separately.",),
         (
-            "`pip install {package}` adds it to a toolkit from PyPI; a system toolkit should be installed completely. "
+            "`pip install {package}` adds it, for an nvcc of the system too: opsmith finds it in the same environment. "
             "For a C++ file, `with_cuda=True` or a CUDAExtension adds the toolkit's folder.",
         ),
         "/torch/include/ATen/cuda/CUDAContextLight.h:7:10: fatal error: cusparse.h: No such file or directory",
