@@ -178,3 +178,12 @@ def test_mypy_flags_a_wrong_argument_of_an_operator(tmp_path, monkeypatch):
         # All the rest of torch is typed as ever.
         'error: Argument 2 to "Linear" has incompatible type "str"; expected "int"',
     ]
+
+
+def test_a_damaged_stub_is_written_anew(tmp_path):
+    add_typings({"demo": [torch._C.parse_schema("demo::f(Tensor x) -> Tensor")]}, tmp_path)
+    (stub,) = tmp_path.rglob("*demo*.pyi")
+    stub.write_bytes(stub.read_bytes() + b"# \xff\n")
+    add_typings({"demo": [torch._C.parse_schema("demo::g(Tensor x) -> Tensor")]}, tmp_path)
+    assert "demo::f(" in stub.read_text(encoding="utf-8")
+    assert "demo::g(" in stub.read_text(encoding="utf-8")

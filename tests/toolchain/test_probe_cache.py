@@ -150,3 +150,35 @@ def test_the_default_cache_lies_in_the_store(machine, monkeypatch, tmp_path):
     assert (tmp_path / "root/v1/probes.json").is_file()
     assert list((tmp_path / "root/v1/staging").iterdir()) == []
     assert default_probes() is default_probes()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000,
+        b'{"format": 1, "answers": {"x": 1, "y": {"stamps": 2, "answer": ""}}}',
+        b'{"format": 1, "answers": {"\\ud800": {"stamps": {"\\ud800": [1, 2, 3]}, "answer": "9"}}}',
+        b"\xff\xfe\x00",
+        b"null",
+    ],
+)
+def test_a_damaged_file_of_answers_is_written_anew(machine, tmp_path, content):
+    program = machine.put("tool", "1.0")
+    file = tmp_path / "v1/probes.json"
+    file.parent.mkdir()
+    file.write_bytes(content)
+    assert ProbeCache(file).ask(program, "-v") == "1.0"
+    probes = ProbeCache(file)
+    assert probes.ask(program, "-v") == "1.0"
+    assert machine.started == ["tool -v"]
+    assert [*probes.stamps()] == [str(program.resolve())]
+
+
+def test_answers_that_others_could_have_written_do_not_count(machine, tmp_path):
+    program = machine.put("tool", "1.0")
+    file = tmp_path / "v1/probes.json"
+    ProbeCache(file).ask(program, "-v")
+    file.chmod(0o666)
+    ProbeCache(file).ask(program, "-v")
+    assert machine.started == ["tool -v"] * 2
+    assert file.stat().st_mode & 0o022 == 0

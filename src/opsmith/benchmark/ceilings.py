@@ -23,6 +23,7 @@ from opsmith.benchmark.conditions import Conditions
 from opsmith.benchmark.machine import cache_bytes, this_machine
 from opsmith.store import Store, default_root, digest
 from opsmith.store.files import write_atomic
+from opsmith.store.reading import parse_json, read_regular
 
 __all__ = ["Ceilings", "ceilings"]
 
@@ -101,7 +102,7 @@ def ceilings(device: str, *, again: bool = False) -> Ceilings:
 def _read(file: Path) -> tuple[Ceilings | None, bool]:
     """Return what is known, and whether the machine was quiet when that was measured."""
     try:
-        found = json.loads(file.read_bytes())
+        found = parse_json(read_regular(file))
         rates = {str(name): float(rate) for name, rate in found["matmul_flops_s"].items()}
         known = Ceilings(float(found["copy_bytes_s"]), float(found["read_bytes_s"]), rates, float(found["launch_s"]))
         return known, bool(found["is_final"])

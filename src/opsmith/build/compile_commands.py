@@ -7,13 +7,13 @@ the generated file, which shows how it is instantiated, is kept where the editor
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsmith.errors import BuildError
+from opsmith.store.reading import parse_json
 
 if TYPE_CHECKING:
     from opsmith.build.plan import Plan, Step
@@ -76,7 +76,7 @@ def merge_database(path: Path, entries: Iterable[Entry]) -> list[Entry]:
 def read_database(path: Path) -> list[Entry]:
     """Return the entries of a database; raises BuildError if it is not one."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(found, list) or not all(isinstance(entry, dict) and "file" in entry for entry in found):
             raise ValueError("it is not a list of commands")
     except (OSError, ValueError) as error:

@@ -21,6 +21,7 @@ import torch
 from opsmith import _env
 from opsmith._version import __version__
 from opsmith.store import Artifact, Store, digest, digest_file, source_key
+from opsmith.store.reading import parse_json, read_regular
 
 __all__ = ["find_noted", "note_version", "write_note"]
 
@@ -42,7 +43,7 @@ def find_noted(
     compiler none can have changed, so a finished artefact is used anyway.
     """
     try:
-        note = json.loads(_note_path(store, request).read_bytes())
+        note = parse_json(read_regular(_note_path(store, request)))
         if note["state"] != _state(sources, with_gpu=with_gpu) or not _same_compilers(note):
             return None
         return store.find(note["source_key"], roots={name: Path(root) for name, root in note["roots"].items()})

@@ -80,8 +80,8 @@ def add_typings(schemas: Mapping[str, Iterable[Any]], folder: Path) -> list[Path
 def _written_schemas(path: Path) -> Iterator[Any]:
     """Yield the schemas of a stub that was written before: each stands, as it was, in a line of its own."""
     if path.is_file():
-        for schema in _SCHEMA.findall(path.read_text(encoding="utf-8")):
-            # One from another torch, or edited by hand, may not be a schema to this one.
+        for schema in _SCHEMA.findall(path.read_text(encoding="utf-8", errors="replace")):
+            # One from another torch, edited by hand or damaged, may not be a schema to this one.
             with suppress(RuntimeError):
                 yield torch._C.parse_schema(schema.replace('\\"', '"').replace("\\\\", "\\"))
 

@@ -20,6 +20,7 @@ from opsmith._background import do_quietly, start_in_background
 from opsmith._forks import Lock
 from opsmith.errors import LoadError, OpsmithError, StoreError
 from opsmith.store import Store, default_root, digest, digest_file
+from opsmith.store.reading import parse_json, read_regular
 
 if TYPE_CHECKING:
     from opsmith.build.watcher import Watcher
@@ -143,7 +144,7 @@ def _lock_file(store: Store) -> Path:
 
 def _read_note(store: Store) -> dict[str, Any]:
     try:
-        note = json.loads(_note_file(store).read_bytes())
+        note = parse_json(read_regular(_note_file(store)))
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}

@@ -6,7 +6,6 @@ library what it was built against.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import torch
 
 from opsmith.catalogue import Facts, explain
+from opsmith.store.reading import parse_json, read_regular
 from opsmith.toolchain.facts import gather_facts
 
 __all__ = ["explain_load_failure"]
@@ -37,7 +37,7 @@ def _built(facts: Facts, library: Path) -> Facts:
     """Add what the manifest tells: it lies next to a library of the store, and under the library's name elsewhere."""
     for manifest in (library.with_name("manifest.json"), library.with_suffix(".json")):
         try:
-            content = json.loads(manifest.read_bytes())
+            content = parse_json(read_regular(manifest))
             version, tools = content["torch_version"], content["toolchain"]
         except (OSError, ValueError, KeyError, TypeError):
             continue

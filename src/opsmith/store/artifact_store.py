@@ -33,7 +33,7 @@ from opsmith.store.locate import Layout, stands_in_for
 from opsmith.store.lock import hold_lock
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
 from opsmith.store.safety import make_folder, refuse_unsafe, seal_tree
-from opsmith.store.staging import make_staging, move_aside, remove
+from opsmith.store.staging import make_private, make_staging, move_aside, remove
 from opsmith.store.usage import note_use
 
 __all__ = ["NO_ROOTS", "Artifact", "Store"]
@@ -220,7 +220,7 @@ class Store:
         return read_artifact(folder, at_sight=at_sight)
 
     def _install(self, staging: Path, target: Path) -> Artifact:
-        make_folder(target.parent)
+        make_private(target.parent, self.layout.staging)
         for _ in range(_PUBLISH_ATTEMPTS):
             try:
                 retry_stale(lambda: staging.rename(target))

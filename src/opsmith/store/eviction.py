@@ -7,7 +7,6 @@ other are made up for there. What was used least recently goes first, but nothin
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
@@ -21,6 +20,7 @@ from opsmith.errors import OpsmithError
 from opsmith.store.files import explain_os_errors, list_files, write_atomic
 from opsmith.store.intact import Artifact
 from opsmith.store.locate import Layout
+from opsmith.store.reading import parse_json, read_regular
 from opsmith.store.staging import move_aside, sweep
 from opsmith.store.units import parse_size
 from opsmith.store.usage import GRACE_S, is_in_use, last_used_s
@@ -165,7 +165,7 @@ def _sweep(paths: list[Path], is_useless: Callable[[Path], bool], stale_s: float
 
 def _leads_nowhere(layout: Layout, shortcut: Path) -> bool:
     try:
-        return not layout.index(str(json.loads(shortcut.read_bytes())["source_key"])).exists()
+        return not layout.index(str(parse_json(read_regular(shortcut))["source_key"])).exists()
     except (OSError, ValueError, KeyError, TypeError):
         return True
 

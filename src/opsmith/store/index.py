@@ -16,6 +16,8 @@ from opsmith.store.files import list_files, write_atomic
 from opsmith.store.headers import HeaderDigests
 from opsmith.store.intact import retry_stale
 from opsmith.store.reading import parse_json, read_regular
+from opsmith.store.safety import is_private
+from opsmith.store.staging import make_private
 
 __all__ = [
     "Record",
@@ -55,14 +57,18 @@ def read_records(folder: Path) -> tuple[Record, ...]:
     """Return a source key's readable records, those with the most headers first.
 
     Where a header appeared that a source asks for with `__has_include`, the record from before it still holds; the
-    longer record is then the truer one.
+    longer record is then the truer one. Records that others could have written do not count.
     """
-    records = [read_record(path) for path in list_files(folder, ".json")]
+    if not (is_private(folder.parent) and is_private(folder)):
+        return ()
+    records = [read_record(path) for path in list_files(folder, ".json") if is_private(path)]
     return tuple(sorted((record for record in records if record), key=lambda record: -len(record.headers)))
 
 
 def write_record(folder: Path, record: Record, *, scratch: Path) -> None:
     """Add a record; the same record twice is one. Raises OSError."""
+    make_private(folder.parent, scratch)
+    make_private(folder, scratch)
     # The artefact's key covers the headers, so it names the record too.
     write_atomic(folder / f"{record.artifact}.json", record_bytes(record), scratch=scratch)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from opsmith.store.headers import resolve_name
 from opsmith.store.keys import digest, digest_file
+from opsmith.store.reading import parse_json, read_regular
 
 __all__ = ["LINES_NAME", "SOURCE_PREFIX", "first_changed_line", "write_lines"]
 
@@ -45,7 +46,7 @@ def first_changed_line(folder: Path, name: str, roots: Mapping[str, Path]) -> in
     """Return the number of the first line of a source or header that is not as it was, or None if that is unknown."""
     path = resolve_name(name.removeprefix(SOURCE_PREFIX), roots)
     try:
-        known: Any = json.loads((folder / LINES_NAME).read_bytes())
+        known: Any = parse_json(read_regular(folder / LINES_NAME))
         before = str(known[name])
         now = _digest_lines(path) if path is not None else []
     except (OSError, ValueError, KeyError, TypeError):

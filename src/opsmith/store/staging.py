@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from opsmith.store.keys import digest
-from opsmith.store.safety import make_folder
+from opsmith.store.safety import is_private, make_folder
 
-__all__ = ["make_staging", "move_aside", "remove", "reserve_name", "sweep"]
+__all__ = ["make_private", "make_staging", "move_aside", "remove", "reserve_name", "sweep"]
 
 # Longer than any build. On another host the owner cannot be queried, so only age tells.
 _STALE_AFTER_S = 24 * 60 * 60
@@ -27,6 +27,16 @@ def make_staging(parent: Path) -> Path:
     # No other account may access what a compiler writes with a lax umask; `publish` sets the folder's final mode.
     folder.mkdir(mode=0o700)
     return folder
+
+
+def make_private(folder: Path, staging: Path) -> None:
+    """Make a folder of the store, in place of a file or of one that others can write to. Raises OSError.
+
+    What is in such a folder goes with it: others may have exchanged it, and the next build makes it anew.
+    """
+    if os.path.lexists(folder) and not (folder.is_dir() and is_private(folder)):
+        move_aside(folder, staging)
+    make_folder(folder)
 
 
 def reserve_name(parent: Path) -> Path:

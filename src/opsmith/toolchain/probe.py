@@ -20,6 +20,8 @@ from opsmith._forks import Lock
 from opsmith.errors import ToolchainError
 from opsmith.store.files import write_atomic
 from opsmith.store.locate import Layout, default_root
+from opsmith.store.reading import parse_json, read_regular
+from opsmith.store.safety import find_danger
 
 __all__ = ["ProbeCache", "default_probes"]
 
@@ -75,11 +77,13 @@ class ProbeCache:
 
     def _load(self) -> dict[str, Any]:
         try:
-            content = json.loads(self._path.read_bytes()) if self._path else {}
+            if self._path is None or find_danger(self._path.parent, self._path) is not None:
+                return {}
+            content = parse_json(read_regular(self._path))
             answers = content["answers"] if content["format"] == _FORMAT_VERSION else {}
-        except (OSError, ValueError, KeyError, TypeError):
+            return {key: entry for key, entry in answers.items() if _is_entry(entry)}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
-        return answers if isinstance(answers, dict) else {}
 
     def _save(self) -> None:
         if self._path is None:
@@ -90,6 +94,10 @@ class ProbeCache:
         # A store that cannot be written is reported where an artefact would be lost, not for a version.
         with suppress(OSError):
             write_atomic(self._path, json.dumps(content).encode(), scratch=scratch, durable=False)
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("stamps"), dict) and isinstance(entry.get("answer"), str)
 
 
 def default_probes() -> ProbeCache:

@@ -23,6 +23,7 @@ from opsmith.errors import StoreError
 from opsmith.store import Store, digest_headers, edited_since, source_key
 from opsmith.store.depfile import depfile_text
 from opsmith.store.headers import portable_name, resolve_name
+from opsmith.store.reading import parse_json, read_regular
 from opsmith.toolchain import Toolchain
 
 __all__ = ["fetch_objects", "keep_objects"]
@@ -88,7 +89,7 @@ def _fetch(part: Plan, toolchain: Toolchain, target: Target, store: Store, folde
     try:
         shutil.copyfile(found.library, folder / step.output)
         if step.depfile is not None:
-            headers = _resolved((found.folder / _HEADERS).read_text(), part.roots)
+            headers = _resolved(read_regular(found.folder / _HEADERS), part.roots)
             (folder / step.depfile).write_text(depfile_text(step.output, headers), errors="surrogateescape")
     except (OSError, ValueError):
         (folder / step.output).unlink(missing_ok=True)
@@ -96,9 +97,9 @@ def _fetch(part: Plan, toolchain: Toolchain, target: Target, store: Store, folde
     return True
 
 
-def _resolved(text: str, roots: Mapping[str, Path]) -> list[Path]:
+def _resolved(text: bytes, roots: Mapping[str, Path]) -> list[Path]:
     """Return the headers of their portable names; raises ValueError for one that is not below a root of this plan."""
-    headers = [resolve_name(name, roots) for name in json.loads(text)]
+    headers = [resolve_name(name, roots) for name in parse_json(text)]
     if None in headers:
         raise ValueError("a root of another plan")
     return [header for header in headers if header is not None]
