@@ -177,6 +177,23 @@ def test_options_belong_to_their_own_class() -> None:
     assert chosen(Distribution()).get_ext_filename("a.b") == str(Path("a", "b.so"))
 
 
+def test_build_for_another_torch_is_announced_before_and_after_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from setuptools import Distribution
+
+    from opsmith.cpp_extension import CppExtension, command
+
+    built: list[str] = []
+    monkeypatch.setattr(command, "describe_other_torch", lambda torch: "pip install --no-build-isolation .")
+    monkeypatch.setattr(BuildExtension, "build_extension", lambda self, ext: built.append(capsys.readouterr().err))
+    builder: Any = BuildExtension(Distribution())
+    builder.extensions, builder.parallel, builder.shlibs = [CppExtension("x", ["a.cpp"])], None, []
+    builder.build_extensions()
+    for said in (*built, capsys.readouterr().err):
+        assert "!!!!\nopsmith: WARNING: pip install --no-build-isolation .\n!!!!" in said
+
+
 def test_check_of_the_cuda_version_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """#11: several projects assign `_check_cuda_version` to get past a mismatch."""
     from setuptools import Distribution, Extension

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import shutil
+import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from setuptools.errors import CompileError as SetuptoolsCompileError
 
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.existing import check_name, prepare_existing
+from opsmith.build.isolation import describe_other_torch
 from opsmith.build.jobs import torch_jobs
 from opsmith.build.plan import Plan
 from opsmith.build.setuptools import BuildOperators, OperatorExtension
@@ -23,6 +26,7 @@ from opsmith.cpp_extension.names import current
 from opsmith.cpp_extension.translate import is_ours, needs_gpu, translate
 from opsmith.errors import OpsmithError, StoreError
 from opsmith.store import Store
+from opsmith.toolchain import find_torch
 
 if TYPE_CHECKING:
     from torch.torch_version import TorchVersion
@@ -68,10 +72,15 @@ class BuildExtension(BuildOperators):
                     current("_check_cuda_version")(compiler_name, compiler_version)
             except OpsmithError as error:
                 raise SetuptoolsCompileError(str(error)) from error
-        if self.parallel or len(own) < 2 or not self._may_build_at_once():
-            super().build_extensions()
-        else:
-            self._build_at_once()
+        warning = describe_other_torch(find_torch()) if any(map(is_ours, own)) else None
+        _say_loudly(warning)
+        try:
+            if self.parallel or len(own) < 2 or not self._may_build_at_once():
+                super().build_extensions()
+            else:
+                self._build_at_once()
+        finally:
+            _say_loudly(warning)  # the first is far above where many files are compiled
 
     def build_extension(self, ext: Any) -> None:
         """Build one extension; what fails ends setuptools with opsmith's message and no traceback."""
@@ -169,3 +178,9 @@ class BuildExtension(BuildOperators):
         for flags in arguments.values() if isinstance(arguments, dict) else [arguments]:
             flags.append(flag)
         extension.extra_compile_args = arguments
+
+
+def _say_loudly(warning: str | None) -> None:
+    if warning is not None:
+        lines = textwrap.wrap(f"opsmith: WARNING: {warning}", 100, break_long_words=False, break_on_hyphens=False)
+        print("\n".join(["!" * 100, *lines, "!" * 100]), file=sys.stderr, flush=True)

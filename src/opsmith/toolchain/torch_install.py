@@ -12,7 +12,7 @@ from pathlib import Path
 
 from opsmith.errors import ToolchainError
 
-__all__ = ["MINIMUM_TORCH", "TorchInstall", "find_torch"]
+__all__ = ["MINIMUM_TORCH", "TorchInstall", "find_torch", "installed_version"]
 
 # The first release with the stable ABI that opsmith's bindings are made of (TORCH_TARGET_VERSION).
 MINIMUM_TORCH = (2, 10)
@@ -70,6 +70,14 @@ def find_torch() -> TorchInstall:
         include_dirs=(include, include / "torch" / "csrc" / "api" / "include"),
         lib_dir=root / "lib",
     )
+
+
+def installed_version(folder: Path) -> str | None:
+    """Return the version of the torch in a folder of packages, or None if there is none that can be read."""
+    try:
+        return _read_constants(folder / "torch" / "version.py").get("__version__")
+    except ToolchainError:
+        return None
 
 
 def _find_root() -> Path:
