@@ -231,3 +231,21 @@ def test_what_a_kernel_refuses_names_the_operator_once(package: Package) -> None
     for count, text in ((1, "scale(): count is 1"), (2, "scale takes one")):
         with pytest.raises(RuntimeError, match=f"^{re.escape(text)}"):
             module.scale(x, 2.0, count)
+
+
+HUNGRY = """
+#include <opsmith/kernel.h>
+#include <new>
+using namespace opsmith;
+
+template <class T>
+void scale(View<const T, 2> x, double factor, int64_t count, View<T, 2> out) {
+  throw std::bad_alloc();
+}
+"""
+
+
+def test_a_kernel_without_memory_names_the_operator(package: Package) -> None:
+    module = package(VIEW, scale__cpp=HUNGRY)
+    with pytest.raises(RuntimeError, match=r"^scale\(\): there is not enough memory"):
+        module.scale(torch.ones(4, 3), 2.0)

@@ -94,6 +94,8 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
             for kind in ("Error", "std::runtime_error") if style == "native" else ("Error",):
                 yield f"}} catch (const {kind}& error) {{"
                 yield f'  Operator{{"{signature.name}"}}.rethrow(error);'
+            yield "} catch (const std::bad_alloc&) {"
+            yield f'  Operator{{"{signature.name}"}}.refuse_memory();'
             yield "} catch (const std::exception&) {"
             yield "  throw;"
             yield "} catch (...) {"

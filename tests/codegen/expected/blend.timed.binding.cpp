@@ -55,6 +55,8 @@ void view_blend(StableIValue* stack, uint64_t, uint64_t) try {
   stack[0] = out_out.release();
 } catch (const Error& error) {
   Operator{"blend"}.rethrow(error);
+} catch (const std::bad_alloc&) {
+  Operator{"blend"}.refuse_memory();
 } catch (const std::exception&) {
   throw;
 } catch (...) {

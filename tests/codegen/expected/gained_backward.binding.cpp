@@ -61,6 +61,8 @@ void view_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
   stack[1] = out_grad_gain.release();
 } catch (const Error& error) {
   Operator{"gained_backward"}.rethrow(error);
+} catch (const std::bad_alloc&) {
+  Operator{"gained_backward"}.refuse_memory();
 } catch (const std::exception&) {
   throw;
 } catch (...) {
@@ -134,6 +136,8 @@ void native_gained_backward(StableIValue* stack, uint64_t, uint64_t) try {
   Operator{"gained_backward"}.rethrow(error);
 } catch (const std::runtime_error& error) {
   Operator{"gained_backward"}.rethrow(error);
+} catch (const std::bad_alloc&) {
+  Operator{"gained_backward"}.refuse_memory();
 } catch (const std::exception&) {
   throw;
 } catch (...) {

@@ -79,6 +79,8 @@ void native_kept(StableIValue* stack, uint64_t, uint64_t) try {
   Operator{"kept"}.rethrow(error);
 } catch (const std::runtime_error& error) {
   Operator{"kept"}.rethrow(error);
+} catch (const std::bad_alloc&) {
+  Operator{"kept"}.refuse_memory();
 } catch (const std::exception&) {
   throw;
 } catch (...) {

@@ -106,6 +106,8 @@ void view_pooled(StableIValue* stack, uint64_t, uint64_t) try {
   stack[1] = out_argmax.release();
 } catch (const Error& error) {
   Operator{"pooled"}.rethrow(error);
+} catch (const std::bad_alloc&) {
+  Operator{"pooled"}.refuse_memory();
 } catch (const std::exception&) {
   throw;
 } catch (...) {

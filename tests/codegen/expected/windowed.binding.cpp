@@ -59,6 +59,8 @@ void view_windowed(StableIValue* stack, uint64_t, uint64_t) try {
   stack[0] = out_out.release();
 } catch (const Error& error) {
   Operator{"windowed"}.rethrow(error);
+} catch (const std::bad_alloc&) {
+  Operator{"windowed"}.refuse_memory();
 } catch (const std::exception&) {
   throw;
 } catch (...) {

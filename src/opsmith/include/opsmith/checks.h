@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <initializer_list>
+#include <new>
 
 #include "error.h"
 #include "held.h"
@@ -213,6 +214,11 @@ struct Operator {
   [[gnu::cold, gnu::noinline, noreturn]] void rethrow(const std::exception& error) const {
     if (std::strstr(error.what(), name) != nullptr) throw;
     fail(name, "(): ", error.what());
+  }
+
+  // Where PyTorch would say no more than "std::bad_alloc".
+  [[gnu::cold, gnu::noinline, noreturn]] void refuse_memory() const {
+    fail(name, "(): there is not enough memory for what the kernel allocates");
   }
 
   // For what a kernel throws that is not a std::exception: PyTorch makes a Python exception of nothing else, and the
