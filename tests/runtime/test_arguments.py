@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 import torch
 from kit import arguments
 from kit.agreement import agree
+
+from opsmith.errors import ArgumentTypeError
 
 pytestmark = pytest.mark.compile
 
@@ -70,3 +73,21 @@ def test_a_size_given_by_an_argument_may_be_zero() -> None:
 def test_an_operator_may_have_element_types_of_its_own(dtype: torch.dtype) -> None:
     x, index = torch.randn(5).to(dtype), torch.tensor([4, 0, 4], dtype=torch.int16)
     agree(arguments.pick, x, index, torch.randn(3).to(dtype))
+
+
+@pytest.mark.parametrize("value", [numpy.float32(1.5), numpy.float64(2), torch.tensor(1.5), torch.tensor(2.0), 1.0])
+def test_nothing_is_rounded_to_an_int(value: object) -> None:
+    """PyTorch takes 1.5 for 1 where it comes from NumPy or in a tensor."""
+    x = torch.zeros(1, dtype=torch.float64)
+    for changed in ({"i": value}, {"ints": [1, value]}, {"oi": value}):
+        kwargs = {"floats": [1.0], "ints": [2], "s": "", "b": False, "f": 0.5, "i": 1, **changed}
+        with pytest.raises(ArgumentTypeError, match=r"expected an? (list of )?ints?"):
+            arguments.every_scalar(x=x, **kwargs)
+
+
+@pytest.mark.parametrize("value", [numpy.int64(3), torch.tensor(3), True])
+def test_whole_numbers_of_other_types_are_ints(value: object) -> None:
+    x = torch.zeros(1, dtype=torch.float64)
+    for given in (value, int(value)):
+        found = arguments.every_scalar(x, given, 0.5, False, "", [2], [1.0])
+        assert found == arguments.every_scalar.reference(x, int(value), 0.5, False, "", [2], [1.0])

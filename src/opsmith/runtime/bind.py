@@ -12,7 +12,7 @@ from torch import Tensor
 from opsmith.errors import ArgumentTypeError
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 
-__all__ = ["bind_arguments", "refuse_struct"]
+__all__ = ["bind_arguments", "integer_check", "refuse_struct"]
 
 _INTEGERS = (int, torch.SymInt)
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
@@ -77,6 +77,37 @@ def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[st
                 f"{signature.name}(): {parameter.label} is {found} {value!r:.60}, expected {_describe(parameter)}"
             )
     return {parameter.name: values[parameter.name] for parameter in signature.parameters}
+
+
+def integer_check(signature: Signature) -> Callable[[Sequence[Any], Mapping[str, Any]], None] | None:
+    """Return a function that refuses what PyTorch would round for an int; None if the operator takes no ints.
+
+    PyTorch takes whatever has `__int__`: `numpy.float32(1.5)` and `torch.tensor(1.5)` count as 1.
+    """
+    integers = [
+        (index, parameter.name)
+        for index, parameter in enumerate(signature.parameters)
+        if parameter.kind in (Kind.INT, Kind.OPTIONAL_INT, Kind.INT_LIST)
+    ]
+
+    def refuse_rounding(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for index, name in integers:
+            value = args[index] if index < len(args) else kwargs.get(name)
+            if type(value) is int or value is None:
+                continue
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if type(item) is not int and not _is_integer(item):
+                    raise ArgumentTypeError(
+                        f"{signature.name}(): {name} is {type(value).__name__} {value!r:.60}, expected an int"
+                    )
+
+    return refuse_rounding if integers else None
+
+
+def _is_integer(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return not (value.is_floating_point() or value.is_complex())
+    return hasattr(type(value), "__index__") or not hasattr(type(value), "__int__")  # the latter PyTorch refuses
 
 
 def refuse_struct(signature: Signature, struct: Struct, value: Any) -> NoReturn:

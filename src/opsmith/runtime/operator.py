@@ -11,6 +11,7 @@ import torch
 from opsmith._forks import Lock, hold_off_forks
 from opsmith._keywords import keywords_of
 from opsmith.errors import DefinitionError, GradientError, OpsmithError
+from opsmith.runtime.bind import integer_check
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.define import define_backward, with_gradient, with_rival, with_rule
 from opsmith.runtime.options import DefinitionOptions
@@ -188,8 +189,12 @@ class Operator:
         """Take over the registered operator: from now on calls enter the dispatcher."""
         explain, hides, select = self._explain, self._hides, self._select
 
+        refuse_rounding = integer_check(self.definition.signature)
+
         def entry(*args: Any, **kwargs: Any) -> Any:
             ensure_sharding_rules()
+            if refuse_rounding is not None:
+                refuse_rounding(args, kwargs)
             try:
                 results = overload(*args, **kwargs)
             except OpsmithError:
