@@ -106,8 +106,8 @@ struct Dense {
   Power power;
 
   Dense(double alpha, Power power)
-      : alpha_negative(static_cast<C>(alpha < 0 ? 1 : 1 - alpha)),
-        alpha_step(static_cast<C>(alpha < 0 ? 0 : 2 * alpha - 1)),
+      : alpha_negative(static_cast<C>(alpha >= 0 ? 1 - alpha : 1)),
+        alpha_step(static_cast<C>(alpha >= 0 ? 2 * alpha - 1 : 0)),
         power(power) {}
 
   OPSMITH_HOST_DEVICE C loss(const Pair<T>& pair) const {
@@ -169,8 +169,8 @@ struct Class {
   Power power;
 
   Class(double alpha, Power power)
-      : alpha_positive(static_cast<C>(alpha < 0 ? 1 : alpha)),
-        alpha_negative(static_cast<C>(alpha < 0 ? 1 : 1 - alpha)),
+      : alpha_positive(static_cast<C>(alpha >= 0 ? alpha : 1)),
+        alpha_negative(static_cast<C>(alpha >= 0 ? 1 - alpha : 1)),
         power(power) {}
 };
 
