@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bytecode test test-all test-slow test-without-bridge mutants upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo bytecode test test-all test-slow test-without-bridge mutants fuzz upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -69,6 +69,14 @@ test-without-bridge: $(READY) bytecode
 # What the tests are worth: how many of forty planted faults they find. An hour.
 mutants: $(READY)
 	$(BIN)/python tests/mutants/run.py
+
+# An hour of inputs that nobody thought of; `make test` has the same few of them each time. With FUZZ_SANITIZER=address or
+# undefined the operators are built with that sanitizer.
+FUZZ_SECONDS ?= 3600
+FUZZ_SANITIZER ?=
+
+fuzz: $(READY) bytecode
+	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(addprefix --sanitizer ,$(FUZZ_SANITIZER))
 
 # PyTorch's own tests of torch.utils.cpp_extension, against the drop-in: make upstream-test PYTORCH=path/to/pytorch
 upstream-test: $(READY)
