@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from opsmith import _env
+from opsmith._printable import printable
 from opsmith.build.progress import State
 from opsmith.build.screens import Screen, choose_screen
 from opsmith.build.watcher import Progress, Watcher
@@ -54,6 +55,8 @@ def step_lines(title: str, stream: TextIO, *, commands: bool = False) -> Watcher
     With `commands` every command line and all that compilers print go before it.
     """
 
+    title = printable(title)
+
     def write(text: str) -> None:
         stream.write(f"{text}\n")
         stream.flush()
@@ -63,7 +66,9 @@ def step_lines(title: str, stream: TextIO, *, commands: bool = False) -> Watcher
             write(shlex.join(step.argv))
 
     def progress(progress: Progress) -> None:
-        write(f"opsmith  {title}  [{progress.done}/{progress.total}]  {progress.step}  {progress.seconds:.1f}s")
+        write(
+            f"opsmith  {title}  [{progress.done}/{progress.total}]  {printable(progress.step)}  {progress.seconds:.1f}s"
+        )
 
     return Watcher(
         start,

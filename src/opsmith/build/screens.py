@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TextIO
 
+from opsmith._printable import printable
+
 __all__ = ["Log", "Notebook", "Screen", "Terminal", "choose_screen"]
 
 # Often enough for a clock, seldom enough for a notebook over a slow connection.
@@ -70,7 +72,7 @@ class Terminal:
         """Leave a line for good."""
         self.close()
         self._rewrite()
-        self._console.print(f"opsmith  {text}", soft_wrap=True)
+        self._console.print(f"opsmith  {printable(text)}", soft_wrap=True)
 
     def close(self) -> None:
         """Take the line away and give the cursor back."""
@@ -83,7 +85,7 @@ class Terminal:
         from rich.text import Text
 
         def render() -> Text:
-            return Text(f"opsmith  {line()}", no_wrap=True, overflow="ellipsis")
+            return Text(f"opsmith  {printable(line())}", no_wrap=True, overflow="ellipsis")
 
         live = Live(
             get_renderable=render,
@@ -98,6 +100,7 @@ class Terminal:
 
     def _rewrite(self, text: str = "", *, is_first: bool = False) -> None:
         """Replace what this has written without a line end, by a text or nothing."""
+        text = printable(text)
         if self._console.is_dumb_terminal:
             if is_first:
                 self._console.print(f"opsmith  {text}", soft_wrap=True)
@@ -147,7 +150,7 @@ class Notebook:
     def _put(self, text: str) -> None:
         from IPython.display import display
 
-        bundle = {"text/plain": f"opsmith  {text}"}
+        bundle = {"text/plain": f"opsmith  {printable(text)}"}
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
@@ -165,11 +168,11 @@ class Log:
         if waited_s is None or waited_s < self._next():
             return
         self._told += 1
-        _logger.warning("opsmith: %s", line())
+        _logger.warning("opsmith: %s", printable(line()))
 
     def say(self, text: str) -> None:
         """Put a record into the log."""
-        _logger.info("opsmith: %s", text)
+        _logger.info("opsmith: %s", printable(text))
 
     def close(self) -> None:
         """There is nothing to end."""

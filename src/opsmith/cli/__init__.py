@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from opsmith._keywords import nearest
+from opsmith._printable import printable
 from opsmith._version import __version__
 from opsmith.errors import OpsmithError
 
@@ -73,5 +74,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _cli.main(args=None if arguments is None else list(arguments), prog_name="opsmith", standalone_mode=True)
     except OpsmithError as error:
-        click.echo(f"{click.style('error', fg='red', bold=True)}: {error}", err=True)
+        click.echo(f"{click.style('error', fg='red', bold=True)}: {printable(str(error), lines=True)}", err=True)
         sys.exit(1)

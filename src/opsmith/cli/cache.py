@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from opsmith._printable import printable
 from opsmith.cli.cache_share import key_group, pull_command, push_command
 from opsmith.errors import ArgumentError, StoreError
 from opsmith.store import Artifact, Store, default_root
@@ -122,7 +123,8 @@ def verify(fix: bool, as_json: bool) -> None:
         click.echo(json.dumps({"checked": len(checked), "damaged": found}, indent=2))
     else:
         for item in damaged:
-            click.echo(f"{item.name or '?'}  {item.key[:_DIGITS]}  {item.damage}{'; removed' if fix else ''}")
+            damage = printable(item.damage or "")
+            click.echo(f"{item.name or '?'}  {item.key[:_DIGITS]}  {damage}{'; removed' if fix else ''}")
         well = "all match their manifests" if not damaged else f"{len(damaged)} damaged"
         click.echo(f"{len(checked)} checked, {well}")
         if damaged and not fix:

@@ -7,6 +7,7 @@ import platform
 
 import click
 
+from opsmith._printable import printable
 from opsmith.store import Store, default_root
 
 __all__ = ["key_group", "pull_command", "push_command"]
@@ -56,7 +57,7 @@ def list_keys() -> None:
     own = public_key() if has_signing_key() else None
     known = trusted_keys()
     for key, comment in known.items():
-        click.echo(f"{fingerprint(key)}  {comment or '-'}{'  (signs here)' if key == own else ''}\n  {key}")
+        click.echo(f"{fingerprint(key)}  {printable(comment) or '-'}{'  (signs here)' if key == own else ''}\n  {key}")
     if own is not None and own not in known:
         click.echo(f"{fingerprint(own)}  signs here but is not trusted\n  {own}")
     if not known and own is None:

@@ -9,6 +9,8 @@ from typing import TextIO
 
 import click
 
+from opsmith._printable import printable
+
 __all__ = ["command"]
 
 
@@ -30,9 +32,9 @@ def command(file: TextIO, as_json: bool) -> None:
         click.echo(json.dumps([asdict(explanation) for explanation in found], indent=2))
     for explanation in () if as_json else found:
         click.echo(f"{click.style(explanation.title, bold=True)}  [{explanation.id}]")
-        click.echo(f"    {explanation.line}")
-        click.echo(f"  cause   {explanation.cause}")
-        click.echo(f"  remedy  {explanation.remedy}\n")
+        click.echo(f"    {printable(explanation.line)}")
+        click.echo(f"  cause   {printable(explanation.cause, lines=True)}")
+        click.echo(f"  remedy  {printable(explanation.remedy, lines=True)}\n")
     if not found:
         click.echo("no known error in this log; docs/errors.md lists the known ones", err=True)
         sys.exit(1)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from opsmith._printable import printable
 from opsmith.catalogue import Facts, explain
 from opsmith.store.reading import parse_json, read_regular
 from opsmith.toolchain.facts import gather_facts
@@ -42,8 +43,8 @@ def _built(facts: Facts, library: Path) -> Facts:
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if isinstance(version, str):
-            facts = replace(facts, built_torch=version)
+            facts = replace(facts, built_torch=printable(version))
         if isinstance(tools, dict) and tools:
-            facts = replace(facts, built_with=", ".join(map(str, tools.values())))
+            facts = replace(facts, built_with=", ".join(printable(str(tool)) for tool in tools.values()))
         return facts
     return facts

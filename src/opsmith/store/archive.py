@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opsmith._printable import printable
 from opsmith.errors import StoreError
 from opsmith.store import keys
 from opsmith.store.artifact_store import Store
@@ -90,9 +91,11 @@ def import_archive(store: Store, file: Path) -> Imported:
     try:
         with _Source(open_regular(file)) as source, zipfile.ZipFile(source) as archive, ExitStack() as stack:
             _check_growth(archive, file)
-            check_platform(str(_json(archive, _HEAD, _FORMAT_VERSION).get("platform")), str(file))
+            check_platform(printable(str(_json(archive, _HEAD, _FORMAT_VERSION).get("platform"))), str(file))
             names = sorted({name.partition("/")[0] for name in archive.namelist() if "/" in name})
             staged = []
+            if not all(map(keys.is_key, names)):
+                raise StoreError(f"{file} is not an opsmith archive: it has a folder that is no artefact's")
             for key in names:
                 folder = stack.enter_context(store.staging()) / "artifact"
                 staged.append((*_stage(archive, key, folder), folder))
@@ -100,7 +103,7 @@ def import_archive(store: Store, file: Path) -> Imported:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, StoreError):
             raise
-        raise StoreError(f"{file} is not an opsmith archive, or is damaged: {error}") from error
+        raise StoreError(f"{file} is not an opsmith archive, or is damaged: {printable(str(error))}") from error
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror or error}") from error
 

@@ -150,6 +150,7 @@ def _files(value: Any) -> dict[str, str]:
     table = _table(value)
     for name, digest in table.items():
         _digest(digest)
+        _name(name)
         path = PurePosixPath(name)
         # As for the library: nothing outside its own folder, and no second manifest.
         if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name or name == MANIFEST_NAME:

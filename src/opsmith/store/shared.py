@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from opsmith import _env
+from opsmith._printable import printable
 from opsmith.errors import OpsmithError, StoreError
 from opsmith.store.archive import find_record
 from opsmith.store.artifact_store import NO_ROOTS, Store
@@ -88,7 +89,7 @@ def fetch_shared(store: Store, source_key: str, roots: Mapping[str, Path] = NO_R
             if bundle.signer not in trusted:
                 _refuse(url, bundle)
             elif is_current(bundle.record, digests):
-                return _bring(store, transport, bundle, f"{url}/{name}")
+                return _bring(store, transport, bundle, f"{url}/{printable(name)}")
         return None
 
     return _guarded(url, find)
@@ -141,7 +142,7 @@ def _pull(store: Store, transport: Transport, url: str, names: Sequence[str]) ->
         elif store.get(bundle.record.artifact) is not None:
             present += 1
         else:
-            added.append(_bring(store, transport, bundle, f"{url}/{name}"))
+            added.append(_bring(store, transport, bundle, f"{url}/{printable(name)}"))
     return Pulled(tuple(added), present, refused)
 
 
@@ -184,7 +185,7 @@ def _bring(store: Store, transport: Transport, bundle: Bundle, where: str) -> Ar
 def _examine(transport: Transport, url: str, name: str, end_s: float) -> Bundle | None:
     try:
         data = _until(end_s, lambda: read(transport, name, Limit(_MAX_BUNDLE_BYTES, end_s)))
-        return read_bundle(data, f"{url}/{name}", platform_name())
+        return read_bundle(data, f"{url}/{printable(name)}", platform_name())
     except StoreError as error:
         _warn(f"{error}")
         return None
@@ -286,8 +287,10 @@ def _shared_url() -> str:
 
 
 def _tell(error: BaseException) -> str:
-    return f"{error}" if isinstance(error, OpsmithError) else f"{type(error).__name__}: {error}"
+    # A storage tells what its server answered.
+    text = f"{error}" if isinstance(error, OpsmithError) else f"{type(error).__name__}: {error}"
+    return printable(text, lines=isinstance(error, OpsmithError))
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
+    warnings.warn(printable(text, lines=True), RuntimeWarning, stacklevel=2)

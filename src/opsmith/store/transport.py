@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
+from opsmith._printable import printable
 from opsmith.errors import StoreError
 from opsmith.store.reading import open_regular
 from opsmith.store.staging import reserve_name
@@ -24,6 +25,8 @@ from opsmith.store.staging import reserve_name
 __all__ = ["Limit", "Transport", "fetch", "open_transport", "read"]
 
 _CHUNK_BYTES = 1 << 20
+
+_LATE = "no answer in time"
 
 # A web server lists a folder as a page.
 _MAX_PAGE_BYTES = 16 << 20
@@ -40,7 +43,7 @@ class Limit(NamedTuple):
         """How many seconds are left. Raises TimeoutError if none are."""
         left_s = self.end_s - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError("no answer in time")
+            raise TimeoutError(_LATE)
         return left_s
 
 
@@ -89,7 +92,7 @@ def _chunks(transport: Transport, name: str, limit: Limit) -> Iterator[bytes]:
         while limit.left_s and (chunk := file.read(min(_CHUNK_BYTES, limit.most + 1 - size))):
             size += len(chunk)
             if size > limit.most:
-                raise StoreError(f"{name} has more than the {limit.most} bytes that it may have")
+                raise StoreError(f"{printable(name)} has more than the {limit.most} bytes that it may have")
             yield chunk
 
 
@@ -127,7 +130,7 @@ class _Folder:
             return open_regular(self._root / name)
         except OSError as error:
             if error.errno == errno.EINVAL:
-                raise StoreError(f"{self._root / name} is not a regular file") from None
+                raise StoreError(f"{printable(str(self._root / name))} is not a regular file") from None
             raise
 
     def exists(self, name: str) -> bool:
@@ -201,8 +204,12 @@ class _Fsspec:
             return self._fs.find(path, maxdepth=maxdepth)  # type: ignore[no-any-return]
         # A coroutine can be stopped, so a server whose listing never ends does not go on filling the memory.
         from fsspec.asyn import sync
+        from fsspec.exceptions import FSTimeoutError
 
-        return sync(self._fs.loop, self._fs._find, path, maxdepth=maxdepth, timeout=limit.left_s)  # type: ignore[no-any-return]
+        try:
+            return sync(self._fs.loop, self._fs._find, path, maxdepth=maxdepth, timeout=limit.left_s)  # type: ignore[no-any-return]
+        except FSTimeoutError:
+            raise TimeoutError(_LATE) from None
 
     def _make_parent(self, name: str) -> None:
         # Object stores have no folders and do nothing here, or would look for a bucket; real file systems need them.

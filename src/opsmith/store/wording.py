@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 
+from opsmith._printable import printable
 from opsmith.store.explain import Change, Miss
 from opsmith.store.manifest import Manifest
 
@@ -66,11 +67,12 @@ def _tell_changes(changes: Sequence[Change]) -> str:
 
 
 def _tell_change(change: Change) -> str:
-    first, _, rest = change.name.partition(" ")
+    # A record or a manifest may come from elsewhere.
+    first, _, rest = printable(change.name).partition(" ")
     if first in _INPUTS:
         subject = _INPUTS[first].format(rest=rest)
     else:
-        name = change.name.removeprefix("source ")
+        name = printable(change.name).removeprefix("source ")
         subject = str(PurePosixPath(name).relative_to("<project>")) if name.startswith("<project>/") else name
     line = f" (line {change.line})" if change.line else ""
     return f"{subject} {_VERBS[change.kind]}{line}"
