@@ -61,6 +61,12 @@ def test_failure_reads_as_ninjas_does(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().split() == ["a.o", "b.o", "b.o"], "what was made is not made again"
 
 
+def test_after_a_failure_nothing_is_started(tmp_path: Path) -> None:
+    sources = [write("a.o", then="exit 1"), write("b.o"), write("c.o")]
+    assert run_steps(plan_of(*sources, write("lib.so", "a.o", "b.o", "c.o")), tmp_path, jobs=1)
+    assert (tmp_path / "log").read_text().split() == ["a.o"]
+
+
 def test_program_that_is_missing_is_named(tmp_path: Path) -> None:
     step = Step("lib.so", ("no-such-compiler", "-c"), (), "lib.so")
     with pytest.raises(CompileError, match="no-such-compiler: No such file"):

@@ -58,7 +58,8 @@ def run_without_ninja(
         try:
             while True:
                 # As in ninja: after a failure nothing is started, and what runs ends.
-                ready = [] if has_failed else [step for step in todo if missing.isdisjoint(step.inputs)]
+                free = 0 if has_failed else jobs - len(running)
+                ready = [step for step in todo if missing.isdisjoint(step.inputs)][:free]
                 todo = [step for step in todo if step not in ready]
                 running |= {pool.submit(commands.run, step): step for step in ready}
                 if not running:
