@@ -16,14 +16,19 @@ __all__ = ["do_quietly", "start_in_background"]
 # The processes that are started here look there for opsmith.
 _IMPORTED_FROM = str(Path(__file__).resolve().parent.parent)
 
+# Only the owner writes, whatever the umask.
+_LOCK_MODE = 0o644
+
 
 def start_in_background(module: str, *arguments: str, lock: Path) -> None:
     """Run `python -m module arguments` on its own, unless a process holds the lock file already."""
     from filelock import FileLock, Timeout
 
+    from opsmith.store.safety import make_folder
+
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        FileLock(lock).acquire(timeout=0).lock.release()
+        make_folder(lock.parent)
+        FileLock(lock, mode=_LOCK_MODE).acquire(timeout=0).lock.release()
     except (Timeout, OSError):
         return
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_IMPORTED_FROM, os.environ.get("PYTHONPATH", "")])}
@@ -44,7 +49,7 @@ def do_quietly(work: Callable[[], object], *, lock: Path) -> None:
 
     os.nice(10)
     try:
-        with FileLock(lock, timeout=0):
+        with FileLock(lock, timeout=0, mode=_LOCK_MODE):
             work()
     except (Timeout, OSError, OpsmithError):
         return

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
+import struct
 
 import pytest
 
 from opsmith.errors import StoreError
-from opsmith.store import source_key
-from opsmith.store.safety import find_danger, make_folder
+from opsmith.store import safety, source_key
+from opsmith.store.safety import find_danger, is_private, make_folder
 
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root can give files to other users")
@@ -24,15 +27,20 @@ def umask():
     os.umask(before)
 
 
-@pytest.mark.parametrize("place", ["", "v1", "v1/artifacts", "v1/index"])
+@pytest.mark.parametrize(
+    "place", ["", "v1", "v1/artifacts", "v1/index", "v1/staging", "v1/locks", "v1/shortcuts", "v1/bridge"]
+)
 def test_a_folder_of_the_store_that_everybody_can_write_to_is_refused(store, publish, inputs, place):
     publish()
     folder = store.root / place
+    folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
     with pytest.raises(StoreError, match=f"everyone can write to {folder} .*chmod go-w {folder}"):
         store.find(source_key(inputs))
     with pytest.raises(StoreError, match="everyone"), store.staging():
         pytest.fail("a build has begun")
+    with pytest.raises(StoreError, match="everyone"), store.lock(source_key(inputs)):
+        pytest.fail("a lock is held")
     folder.chmod(0o755)
     assert store.find(source_key(inputs)) is not None
 
@@ -174,3 +182,97 @@ def as_nobody(action) -> str:
         answer = pipe.read()
     os.waitpid(child, 0)
     return answer
+
+
+MODES = {"user": 0x02, "owning group": 0x04, "group": 0x08}
+
+
+def set_acl(path, kind, number, permissions, mask=7):
+    """Give a folder an access control list with one entry besides those that each has."""
+    owning = permissions if kind == "owning group" else 5
+    entries = [(0x01, 7, -1), (0x04, owning, -1), (0x10, mask, -1), (0x20, 5, -1)]
+    if kind != "owning group":
+        entries.append((MODES[kind], permissions, number))
+    data = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in sorted(entries))
+    try:
+        os.setxattr(path, "system.posix_acl_access", data)
+    except (OSError, AttributeError):
+        pytest.skip("this file system has no access control lists")
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "permissions", "mask", "who"),
+    [
+        ("user", NOBODY, 7, 7, "nobody"),
+        ("user", NOBODY, 5, 7, None),
+        ("user", NOBODY, 7, 5, None),
+        ("user", 0, 7, 7, None),
+        ("group", LAB, 7, 7, f"the group {LAB}"),
+        ("group", LAB, 7, 5, None),
+        ("group", 0, 7, 7, None),
+        ("owning group", None, 7, 7, None),
+    ],
+)
+def test_whom_an_access_control_list_lets_write_counts(
+    store, publish, inputs, monkeypatch, kind, number, permissions, mask, who
+):
+    publish()
+    monkeypatch.setattr(safety, "_is_private_group", lambda gid: gid != LAB)
+    set_acl(store.root, kind, number, permissions, mask)
+    if who is None:
+        assert store.find(source_key(inputs)) is not None
+        return
+    with pytest.raises(StoreError, match=f"{who} can write to {store.root} .*chmod g-w"):
+        store.find(source_key(inputs))
+    monkeypatch.setenv("OPSMITH_CACHE_TRUST", f"{kind}:{who.split()[-1]}")
+    assert store.find(source_key(inputs)) is not None
+    monkeypatch.delenv("OPSMITH_CACHE_TRUST")
+    store.root.chmod(0o755)  # what the message says
+    assert store.find(source_key(inputs)) is not None
+
+
+def test_a_default_list_gives_nobody_a_part_in_what_is_made(store, publish, inputs):
+    store.root.mkdir()
+    entries = [(0x01, 7, -1), (0x02, 7, NOBODY), (0x04, 7, -1), (0x10, 7, -1), (0x20, 7, -1)]
+    data = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(store.root, "system.posix_acl_default", data)
+    except (OSError, AttributeError):
+        pytest.skip("this file system has no access control lists")
+    with store.lock(source_key(inputs)):
+        publish()
+    assert [path for path in store.root.rglob("*") if not is_private(path)] == []
+    assert store.find(source_key(inputs)) is not None
+
+
+@pytest.mark.parametrize(("others", "is_private_group"), [([], True), ([4000], False)])
+def test_a_group_has_those_whose_primary_group_it_is(monkeypatch, others, is_private_group):
+    me = os.geteuid()
+
+    def account(uid, name):
+        return pwd.struct_passwd((name, "x", uid, LAB, "", "/", "/bin/sh"))
+
+    known = [account(me, "ann"), *(account(uid, f"user{uid}") for uid in others)]
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: next(item for item in known if item.pw_uid == uid))
+    monkeypatch.setattr("pwd.getpwall", lambda: known)
+    monkeypatch.setattr("grp.getgrgid", lambda gid: grp.struct_group(("ann", "x", gid, [])))
+    safety._is_private_group.cache_clear()
+    assert safety._is_private_group(LAB) == is_private_group
+    safety._is_private_group.cache_clear()
+
+
+def test_locks_notes_and_stubs_are_nobody_elses_either(store, umask, monkeypatch):
+    import torch
+
+    from opsmith._background import start_in_background
+    from opsmith.build.editor import publish_entries
+    from opsmith.build.typings import add_typings, typings_folder
+
+    umask(0)
+    monkeypatch.setattr("os.posix_spawn", lambda *_, **__: None)
+    start_in_background("nothing", lock=store.layout.base / "bridge" / "x.lock")
+    publish_entries([], store.root.parent / "project", store)
+    add_typings({"demo": [torch._C.parse_schema("demo::f(Tensor x) -> Tensor")]}, typings_folder(store))
+    modes = {path: path.stat().st_mode & 0o022 for path in [store.root, *store.root.rglob("*")]}
+    assert len(modes) > 8
+    assert {path for path, mode in modes.items() if mode} == set()

@@ -18,6 +18,7 @@ from opsmith import _env
 from opsmith.build.compile_commands import DATABASE, Entry, merge_database, plan_entries, read_database
 from opsmith.errors import BuildError
 from opsmith.store import Store, digest
+from opsmith.store.safety import make_folder
 
 if TYPE_CHECKING:
     from opsmith.build.plan import Plan
@@ -45,7 +46,7 @@ def write_editor_files(plan: Plan, store: Store) -> list[Entry]:
     """Write a plan's generated files and its database into the store and return the entries. Raises OSError."""
     folder = _editor_folder(store) / f"{plan.extension.name}-{digest(str(plan.extension.root))[:12]}"
     entries = plan_entries(plan, folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name, text in plan.files.items():
         _put(folder / name, text.encode(), store)
     _put(folder / DATABASE, _to_json(entries), store)
@@ -71,8 +72,8 @@ def publish_entries(entries: Iterable[Entry], folder: Path, store: Store) -> Pat
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / DATABASE
     lock = _editor_folder(store) / f"{digest(str(path))[:12]}.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(lock):
+    make_folder(lock.parent)
+    with FileLock(lock, mode=0o644):
         merged = _to_json(merge_database(path, entries))
         if not path.exists() or path.read_bytes() != merged:
             _replace(path, merged)

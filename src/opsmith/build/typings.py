@@ -15,6 +15,8 @@ from opsmith import _env
 from opsmith.codegen.typings import PACKAGE, namespace_module, namespace_stub, package_files
 from opsmith.spec.definition import Definition
 from opsmith.store import Store
+from opsmith.store.files import write_atomic
+from opsmith.store.safety import make_folder
 
 __all__ = ["add_typings", "definition_schemas", "note_typings", "registered_schemas", "typings_folder"]
 
@@ -66,7 +68,7 @@ def add_typings(schemas: Mapping[str, Iterable[Any]], folder: Path) -> list[Path
     An operator that is there is replaced; the others of its namespace, which other builds brought, stay. Raises OSError.
     """
     package = folder / PACKAGE
-    package.mkdir(parents=True, exist_ok=True)
+    make_folder(package)
     written = []
     for namespace, members in schemas.items():
         path = package / f"{namespace_module(namespace)}.pyi"
@@ -87,8 +89,6 @@ def _written_schemas(path: Path) -> Iterator[Any]:
 
 
 def _put(path: Path, text: str) -> Path:
-    """Write a file next to it and rename: a type checker may read the file at any time."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    """Write a file in one step: a type checker may read it at any time."""
+    write_atomic(path, text.encode(), scratch=path.parent, durable=False)
     return path

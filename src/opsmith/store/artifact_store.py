@@ -124,8 +124,9 @@ class Store:
         It only saves double work: look with `find` again once it is held. `on_wait` is called at once and then every
         half second, how many seconds this has waited. Where `is_settled` finds meanwhile that another process has done
         the work, the block runs at once, without the lock: many then need not queue up for it. Raises StoreError if
-        the lock file cannot be made.
+        the lock file cannot be made, and as `find`.
         """
+        refuse_unsafe(*self.layout.guarded)
         waited = False
 
         def wait(seconds: float) -> None:

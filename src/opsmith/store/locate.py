@@ -108,7 +108,8 @@ class Layout:
     @property
     def guarded(self) -> tuple[Path, ...]:
         """The folders, outermost first, in which no other account may write."""
-        return (self.root, self.base, self.artifacts, self.records)
+        notes = (self.base / "shortcuts", self.base / "bridge")
+        return (self.root, self.base, self.artifacts, self.records, self.staging, self.locks, *notes)
 
     def artifact(self, artifact_key: str) -> Path:
         """Folder of one artefact."""

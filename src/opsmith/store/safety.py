@@ -1,9 +1,10 @@
 """Finds who else could write to a folder, and so run code as the user who loads a library from it.
 
 A folder is safe where it, and every folder above it, belongs to this user or to root and no one else may write to it. A
-group does not count if it is root's, or the user's private one (the group of his own name with no other member,
-which is why a umask of 002 does no harm). A sticky folder above (/tmp) is safe, since what is in it stays its owner's.
-Access control lists that grant a write show in the mode of the file, but those of NFSv4 do not.
+group does not count if it is root's, or the user's private one (the group of his own name with no other member, nor
+anyone whose primary group it is, which is why a umask of 002 does no harm). A sticky folder above (/tmp) is safe, since
+what is in it stays its owner's. An access control list of POSIX counts as well: the mode of the file then shows the most
+that any of its entries grants, in the bits of the group. Lists of NFSv4 are not looked at.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from opsmith import _env
 from opsmith.errors import StoreError
+from opsmith.store.acl import Grant, group_name, read_acl, user_name
 
 __all__ = ["find_danger", "is_private", "make_folder", "refuse_unsafe", "seal_tree"]
 
@@ -95,22 +97,27 @@ def _danger(path: Path, *, is_parent: bool) -> str | None:
 
 
 def _danger_of_owner(path: Path, uid: int, *, is_parent: bool) -> str | None:
-    if uid in (_ROOT, os.geteuid()) or f"user:{_user(uid)}" in _trusted() or (is_parent and _is_outside(uid)):
+    if uid in (_ROOT, os.geteuid()) or f"user:{user_name(uid)}" in _trusted() or (is_parent and _is_outside(uid)):
         return None
-    return (
-        f"{path} belongs to {_user(uid)} (chown it, or trust that account with OPSMITH_CACHE_TRUST=user:{_user(uid)})"
-    )
+    name = user_name(uid)
+    return f"{path} belongs to {name} (chown it, or trust that account with OPSMITH_CACHE_TRUST=user:{name})"
 
 
 def _danger_of_mode(path: Path, status: os.stat_result) -> str | None:
     if status.st_mode & stat.S_IWOTH:
         return f"everyone can write to {path} (fix it with `chmod go-w {path}`)"
-    if status.st_mode & stat.S_IWGRP and not _is_harmless_group(status.st_gid):
-        group = _group(status.st_gid)
-        return (
-            f"the group {group} can write to {path} (fix it with `chmod g-w {path}`, or trust all its members with "
-            f"OPSMITH_CACHE_TRUST=group:{group})"
-        )
+    # Without the group's bit no entry of an access control list can write either.
+    if not status.st_mode & stat.S_IWGRP:
+        return None
+    grants = read_acl(path)
+    for grant in (Grant("group", status.st_gid),) if grants is None else grants:
+        if not _is_harmless(grant):
+            who = f"{'the group ' if grant.kind == 'group' else ''}{grant.name}"
+            every = "all its members" if grant.kind == "group" else "that account"
+            return (
+                f"{who} can write to {path} (fix it with `chmod g-w {path}`, or trust {every} with "
+                f"OPSMITH_CACHE_TRUST={grant.kind}:{grant.name})"
+            )
     return None
 
 
@@ -129,8 +136,14 @@ def _is_outside(uid: int) -> bool:
     return maps != ["0", "0", "4294967295"] and uid == overflow
 
 
+def _is_harmless(grant: Grant) -> bool:
+    if grant.kind == "group":
+        return _is_harmless_group(grant.number)
+    return grant.number in (_ROOT, os.geteuid()) or f"user:{grant.name}" in _trusted()
+
+
 def _is_harmless_group(gid: int) -> bool:
-    return gid == _ROOT or f"group:{_group(gid)}" in _trusted() or _is_private_group(gid)
+    return gid == _ROOT or f"group:{group_name(gid)}" in _trusted() or _is_private_group(gid)
 
 
 @cache
@@ -143,24 +156,7 @@ def _is_private_group(gid: int) -> bool:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
     except KeyError:
         return False
-    return group.gr_name == user.pw_name and gid == user.pw_gid and set(group.gr_mem) <= {user.pw_name}
-
-
-@cache
-def _user(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-@cache
-def _group(gid: int) -> str:
-    import grp
-
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
+    if group.gr_name != user.pw_name or gid != user.pw_gid or not set(group.gr_mem) <= {user.pw_name}:
+        return False
+    # A group does not list those whose primary group it is.
+    return all(other.pw_gid != gid or other.pw_uid == user.pw_uid for other in pwd.getpwall())

@@ -29,6 +29,7 @@ from opsmith.build.ninja import run_steps
 from opsmith.build.plan import Plan, Step, Target
 from opsmith.spec.extension import Source
 from opsmith.store import Store, digest
+from opsmith.store.safety import make_folder
 from opsmith.toolchain import Toolchain
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _whole_note(plan: Plan, source: Source, store: Store) -> Path:
 def _remember_whole(plan: Plan, source: Source, store: Store) -> None:
     note = _whole_note(plan, source, store)
     try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.touch()
+        make_folder(note.parent)
+        note.touch(mode=0o644)
     except OSError:
         return
