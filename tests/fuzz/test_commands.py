@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +111,7 @@ def test_any_command_line(
 
 def _run(words: list[str], folder: Path) -> int:
     os.chdir(folder)
+    sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
     os.environ["OPSMITH_CACHE_DIR"] = str(folder / "store")
     try:
         main(words)

@@ -6,10 +6,11 @@ import importlib
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from opsmith.errors import DefinitionError
+from opsmith.errors import DefinitionError, OpsmithError
 from opsmith.spec.definition import Group
 from opsmith.spec.registry import declared_in
 
@@ -42,14 +43,16 @@ def _collect(name: str) -> Group | None:
 def module_names(path: str) -> list[str]:
     """Import what a path stands for; return the modules that may declare operators, the first being the path's own."""
     location = Path(path)
-    if location.suffix == ".py" or location.is_dir():
+    if location.suffix == ".py" or _is_folder(location):
         if not location.exists():
             raise DefinitionError(f"no file {location.absolute()}")
         root, name = _import_root(location.resolve())
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
-    else:
+    elif all(part.isidentifier() for part in path.split(".")):
         name = path
+    else:
+        raise DefinitionError(f"{path!r:.200} is not a .py file, a folder or the name of a module")
     module = _import(name, path)
     folders = list(getattr(module, "__path__", ()))
     found = [name]
@@ -89,10 +92,30 @@ def _declaring_files(folder: Path) -> Iterator[Path]:
             yield file
 
 
+def _is_folder(location: Path) -> bool:
+    try:
+        return location.is_dir()
+    except (OSError, ValueError):  # a name that no file system takes
+        return False
+
+
 def _import(name: str, path: str) -> object:
     try:
         return importlib.import_module(name)
+    except OpsmithError:
+        raise
     except ModuleNotFoundError as error:
         if error.name == name or (error.name and name.startswith(f"{error.name}.")):
             raise DefinitionError(f"no module or folder {path}") from None
         raise DefinitionError(f"{name} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise DefinitionError(f"{name} cannot be imported: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """Return an exception of a module as Python's last lines for it, and where it was raised."""
+    text = "".join(traceback.format_exception_only(error)).strip()
+    if isinstance(error, SyntaxError):  # it has its line
+        return text
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{text}\n  {last.filename}:{last.lineno}: {last.line}"

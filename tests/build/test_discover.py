@@ -1,0 +1,45 @@
+"""What stands for operators on a command line, and what is said of a module that cannot be imported."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsmith.build.discover import discover
+from opsmith.errors import DefinitionError
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def f(:\n", r"broken cannot be imported: .*broken.py\", line 1(.|\n)*SyntaxError: invalid syntax"),
+        ("raise ValueError('no')\n", r"broken cannot be imported: ValueError: no\n  .*broken.py:1: raise ValueError"),
+        ("import sys\nsys.exit(3)\n", r"broken cannot be imported: SystemExit: 3\n  .*broken.py:2: sys.exit"),
+        ("import nothing_here\n", "broken cannot be imported: No module named 'nothing_here'"),
+        ("", "declares no operator"),
+    ],
+)
+def test_a_file_that_fails_says_why_and_where(
+    tmp_path: Path, text: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    (tmp_path / "broken.py").write_text(text)
+    with pytest.raises(DefinitionError, match=told):
+        discover(str(tmp_path / "broken.py"))
+
+
+@pytest.mark.parametrize("path", ["../x", "..", "a b", "", "x\0y", "/nothing", "x/y"])
+def test_what_is_no_path_and_no_module(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        DefinitionError, match=r"is not a \.py file, a folder or the name of a module|must contain exactly"
+    ):
+        discover(path)
+
+
+def test_a_name_that_no_file_system_takes() -> None:
+    with pytest.raises(DefinitionError, match="no module or folder xxx"):
+        discover("x" * 5000)
