@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from cases import CASES, Case, is_possible, produce
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from opsmith.catalogue import ENTRIES, Entry, Facts, explain
 
@@ -30,6 +32,25 @@ def test_the_recorded_output_is_explained(entry: Entry):
     origin, _, output = (RECORDED / f"{entry.id}.txt").read_text(encoding="utf-8").partition("\n")
     assert re.match(r"# (?:made by|written from public reports): \S", origin)
     assert explain(output)[0].id == entry.id
+
+
+@each_entry
+def test_every_match_has_one_of_the_words_in_its_last_line(entry: Entry):
+    """Lines without one are never shown to the pattern."""
+
+    pattern = re.compile(entry.pattern, re.MULTILINE)
+
+    @settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.from_regex(pattern))
+    def hold(text: str) -> None:
+        match = pattern.search(text)
+        assert match is not None
+        before = text[: match.end()].rstrip("\n")
+        assume(before[match.start() :].count("\n") < entry.lines)
+        line = before.rpartition("\n")[2] + text[len(before) :].partition("\n")[0]
+        assert any(word in line for word in entry.words)
+
+    hold()
 
 
 @each_entry

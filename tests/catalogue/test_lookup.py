@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
+import tracemalloc
 
 import pytest
 
 from opsmith.catalogue import Facts, explain
+from opsmith.catalogue.candidates import _BLOCK_CHARACTERS
 from opsmith.catalogue.packages import package_of_header, package_of_library
 
 CHANGED = "ImportError: /x/k.so: undefined symbol: _ZN3c104makeEv"
@@ -49,14 +52,57 @@ def test_the_line_that_an_explanation_is_about():
     assert explain(f"a\n{CHANGED}\nb")[0].line == CHANGED
 
 
-def test_a_long_text_takes_no_time():
-    """Patterns that look back and forth would take minutes here."""
-    import time
+def test_explanations_of_one_line_are_one_however_often_it_comes():
+    assert ids("ld: cannot find -lcudart\n" * 3 + "ld: cannot find -lcublas\n") == ["no-cudart-library"]
 
-    text = ("g++ -c k.cpp " + "a" * 300 + " error 'x' (required by y) undefined reference " + "\n") * 5000
-    start = time.perf_counter()
-    explain(text)
-    assert time.perf_counter() - start < 20
+
+LOG = "g++ -c k.cpp\n" * 500 + CHANGED + "\n" + "k.cpp:1:2: error: no\n" * 500 + "ld: cannot find -lpng\n"
+SEVERAL_LINES = (
+    'k.cu(4): error: no operator "+" matches these operands\n            operand types are: __half + __half\n'
+)
+
+
+@pytest.mark.parametrize("length", [61, 4096, 1 << 20])
+def test_a_text_in_pieces_is_explained_as_one(length: int):
+    text = LOG + SEVERAL_LINES + "x\n" * 3000
+    pieces = (text[at : at + length] for at in range(0, len(text), length))
+    assert explain(pieces) == explain(text)
+    assert [found.id for found in explain(text)] == ["torch-symbol", "no-library", "half-operators"]
+
+
+def test_what_lies_across_two_blocks_is_found():
+    """Wherever blocks end, in a line or between the lines of one message."""
+    for before in range(_BLOCK_CHARACTERS - 150, _BLOCK_CHARACTERS + 10, 7):
+        assert ids("." * (before - 1) + "\n" + SEVERAL_LINES + "x" * 5000) == ["half-operators"]
+        assert ids("." * before + f" {CHANGED}" + "x" * 5000) == ["torch-symbol"]
+
+
+def test_colours_and_control_characters():
+    coloured = "\x1b[01mk.cpp:1:10:\x1b[m\x1b[K \x1b[01;31mfatal error: \x1b[mPython.h: No such file or directory"
+    assert ids(coloured) == ["python-header"]
+    (found,) = explain("\x1b]0;title\x07ld: cannot find -lpng\x00")
+    assert found.id == "no-library"
+    assert found.line.isprintable()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "g++ -c k.cpp " + "a" * 300 + " error 'x' (required by y) undefined reference ",
+        "x\n/usr/bin/c++ -DTORCH_TARGET_VERSION=1 -I/torch/include -c /src/k.cpp -o k.o\nk.cpp:2:3: error: no match",
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", " "], ids=["lines", "one line"])
+def test_time_is_linear_and_memory_bounded(line: str, end: str):
+    """4 MB, as long lines or as one line; patterns that look back and forth took minutes."""
+    text = (line + end) * 200
+    start = time.process_time()
+    tracemalloc.start()
+    explain(text for _ in range(4_000_000 // len(text)))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert time.process_time() - start < 10
+    assert peak_bytes < 20e6
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ __all__ = ["ENTRIES"]
 def _no_header(header: str) -> str:
     """Return the pattern of a header that is not there, as gcc, clang and nvcc say it."""
     return (
-        rf"(?:(?:fatal error|catastrophic error|error): (?:cannot open source file )?['\"]?(?P<header>{header})['\"]?"
-        r"(?:: No such file or directory| file not found|$))"
+        r"error: (?=cannot open source file |[^\n]*(?:: No such file or directory| file not found))"
+        rf"(?:cannot open source file )?['\"]?(?P<header>{header})['\"]?(?:: No such file or directory| file not found|$)"
     )
 
+
+_NO_HEADER = ("cannot open source file ", ": No such file or directory", " file not found")
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
@@ -29,6 +31,7 @@ ENTRIES: tuple[Entry, ...] = (
             "of c10/cuda and ATen/cuda.",
         ),
         "CUDAMacros.h:8:10: fatal error: c10/cuda/impl/cuda_cmake_macros.h: No such file or directory",
+        words=_NO_HEADER,
     ),
     Entry(
         "python-header",
@@ -41,6 +44,7 @@ ENTRIES: tuple[Entry, ...] = (
             "For the Python that runs here: `apt-get install python{python}-dev` or `conda install python={python}`.",
         ),
         "k.cpp:1:10: fatal error: Python.h: No such file or directory",
+        words=_NO_HEADER,
     ),
     Entry(
         "pybind11-header",
@@ -55,6 +59,7 @@ ENTRIES: tuple[Entry, ...] = (
             "add `$(python -m pybind11 --includes)` to the flags.",
         ),
         "k.cpp:1:10: fatal error: pybind11/pybind11.h: No such file or directory",
+        words=_NO_HEADER,
     ),
     Entry(
         "two-pybind11",
@@ -70,6 +75,7 @@ ENTRIES: tuple[Entry, ...] = (
             "remove pybind11-dev`.",
         ),
         "/b/pybind11/detail/common.h:300:7: error: redefinition of 'class pybind11::cast_error'",
+        words=("pybind11/",),
     ),
     Entry(
         "removed-torch-header",
@@ -82,6 +88,7 @@ ENTRIES: tuple[Entry, ...] = (
             "ATen/ceil_div.h for THCCeilDiv.",
         ),
         "k.cu:3:10: fatal error: THC/THC.h: No such file or directory",
+        words=_NO_HEADER,
     ),
     Entry(
         "cuda-header",
@@ -100,6 +107,7 @@ ENTRIES: tuple[Entry, ...] = (
             "For a C++ file, `with_cuda=True` or a CUDAExtension adds the toolkit's folder.",
         ),
         "/torch/include/ATen/cuda/CUDAContextLight.h:7:10: fatal error: cusparse.h: No such file or directory",
+        words=_NO_HEADER,
     ),
     Entry(
         "rocm-header",
@@ -113,6 +121,7 @@ ENTRIES: tuple[Entry, ...] = (
             "`hipblas-dev`, `hipsparse-dev`, or set ROCM_PATH to a complete ROCm.",
         ),
         "k.hip:1:10: fatal error: 'hip/hip_runtime.h' file not found",
+        words=_NO_HEADER,
     ),
     Entry(
         "include-next",
@@ -128,6 +137,10 @@ ENTRIES: tuple[Entry, ...] = (
             "(CUDA_HOME=/usr has the same effect with torch: `unset CUDA_HOME`).",
         ),
         "/usr/include/c++/12/cstdlib:75:15: fatal error: stdlib.h: No such file or directory",
+        words=(
+            "No such file or directory",
+            "file not found",
+        ),
     ),
     Entry(
         "openmp-header",
@@ -136,6 +149,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("OpenMP's header comes with gcc, but not with clang.",),
         ("`apt-get install libomp-dev` (macOS: `brew install libomp`), or compile with g++: `export CXX=g++`.",),
         "k.cpp:1:10: fatal error: 'omp.h' file not found",
+        words=_NO_HEADER,
     ),
     Entry(
         "standard-too-old",
@@ -154,6 +168,10 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         '/torch/include/c10/util/C++20.h:4:2: error: #error "C++20 or later compatible compiler is required to use '
         'PyTorch."',
+        words=(
+            "or later compatible compiler is required",
+            "to compile PyTorch",
+        ),
     ),
     Entry(
         "standard-unknown",
@@ -167,6 +185,11 @@ ENTRIES: tuple[Entry, ...] = (
             "select it: `export CXX=g++-12`.",
         ),
         "g++: error: unrecognized command line option '-std=c++20'; did you mean '-std=c++2a'?",
+        words=(
+            "unrecognized command",
+            "invalid value",
+            "Value",
+        ),
     ),
     Entry(
         "deprecated-type",
@@ -176,6 +199,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("AT_DISPATCH_... gets x.type(), which only older versions of PyTorch accept.",),
         ("Use x.scalar_type() instead: `sed -i 's/\\.type(), \"/.scalar_type(), \"/' FILE` replaces the usual form.",),
         "k.cpp:4:3: error: cannot convert 'at::DeprecatedTypeProperties' to 'c10::ScalarType' in initialization",
+        words=("DeprecatedTypeProperties",),
     ),
     Entry(
         "removed-torch-macro",
@@ -195,11 +219,18 @@ ENTRIES: tuple[Entry, ...] = (
             "THCudaMalloc.",
         ),
         "k.cpp:3:3: error: 'AT_CHECK' was not declared in this scope",
+        words=(
+            "AT_CHECK",
+            "AT_ASSERTM",
+            "THC",
+            "THArgCheck",
+            "THError",
+        ),
     ),
     Entry(
         "stable-header",
         "A header that a stable-ABI library must not include",
-        r"(?:#error:? |error: )[^\n]*(?:TORCH_STABLE_ONLY|TORCH_TARGET_VERSION)[^\n]*",
+        r"should not be included when [^\n]*(?:TORCH_STABLE_ONLY|TORCH_TARGET_VERSION)[^\n]*",
         (
             "The file is compiled against torch's stable ABI (TORCH_STABLE_ONLY or TORCH_TARGET_VERSION), but "
             "includes a header of the full C++ API.",
@@ -211,6 +242,10 @@ ENTRIES: tuple[Entry, ...] = (
         '/torch/include/ATen/ATen.h:3:2: error: #error "This file should not be included when either '
         "TORCH_STABLE_ONLY or "
         'TORCH_TARGET_VERSION is defined."',
+        words=(
+            "TORCH_STABLE_ONLY",
+            "TORCH_TARGET_VERSION",
+        ),
     ),
     Entry(
         "macos-target",
@@ -227,6 +262,10 @@ ENTRIES: tuple[Entry, ...] = (
             "`export MACOSX_DEPLOYMENT_TARGET={newer}` and rebuild.",
         ),
         "k.cpp:5:3: error: 'path' is unavailable: introduced in macOS 10.15",
+        words=(
+            "is unavailable: introduced in macOS",
+            "was built for newer ",
+        ),
     ),
     Entry(
         "no-openmp-flag",
@@ -238,5 +277,6 @@ ENTRIES: tuple[Entry, ...] = (
             "compile and `-L$(brew --prefix libomp)/lib -lomp` to link.",
         ),
         "clang: error: unsupported option '-fopenmp'",
+        words=("unsupported option '-fopenmp'",),
     ),
 )

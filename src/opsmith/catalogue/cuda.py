@@ -29,6 +29,11 @@ ENTRIES: tuple[Entry, ...] = (
         _OTHER_CUDA,
         "RuntimeError: ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch "
         "(%s)...', '13.0', '12.8')",
+        words=(
+            "PyTorch (",
+            ", but nvcc is ",
+        ),
+        lines=2,
     ),
     Entry(
         "gcc-too-new",
@@ -47,6 +52,10 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions "
         "later than 12 are not supported!",
+        words=(
+            "unsupported GNU version!",
+            "unsupported clang version!",
+        ),
     ),
     Entry(
         "unknown-gpu-arch",
@@ -67,6 +76,11 @@ ENTRIES: tuple[Entry, ...] = (
             "supported one, which the driver translates.",
         ),
         "nvcc fatal   : Unsupported gpu architecture 'compute_200'",
+        words=(
+            "Unsupported gpu architecture",
+            "is not defined for option 'gpu-",
+            "but this nvcc only compiles for",
+        ),
     ),
     Entry(
         "cccl-mismatch",
@@ -84,6 +98,7 @@ ENTRIES: tuple[Entry, ...] = (
         '/nvidia/cu13/include/cccl/cuda/std/__internal/features.h:57:4: error: #error "CUDA compiler and CUDA toolkit '
         "headers "
         'are incompatible, please check your include paths"',
+        words=("CUDA compiler and CUDA toolkit headers are incompatible",),
     ),
     Entry(
         "half-operators",
@@ -100,6 +115,11 @@ ENTRIES: tuple[Entry, ...] = (
             "-U__CUDA_NO_BFLOAT16_CONVERSIONS__` (extra_cuda_cflags), or compute in c10::Half or float.",
         ),
         'k.cu(4): error: no operator "+" matches these operands\n            operand types are: __half + __half',
+        words=(
+            "half",
+            "__nv_bfloat16",
+        ),
+        lines=4,
     ),
     Entry(
         "extended-lambda",
@@ -110,6 +130,11 @@ ENTRIES: tuple[Entry, ...] = (
         ("nvcc compiles device lambdas only with a flag.",),
         ("Pass nvcc `--extended-lambda` (extra_cuda_cflags).",),
         "error: __host__ or __device__ annotation on lambda requires --extended-lambda nvcc flag",
+        words=(
+            "extended lambda",
+            "__ lambda",
+            "extended-lambda",
+        ),
     ),
     Entry(
         "host-from-device",
@@ -124,6 +149,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         'k.cu(3): error: calling a __host__ function("twice(float)") from a __global__ function("kernel") is not '
         "allowed",
+        words=("__host__ function",),
     ),
     Entry(
         "nvcc-flag",
@@ -135,6 +161,7 @@ ENTRIES: tuple[Entry, ...] = (
             "'nvcc': [...]}}.",
         ),
         "nvcc fatal   : Unknown option '-fopenmp'",
+        words=("Unknown option '",),
     ),
     Entry(
         "shared-memory",
@@ -147,6 +174,7 @@ ENTRIES: tuple[Entry, ...] = (
             "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes).",
         ),
         "ptxas error   : Entry function '_Z1kPf' uses too much shared data (0x18000 bytes, 0xc000 max)",
+        words=("uses too much shared data",),
     ),
     Entry(
         "device-link",
@@ -162,6 +190,11 @@ ENTRIES: tuple[Entry, ...] = (
             "`CUDAExtension(..., dlink=True)`.",
         ),
         "ptxas fatal   : Unresolved extern function '_Z6helperf'",
+        words=(
+            "Unresolved extern function",
+            "__cudaRegisterLinkedBinary",
+            "__fatbinwrap",
+        ),
     ),
     Entry(
         "no-nvcc",
@@ -177,6 +210,13 @@ ENTRIES: tuple[Entry, ...] = (
             "installed.",
         ),
         "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
+        words=(
+            "CUDA_HOME environment variable is not set",
+            "No CUDA compiler was found",
+            "Could not find ",
+            "nvcc: ",
+            "Failed to find nvcc",
+        ),
     ),
     Entry(
         "toolkit-part-missing",
@@ -190,5 +230,10 @@ ENTRIES: tuple[Entry, ...] = (
             "complete toolkit.",
         ),
         "sh: 1: cicc: not found",
+        words=(
+            "not found",
+            "nvcc fatal",
+            "libdevice",
+        ),
     ),
 )

@@ -21,6 +21,8 @@ class Entry:
     cause: tuple[str, ...]
     remedy: tuple[str, ...]
     example: str  # a line that the pattern is for, as a program printed it
+    words: tuple[str, ...]  # texts of which each match has one in its last line; the pattern is tried only there
+    lines: int = 1  # the most lines that a match spans
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,11 @@ ENTRIES: tuple[Entry, ...] = (
         ("The library has machine code only for other GPUs, and no PTX that the driver could translate.",),
         (_ARCH,),
         "CUDA error: no kernel image is available for execution on the device",
+        words=(
+            "no kernel image is available",
+            "cudaErrorNoKernelImageForDevice",
+            "hipErrorNoBinaryForGpu",
+        ),
     ),
     Entry(
         "invalid-device-function",
@@ -31,6 +36,10 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         (_ARCH, "Link the CUDA major version that torch uses.", "torch is built for CUDA {torch_cuda}."),
         "RuntimeError: CUDA error: invalid device function",
+        words=(
+            "invalid device function",
+            "cudaErrorInvalidDeviceFunction",
+        ),
     ),
     Entry(
         "ptx-toolchain",
@@ -43,6 +52,10 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         (_ARCH, "Or install a newer driver."),
         "CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+        words=(
+            "compiled with an unsupported toolchain",
+            "cudaErrorUnsupportedPtxVersion",
+        ),
     ),
     Entry(
         "driver-too-old",
@@ -59,6 +72,10 @@ ENTRIES: tuple[Entry, ...] = (
             "https://pytorch.org/get-started/locally.",
         ),
         "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
+        words=(
+            "CUDA driver version is insufficient",
+            "The NVIDIA driver on your system is too old",
+        ),
     ),
     Entry(
         "no-gpu",
@@ -71,6 +88,12 @@ ENTRIES: tuple[Entry, ...] = (
             "batch job must request a GPU.",
         ),
         "RuntimeError: No CUDA GPUs are available",
+        words=(
+            "no CUDA-capable device is detected",
+            "Found no NVIDIA driver on your system",
+            "No CUDA GPUs are available",
+            "no ROCm-capable device is detected",
+        ),
     ),
     Entry(
         "cpu-torch",
@@ -82,6 +105,7 @@ ENTRIES: tuple[Entry, ...] = (
             "torch.utils.collect_env` shows which one is installed.",
         ),
         "AssertionError: Torch not compiled with CUDA enabled",
+        words=("Torch not compiled with CUDA enabled",),
     ),
     Entry(
         "forward-compatibility",
@@ -96,6 +120,10 @@ ENTRIES: tuple[Entry, ...] = (
             "cuda-compat).",
         ),
         "CUDA error: forward compatibility was attempted on non supported HW",
+        words=(
+            "forward compatibility was attempted",
+            "Driver/library version mismatch",
+        ),
     ),
     Entry(
         "launch-resources",
@@ -107,5 +135,6 @@ ENTRIES: tuple[Entry, ...] = (
             "`-Xptxas=-v` prints what each kernel uses.",
         ),
         "RuntimeError: CUDA error: too many resources requested for launch",
+        words=("too many resources requested for launch",),
     ),
 )

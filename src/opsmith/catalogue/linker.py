@@ -23,6 +23,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "/usr/bin/ld: part.o: relocation R_X86_64_PC32 against symbol `counter' can not be used when making a shared "
         "object; recompile with -fPIC",
+        words=("relocation R_",),
     ),
     Entry(
         "no-cudart-library",
@@ -40,6 +41,7 @@ ENTRIES: tuple[Entry, ...] = (
             ".../lib64/stubs), or set CUDA_HOME to a complete toolkit.",
         ),
         "/usr/bin/ld: cannot find -lcudart: No such file or directory",
+        words=("cannot find -l",),
     ),
     Entry(
         "no-python-library",
@@ -51,6 +53,7 @@ ENTRIES: tuple[Entry, ...] = (
             "`python3-config --embed --ldflags`.",
         ),
         "/usr/bin/ld: cannot find -lpython3.11: No such file or directory",
+        words=("cannot find -l",),
     ),
     Entry(
         "no-library",
@@ -64,6 +67,11 @@ ENTRIES: tuple[Entry, ...] = (
             "Add its folder: `extra_ldflags=['-L/folder', '-l{mac}']`.",
         ),
         "/usr/bin/ld: cannot find -lpng: No such file or directory",
+        words=(
+            "cannot find -l",
+            "library not found for -l",
+            "library '",
+        ),
     ),
     Entry(
         "wrong-format",
@@ -82,6 +90,13 @@ ENTRIES: tuple[Entry, ...] = (
             "libraries of another kind (lib32, a cross toolkit's targets) from -L.",
         ),
         "/usr/bin/ld: part.o: file in wrong format",
+        words=(
+            ": file in wrong format",
+            ": file format not recognized",
+            "skipping incompatible ",
+            "is incompatible with ",
+            "Relocations in generic ELF",
+        ),
     ),
     Entry(
         "dso-missing",
@@ -90,6 +105,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("The symbol is in {library_file}, which another library depends on but the command line does not name.",),
         ("Link it: `extra_ldflags=['-l...']`, with the name between lib and .so.",),
         "/usr/bin/ld: /lib/x86_64-linux-gnu/libm.so.6: error adding symbols: DSO missing from command line",
+        words=("DSO missing from command line",),
     ),
     Entry(
         "defined-twice",
@@ -101,11 +117,12 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         ("Write `inline` before the definition in the header, or move it into one of the files.",),
         "/usr/bin/ld: b.o: in function `twice(int)': multiple definition of `twice(int)'; a.o: first defined here",
+        words=("multiple definition of ",),
     ),
     Entry(
         "torch-reference",
         "The linker does not find PyTorch's functions",
-        r"undefined reference to [`'](?P<name>(?:c10|at|torch|caffe2)::[^\n]+?)'$",
+        r"undefined reference to [`'](?P<name>(?:c10|at|torch|caffe2)::[^\n`]+?)'$",
         (
             "{name} is PyTorch's. The command does not link the library that has it (libc10, libtorch_cpu, "
             "libtorch_python, libc10_cuda), or headers and libraries belong to different versions of torch.",
@@ -118,6 +135,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "/usr/bin/ld: k.cpp:(.text+0x1f): undefined reference to `c10::detail::torchCheckFail(char const*, char "
         "const*, unsigned int, char const*)'",
+        words=("undefined reference to ",),
     ),
     Entry(
         "python-reference",
@@ -132,6 +150,7 @@ ENTRIES: tuple[Entry, ...] = (
             "--ldflags)`.",
         ),
         "/usr/bin/ld: k.cpp:(.text+0x5): undefined reference to `PyList_New'",
+        words=("undefined reference to ",),
     ),
     Entry(
         "ninja-twice",
@@ -143,5 +162,6 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         ("Rename one of them, or build with `opsmith.cpp_extension`, which keeps them apart.",),
         "ninja: error: build.ninja:29: multiple rules generate /b/k.o",
+        words=("multiple rules generate",),
     ),
 )

@@ -22,6 +22,10 @@ ENTRIES: tuple[Entry, ...] = (
             "os; print(os.path.dirname(torch.__file__))')/lib`.",
         ),
         "ImportError: libc10.so: cannot open shared object file: No such file or directory",
+        words=(
+            "cannot open shared object file",
+            "Library not loaded: @rpath/",
+        ),
     ),
     Entry(
         "driver-missing",
@@ -33,6 +37,7 @@ ENTRIES: tuple[Entry, ...] = (
             "whether it is available.",
         ),
         "OSError: libcuda.so.1: cannot open shared object file: No such file or directory",
+        words=("cannot open shared object file",),
     ),
     Entry(
         "cuda-library-missing",
@@ -51,6 +56,7 @@ ENTRIES: tuple[Entry, ...] = (
             "`pip install {package}` installs it.",
         ),
         "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+        words=("cannot open shared object file",),
     ),
     Entry(
         "python-library-missing",
@@ -63,6 +69,7 @@ ENTRIES: tuple[Entry, ...] = (
             "LD_LIBRARY_PATH.",
         ),
         "ImportError: libpython3.10.so.1.0: cannot open shared object file: No such file or directory",
+        words=("cannot open shared object file",),
     ),
     Entry(
         "library-missing",
@@ -75,6 +82,7 @@ ENTRIES: tuple[Entry, ...] = (
             "{library_file}`).",
         ),
         "ImportError: libopencv_core.so.4.5: cannot open shared object file: No such file or directory",
+        words=("cannot open shared object file",),
     ),
     Entry(
         "libstdcxx-old",
@@ -91,6 +99,7 @@ ENTRIES: tuple[Entry, ...] = (
             "CXX=g++-11`).",
         ),
         "/opt/conda/lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/k.so)",
+        words=("version `",),
     ),
     Entry(
         "glibc-old",
@@ -106,6 +115,7 @@ ENTRIES: tuple[Entry, ...] = (
             "machines; `ldd --version` shows this system's version.",
         ),
         "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /x/k.so)",
+        words=("version `",),
     ),
     Entry(
         "no-init-function",
@@ -120,6 +130,7 @@ ENTRIES: tuple[Entry, ...] = (
             "`is_python_module=False` or `torch.ops.load_library(PATH)`.",
         ),
         "ImportError: dynamic module does not define module export function (PyInit_k)",
+        words=("dynamic module does not define module export function",),
     ),
     Entry(
         "python-version",
@@ -134,6 +145,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("Build it with this Python: `python -m pip install --force-reinstall --no-deps --no-cache-dir PACKAGE`.",),
         "ImportError: Python version mismatch: module was compiled for Python 3.10, but the interpreter version is "
         "incompatible: 3.11.2",
+        words=("compiled for Python",),
     ),
     Entry(
         "numpy-abi",
@@ -144,6 +156,11 @@ ENTRIES: tuple[Entry, ...] = (
         ("The module was compiled against another major version of NumPy than the installed one.",),
         ("Rebuild the module, or install the older NumPy: `pip install 'numpy<2'`.",),
         "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.0 as it may crash.",
+        words=(
+            "numpy.dtype size changed",
+            "compiled using NumPy 1.x",
+            "but this version of numpy is",
+        ),
     ),
     Entry(
         "wrong-elf-class",
@@ -159,6 +176,10 @@ ENTRIES: tuple[Entry, ...] = (
             "print(platform.machine())'` must agree.",
         ),
         "ImportError: /x/k.so: wrong ELF class: ELFCLASS32",
+        words=(
+            "wrong ELF class: ",
+            "incompatible architecture (have",
+        ),
     ),
     Entry(
         "invalid-elf",
@@ -173,6 +194,12 @@ ENTRIES: tuple[Entry, ...] = (
             "pull` fetches files of Git LFS.",
         ),
         "ImportError: /x/k.so: file too short",
+        words=(
+            "invalid ELF header",
+            "file too short",
+            "ELF load command past end of file",
+            "not a mach-o file",
+        ),
     ),
     Entry(
         "noexec",
@@ -187,6 +214,10 @@ ENTRIES: tuple[Entry, ...] = (
             "remount it with `mount -o remount,exec /tmp`. `findmnt -T FOLDER -o OPTIONS` shows it.",
         ),
         "ImportError: /tmp/k.so: failed to map segment from shared object",
+        words=(
+            "failed to map segment from shared object",
+            "cannot enable executable stack",
+        ),
     ),
     Entry(
         "static-tls",
@@ -198,5 +229,6 @@ ENTRIES: tuple[Entry, ...] = (
             "`export GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384` makes the table larger.",
         ),
         "OSError: /x/libgomp.so.1: cannot allocate memory in static TLS block",
+        words=("cannot allocate memory in static TLS block",),
     ),
 )

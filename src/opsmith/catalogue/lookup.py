@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from opsmith.catalogue.candidates import find_candidates
 from opsmith.catalogue.entry import Entry, Facts
 from opsmith.catalogue.packages import package_of_header, package_of_library, toolkit_command
 
 __all__ = ["Explanation", "explain"]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_SHOWN_CHARACTERS = 500
 
 
 @dataclass(frozen=True)
@@ -31,50 +35,48 @@ class Explanation:
 
 
 def explain(
-    text: str, facts: Facts | None = None, *, demangle: Callable[[str], str] = lambda symbol: symbol
+    text: str | Iterable[str], facts: Facts | None = None, *, demangle: Callable[[str], str] = lambda symbol: symbol
 ) -> tuple[Explanation, ...]:
     """Return what the catalogue knows about a text, each entry once, in the order in which the text speaks of them.
 
-    `demangle` makes a C++ name readable. Where several entries fit one line, the first of the table counts alone.
+    The text may come in pieces, which are not kept. `demangle` makes a C++ name readable. Where several entries fit one
+    line, the first of the table counts alone.
     """
     known = (facts or Facts()).known()
-    taken: set[int] = set()
-    found: list[tuple[int, Explanation]] = []
-    for entry in _entries():
-        for match in _compiled(entry.pattern).finditer(text):
-            # The line where the match ends: a pattern may begin with lines that only lead there.
-            line = text.count("\n", 0, max(match.end() - 1, 0))
-            if line not in taken:
-                taken.add(line)
-                found.append((line, _explanation(entry, match, _line(text, match), known, demangle)))
+    found: dict[str, Explanation] = {}
+    for candidate in find_candidates(text):
+        if all(entry.id in found for entry in candidate.entries):
+            continue
+        for entry in candidate.entries:
+            if (match := candidate.match(entry)) is not None:
+                if entry.id not in found:
+                    found[entry.id] = _explanation(entry, match, candidate.line, known, demangle)
                 break
-    return tuple(explanation for _, explanation in sorted(found, key=lambda item: item[0]))
+    return tuple(found.values())
 
 
 def _explanation(
     entry: Entry, match: re.Match[str], line: str, known: Mapping[str, str], demangle: Callable[[str], str]
 ) -> Explanation:
-    groups = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
+    groups = {name: _printable(value) for name, value in match.groupdict().items() if value is not None}
     values = {**known, **groups, **_derived(groups, known, demangle)}
     return Explanation(
         entry.id,
         _fill((entry.title,), values) or entry.title,
-        line,
+        _printable(line),
         _fill(entry.cause, values),
         _fill(entry.remedy, values),
     )
 
 
-def _line(text: str, match: re.Match[str]) -> str:
-    """Return the line of a text that a match ends in."""
-    last = max(match.end() - 1, 0)
-    end = text.find("\n", last)
-    return text[text.rfind("\n", 0, last) + 1 : end if end >= 0 else len(text)].strip()
+def _printable(text: str) -> str:
+    """Return a text of a log as a terminal may have it: without control characters, and of a length to read."""
+    text = _CONTROL.sub(" ", text).strip()
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 def _derived(groups: Mapping[str, str], known: Mapping[str, str], demangle: Callable[[str], str]) -> dict[str, str]:
-    """Return what follows from a pattern's groups: a readable symbol, the package of a header or a library, a "
-    "toolkit."""
+    """Return what follows from a pattern's groups: a readable symbol, the package of a header or library, a toolkit."""
     cuda = known.get("nvcc") or known.get("torch_cuda")
     derived = {}
     if "symbol" in groups:
@@ -95,14 +97,3 @@ def _fill(sentences: tuple[str, ...], values: Mapping[str, str]) -> str:
 @cache
 def _names(sentence: str) -> frozenset[str]:
     return frozenset(name for _, name, _, _ in string.Formatter().parse(sentence) if name)
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.MULTILINE)
-
-
-def _entries() -> tuple[Entry, ...]:
-    from opsmith.catalogue.table import ENTRIES
-
-    return ENTRIES

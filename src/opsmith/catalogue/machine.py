@@ -26,15 +26,24 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         _FEWER,
         "g++: fatal error: Killed signal terminated program cc1plus",
+        words=(
+            "Killed",
+            "signal 9",
+        ),
     ),
     Entry(
         "out-of-memory",
         "A compiler ran out of memory",
-        r"^(?:cc1plus|.*ld|.*nvcc|.*cicc)?.*(?:virtual memory exhausted|out of memory allocating \d+ bytes|"
+        r"(?:virtual memory exhausted|out of memory allocating \d+ bytes|"
         r"LLVM ERROR: out of memory|std::bad_alloc)",
         ("The compiler could not allocate memory: the machine has none left, or a limit (`ulimit -v`) is reached.",),
         _FEWER,
         "cc1plus: out of memory allocating 65536 bytes after a total of 12345678 bytes",
+        words=(
+            "virtual memory exhausted",
+            "out of memory",
+            "std::bad_alloc",
+        ),
     ),
     Entry(
         "disk-full",
@@ -46,6 +55,11 @@ ENTRIES: tuple[Entry, ...] = (
             "`export OPSMITH_CACHE_DIR=/path/on/another/disk` and the temporary files with `export TMPDIR=...`.",
         ),
         "/usr/bin/ld: final link failed: No space left on device",
+        words=(
+            "No space left on device",
+            "Disk quota exceeded",
+            "final link failed: No space",
+        ),
     ),
     Entry(
         "no-compiler",
@@ -62,6 +76,10 @@ ENTRIES: tuple[Entry, ...] = (
             "another with `export CXX=clang++`; `opsmith doctor` shows what is installed.",
         ),
         "/bin/sh: 1: g++: not found",
+        words=(
+            "No such file or directory",
+            "not found",
+        ),
     ),
     Entry(
         "text-file-busy",
@@ -73,6 +91,7 @@ ENTRIES: tuple[Entry, ...] = (
             "by overwriting it.",
         ),
         "cp: cannot create regular file 'prog': Text file busy",
+        words=("Text file busy",),
     ),
     Entry(
         "cannot-write",
@@ -85,5 +104,9 @@ ENTRIES: tuple[Entry, ...] = (
             "TORCH_EXTENSIONS_DIR=/path` (torch).",
         ),
         "PermissionError: [Errno 13] Permission denied: '/root/.cache/torch_extensions/py311_cpu/demo/lock'",
+        words=(
+            "Permission denied",
+            "Read-only file system",
+        ),
     ),
 )

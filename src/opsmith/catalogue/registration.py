@@ -21,6 +21,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "RuntimeError: Only a single TORCH_LIBRARY can be used to register the namespace demo; please put all of your "
         "definitions in a single TORCH_LIBRARY block.",
+        words=("Only a single TORCH_LIBRARY can be used",),
     ),
     Entry(
         "operator-twice",
@@ -37,6 +38,13 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "RuntimeError: Tried to register an operator (demo::twice(Tensor x) -> Tensor) with the same name and "
         "overload name multiple times.",
+        words=(
+            "Tried to register an operator (",
+            "the same operator",
+            "multiple operator",
+            "already registered",
+            "already defined",
+        ),
     ),
     Entry(
         "class-twice",
@@ -47,6 +55,7 @@ ENTRIES: tuple[Entry, ...] = (
         ('Another module, or another build of this one, has registered the C++ class "{type}" in this process.',),
         ("Declare it with `py::class_<...>(m, ..., py::module_local())`, or start a new process.",),
         'ImportError: generic_type: type "Counter" is already registered!',
+        words=("generic_type: ",),
     ),
     Entry(
         "no-such-operator",
@@ -60,6 +69,10 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         ("Import the package, or `torch.ops.load_library(PATH)`, before the call.",),
         "AttributeError: '_OpNamespace' 'demo' object has no attribute 'twice'",
+        words=(
+            "'_OpNamespace' '",
+            "Could not find schema for ",
+        ),
     ),
     Entry(
         "no-kernel-for-backend",
@@ -74,6 +87,7 @@ ENTRIES: tuple[Entry, ...] = (
             "built here.",
         ),
         "NotImplementedError: Could not run 'demo::twice' with arguments from the 'CUDA' backend.",
+        words=("Could not run '",),
     ),
     Entry(
         "no-fake-kernel",
@@ -89,5 +103,6 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "NotImplementedError: demo::twice: attempted to run this operator with Meta tensors, but there was no fake "
         "impl or Meta kernel registered.",
+        words=("attempted to run this operator with Meta tensors",),
     ),
 )

@@ -7,6 +7,7 @@ from opsmith.catalogue.entry import Entry
 __all__ = ["ENTRIES"]
 
 _UNDEFINED = r"(?:undefined symbol: |[Ss]ymbol not found in flat namespace '?_?|Symbol not found: _?)"
+_UNDEFINED_WORDS = ("undefined symbol: ", "ymbol not found")
 # How the names of PyTorch's C++ namespaces begin after mangling: functions, their const members, type information.
 _TORCH = r"_Z(?:T[VIS]|GV)?N?[KV]?(?:3c10|2at|5torch|6caffe2|N3c10|N2at|N5torch)\w*"
 _BUILT = (
@@ -32,6 +33,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         ("Remove -D_GLIBCXX_USE_CXX11_ABI=0 from the flags.", *_REBUILD),
         "ImportError: /x/k.so: undefined symbol: _ZN3c106detail14torchCheckFailEPKcS2_jRKSs",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "torch-cuda-symbol",
@@ -49,6 +51,7 @@ ENTRIES: tuple[Entry, ...] = (
             *_REBUILD,
         ),
         "ImportError: /x/k.so: undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "torch-symbol-new-strings",
@@ -63,6 +66,7 @@ ENTRIES: tuple[Entry, ...] = (
         (*_REBUILD, "Make sure to `import torch` before the library."),
         "undefined symbol: "
         "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "torch-symbol",
@@ -76,6 +80,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         (*_REBUILD, "Make sure to `import torch` before the library."),
         "ImportError: /x/k.so: undefined symbol: _ZN3c1011SymbolicInt4sizeEv",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "python-symbol",
@@ -93,6 +98,7 @@ ENTRIES: tuple[Entry, ...] = (
             "A TORCH_LIBRARY for any Python should include torch/library.h, not Python.h or torch/extension.h.",
         ),
         "ImportError: /x/k.so: undefined symbol: _PyUnicode_Ready",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "cuda-library-shadowed",
@@ -107,6 +113,7 @@ ENTRIES: tuple[Entry, ...] = (
             "torch finds its own.",
         ),
         "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12",
+        words=(" version lib",),
     ),
     Entry(
         "openmp-symbol",
@@ -115,6 +122,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("{symbol} belongs to OpenMP: the sources were compiled with -fopenmp but linked without it.",),
         ("Pass -fopenmp to the linker too: `extra_ldflags=['-fopenmp']`, or `extra_link_args` of an Extension.",),
         "ImportError: /x/k.so: undefined symbol: GOMP_parallel",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "cuda-runtime-symbol",
@@ -130,6 +138,7 @@ ENTRIES: tuple[Entry, ...] = (
             "call CUDA with `with_cuda=True` or as a CUDAExtension.",
         ),
         "ImportError: /x/k.so: undefined symbol: cudaLaunchKernel",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "cuda-driver-symbol",
@@ -139,6 +148,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("{symbol} belongs to the CUDA driver (libcuda.so.1), which the library was not linked with.",),
         ("Link it: `extra_ldflags=['-lcuda']`; a machine without a driver has a stub in the toolkit's lib64/stubs.",),
         "ImportError: /x/k.so: undefined symbol: cuTensorMapEncodeTiled",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "hip-symbol",
@@ -147,6 +157,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("{symbol} belongs to ROCm's runtime (libamdhip64), which the library was not linked with.",),
         ("Link it: `extra_ldflags=['-L/opt/rocm/lib', '-lamdhip64']`.",),
         "ImportError: /x/k.so: undefined symbol: hipLaunchKernel",
+        words=_UNDEFINED_WORDS,
     ),
     Entry(
         "vtable-symbol",
@@ -161,6 +172,7 @@ ENTRIES: tuple[Entry, ...] = (
             "f() = 0;`.",
         ),
         "/usr/bin/ld: k.cpp:(.text+0x18): undefined reference to `vtable for Shape'",
+        words=(*_UNDEFINED_WORDS, "vtable for "),
     ),
     Entry(
         "undefined-symbol",
@@ -172,5 +184,6 @@ ENTRIES: tuple[Entry, ...] = (
             "LIBRARY` tells whether a library has it.",
         ),
         "ImportError: /x/k.so: undefined symbol: _Z6helperi",
+        words=("undefined symbol: ",),
     ),
 )

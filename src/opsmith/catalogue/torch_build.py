@@ -21,6 +21,7 @@ ENTRIES: tuple[Entry, ...] = (
             "PACKAGE`), after installing torch, setuptools, wheel and ninja.",
         ),
         "ModuleNotFoundError: No module named 'torch'",
+        words=("No module named '",),
     ),
     Entry(
         "no-setuptools",
@@ -35,6 +36,7 @@ ENTRIES: tuple[Entry, ...] = (
             "does not need it.",
         ),
         "ModuleNotFoundError: No module named 'setuptools'",
+        words=("No module named '",),
     ),
     Entry(
         "no-ninja",
@@ -43,6 +45,10 @@ ENTRIES: tuple[Entry, ...] = (
         ("The build needs the program ninja, which neither this Python nor PATH has.",),
         ("`pip install ninja`, or `apt-get install ninja-build`.",),
         "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
+        words=(
+            "Ninja is required to load C++ extensions",
+            "ninja was not found",
+        ),
     ),
     Entry(
         "no-gpu-at-build-time",
@@ -58,6 +64,8 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         '  File "/torch/utils/cpp_extension.py", line 2714, in _get_cuda_arch_flags\n    arch_list[-1] += "+PTX"\n'
         "IndexError: list index out of range",
+        words=("IndexError: list index out of range",),
+        lines=8,
     ),
     Entry(
         "unknown-arch-name",
@@ -66,6 +74,7 @@ ENTRIES: tuple[Entry, ...] = (
         ("torch.utils.cpp_extension has a fixed list of architectures that lacks {arch}, whatever nvcc supports.",),
         ("Use opsmith.cpp_extension, which asks nvcc; or pass nvcc the flag: `-gencode=arch=compute_XX,code=sm_XX`.",),
         "ValueError: Unknown CUDA arch (12.0f) or GPU not supported",
+        words=("Unknown CUDA arch (",),
     ),
     Entry(
         "externally-managed",
@@ -74,5 +83,6 @@ ENTRIES: tuple[Entry, ...] = (
         ("The distribution protects its own Python from pip.",),
         ("Create an environment: `python3 -m venv ~/venv && . ~/venv/bin/activate`, and install there.",),
         "error: externally-managed-environment",
+        words=("error: externally-managed-environment",),
     ),
 )

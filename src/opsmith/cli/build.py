@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from opsmith.build.announce import announcer
-from opsmith.build.builders import BUILDERS, Built, Request, build_group
-from opsmith.build.devices import wanted_devices
-from opsmith.build.discover import discover
-from opsmith.build.plan import TORCH_TARGET
-from opsmith.build.project import parse_devices, parse_torch_target
-from opsmith.spec.definition import Definition, Device
+if TYPE_CHECKING:
+    from opsmith.build.builders import Built
+    from opsmith.spec.definition import Definition, Device
 
 __all__ = ["command"]
+
+# The keys of opsmith.build.builders.BUILDERS, which takes too long to import for a help text.
+_BUILDERS = ("jit", "setuptools", "cmake")
 
 
 @click.command("build")
 @click.argument("path")
 @click.option(
-    "--with", "builder", type=click.Choice(list(BUILDERS)), default="jit", help="What runs the build.  [default: jit]"
+    "--with", "builder", type=click.Choice(_BUILDERS), default="jit", help="What runs the build.  [default: jit]"
 )
 @click.option("--device", "devices", multiple=True, help="cpu or cuda; may be repeated.  [default: what is available]")
 @click.option("--arch", "archs", help="GPU architectures: '9.0', '8.0;9.0+PTX', 'gfx90a'. Implies --device cuda.")
@@ -46,6 +46,12 @@ def command(
     as_json: bool,
 ) -> None:
     """Build every operator of PATH: a module's name, a .py file, or a folder with a package."""
+    from opsmith.build.announce import announcer
+    from opsmith.build.builders import Request, build_group
+    from opsmith.build.discover import discover
+    from opsmith.build.plan import TORCH_TARGET
+    from opsmith.build.project import parse_torch_target
+
     target = parse_torch_target(torch_target, "--torch-target") if torch_target else TORCH_TARGET
     built = []
     for group in discover(path):
@@ -61,6 +67,9 @@ def command(
 
 
 def _devices(names: tuple[str, ...], archs: str | None, definitions: tuple[Definition, ...]) -> tuple[Device, ...]:
+    from opsmith.build.devices import wanted_devices
+    from opsmith.build.project import parse_devices
+
     chosen = parse_devices(names, "--device") if names else wanted_devices(definitions)
     with_kernels = {device for definition in definitions for device in definition.kernels}
     if archs is not None and not names and "cuda" in with_kernels:

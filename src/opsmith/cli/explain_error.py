@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TextIO
 
@@ -13,9 +15,14 @@ from opsmith._printable import printable
 
 __all__ = ["command"]
 
+# What is in memory at a time.
+_PIECE_CHARACTERS = 1 << 20
+# Logs of 500 MB take half of it. A text made to be slow, in which every line almost fits many patterns, takes longer.
+_MOST_S = 50.0
+
 
 @click.command("explain-error")
-@click.argument("file", type=click.File("r", errors="replace"), default="-")
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(file: TextIO, as_json: bool) -> None:
     """Read a log from FILE or stdin, and print the causes and remedies of its errors.
@@ -27,7 +34,7 @@ def command(file: TextIO, as_json: bool) -> None:
 
     if file.isatty():
         click.echo("paste the log, then press Ctrl-D", err=True)
-    found = explain(file.read(), gather_facts(with_cuda=True), demangle=demangle)
+    found = explain(_pieces(file), gather_facts(with_cuda=True), demangle=demangle)
     if as_json:
         click.echo(json.dumps([asdict(explanation) for explanation in found], indent=2))
     for explanation in () if as_json else found:
@@ -38,3 +45,21 @@ def command(file: TextIO, as_json: bool) -> None:
     if not found:
         click.echo("no known error in this log; docs/errors.md lists the known ones", err=True)
         sys.exit(1)
+
+
+def _pieces(file: TextIO) -> Iterator[str]:
+    """Yield what a file has, until reading and explaining it have taken too long."""
+    spent_s, read = 0.0, 0
+    while piece := file.read(_PIECE_CHARACTERS):
+        read += len(piece)
+        start = time.monotonic()
+        yield piece
+        # Waiting for a program that still writes its log does not count.
+        spent_s += time.monotonic() - start
+        if spent_s > _MOST_S:
+            click.echo(
+                f"read only the first {read / 1e6:.0f} MB, which took {spent_s:.0f} s; pass the part around the error, "
+                "such as `tail -c 10M FILE | opsmith explain-error`",
+                err=True,
+            )
+            return
