@@ -40,6 +40,7 @@ def test_what_is_no_path_and_no_module(path: str, tmp_path: Path, monkeypatch: p
         discover(path)
 
 
-def test_a_name_that_no_file_system_takes() -> None:
-    with pytest.raises(DefinitionError, match="no module or folder xxx"):
-        discover("x" * 5000)
+@pytest.mark.parametrize(("path", "told"), [("x" * 5000, "no module or folder xxx"), ("x" * 300 + ".py", "no file /")])
+def test_a_name_that_no_file_system_takes(path: str, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        discover(path)

@@ -54,7 +54,7 @@ _VALUES = (
         "B=9999999999999",
         "=",
     ),
-    *("no.such.module", "os", "tests", "opsmith", "opsmith.ops", "opsmith.ops.add2::nothing", "::", "json::dumps"),
+    *("no.such.module", "os", "tests", "opsmith", "opsmith.ops.add2::nothing", "::", "json::dumps"),
     *("folder", "empty.py", "broken.py", "binary.py", "raises.py", "exits.py", "operators.py", "log.txt", "empty.txt"),
     *("folder/x", "empty.py/x", "binary.txt", "float32", "float7", "cpu", "cuda", "jit", "cmake", "address", "json"),
 )

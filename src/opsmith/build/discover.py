@@ -7,14 +7,15 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from opsmith.errors import DefinitionError, OpsmithError
 from opsmith.spec.definition import Group
 from opsmith.spec.registry import declared_in
 
-__all__ = ["discover", "module_names"]
+__all__ = ["discover", "import_named", "module_names"]
 
 # A file that never says `opsmith` declares nothing; importing it could do anything.
 _MENTIONS = re.compile(rb"\bopsmith\b")
@@ -43,17 +44,15 @@ def _collect(name: str) -> Group | None:
 def module_names(path: str) -> list[str]:
     """Import what a path stands for; return the modules that may declare operators, the first being the path's own."""
     location = Path(path)
-    if location.suffix == ".py" or _is_folder(location):
-        if not location.exists():
+    if location.suffix == ".py" or _is_there(location, Path.is_dir):
+        if not _is_there(location, Path.exists):
             raise DefinitionError(f"no file {location.absolute()}")
         root, name = _import_root(location.resolve())
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
-    elif all(part.isidentifier() for part in path.split(".")):
-        name = path
     else:
-        raise DefinitionError(f"{path!r:.200} is not a .py file, a folder or the name of a module")
-    module = _import(name, path)
+        name = path
+    module = import_named(name, path)
     folders = list(getattr(module, "__path__", ()))
     found = [name]
     for folder in folders:
@@ -63,7 +62,7 @@ def module_names(path: str) -> list[str]:
             if parts:
                 found.append(".".join([name, *parts]))
     for child in sorted(set(found) - {name}):
-        _import(child, path)
+        import_named(child, path)
     return sorted(set(found))
 
 
@@ -92,14 +91,17 @@ def _declaring_files(folder: Path) -> Iterator[Path]:
             yield file
 
 
-def _is_folder(location: Path) -> bool:
+def _is_there(location: Path, test: Callable[[Path], bool]) -> bool:
     try:
-        return location.is_dir()
+        return test(location)
     except (OSError, ValueError):  # a name that no file system takes
         return False
 
 
-def _import(name: str, path: str) -> object:
+def import_named(name: str, path: str) -> Any:
+    """Import a module and return it; raises DefinitionError, which calls it `path`, if that fails for any reason."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise DefinitionError(f"{path!r:.200} is not a .py file, a folder or the name of a module")
     try:
         return importlib.import_module(name)
     except OpsmithError:

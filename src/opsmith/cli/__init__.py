@@ -76,3 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OpsmithError as error:
         click.echo(f"{click.style('error', fg='red', bold=True)}: {printable(str(error), lines=True)}", err=True)
         sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file of the user's, who has named it: too long a name, no permission, a folder where a file should be.
+        name = printable(str(error.filename))
+        click.echo(f"{click.style('error', fg='red', bold=True)}: {name:.200}: {error.strerror}", err=True)
+        sys.exit(1)

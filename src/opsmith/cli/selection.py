@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,11 +23,13 @@ __all__ = [
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Import what --import names; raises ArgumentError if the module does not exist."""
+    """Import what --import names; raises ArgumentError if the module cannot be imported."""
+    from opsmith.build.discover import import_named
+
     for name in names:
         try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
+            import_named(name, name)
+        except DefinitionError as error:
             raise ArgumentError(f"--import {name}: {error}") from error
 
 

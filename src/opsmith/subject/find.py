@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
 import torch
 
-from opsmith.build.discover import module_names
-from opsmith.errors import ArgumentError
+from opsmith.build.discover import import_named, module_names
+from opsmith.errors import ArgumentError, DefinitionError
 from opsmith.runtime.operator import operators_of
 from opsmith.subject.selection import forward_operators
 
@@ -50,8 +49,8 @@ def find_attribute(text: str, option: str) -> Any:
     if not (module and colon and name):
         raise ArgumentError(f"{option} {text}: write it as module:function")
     try:
-        found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
+        found: Any = import_named(module, module)
+    except DefinitionError as error:
         raise ArgumentError(f"{option} {text}: {error}") from error
     for part in name.split("."):
         if not hasattr(found, part):
