@@ -72,10 +72,7 @@ def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[st
         if parameter.struct is not None and is_dataclass(value):
             refuse_struct(signature, parameter.struct, value)
         if not _SCALAR_CHECKS[parameter.kind](value):
-            found = type(value).__name__
-            raise ArgumentTypeError(
-                f"{signature.name}(): {parameter.label} is {found} {value!r:.60}, expected {_describe(parameter)}"
-            )
+            raise _wrong_type(signature, parameter, value)
     return {parameter.name: values[parameter.name] for parameter in signature.parameters}
 
 
@@ -85,21 +82,19 @@ def integer_check(signature: Signature) -> Callable[[Sequence[Any], Mapping[str,
     PyTorch takes whatever has `__int__`: `numpy.float32(1.5)` and `torch.tensor(1.5)` count as 1.
     """
     integers = [
-        (index, parameter.name)
+        (index, parameter)
         for index, parameter in enumerate(signature.parameters)
         if parameter.kind in (Kind.INT, Kind.OPTIONAL_INT, Kind.INT_LIST)
     ]
 
     def refuse_rounding(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        for index, name in integers:
-            value = args[index] if index < len(args) else kwargs.get(name)
+        for index, parameter in integers:
+            value = args[index] if index < len(args) else kwargs.get(parameter.name)
             if type(value) is int or value is None:
                 continue
             for item in value if isinstance(value, (list, tuple)) else (value,):
                 if type(item) is not int and not _is_integer(item):
-                    raise ArgumentTypeError(
-                        f"{signature.name}(): {name} is {type(value).__name__} {value!r:.60}, expected an int"
-                    )
+                    raise _wrong_type(signature, parameter, value)
 
     return refuse_rounding if integers else None
 
@@ -116,6 +111,11 @@ def refuse_struct(signature: Signature, struct: Struct, value: Any) -> NoReturn:
         f"{signature.name}(): {struct.name} is {type(value).__name__} {value!r:.60}, expected {struct.type.__name__} or its "
         f"fields: {', '.join(struct.fields)}"
     )
+
+
+def _wrong_type(signature: Signature, parameter: Parameter, value: Any) -> ArgumentTypeError:
+    found = f"{type(value).__name__} {value!r:.60}"
+    return ArgumentTypeError(f"{signature.name}(): {parameter.label} is {found}, expected {_describe(parameter)}")
 
 
 def _name(item: Parameter | Struct) -> str:
