@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from opsmith.build.cmake import CMAKE_DIR
-
 __all__ = ["command"]
 
 
 @click.command("cmake-dir")
 def command() -> None:
     """Print the folder for CMAKE_PREFIX_PATH: cmake -DCMAKE_PREFIX_PATH=$(opsmith cmake-dir) ..."""
+    from opsmith.build.cmake import CMAKE_DIR
+
     click.echo(CMAKE_DIR)

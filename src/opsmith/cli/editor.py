@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from opsmith.build.compile_commands import Entry
-from opsmith.build.devices import wanted_devices
-from opsmith.build.discover import discover
-from opsmith.build.editor import known_entries, publish_entries, write_editor_files
-from opsmith.build.prepare import prepare
-from opsmith.build.typings import add_typings, definition_schemas
 from opsmith.errors import DefinitionError
-from opsmith.spec.definition import Group
-from opsmith.store import Store, default_root
+
+if TYPE_CHECKING:
+    from opsmith.build.compile_commands import Entry
+    from opsmith.spec.definition import Group
+    from opsmith.store import Store
 
 __all__ = ["command"]
 
@@ -43,6 +41,10 @@ def command(path: str, commands: Path, typings: Path, as_json: bool) -> None:
     PATH is a module, a file or a folder with operators, which are not built; or C++ and CUDA sources, or a folder of
     them, that load() or load_inline() has built before.
     """
+    from opsmith.build.editor import known_entries, publish_entries
+    from opsmith.build.typings import add_typings, definition_schemas
+    from opsmith.store import Store, default_root
+
     store = Store(default_root())
     groups, refusal = _groups(path)
     source = Path(path).resolve()
@@ -64,6 +66,8 @@ def command(path: str, commands: Path, typings: Path, as_json: bool) -> None:
 
 
 def _groups(path: str) -> tuple[tuple[Group, ...], DefinitionError | None]:
+    from opsmith.build.discover import discover
+
     try:
         return discover(path), None
     except DefinitionError as error:
@@ -73,5 +77,9 @@ def _groups(path: str) -> tuple[tuple[Group, ...], DefinitionError | None]:
 
 
 def _entries(group: Group, store: Store) -> list[Entry]:
+    from opsmith.build.devices import wanted_devices
+    from opsmith.build.editor import write_editor_files
+    from opsmith.build.prepare import prepare
+
     prepared = prepare(group, wanted_devices(group.definitions))
     return write_editor_files(prepared.plan, store)

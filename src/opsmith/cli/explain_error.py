@@ -43,7 +43,7 @@ def command(file: TextIO, as_json: bool) -> None:
         click.echo(f"  cause   {printable(explanation.cause, lines=True)}")
         click.echo(f"  remedy  {printable(explanation.remedy, lines=True)}\n")
     if not found:
-        click.echo("no known error in this log; docs/errors.md lists the known ones", err=True)
+        click.echo("no known error was found; docs/errors.md lists the known ones", err=True)
         sys.exit(1)
 
 
@@ -51,11 +51,6 @@ def _pieces(file: TextIO) -> Iterator[str]:
     """Yield what a file has, until reading and explaining it have taken too long."""
     spent_s, read = 0.0, 0
     while piece := file.read(_PIECE_CHARACTERS):
-        read += len(piece)
-        start = time.monotonic()
-        yield piece
-        # Waiting for a program that still writes its log does not count.
-        spent_s += time.monotonic() - start
         if spent_s > _MOST_S:
             click.echo(
                 f"read only the first {read / 1e6:.0f} MB, which took {spent_s:.0f} s; pass the part around the error, "
@@ -63,3 +58,8 @@ def _pieces(file: TextIO) -> Iterator[str]:
                 err=True,
             )
             return
+        read += len(piece)
+        start = time.monotonic()
+        yield piece
+        # Waiting for a program that still writes its log does not count.
+        spent_s += time.monotonic() - start

@@ -9,14 +9,6 @@ from pathlib import Path
 
 import click
 
-from opsmith.build.cmake import write_cmake_project
-from opsmith.build.devices import wanted_devices
-from opsmith.build.discover import discover
-from opsmith.build.export import write_description
-from opsmith.build.plan import TORCH_TARGET
-from opsmith.build.prebuilt import manifest_path
-from opsmith.build.prepare import prepare
-from opsmith.build.project import parse_devices, parse_torch_target
 from opsmith.errors import DefinitionError
 
 __all__ = ["command"]
@@ -44,6 +36,15 @@ def command(
     describe: bool,
 ) -> None:
     """Write the CMakeLists.txt that builds the operators of PATH (one module), and print the library's name."""
+    from opsmith.build.cmake import write_cmake_project
+    from opsmith.build.devices import wanted_devices
+    from opsmith.build.discover import discover
+    from opsmith.build.export import write_description
+    from opsmith.build.plan import TORCH_TARGET
+    from opsmith.build.prebuilt import manifest_path
+    from opsmith.build.prepare import prepare
+    from opsmith.build.project import parse_devices, parse_torch_target
+
     if start is not None:
         os.chdir(start)
         sys.path.insert(0, str(start))

@@ -8,10 +8,6 @@ from pathlib import Path
 
 import click
 
-from opsmith.build.cmake import write_cmake_project
-from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
-from opsmith.toolchain import find_python_headers
-
 __all__ = ["command"]
 
 # What makes a library one that Python imports.
@@ -42,6 +38,9 @@ def command(
     archs: str | None,
 ) -> None:
     """Write the CMakeLists.txt that builds existing sources, and print the library's name."""
+    from opsmith.build.cmake import write_cmake_project
+    from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
+
     extension = assemble_sources(
         target,
         file_sources(files),
@@ -59,6 +58,8 @@ def command(
 
 
 def _library(target: str, kind: str, files: tuple[Path, ...]) -> str:
+    from opsmith.toolchain import find_python_headers
+
     texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
     if kind == "module" or (kind == "auto" and any(map(_PYTHON_MODULE.search, texts))):
         return f"{target}{find_python_headers().extension_suffix}"

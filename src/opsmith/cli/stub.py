@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from opsmith.build.discover import discover
-from opsmith.codegen.prototype import prototype, skeleton, struct_definitions
-from opsmith.spec.definition import DEVICES, Definition, Device, Group
+if TYPE_CHECKING:
+    from opsmith.spec.definition import Definition, Device, Group
 
 __all__ = ["command"]
 
@@ -18,6 +18,9 @@ __all__ = ["command"]
 @click.option("--write", is_flag=True, help="Write a skeleton for every kernel file that does not exist yet.")
 def command(path: str, write: bool) -> None:
     """Print the prototype of every kernel that PATH (a module, a file or a folder) declares."""
+    from opsmith.build.discover import discover
+    from opsmith.codegen.prototype import prototype, skeleton, struct_definitions
+
     for group in discover(path):
         for file, members in _files(group).items():
             if not write:
@@ -41,6 +44,8 @@ def command(path: str, write: bool) -> None:
 
 
 def _files(group: Group) -> dict[Path, list[tuple[Definition, Device]]]:
+    from opsmith.spec.definition import DEVICES
+
     files: dict[Path, list[tuple[Definition, Device]]] = {}
     for device in DEVICES:
         for definition in group.definitions:
