@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.build.diagnose import explain_failure, find_messages
+from opsmith.build.diagnose import explain_failure
+from opsmith.build.messages import find_messages
 from opsmith.build.plan import Plan, Step
+from opsmith.errors import BuildError, CompileError, SignatureError
 from opsmith.spec.extension import Extension, Source
 
 _LINES = "#include <first.h>\n#include <second.h>\nint f() { return g(); }\n"
@@ -43,6 +45,49 @@ def test_messages_of_all_compilers_are_read() -> None:
         ("a.cpp", 3, 7, "no g"),
         ("/x/k.cu", 12, None, "no h"),
         ("b.h", 1, None, "gone"),
+    ]
+
+
+GCC = """k.cpp: In function 'void f()':
+k.cpp:7:8: error: 'vector' is not a member of 'std'
+    7 |   std::vector<float> v;
+      |        ^~~~~~
+k.cpp:2:1: note: 'std::vector' is defined in header '<vector>'; did you forget to '#include <vector>'?
+  +++ |+#include <vector>
+k.cpp:8:1: warning: unused
+k.cpp:1:1: note: about the warning
+"""
+NVCC = """k.cu(10): error: no instance of overloaded function "two" matches the argument list
+            argument types are: (int, float *, int)
+    two(1, p, 3);
+    ^
+k.cu(5): note #3326-D: function "two(int, double *, int)" does not match because argument #2 does not match parameter
+  void two(int a, double* b, int c);
+       ^
+
+k.cu(15): error: a value of type "float *" cannot be used to initialize an entity of type "double *"
+                   T* q = p;
+                          ^
+          detected during instantiation of "void scale(T *) [with T=double]" at line 21
+
+"""
+
+
+def test_notes_belong_to_the_error_above_them() -> None:
+    (error,) = find_messages(GCC)
+    assert [(note.line, note.text) for note in error.notes] == [
+        (2, "'std::vector' is defined in header '<vector>'; did you forget to '#include <vector>'?")
+    ]
+
+
+def test_what_nvcc_goes_on_to_say_is_kept_and_the_source_line_is_not() -> None:
+    types, use = find_messages(NVCC)
+    assert [(note.line, note.text.partition(" does")[0]) for note in types.notes] == [
+        (10, "argument types are: (int, float *, int)"),
+        (5, 'function "two(int, double *, int)"'),
+    ]
+    assert [note.text for note in use.notes] == [
+        'detected during instantiation of "void scale(T *) [with T=double]" at line 21'
     ]
 
 
@@ -97,6 +142,102 @@ def test_a_killed_compiler_is_told_to_run_alone(plan: Plan) -> None:
     text = said(plan, "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.")
     assert "ran out of memory" in text
     assert "export OPSMITH_JOBS=1" in text
+
+
+def test_notes_are_shown_below_the_error_with_the_line_they_are_about(plan: Plan) -> None:
+    file = f"{plan.extension.root}/k.cu"
+    text = said(plan, f"{file}:3:1: error: no g\n{file}:1:1: note: g is declared here\n{file}:3:2: note: too many")
+    assert text.endswith(
+        "        3 | int f() { return g(); }\n          | ^\n"
+        "    note: g is declared here\n        1 | #include <first.h>\n    note: too many"
+    )
+
+
+def test_notes_on_the_users_text_come_before_those_on_headers(plan: Plan) -> None:
+    file = f"{plan.extension.root}/k.cu"
+    candidates = "".join(f"/usr/include/ostream:{line}:1: note: candidate {line}\n" for line in range(1, 51))
+    assert "candidate 4 (/usr/include/ostream:4)\n    (46 more notes)" in said(
+        plan, f"{file}:3:1: error: no g\n{candidates}"
+    )
+    text = said(plan, f"{file}:3:1: error: no g\n{candidates}{file}:1:1: note: do include it")
+    assert "note: do include it" in text
+    assert "candidate" not in text
+
+
+KERNEL = "#include <opsmith/kernel.h>\nvoid scale(View<const float, 1> x) {}\n"
+MISFIT = "opsmith-signature:scale:1:3: error: invalid 'static_cast' from type 'A' to type 'B'"
+
+
+@pytest.fixture
+def kernel_plan(tmp_path: Path) -> Plan:
+    """A plan of one kernel, included by a generated file, and of a binding."""
+    file = tmp_path / "scale.cpp"
+    file.write_text(KERNEL)
+    text = '#include "scale.cpp"\nnamespace opsmith::kernels {\n'
+    sources = (Source("scale.cpu.cpp", "cxx", "none", text=text, users=(file,)),)
+    steps = (
+        Step("binding.cpp", (), ("binding.cpp",), "binding.cpp.o"),
+        Step("scale.cpp", (), ("scale.cpu.cpp",), "scale.cpu.cpp.o", None, (file,)),
+    )
+    extension = Extension("mine", tmp_path, sources, ("cpu",))
+    return Plan(extension, {"scale.cpu.cpp": text}, steps, "mine.so", {})
+
+
+def explained(plan: Plan, output: str) -> BuildError:
+    return explain_failure(plan, f"FAILED: scale.cpu.cpp.o\ng++ -c ...\n{output}\nninja: build stopped.\n")
+
+
+def test_an_error_at_the_mark_is_a_misfit_of_the_step_that_says_it(kernel_plan: Plan) -> None:
+    error = explain_failure(
+        kernel_plan, f"FAILED: binding.cpp.o\ng++\nfirst\nFAILED: scale.cpu.cpp.o\ng++ -c ...\n{MISFIT}\n"
+    )
+    assert isinstance(error, SignatureError)
+    assert vars(error)["step"] == kernel_plan.steps[1]
+
+
+@pytest.mark.parametrize(
+    ("output", "advice"),
+    [
+        # As g++ 12 and nvcc 13 say it, with a full TMPDIR, one without inodes, and `ulimit -n` and `-f`.
+        (
+            "opsmith-signature:scale:4:1: fatal error: error closing /tmp/ccS2sUd2.s: No space left on device",
+            "no inodes left",
+        ),
+        ("opsmith-signature:scale:4:1: fatal error: what nobody knows", ""),
+        ("scale.cpp:1:10: fatal error: opsmith/kernel.h: Too many open files", "RLIMIT_NOFILE"),
+        ("Cannot create temporary file in /tmp/: No space left on device", "no inodes left"),
+        ("cc1plus: fatal error: ./tbb/tbb.h: Too many open files", "RLIMIT_NOFILE"),
+        ("g++: internal compiler error: File size limit exceeded signal terminated program cc1plus", "ulimit -f"),
+        ("nvcc fatal   : Could not open output file '/tmp/tmpxft_0'", "cannot create /tmp/tmpxft_0"),
+        ("nvcc fatal   : Failed to preprocess host compiler properties.", "temporary folder is full"),
+        ("clang: error: unable to make temporary file: No space left on device", "no inodes left"),
+        ("/usr/bin/ld: cannot find -lm: Too many open files", "RLIMIT_NOFILE"),
+    ],
+)
+def test_what_is_wrong_with_the_machine_is_no_fault_of_the_kernel(kernel_plan: Plan, output: str, advice: str) -> None:
+    error = explained(kernel_plan, output)
+    assert type(error) is CompileError
+    assert f"mine does not build. The compiler printed:\n\n{output}" in str(error)
+    assert advice in str(error)
+    assert "apt-get install libm-dev" not in str(error)
+
+
+def test_an_error_in_the_kernel_comes_before_the_misfit_that_follows_from_it(kernel_plan: Plan) -> None:
+    error = explained(kernel_plan, f"scale.cpp:2:12: error: 'View' was not declared in this scope\n{MISFIT}")
+    assert type(error) is CompileError
+    assert f"{kernel_plan.extension.root}/scale.cpp:2:12: 'View' was not declared" in str(error)
+
+
+def test_an_error_behind_the_kernel_is_told_at_its_end(kernel_plan: Plan) -> None:
+    output = (
+        "scale.cpu.cpp:2:28: error: namespaces can only be defined in global or namespace scope\n"
+        f"{MISFIT}\nopsmith-signature:scale:5:1: error: expected '}}'\nscale.cpp:2:39: note: to match this '{{'\n"
+    )
+    error = explained(kernel_plan, output)
+    assert type(error) is CompileError
+    assert "scale.cpp:2: namespaces can only be" in str(error)
+    assert "is a brace or semicolon missing?" in str(error)
+    assert "note: to match this '{'" in str(error)
 
 
 def test_what_cannot_be_read_is_shown_as_it_is(plan: Plan) -> None:

@@ -72,6 +72,9 @@ CASES: tuple[Case, ...] = (
          {"k.cpp": "#include <regex>\nstd::regex r{\"a\"};\n"}),
     Case("disk-full", "g++ k.cpp -o /dev/full", {"k.cpp": "int main() {}\n"}),
     Case("no-compiler", "PATH=/nowhere /bin/sh -c 'g++ -c k.cpp'", {}, ()),
+    Case("nvcc-temporary-files", "TMPDIR=/nowhere nvcc -c k.cu", {"k.cu": "__global__ void k() {}\n"}, ("nvcc",)),
+    Case("open-files", "ulimit -n 3; g++ -c k.cpp", {"k.cpp": "int a;\n"}),
+    Case("file-size-limit", "ulimit -f 1; g++ -c k.cpp", {"k.cpp": "int a[] = {" + "1, " * 2000 + "1};\n"}),
     Case("text-file-busy", "cp \"$(command -v sleep)\" prog; ./prog 0 3>>prog", {}, ()),
     # A library does not load.
     _undefined("torch-symbol-old-strings", "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"),
@@ -99,6 +102,7 @@ CASES: tuple[Case, ...] = (
     Case("wrong-elf-class", f"printf '\\177ELF\\001\\001\\001' > k.so && head -c 200 /dev/zero >> k.so && {_LOAD}", {}, ()),
     Case("invalid-elf", f"printf 'version https://git-lfs.github.com/spec/v1' > k.so && {_LOAD}", {}, ()),
     # A header is missing, or the compiler rejects the code.
+    Case("kernel-names", "g++ -c k.cpp", {"k.cpp": "using namespace opsmith;\n"}),
     _header("cpu-torch-header", "c10/cuda/impl/cuda_cmake_macros.h"),
     _header("python-header", "Python.h"),
     _header("pybind11-header", "pybind11/pybind11.h", "clang++"),

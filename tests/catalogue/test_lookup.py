@@ -43,6 +43,58 @@ def test_the_first_entry_that_fits_a_line_counts_alone():
     assert ids("undefined symbol: helper") == ["undefined-symbol"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/usr/bin/perl: error while loading shared libraries: libm.so.6: cannot open shared object file: Error 24",
+        "OSError: libm.so.6: cannot open shared object file: Too many open files",
+        "ImportError: libc10.so: cannot open shared object file: Too many open files",
+        "/usr/bin/ld: cannot find -lm: Too many open files",
+        "/usr/bin/ld: cannot find -lcudart: Too many open files",
+        "cc1plus: fatal error: ./tbb/tbb.h: Too many open files",
+        "OSError: [Errno 24] Too many open files",
+    ],
+)
+def test_a_file_that_cannot_be_opened_any_more_is_not_missing(line):
+    assert ids(line) == ["open-files"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ImportError: libpng.so: cannot open shared object file: Permission denied",
+        "/usr/bin/ld: cannot find -lpng: Permission denied",
+    ],
+)
+def test_a_library_that_may_not_be_read_is_not_said_to_be_missing(line):
+    assert ids(line) == []
+
+
+@pytest.mark.parametrize("line", ["ld: cannot find -lpng", "ld: cannot find -lpng: No such file or directory"])
+def test_a_missing_library_is_missing_in_old_and_new_words(line):
+    assert ids(line) == ["no-library"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "k.cpp:2:17: error: ‘opsmith’ is not a namespace-name",
+        "k.cpp:2:17: error: expected namespace name\nusing namespace opsmith;",
+        "k.cu(2): error: name must be a namespace name\n  using namespace opsmith;",
+        "k.cpp:2:12: error: ‘View’ was not declared in this scope; did you mean ‘opsmith::View’?",
+        "k.cpp:5:12: error: no template named 'View'; did you mean 'opsmith::View'?",
+        'k.cu(5): error: identifier "View" is undefined\n  void scale(View<const T, 1> x, View<T, 1> out) {',
+    ],
+)
+def test_a_kernel_that_does_not_know_opsmiths_names(text):
+    """As g++ 12, clang++ 14 and nvcc 13 say it, without the header and without `using namespace opsmith`."""
+    assert ids(text) == ["kernel-names"]
+
+
+def test_a_view_of_another_library_is_not_ours():
+    assert ids('k.cu(5): error: identifier "View" is undefined\n  void f(View<float> x) {') == []
+
+
 def test_explanations_come_in_the_order_of_the_text_and_once():
     text = "ld: cannot find -lpng\nld: cannot find -ljpeg\ng++: fatal error: Killed signal terminated program cc1plus\n"
     assert ids(text) == ["no-library", "compiler-killed"]

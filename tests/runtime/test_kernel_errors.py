@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from compilers import find_compiler
 from opsmith.errors import CompileError, DefinitionError, OpsmithError, SignatureError, ToolchainError
 
 pytestmark = pytest.mark.compile
@@ -73,6 +74,27 @@ def test_a_missing_function_is_a_misfit_too(package: Package) -> None:
     assert "the file has           no function `scale`" in message
 
 
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("missing", ["#include <opsmith/kernel.h>\n", "using namespace opsmith;\n"])
+def test_a_kernel_that_does_not_know_opsmith_s_names_is_no_misfit(
+    package: Package, monkeypatch: pytest.MonkeyPatch, compiler: str, missing: str
+) -> None:
+    monkeypatch.setenv("CXX", find_compiler(compiler))
+    message = failure(package(VIEW, scale__cpp=FITTING.replace(missing, "")), CompileError)
+    assert "Begin the file with `#include <opsmith/kernel.h>`" in message
+    assert re.search(r"scale\.cpp:[14]:\d+: ", message)
+    assert "does not match" not in message
+
+
+def test_prototypes_that_are_alike_come_with_what_the_compiler_says(package: Package) -> None:
+    """The kernel lies in a namespace that its definition does not name."""
+    kernel = FITTING.replace("template", "namespace mine {\ntemplate") + "}\n"
+    message = failure(package(VIEW, scale__cpp=kernel), SignatureError)
+    assert f"the definition needs   {NEEDED}\n" in message
+    assert f"the file has           {NEEDED}\n" in message
+    assert re.search(r"the compiler says      .*mine::scale", message)
+
+
 @pytest.mark.parametrize(
     ("parameters", "found"),
     [
@@ -102,6 +124,13 @@ def test_an_unknown_name_inside_the_template_is_the_user_s_error(package: Packag
     message = failure(package(VIEW, scale__cpp=FITTING.replace("factor *", "faktor *")), CompileError)
     assert "scale.cpp:7:" in message
     assert "faktor" in message
+
+
+def test_the_header_that_gcc_proposes_is_passed_on(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", find_compiler("g++"))
+    kernel = FITTING.replace("  for", "  std::unordered_map<int, int> seen;\n  for", 1)
+    message = failure(package(VIEW, scale__cpp=kernel), CompileError)
+    assert re.search(r"note: .*did you forget to .#include <unordered_map>", message)
 
 
 def test_an_error_in_a_header_of_the_user_s_is_shown_there(package: Package) -> None:

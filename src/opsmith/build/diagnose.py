@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from opsmith.build.messages import FILE, Message, find_messages
 from opsmith.build.plan import Plan, Step
 from opsmith.catalogue import Facts, explain
+from opsmith.catalogue.machine import ENTRIES as MACHINE
 from opsmith.codegen.instantiate import SIGNATURE_MARK
 from opsmith.codegen.prototype import find_prototype, prototype, struct_definitions
 from opsmith.errors import BuildError, CompileError, SignatureError
-from opsmith.spec.definition import Definition, Device
+from opsmith.spec.definition import Definition
 from opsmith.spec.extension import TEXT_MARK
 
-__all__ = ["Message", "compiler_output", "explain_failure", "explain_signature", "failed_steps", "find_messages"]
+__all__ = ["compiler_output", "explain_failure", "explain_signature", "failed_steps"]
 
-# gcc and clang: file:line:column: error: text. nvcc: file(line): error: text.
-_FILE = rf"(?P<file>{SIGNATURE_MARK}\w+|[^\s:(][^:(\n]*?)"
-_MESSAGE = re.compile(
-    rf"^{_FILE}(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<nvline>\d+)\)): (?:fatal error|error): (?P<text>.*)$",
-    re.MULTILINE,
-)
 # Where the user's code led to an error in a header: gcc's "required from here" and clang's "requested here".
 _CAUSE = re.compile(
-    rf"^{_FILE}:(?P<line>\d+):(?P<column>\d+):\s+(?:required from|note: in instantiation of .* requested here)",
+    rf"^{FILE}:(?P<line>\d+):(?P<column>\d+):\s+(?:required from|note: in instantiation of .* requested here)",
     re.MULTILINE,
 )
 # By which of the user's lines a header was included.
@@ -36,29 +33,13 @@ _NO_HEADER = re.compile(
     r"cannot open source file \"(?P<nvcc>[^\"]+)\""
 )
 _UNDEFINED = re.compile(r"undefined reference to [`'\"](?P<symbol>.+)'")
+# What compilers say of a kernel that is cast to the type that it should have.
+_CAST_FAILS = re.compile(r"static_cast|^invalid type conversion")
+_MACHINE = frozenset(entry.id for entry in MACHINE)
 _SHOWN_MESSAGES = 3
+_SHOWN_NOTES = 4
 _SHOWN_EXPLANATIONS = 2
 _CONTEXT_LINES = 1
-
-
-@dataclass(frozen=True)
-class Message:
-    """One error of a compiler: where it stands and what it says."""
-
-    file: str
-    line: int
-    column: int | None
-    text: str
-
-
-def find_messages(output: str) -> tuple[Message, ...]:
-    """Return the errors in a compiler's output, in order, each once."""
-    found: dict[Message, None] = {}
-    for match in _MESSAGE.finditer(output):
-        line = int(match["line"] or match["nvline"])
-        column = int(match["column"]) if match["column"] else None
-        found[Message(match["file"], line, column, match["text"])] = None
-    return tuple(found)
 
 
 def explain_failure(plan: Plan, output: str) -> BuildError:
@@ -70,12 +51,23 @@ def explain_failure(plan: Plan, output: str) -> BuildError:
     failed = failed_steps(plan, output)
     body = compiler_output(output)
     messages = find_messages(body)
+    own = []
     for message in messages:
-        if message.file.startswith(SIGNATURE_MARK):
-            return _MismatchError(message.file.removeprefix(SIGNATURE_MARK), failed[0] if failed else None, body)
-    own = [message for message in messages if _find_user_text(message.file, message.line, plan, failed) is not None]
-    if not own and messages:
-        own = _causes(body, messages[0], plan, failed)
+        # Errors of the machine, such as a full disk, come with whatever line was compiled last.
+        if _is_the_machines(message):
+            break
+        if _find_user_text(message.file, message.line, plan, failed) is not None:
+            own.append(message)
+        # What follows an error in the user's own text is often its consequence.
+        elif message.file.startswith(SIGNATURE_MARK) and not own:
+            step = _step_that_says(message, plan, output)
+            return _MismatchError(message.file.removeprefix(SIGNATURE_MARK), step, message)
+        elif message.file in plan.files and not own and (end := _end_of_file(message, messages, plan, failed)):
+            own.append(end)
+            break
+    else:
+        if not own and messages:
+            own = _causes(body, messages[0], plan, failed)
     if own:
         shown = "\n\n".join(_show(message, plan, failed) for message in own[:_SHOWN_MESSAGES])
         more = len(own) - _SHOWN_MESSAGES
@@ -96,11 +88,11 @@ def explain_failure(plan: Plan, output: str) -> BuildError:
 class _MismatchError(SignatureError):
     """A kernel does not fit its definition, as far as the compiler alone can tell."""
 
-    def __init__(self, operator: str, step: Step | None, output: str) -> None:
+    def __init__(self, operator: str, step: Step | None, message: Message) -> None:
         super().__init__(f"the kernel of `{operator}` does not match its definition")
         self.operator = operator
         self.step = step
-        self.output = output
+        self.message = message
 
 
 def explain_signature(error: BuildError, definitions: list[Definition]) -> BuildError:
@@ -120,25 +112,24 @@ def explain_signature(error: BuildError, definitions: list[Definition]) -> Build
     found = find_prototype(source.read_text(encoding="utf-8", errors="replace"), kernel.entry)
     location = f"{source}:{found[0]}" if found else str(source)
     shown = found[1] if found else f"no function `{kernel.entry}`"
-    needed, says = _explain_structs(error, definition, device)
+    needed = prototype(definition, device)
+    structs = struct_definitions([definition], device)
+    says = error.message.text
+    # That a cast fails is no news beside two prototypes, unless these are alike or differ in the fields of a struct.
+    is_news = not _CAST_FAILS.search(says) or bool(structs) or _types_of(shown) == _types_of(needed)
     return SignatureError(
         f"{location}: the kernel `{kernel.entry}` does not match its definition ({definition.location})\n\n"
-        f"    the definition needs   {prototype(definition, device)}\n"
-        f"{needed}"
-        f"    the file has           {shown}\n"
-        f"{says}\n"
-        f"`opsmith stub {definition.module}` prints the prototype of every kernel of this module."
+        f"    the definition needs   {needed}\n"
+        + "".join(f"    and                    {' '.join(struct.split())}\n" for struct in structs)
+        + f"    the file has           {shown}\n"
+        + (f"    the compiler says      {says}\n" if is_news else "")
+        + f"\n`opsmith stub {definition.module}` prints the prototype of every kernel of this module."
     )
 
 
-def _explain_structs(error: _MismatchError, definition: Definition, device: Device) -> tuple[str, str]:
-    """Return the structs that a kernel needs and what the compiler says: prototypes alone do not show the fields."""
-    structs = struct_definitions([definition], device)
-    if not structs:
-        return "", ""
-    says = [message.text for message in find_messages(error.output) if message.file.startswith(SIGNATURE_MARK)]
-    needed = "".join(f"    and                    {' '.join(struct.split())}\n" for struct in structs)
-    return needed, f"    the compiler says      {says[0]}\n"
+def _types_of(declaration: str) -> str:
+    """Return a declaration without the names of its parameters."""
+    return re.sub(r"\b\w+\s*(?=[,)])|\s", "", declaration)
 
 
 def failed_steps(plan: Plan, output: str) -> list[Step]:
@@ -159,6 +150,33 @@ def compiler_output(output: str) -> str:
         elif not line.startswith("ninja: "):
             kept.append(line)
     return "\n".join(kept)
+
+
+def _step_that_says(message: Message, plan: Plan, output: str) -> Step | None:
+    """Return the failed step whose output has a message."""
+    before = output[: output.find(message.file)]
+    steps = failed_steps(plan, before) or failed_steps(plan, output)
+    last = before.rfind("FAILED: ")
+    named = set(before[last:].partition("\n")[0].split()) if last >= 0 else set()
+    return next((step for step in steps if step.output in named), steps[0] if steps else None)
+
+
+def _is_the_machines(message: Message) -> bool:
+    """Tell whether an error is about the machine and not about the code: a full disk, too many open files."""
+    if message.is_fatal and message.file.startswith(SIGNATURE_MARK):
+        return True
+    return any(explanation.id in _MACHINE for explanation in explain(f"fatal error: {message.text}"))
+
+
+def _end_of_file(message: Message, messages: tuple[Message, ...], plan: Plan, failed: list[Step]) -> Message | None:
+    """Return an error in what opsmith has written behind a file of the user's, as one at the end of that file."""
+    user = next((step.users[0] for step in failed if step.users and message.file in step.inputs), None)
+    if user is None or (found := _find_user_text(str(user), 1, plan, failed)) is None:
+        return None
+    text = f"{message.text} (in what follows this file: is a brace or semicolon missing?)"
+    notes = (note for item in messages for note in item.notes)
+    kept = tuple(note for note in notes if _find_user_text(note.file, note.line, plan, failed) is not None)
+    return Message(str(user), len(found.lines), None, text, notes=kept)
 
 
 def _causes(body: str, error: Message, plan: Plan, failed: list[Step]) -> list[Message]:
@@ -247,4 +265,21 @@ def _show(message: Message, plan: Plan, failed: list[Step]) -> str:
         excerpt.append(f"    {number:5} | {found.lines[number - 1]}")
         if number == line and message.column:
             excerpt.append(f"          | {' ' * (message.column - 1)}^")
-    return "\n".join([f"{found.name}:{line}{column}: {message.text}", *excerpt])
+    return "\n".join([f"{found.name}:{line}{column}: {message.text}", *excerpt, *_show_notes(message, plan, failed)])
+
+
+def _show_notes(message: Message, plan: Plan, failed: list[Step]) -> Iterator[str]:
+    """Yield what the compiler notes about an error, rather about the user's text than about the headers' it has tried."""
+    found = [(note, _find_user_text(note.file, note.line, plan, failed)) for note in message.notes]
+    shown = [item for item in found if item[1] is not None] or found
+    for index, (note, text) in enumerate(shown[:_SHOWN_NOTES]):
+        yield f"    note: {note.text.strip()}" + (f" ({note.file}:{note.line})" if text is None else "")
+        following = shown[index + 1][0].line if index + 1 < len(shown) else None
+        is_shown = note.file == message.file and abs(note.line - message.line) <= _CONTEXT_LINES
+        if text is None or is_shown or note.line == following or "#include" in note.text:
+            continue
+        line = note.line - text.before
+        if 0 < line <= len(text.lines) and text.lines[line - 1].strip():
+            yield f"    {line:5} | {text.lines[line - 1]}"
+    if len(shown) > _SHOWN_NOTES:
+        yield f"    ({len(shown) - _SHOWN_NOTES} more notes)"

@@ -19,6 +19,28 @@ _NO_HEADER = ("cannot open source file ", ": No such file or directory", " file 
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
+        "kernel-names",
+        "A kernel's file does not know opsmith's names",
+        r"error: (?:['\u2018]opsmith['\u2019] (?:is not a namespace-name|has not been declared)"
+        r"|use of undeclared identifier 'opsmith'"
+        r"|(?:expected namespace name|name must be a namespace name)\n[^\n]*using namespace opsmith;"
+        r"|(?:['\u2018]View['\u2019] was not declared in this scope|no template named 'View'"
+        r"|identifier \"View\" is undefined)[^\n]*\n[^\n]*\bView<[^<>\n]*, ?\d+>)"
+        r"|did you mean ['\u2018]opsmith::(?P<name>\w+)['\u2019]",
+        (
+            "The file uses names that opsmith's header declares in the namespace `opsmith`, without including the "
+            "header or without `using namespace opsmith;`.",
+        ),
+        (
+            "Begin the file with `#include <opsmith/kernel.h>` (`#include <opsmith/native.h>` for a native kernel) and "
+            "`using namespace opsmith;`, or write `opsmith::` before its names. `opsmith stub MODULE --write` writes "
+            "such a file.",
+        ),
+        "k.cpp:1:17: error: 'opsmith' is not a namespace-name",
+        words=("opsmith", "View<"),
+        lines=2,
+    ),
+    Entry(
         "cpu-torch-header",
         "A CPU build of torch has no CUDA headers",
         _no_header(r"c10/cuda/impl/cuda_cmake_macros\.h"),

@@ -222,7 +222,6 @@ ENTRIES: tuple[Entry, ...] = (
         "toolkit-part-missing",
         "A part of the CUDA toolkit is missing",
         r"(?:sh: \d+: |: )?(?P<part>cicc|ptxas|fatbinary|nvlink|cudafe\+\+|bin2c): (?:command )?not found"
-        r"|nvcc fatal\s*: Could not open output file|nvcc fatal\s*: Failed to preprocess host compiler properties"
         r"|Failed to initialize build of libdevice|libdevice\.10\.bc",
         ("nvcc is installed, but {part}, which it runs, is not: some packages contain only nvcc.",),
         (
@@ -232,7 +231,6 @@ ENTRIES: tuple[Entry, ...] = (
         "sh: 1: cicc: not found",
         words=(
             "not found",
-            "nvcc fatal",
             "libdevice",
         ),
     ),

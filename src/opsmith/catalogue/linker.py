@@ -58,8 +58,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "no-library",
         "The linker does not find a library",
-        r"cannot find -l(?P<name>[\w+.-]+)|library not found for -l(?P<mac>[\w+.-]+)|library '(?P<mac2>[\w+.-]+)' not "
-        r"found",
+        r"cannot find -l(?P<name>[\w+.-]+)(?![\w+.-]|: (?!No such))|library not found for -l(?P<mac>[\w+.-]+)"
+        r"|library '(?P<mac2>[\w+.-]+)' not found",
         ("No folder on the linker's path has lib{name}.so or lib{name}.a.",),
         (
             "Install it with its headers (`apt-get install lib{name}-dev`), or add its folder: "

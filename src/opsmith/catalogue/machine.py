@@ -49,16 +49,72 @@ ENTRIES: tuple[Entry, ...] = (
         "disk-full",
         "The disk is full",
         r"No space left on device|Disk quota exceeded|final link failed: No space",
-        ("The disk or your quota is full, for the cache, the temporary folder or the library's folder.",),
         (
-            'Compare `df -h "${{TMPDIR:-/tmp}}" ~/.cache .`; then free space, or move the cache with '
-            "`export OPSMITH_CACHE_DIR=/path/on/another/disk` and the temporary files with `export TMPDIR=...`.",
+            "The disk or your quota is full, or the file system has no inodes left: that of the cache, of the "
+            "temporary folder or of the library's folder.",
+        ),
+        (
+            'Compare `df -h "${{TMPDIR:-/tmp}}" ~/.cache .` and, for inodes, `df -i` of the same folders; then free '
+            "space, or move the cache with `export OPSMITH_CACHE_DIR=/path/on/another/disk` and the temporary files with "
+            "`export TMPDIR=...`.",
         ),
         "/usr/bin/ld: final link failed: No space left on device",
         words=(
             "No space left on device",
             "Disk quota exceeded",
             "final link failed: No space",
+        ),
+    ),
+    Entry(
+        "nvcc-temporary-files",
+        "nvcc cannot write its temporary files, or run the host compiler",
+        r"nvcc fatal\s*: Could not open output file '(?P<file>[^'\n]*)'"
+        r"|nvcc fatal\s*: Failed to preprocess (?P<what>host compiler properties)",
+        (
+            "nvcc cannot create {file}: the temporary folder does not exist, is full, has no inodes left or is not "
+            "writable.",
+            "nvcc could not preprocess the {what}: either the temporary folder is full, or the host compiler does not "
+            "run and says why in the line above.",
+        ),
+        (
+            'Look at `df -h "${{TMPDIR:-/tmp}}"` and `df -i "${{TMPDIR:-/tmp}}"`; use another folder with `export '
+            "TMPDIR=/path/on/another/disk`.",
+            "If the disk is not full, try the host compiler alone: `g++ -c file.cpp`.",
+        ),
+        "nvcc fatal   : Could not open output file '/tmp/tmpxft_0000015e_0000000a'",
+        words=("nvcc fatal",),
+    ),
+    Entry(
+        "open-files",
+        "Too many files are open",
+        r"Too many open files|cannot open shared object file: Error (?:23|24)\b",
+        (
+            "A process may not open another file: the limit of open files (RLIMIT_NOFILE) is reached. The file that "
+            "the message names is not missing.",
+        ),
+        (
+            "Raise the limit before you start Python: `ulimit -n 4096` (`ulimit -Hn` shows how far you may go). If the "
+            "limit is not small, the program leaks descriptors: `ls -l /proc/PID/fd` shows which.",
+        ),
+        "/usr/bin/ld: cannot find -lm: Too many open files",
+        words=(
+            "Too many open files",
+            "cannot open shared object file: Error ",
+        ),
+    ),
+    Entry(
+        "file-size-limit",
+        "A file is larger than the limit allows",
+        r"File size limit exceeded|File too large",
+        (
+            "A limit of the size of files (`ulimit -f`), or of the file system, is reached. An internal "
+            "compiler error in the same line is its consequence.",
+        ),
+        ("Raise the limit in the shell or batch job that builds: `ulimit -f unlimited`.",),
+        "g++: internal compiler error: File size limit exceeded signal terminated program cc1plus",
+        words=(
+            "File size limit exceeded",
+            "File too large",
         ),
     ),
     Entry(

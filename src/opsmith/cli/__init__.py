@@ -77,9 +77,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo(f"{click.style('error', fg='red', bold=True)}: {printable(str(error), lines=True)}", err=True)
         sys.exit(1)
     except OSError as error:
-        if error.filename is None:
+        advice = _advice(error)
+        if error.filename is None and not advice:
             raise
-        # A file of the user's, who has named it: too long a name, no permission, a folder where a file should be.
-        name = printable(str(error.filename))
-        click.echo(f"{click.style('error', fg='red', bold=True)}: {name:.200}: {error.strerror}", err=True)
+        # A file of the user's, who has named it: too long a name, no permission, a folder where a file should be. Or
+        # the machine's state: a full disk, too many open files.
+        name = f"{printable(str(error.filename)):.200}: " if error.filename is not None else ""
+        click.echo(f"{click.style('error', fg='red', bold=True)}: {name}{error.strerror}{advice}", err=True)
         sys.exit(1)
+
+
+def _advice(error: OSError) -> str:
+    """Return what the catalogue of failures says about what the system answered."""
+    from opsmith.catalogue import explain
+
+    return "".join(f"\n\n{explanation.text}" for explanation in explain(error.strerror or ""))

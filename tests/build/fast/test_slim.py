@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.build.diagnose import Message
 from opsmith.build.fast.scan import scan_source
 from opsmith.build.fast.slim import SLIM_DIR, may_lack_headers, slim_defines
+from opsmith.build.messages import Message
 from opsmith.spec.extension import Source
 from opsmith.toolchain import find_host_compiler, find_torch
 

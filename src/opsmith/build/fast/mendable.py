@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from opsmith._subprocess import run
-from opsmith.build.diagnose import Message
 from opsmith.build.fast.slim import may_lack_headers
+from opsmith.build.messages import Message
 from opsmith.build.plan import Step
 
 __all__ = ["may_be_mended"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsmith import _env
-from opsmith.build.diagnose import compiler_output, explain_failure, failed_steps, find_messages
+from opsmith.build.diagnose import compiler_output, explain_failure, failed_steps
 from opsmith.build.fast.launcher import find_launcher, launched_step
 from opsmith.build.fast.mendable import may_be_mended
 from opsmith.build.fast.objects import fetch_objects, keep_objects
@@ -25,6 +25,7 @@ from opsmith.build.fast.precompiled import (
 from opsmith.build.fast.scan import scan_source
 from opsmith.build.fast.slim import slim_defines, slim_step
 from opsmith.build.jobs import choose_jobs
+from opsmith.build.messages import find_messages
 from opsmith.build.ninja import run_steps
 from opsmith.build.plan import Plan, Step, Target
 from opsmith.spec.extension import Source

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from opsmith.build.diagnose import Message
 from opsmith.build.fast.scan import Scan
+from opsmith.build.messages import Message
 from opsmith.build.plan import INCLUDE_DIR, Step
 
 __all__ = ["SLIM_DIR", "may_lack_headers", "slim_defines", "slim_step"]
