@@ -6,6 +6,8 @@ TypeError, a RuntimeError or an OSError is so because PyTorch raises that for th
 
 from __future__ import annotations
 
+import reprlib
+
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
@@ -26,6 +28,7 @@ __all__ = [
     "SizeError",
     "StoreError",
     "ToolchainError",
+    "describe",
 ]
 
 
@@ -103,3 +106,27 @@ class LoadError(OpsmithError, RuntimeError):
 
 class CheckError(OpsmithError, AssertionError):
     """A check found that an operator differs from its definition; the message is the whole report."""
+
+
+def describe(value: object) -> str:
+    """Return the type of a value and a short text of it, of a tensor or array its element type and sizes.
+
+    A list of a million numbers, a huge integer or an object whose `repr` raises takes no more than a line either.
+    """
+    return f"{type(value).__name__} {_SUMMARY.repr(value)}"
+
+
+class _Summary(reprlib.Repr):
+    def repr1(self, x: object, level: int) -> str:
+        """Return the text of a value that is nested in others this much less than the limit."""
+        dtype, shape = getattr(x, "dtype", None), getattr(x, "shape", None)
+        if dtype is not None and isinstance(shape, tuple) and not isinstance(x, type):
+            name = f"{type(x).__name__} " if level < self.maxlevel else ""
+            return f"{name}{str(dtype).removeprefix('torch.')} {list(shape)}"
+        if isinstance(x, int) and x.bit_length() > 200:
+            return f"of {x.bit_length()} bits"  # Python refuses to print much longer ones
+        return super().repr1(x, level)
+
+
+_SUMMARY = _Summary()
+_SUMMARY.maxlevel, _SUMMARY.maxother, _SUMMARY.maxstring, _SUMMARY.maxlong = 3, 60, 60, 60

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hostile import ANY, NUMERIC_EXTREMES, TENSORS
 from hypothesis import strategies as st
-from library import Called, operators
+from library import FUNCTIONS, Called, operators
 from outcomes import Raised, attempt
 from torch import Tensor
 
@@ -25,7 +25,7 @@ Change = tuple[str, "str | int"]
 _PLAIN = frozenset({torch.float32, torch.float64})
 
 
-@pytest.mark.parametrize("called", operators(), ids=lambda called: called.name)
+@pytest.mark.parametrize("called", (*operators(), *FUNCTIONS), ids=lambda called: called.name)
 def test_any_arguments(called: Called, fuzz: Callable[..., None]) -> None:
     arguments = called.arguments()
     names = st.sampled_from(sorted(arguments))

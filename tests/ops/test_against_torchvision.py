@@ -180,12 +180,14 @@ REFUSED: list[tuple[str, tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize(("name", "arguments"), REFUSED, ids=[f"{k}-{name}" for k, (name, _) in enumerate(REFUSED)])
 def test_what_is_refused_is_refused_in_the_same_words(name, arguments):
-    words = []
+    caught = []
     for function in both(name):
-        with pytest.raises((RuntimeError, ValueError, AssertionError)) as caught:
+        with pytest.raises((RuntimeError, ValueError, AssertionError)) as raised:
             function(*arguments)
-        words.append((caught.type, str(caught.value).splitlines()[0]))
-    assert words[0] == words[1]
+        caught.append(raised.value)
+    ours, expected = (caught[0], caught[1]) if isinstance(caught[0], OpsmithError) else (caught[1], caught[0])
+    assert isinstance(ours, type(expected))
+    assert str(ours).startswith(f"{name}(): {str(expected).splitlines()[0]}")
 
 
 def test_a_pyramid_of_theirs_runs_on_ours(monkeypatch):

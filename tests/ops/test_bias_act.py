@@ -190,13 +190,13 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
         ({"clamp": -1.0}, ArgumentValueError, "clamp must not be below 0; it is -1"),
         ({"clamp": float("nan")}, ArgumentValueError, "clamp must not be below 0; it is nan"),
         ({"dim": 3}, ShapeError, "dim is 3, but x has 3 dimensions"),
-        ({"dim": 1.0}, ArgumentTypeError, "dim is 1.0, expected an int"),
+        ({"dim": 1.0}, ArgumentTypeError, "dim is float 1.0, expected an int"),
         ({"dim": 2}, ShapeError, r"b has the shape \(3,\), expected \(4,\)"),
         ({"b": b[None]}, ShapeError, r"b has the shape \(1, 3\)"),
         ({"b": b.double()}, DtypeError, "b is float64"),
-        ({"b": [1.0]}, ArgumentTypeError, "b is list, expected a tensor"),
+        ({"b": [1.0]}, ArgumentTypeError, r"b is list \[1.0\], expected a tensor"),
         ({"x": x.int(), "b": None}, DtypeError, "x is int32"),
-        ({"x": 1.0}, ArgumentTypeError, "x is float, expected a tensor"),
+        ({"x": 1.0}, ArgumentTypeError, "x is float 1.0, expected a tensor"),
     ):
         with pytest.raises(kind, match=words):
             bias_act(**{"x": x, "b": b, **arguments})

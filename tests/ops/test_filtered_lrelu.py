@@ -220,7 +220,7 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
         ({"up": 0}, ArgumentValueError, r"filtered_lrelu\(\): up is 0, expected 1 to 256"),
         ({"down": 257}, ArgumentValueError, "down is 257"),
         ({"up": [1, 2]}, ArgumentValueError, r"up is \[1, 2\], expected one factor for both axes"),
-        ({"up": 1.5}, ArgumentTypeError, "up is 1.5, expected an int"),
+        ({"up": 1.5}, ArgumentTypeError, "up is float 1.5, expected an int"),
         ({"padding": [1, 2, 3]}, ArgumentTypeError, "expected an int or 2 or 4 of them"),
         (
             {"padding": -1},
@@ -242,7 +242,7 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
         ),
         ({"b": b[:1]}, ShapeError, r"b has the shape \(1,\), expected \(2,\)"),
         ({"b": b.double()}, DtypeError, "b is float64"),
-        ({"b": 1.0}, ArgumentTypeError, "b is float, expected a tensor"),
+        ({"b": 1.0}, ArgumentTypeError, "b is float 1.0, expected a tensor"),
     ):
         with pytest.raises(kind, match=words):
             filtered_lrelu(x, f, **arguments)

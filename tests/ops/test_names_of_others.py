@@ -135,7 +135,7 @@ def test_a_resampling_convolution_refuses_what_means_nothing() -> None:
         ({"w": [1.0]}, ShapeError, "4 dimensions and list"),
         ({"up": 0}, ArgumentValueError, "up is 0, expected 1 or more"),
         ({"down": 2.0}, ArgumentTypeError, "down is 2.0, expected an int"),
-        ({"padding": [1, 2, 3]}, ArgumentTypeError, r"conv2d_resample\(\): padding is \[1, 2, 3\]"),
+        ({"padding": [1, 2, 3]}, ArgumentTypeError, r"conv2d_resample\(\): padding is list \[1, 2, 3\]"),
         ({"f": torch.ones(1, 1, 1)}, ArgumentValueError, r"conv2d_resample\(\): f has the shape \(1, 1, 1\)"),
     ):
         with pytest.raises(kind, match=words):

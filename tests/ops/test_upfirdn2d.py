@@ -194,10 +194,10 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
     for arguments, kind, words in (
         ({"up": 0}, ArgumentValueError, "up is 0, expected 1 to 256"),
         ({"down": [1, 257]}, ArgumentValueError, r"down is \[1, 257\]"),
-        ({"up": 1.5}, ArgumentTypeError, "up is 1.5, expected an int or 2 of them"),
+        ({"up": 1.5}, ArgumentTypeError, "up is float 1.5, expected an int or 2 of them"),
         ({"up": [1, 2, 3]}, ArgumentTypeError, "expected an int or 2"),
         ({"padding": [1, 2, 3]}, ArgumentTypeError, "expected an int or 2 or 4 of them"),
-        ({"padding": True}, ArgumentTypeError, "padding is True"),
+        ({"padding": True}, ArgumentTypeError, "padding is bool True"),
         ({"padding": -1}, ShapeError, "along y the filter has 3 taps, but after upsampling and padding there are 2"),
         ({"padding": [0, -2, 0, 0]}, ShapeError, "along x"),
         ({"impl": "cpu"}, ArgumentValueError, 'impl is \'cpu\', expected "cuda" or "ref"'),

@@ -3,9 +3,11 @@ RuntimeError from torch.ops, where the binding or the fake kernel finds them."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from kit import arguments, elementwise, natives, shapes
@@ -161,6 +163,26 @@ def test_no_broadcasting_is_advised_where_it_would_not_help(sizes: tuple[int, ..
         (lambda: scalars(f="x"), "f is str 'x', expected a float"),
         (lambda: scalars(b="x"), "b is str 'x', expected a bool"),
         (lambda: scalars(s=3), "s is int 3, expected a str"),
+        (lambda: scalars(i=2**63), "i is int 9223372036854775808, expected an int; it needs more than 64 bits"),
+        (lambda: scalars(i=10**5000), "i is int of 16610 bits, expected an int; it needs more than 64 bits"),
+        (lambda: scalars(oi=-(2**63) - 1), "expected an int or None; it needs more than 64 bits"),
+        (lambda: scalars(ints=[1, 2**63]), "expected a list of ints; it needs more than 64 bits"),
+        (lambda: scalars(f=10**400), "f is int of 1329 bits, expected a float; it needs more than 64 bits"),
+        (lambda: scalars(f=1j), "f is complex 1j, expected a float"),
+        (lambda: scalars(f=torch.ones(2)), "f is Tensor float32 [2], expected a float"),
+        (lambda: scalars(b=None), "b is NoneType None, expected a bool"),
+        (lambda: scalars(b=0.5), "b is float 0.5, expected a bool"),
+        (lambda: scalars(b=torch.tensor(0.5)), "b is Tensor float32 [], expected a bool"),
+        (lambda: scalars(b=[]), "b is list [], expected a bool"),
+        (lambda: scalars(ob=1.5), "ob is float 1.5, expected a bool or None"),
+        (lambda: scalars(s=b"a"), "s is bytes b'a', expected a str"),
+        (lambda: scalars(s="a\udc80"), "half of a surrogate pair, which UTF-8 cannot encode"),
+        (lambda: scalars(x=numpy.ones((3, 4))), "x is ndarray float64 [3, 4], expected a tensor"),
+        (lambda: scalars(x=numpy.ones(3)), "; torch.from_numpy makes a tensor of it"),
+        (lambda: scalars(x=[1.0] * 10**6), "x is list [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, ...], expected a tensor"),
+        (lambda: scalars(x=2), "; torch.tensor makes a tensor of it"),
+        (lambda: scalars(ints=torch.tensor([1])), "ints is Tensor int64 [1], expected a list of ints"),
+        (lambda: scalars(ints=numpy.array([0.5])), "ints is ndarray float64 [1], expected a list of ints"),
         (lambda: scalars(ints=[0.5]), "ints is list [0.5], expected a list of ints"),
         (lambda: scalars(floats=["a"]), "floats is list ['a'], expected a list of floats"),
         (lambda: scalars(oi="a"), "oi is str 'a', expected an int or None"),
@@ -173,6 +195,37 @@ def test_arguments_of_a_wrong_type_are_refused(call: Callable[[], Any], words: s
     with pytest.raises(ArgumentTypeError) as raised:
         call()
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        {"i": numpy.int32(2)},
+        {"i": torch.tensor(2)},
+        {"f": 2},
+        {"f": numpy.float32(2)},
+        {"b": 1},
+        {"b": numpy.bool_(True)},
+        {"ints": numpy.array([1, 2])},
+        {"oi": None},
+        {"floats": range(2)},
+    ],
+    ids=str,
+)
+def test_what_stands_for_a_scalar_is_not_blamed_for_another_mistake(taken: dict[str, Any]) -> None:
+    assert isinstance(scalars(**taken), torch.Tensor)
+    with pytest.raises(ShapeError, match="x has 2 dimensions, expected 1"):
+        scalars(x=F(2, 2), **taken)
+
+
+def test_an_error_of_the_arguments_is_one_exception_without_inner_frames() -> None:
+    arguments.shift(F(2, 3))
+    for call, most in ((arguments.shift, 3), (functools.partial(arguments.shift, bias=None), 3)):
+        with pytest.raises(ArgumentTypeError) as raised:
+            call("abc")
+        assert raised.value.__cause__ is None
+        assert raised.value.__suppress_context__
+        assert len(raised.traceback) <= most
 
 
 def scalars(**changed: Any) -> Any:

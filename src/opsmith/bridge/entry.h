@@ -255,9 +255,13 @@ void explain_error(PyObject* self, PyObject* args, PyObject* kwargs) {
   py::error_already_set error;
   try {
     const py::object keywords = kwargs != nullptr ? py::reinterpret_borrow<py::object>(kwargs) : py::dict();
-    py::handle(self).attr("_explain")(py::handle(args), keywords, error.value());
-  } catch (py::error_already_set& better) {
-    better.restore();
+    const py::object better = py::handle(self).attr("_explain")(py::handle(args), keywords);
+    if (!better.is_none()) {
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(better.ptr())), better.ptr());
+      return;
+    }
+  } catch (py::error_already_set& other) {
+    other.restore();
     return;
   }
   error.restore();

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
+from numbers import Number
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError
+from opsmith.errors import ArgumentTypeError, describe
+from opsmith.runtime.scalars import CHANGES_SILENTLY, IS_CONVERTED
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 
-__all__ = ["bind_arguments", "integer_check", "refuse_struct"]
+__all__ = ["bind_arguments", "refuse_struct", "scalar_check"]
 
-_INTEGERS = (int, torch.SymInt)
-_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
-
-_SCALAR_CHECKS: dict[Kind, Callable[[Any], bool]] = {
-    Kind.INT: lambda value: isinstance(value, _INTEGERS) and not isinstance(value, bool),
-    Kind.FLOAT: lambda value: isinstance(value, _NUMBERS) and not isinstance(value, bool),
-    Kind.BOOL: lambda value: isinstance(value, bool),
-    Kind.STR: lambda value: isinstance(value, str),
-    Kind.INT_LIST: lambda value: _is_list(value, _INTEGERS),
-    Kind.FLOAT_LIST: lambda value: _is_list(value, _NUMBERS),
-    Kind.OPTIONAL_INT: lambda value: value is None or isinstance(value, _INTEGERS),
-    Kind.OPTIONAL_FLOAT: lambda value: value is None or isinstance(value, _NUMBERS),
-    Kind.OPTIONAL_BOOL: lambda value: value is None or isinstance(value, bool),
+_CHECKS: dict[Kind, Callable[[Any], bool]] = {
+    **IS_CONVERTED,
     Kind.TENSOR: lambda value: isinstance(value, Tensor),
     Kind.OPTIONAL_TENSOR: lambda value: value is None or isinstance(value, Tensor),
-    Kind.TENSOR_LIST: lambda value: _is_list(value, (Tensor,)),
+    Kind.TENSOR_LIST: lambda value: (
+        isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(item, Tensor) for item in value)
+    ),
 }
 _EXPECTED: dict[Kind, str] = {
     Kind.TENSOR: "a tensor",
@@ -45,6 +39,7 @@ _EXPECTED: dict[Kind, str] = {
     Kind.BOOL: "a bool",
     Kind.STR: "a str",
 }
+_NUMBERS = frozenset({Kind.INT, Kind.FLOAT, Kind.OPTIONAL_INT, Kind.OPTIONAL_FLOAT, Kind.INT_LIST, Kind.FLOAT_LIST})
 
 
 def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,51 +66,61 @@ def bind_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[st
         value = values[parameter.name]
         if parameter.struct is not None and is_dataclass(value):
             refuse_struct(signature, parameter.struct, value)
-        if not _SCALAR_CHECKS[parameter.kind](value):
+        if not _CHECKS[parameter.kind](value):
             raise _wrong_type(signature, parameter, value)
+        if parameter.kind in (Kind.INT, Kind.OPTIONAL_INT) and not isinstance(value, int | torch.SymInt | None):
+            values[parameter.name] = operator.index(value)  # sizes are computed with it
     return {parameter.name: values[parameter.name] for parameter in signature.parameters}
 
 
-def integer_check(signature: Signature) -> Callable[[Sequence[Any], Mapping[str, Any]], None] | None:
-    """Return a function that refuses what PyTorch would round for an int; None if the operator takes no ints.
-
-    PyTorch takes whatever has `__int__`: `numpy.float32(1.5)` and `torch.tensor(1.5)` count as 1.
-    """
-    integers = [
-        (index, parameter)
+def scalar_check(signature: Signature) -> Callable[[Sequence[Any], Mapping[str, Any]], None] | None:
+    """Return a function that refuses what PyTorch would silently take for another value; None if that cannot be."""
+    checked = [
+        (index, parameter, changes)
         for index, parameter in enumerate(signature.parameters)
-        if parameter.kind in (Kind.INT, Kind.OPTIONAL_INT, Kind.INT_LIST)
+        if (changes := CHANGES_SILENTLY.get(parameter.kind)) is not None
     ]
 
-    def refuse_rounding(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        for index, parameter in integers:
-            value = args[index] if index < len(args) else kwargs.get(parameter.name)
-            if type(value) is int or value is None:
+    def refuse_changed(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for index, parameter, changes in checked:
+            if index < len(args):
+                value = args[index]
+            elif parameter.name in kwargs:
+                value = kwargs[parameter.name]
+            else:
                 continue
-            for item in value if isinstance(value, (list, tuple)) else (value,):
-                if type(item) is not int and not _is_integer(item):
-                    raise _wrong_type(signature, parameter, value)
+            if type(value) is not int and type(value) is not bool and changes(value):
+                raise _wrong_type(signature, parameter, value)
 
-    return refuse_rounding if integers else None
-
-
-def _is_integer(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return not (value.is_floating_point() or value.is_complex())
-    return hasattr(type(value), "__index__") or not hasattr(type(value), "__int__")  # the latter PyTorch refuses
+    return refuse_changed if checked else None
 
 
 def refuse_struct(signature: Signature, struct: Struct, value: Any) -> NoReturn:
     """Raise the exception for an argument that is not the dataclass it should be."""
     raise ArgumentTypeError(
-        f"{signature.name}(): {struct.name} is {type(value).__name__} {value!r:.60}, expected {struct.type.__name__} or its "
+        f"{signature.name}(): {struct.name} is {describe(value)}, expected {struct.type.__name__} or its "
         f"fields: {', '.join(struct.fields)}"
     )
 
 
 def _wrong_type(signature: Signature, parameter: Parameter, value: Any) -> ArgumentTypeError:
-    found = f"{type(value).__name__} {value!r:.60}"
-    return ArgumentTypeError(f"{signature.name}(): {parameter.label} is {found}, expected {_describe(parameter)}")
+    return ArgumentTypeError(
+        f"{signature.name}(): {parameter.label} is {describe(value)}, expected {_describe(parameter)}"
+        f"{_hint(parameter, value)}"
+    )
+
+
+def _hint(parameter: Parameter, value: Any) -> str:
+    if parameter.kind in (Kind.TENSOR, Kind.OPTIONAL_TENSOR):
+        if type(value).__name__ == "ndarray":
+            return "; torch.from_numpy makes a tensor of it"
+        return "; torch.tensor makes a tensor of it" if isinstance(value, Number | list) else ""
+    items = value if isinstance(value, list | tuple) else [value]
+    if parameter.kind in _NUMBERS and any(isinstance(item, int) and item.bit_length() > 63 for item in items):
+        return "; it needs more than 64 bits"
+    if parameter.kind is Kind.STR and isinstance(value, str):
+        return "; it has half of a surrogate pair, which UTF-8 cannot encode"
+    return ""
 
 
 def _name(item: Parameter | Struct) -> str:
@@ -125,7 +130,3 @@ def _name(item: Parameter | Struct) -> str:
 def _describe(parameter: Parameter) -> str:
     words = _EXPECTED[parameter.kind]
     return f"{words}, {parameter.tensor.text}" if parameter.tensor is not None else words
-
-
-def _is_list(value: Any, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, (list, tuple, torch.Size)) and all(isinstance(item, kinds) for item in value)

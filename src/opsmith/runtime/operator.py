@@ -11,7 +11,7 @@ import torch
 from opsmith._forks import Lock, hold_off_forks
 from opsmith._keywords import keywords_of
 from opsmith.errors import DefinitionError, GradientError, OpsmithError
-from opsmith.runtime.bind import integer_check
+from opsmith.runtime.bind import scalar_check
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.define import define_backward, with_gradient, with_rival, with_rule
 from opsmith.runtime.options import DefinitionOptions
@@ -189,19 +189,21 @@ class Operator:
         """Take over the registered operator: from now on calls enter the dispatcher."""
         explain, hides, select = self._explain, self._hides, self._select
 
-        refuse_rounding = integer_check(self.definition.signature)
+        refuse_changed = scalar_check(self.definition.signature)
 
         def entry(*args: Any, **kwargs: Any) -> Any:
             ensure_sharding_rules()
-            if refuse_rounding is not None:
-                refuse_rounding(args, kwargs)
+            if refuse_changed is not None:
+                refuse_changed(args, kwargs)
             try:
                 results = overload(*args, **kwargs)
             except OpsmithError:
                 raise
-            except Exception as error:
-                explain(args, kwargs, error)
-                raise
+            except Exception:
+                better = explain(args, kwargs)
+                if better is None:
+                    raise
+                raise better from None
             return select(results) if hides else results
 
         self._overload = overload
@@ -237,14 +239,15 @@ class Operator:
         visible = tuple(results[index] for index in self._visible)
         return visible[0] if len(visible) == 1 else visible
 
-    def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
-        """Raise the typed exception where the arguments are to blame for an error that crossed C++."""
+    def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpsmithError | None:
+        """Return the typed exception where the arguments are to blame for an error that crossed C++, without its frames."""
         from opsmith.runtime.register import explain_call
 
         try:
             explain_call(self.definition, self.sizes, args, kwargs)
         except OpsmithError as better:
-            raise better from error
+            return better.with_traceback(None)
+        return None
 
 
 def publish(definition: Definition) -> Operator:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
+
+from opsmith.errors import describe
+from opsmith.ops._arguments import TensorShapeError, TensorTypeError, read_pair
 
 if TYPE_CHECKING:
     _T = TypeVar("_T")
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 else:
     from torch.jit.annotations import BroadcastingList2  # what TorchScript calls one number or two
 
-__all__ = ["Boxes", "BroadcastingList2", "as_rois", "edges_and_images", "example_boxes", "pair"]
+__all__ = ["Boxes", "BroadcastingList2", "as_rois", "check_boxes", "edges_and_images", "example_boxes", "pair"]
 
 Boxes = Tensor | list[Tensor]
 
@@ -23,28 +26,40 @@ Boxes = Tensor | list[Tensor]
 _FARTHEST = float(1 << 20)
 
 
-def pair(size: BroadcastingList2[int]) -> tuple[int, int]:
-    """Return a size as (height, width)."""
-    if isinstance(size, int):
-        return size, size
-    return (size[0], size[1]) if len(size) == 2 else (size[0], size[0])
+def pair(function: str, size: BroadcastingList2[int]) -> tuple[int, int]:
+    """Return an output size as (height, width); raises ArgumentTypeError for what is neither an int nor two of them."""
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
+        return size[0], size[1]  # type: ignore[index]
+    return read_pair(function, "output_size", size)
+
+
+def check_boxes(function: str, boxes: Any) -> None:
+    """Raise TensorTypeError or TensorShapeError, in torchvision's words, for what `as_rois` does not take."""
+    if isinstance(boxes, Tensor):
+        if boxes.dim() != 2 or boxes.shape[1] != 5:
+            raise TensorShapeError(
+                f"{function}(): The boxes tensor shape is not correct as Tensor[K, 5]; it is {list(boxes.shape)}"
+            )
+        return
+    if not isinstance(boxes, (list, tuple)) or not all(isinstance(one, Tensor) for one in boxes):
+        raise TensorTypeError(
+            f"{function}(): boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]; it is {describe(boxes)}"
+        )
+    for index, one in enumerate(boxes):
+        if one.dim() != 2 or one.shape[1] != 4:
+            raise TensorShapeError(
+                f"{function}(): The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]; "
+                f"number {index} has {list(one.shape)}"
+            )
 
 
 def as_rois(boxes: Boxes) -> Tensor:
-    """Return boxes as float32 [K, 5], the index of the image first; reject other shapes with torchvision's messages."""
+    """Return boxes as float32 [K, 5], the index of the image first."""
     if isinstance(boxes, Tensor):
-        if boxes.dim() != 2 or boxes.shape[1] != 5:
-            raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
         return (boxes.dequantize() if boxes.is_quantized else boxes.detach()).float()
-    if not isinstance(boxes, (list, tuple)):
-        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]")
     # The index beside boxes of 16 bits would be rounded from 257 (bfloat16) or 2049 on; so they become float32 first.
     rois: list[Tensor] = []
     for index, one in enumerate(boxes):
-        if not isinstance(one, Tensor):
-            raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]")
-        if one.dim() != 2 or one.shape[1] != 4:
-            raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
         rois.append(torch.cat([torch.full_like(one[:, :1], index, dtype=torch.float32), one.detach().float()], 1))
     return torch.cat(rois) if rois else torch.empty((0, 5))
 

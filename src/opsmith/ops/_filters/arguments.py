@@ -6,14 +6,23 @@ Where an argument has two directions, x comes first. `op` is the function's name
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, GradientError
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, GradientError, ShapeError, describe
+from opsmith.ops._arguments import check_numbers, check_tensors, is_int
 
-__all__ = ["MOST_UP_DOWN", "Ints", "check_clamp", "read_factors", "read_filter", "read_padding", "read_taps"]
+__all__ = [
+    "MOST_UP_DOWN",
+    "Ints",
+    "check_clamp",
+    "check_images",
+    "read_factors",
+    "read_filter",
+    "read_padding",
+    "read_taps",
+]
 
 Ints = int | Sequence[int]
 
@@ -21,11 +30,18 @@ Ints = int | Sequence[int]
 MOST_UP_DOWN = 256
 
 
+def check_images(op: str, x: Tensor) -> None:
+    """Raise ArgumentTypeError or ShapeError for what is not a tensor [N, C, H, W]."""
+    check_tensors(op, x=x)
+    if x.ndim != 4:
+        raise ShapeError(f"{op}(): x has {x.ndim} dimensions, expected a tensor [N, C, H, W]")
+
+
 def read_factors(op: str, name: str, value: Ints) -> tuple[int, int]:
     """Return the factors along x and y of an int or two of them."""
     values = _ints(op, name, value, (2,))
     if any(number < 1 or number > MOST_UP_DOWN for number in values):
-        raise ArgumentValueError(f"{op}(): {name} is {value!r}, expected 1 to {MOST_UP_DOWN}")
+        raise ArgumentValueError(f"{op}(): {name} is {value!r:.60}, expected 1 to {MOST_UP_DOWN}")
     return values[0], values[-1]
 
 
@@ -62,17 +78,16 @@ def read_filter(op: str, name: str, x: Tensor, f: Tensor | None) -> Tensor:
 
 def _ints(op: str, name: str, value: Ints, lengths: tuple[int, ...]) -> tuple[int, ...]:
     values = tuple(value) if isinstance(value, Sequence) else (value,)
-    if len(values) not in (1, *lengths) or not all(_is_int(number) for number in values):
+    if len(values) not in (1, *lengths) or not all(map(is_int, values)):
         words = " or ".join(map(str, lengths))
-        raise ArgumentTypeError(f"{op}(): {name} is {value!r}, expected an int or {words} of them")
+        raise ArgumentTypeError(f"{op}(): {name} is {describe(value)}, expected an int or {words} of them")
     return values
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
-
-
 def check_clamp(clamp: float | None, op: str = "bias_act") -> None:
-    """Raise ArgumentValueError for a clamp that is not a limit. `op` is the function's name."""
-    if clamp is not None and not clamp >= 0:
+    """Raise ArgumentTypeError or ArgumentValueError for a clamp that is not a limit. `op` is the function's name."""
+    if clamp is None:
+        return
+    check_numbers(op, clamp=clamp)
+    if not clamp >= 0:
         raise ArgumentValueError(f"{op}(): clamp must not be below 0; it is {clamp}")

@@ -85,6 +85,6 @@ activation_funcs = MappingProxyType({name: _as_stylegan_has_it(one) for name, on
 
 def activation_of(name: str) -> Activation:
     """Return the activation of a name; raises ArgumentValueError for another."""
-    if name not in ACTIVATIONS:
-        raise ArgumentValueError(f"bias_act(): act is {name!r:.40}, expected one of {', '.join(ACTIVATIONS)}")
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise ArgumentValueError(f"bias_act(): act is {name!r:.60}, expected one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]

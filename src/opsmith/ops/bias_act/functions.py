@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from opsmith.errors import ShapeError
+from opsmith.ops._arguments import check_choice, check_ints, check_numbers, check_tensors
 from opsmith.ops._filters.arguments import check_clamp
 from opsmith.ops.bias_act.activations import activation_of
 from opsmith.ops.bias_act.operator import bias_activation
@@ -56,15 +57,16 @@ def bias_act(
     ArgumentValueError
         For an unknown activation or impl, and a clamp below 0.
     ArgumentTypeError
-        For an x that is not a tensor, and a dim that is not an int.
+        For an x or b that is not a tensor, a dim that is not an int, and an alpha, gain or clamp that is not a number.
     """
-    if impl not in ("cuda", "ref"):
-        raise ArgumentValueError(f'bias_act(): impl is {impl!r}, expected "cuda" or "ref"')
+    check_choice("bias_act", "impl", impl, ("cuda", "ref"))
     if not isinstance(x, Tensor) or not (b is None or isinstance(b, Tensor)):
-        name, wrong = ("b", b) if isinstance(x, Tensor) else ("x", x)
-        raise ArgumentTypeError(f"bias_act(): {name} is {type(wrong).__name__}, expected a tensor")
+        check_tensors("bias_act", optional=("b",), x=x, b=b)
     check_clamp(clamp)
     defaults = activation_of(act)
+    alpha, gain = defaults.alpha if alpha is None else alpha, defaults.gain if gain is None else gain
+    if type(alpha) is not float or type(gain) is not float:
+        check_numbers("bias_act", alpha=alpha, gain=gain)
     # Without a bias any dimension will do.
     dim = min(x.ndim - 1, 1) if b is None else _dimension(x, b, dim)
 
@@ -74,8 +76,8 @@ def bias_act(
             images,
             b,
             act,
-            float(defaults.alpha if alpha is None else alpha),
-            float(defaults.gain if gain is None else gain),
+            float(alpha),
+            float(gain),
             None if clamp is None else float(clamp),
         )
         return result
@@ -106,8 +108,7 @@ def fused_bias_leakyrelu(
 
 def _dimension(x: Tensor, b: Tensor, dim: Any) -> int:
     """Return the bias' dimension, counted from the front."""
-    if not isinstance(dim, int) or isinstance(dim, bool):
-        raise ArgumentTypeError(f"bias_act(): dim is {dim!r}, expected an int")
+    check_ints("bias_act", dim=dim)
     if not -x.ndim <= dim < x.ndim:
         raise ShapeError(f"bias_act(): dim is {dim}, but x has {x.ndim} dimensions")
     place: int = dim % x.ndim

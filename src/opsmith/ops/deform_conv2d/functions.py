@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import opsmith
+from opsmith.ops._arguments import TensorShapeError, check_tensors, read_pair
 from opsmith.ops.deform_conv2d.sized import deform_conv2d_sized
 
 __all__ = ["Size", "check_ranks", "deform_conv2d", "pair"]
@@ -58,13 +59,17 @@ def deform_conv2d(
 
     There are gradients of all five tensors, of any order.
 
-    Raises RuntimeError if shapes and numbers do not fit together, in torchvision's words; DtypeError and DeviceError
-    for tensors of several types or devices.
+    Raises a ShapeError that is a RuntimeError if shapes and numbers do not fit together, in torchvision's words;
+    ArgumentTypeError for arguments of another type; DtypeError and DeviceError for tensors of several types or devices.
     """
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        check_tensors(
+            "deform_conv2d", optional=("bias", "mask"), input=input, offset=offset, weight=weight, bias=bias, mask=mask
+        )
     check_ranks(input, offset, weight, mask)
-    stride_y, stride_x = pair(stride)
-    pad_y, pad_x = pair(padding)
-    dilation_y, dilation_x = pair(dilation)
+    stride_y, stride_x = pair("stride", stride)
+    pad_y, pad_x = pair("padding", padding)
+    dilation_y, dilation_x = pair("dilation", dilation)
     _check_numbers("weight", weight.shape[2], weight.shape[3], 1)
     _check_numbers("stride", stride_y, stride_x, 1)
     _check_numbers("pad", pad_y, pad_x, 0)
@@ -72,9 +77,10 @@ def deform_conv2d(
     taps = weight.shape[2] * weight.shape[3]
     offset_groups = offset.shape[1] // (2 * taps)
     if offset_groups == 0:
-        raise RuntimeError(
-            "the shape of the offset tensor at dimension 1 is not valid. It should be a multiple of 2 * weight.size[2] * "
-            f"weight.size[3].\nGot offset.shape[1]={offset.shape[1]}, while 2 * weight.size[2] * weight.size[3]={2 * taps}"
+        raise TensorShapeError(
+            "deform_conv2d(): the shape of the offset tensor at dimension 1 is not valid. It should be a multiple of "
+            f"2 * weight.size[2] * weight.size[3].\n"
+            f"Got offset.shape[1]={offset.shape[1]}, while 2 * weight.size[2] * weight.size[3]={2 * taps}"
         )
     groups = input.shape[1] // weight.shape[1] if weight.shape[1] > 0 else 1
     _check_channels(input, weight, groups, offset_groups)
@@ -84,7 +90,7 @@ def deform_conv2d(
     if mask is not None:
         _check_beside("mask", mask, input, offset_groups * taps, height, width)
     if height <= 0 or width <= 0:
-        raise RuntimeError(f"Calculated output size too small - out_h: {height} out_w: {width}")
+        raise TensorShapeError(f"deform_conv2d(): Calculated output size too small - out_h: {height} out_w: {width}")
     tf32 = False
     if not torch.jit.is_scripting():  # type: ignore[attr-defined]
         tf32 = input.is_cuda and _allows_tf32()
@@ -115,14 +121,11 @@ def _allows_tf32() -> bool:
     return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
 
 
-def pair(size: Size) -> tuple[int, int]:
-    """Return a size as (y, x)."""
+def pair(name: str, size: Size) -> tuple[int, int]:
+    """Return an argument as (y, x)."""
     if torch.jit.is_scripting():  # type: ignore[attr-defined]
         return size  # type: ignore[return-value]
-    if isinstance(size, Sequence):
-        y, x = size if len(size) == 2 else (size[0], size[0])
-        return y, x
-    return size, size
+    return read_pair("deform_conv2d", name, size)
 
 
 def check_ranks(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None) -> None:  # noqa: A002
@@ -136,35 +139,40 @@ def check_ranks(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | No
 
 def _check_rank(name: str, tensor: Tensor) -> None:
     if tensor.dim() != 4:
-        raise RuntimeError(f"deform_conv2d(): {name} has {tensor.dim()} dimensions, expected 4")
+        raise TensorShapeError(f"deform_conv2d(): {name} has {tensor.dim()} dimensions, expected 4")
 
 
 def _check_numbers(name: str, y: int, x: int, least: int) -> None:
     if y < least or x < least:
-        raise RuntimeError(f"{name}_h: {y} {name}_w: {x}")
+        raise TensorShapeError(f"deform_conv2d(): {name}_h: {y} {name}_w: {x}")
 
 
 def _check_channels(input: Tensor, weight: Tensor, groups: int, offset_groups: int) -> None:  # noqa: A002
     if groups == 0 or weight.shape[1] * groups != input.shape[1]:
-        raise RuntimeError(
-            f"input has {input.shape[1]} channels, which is not a multiple of the weight's {weight.shape[1]}"
+        raise TensorShapeError(
+            f"deform_conv2d(): input has {input.shape[1]} channels, which is not a multiple of the weight's "
+            f"{weight.shape[1]}"
         )
     if weight.shape[0] % groups != 0:
-        raise RuntimeError(
-            f"weight has {weight.shape[0]} output channels, which is not a multiple of its {groups} groups"
+        raise TensorShapeError(
+            f"deform_conv2d(): weight has {weight.shape[0]} output channels, which is not a multiple of its {groups} groups"
         )
     if input.shape[1] % offset_groups != 0:
-        raise RuntimeError(
-            f"input has {input.shape[1]} channels, which is not a multiple of {offset_groups} offset groups"
+        raise TensorShapeError(
+            f"deform_conv2d(): input has {input.shape[1]} channels, which is not a multiple of {offset_groups} offset groups"
         )
 
 
 def _check_beside(name: str, tensor: Tensor, input: Tensor, channels: int, height: int, width: int) -> None:  # noqa: A002
     """Check the shape of what there is one of for each output position: offset or mask."""
     if tensor.shape[1] != channels:
-        raise RuntimeError(f"{name}.shape[1] is not valid: got: {tensor.shape[1]} expected: {channels}")
+        raise TensorShapeError(
+            f"deform_conv2d(): {name}.shape[1] is not valid: got: {tensor.shape[1]} expected: {channels}"
+        )
     if tensor.shape[0] != input.shape[0]:
-        raise RuntimeError(f"invalid batch size of {name}")
+        raise TensorShapeError(f"deform_conv2d(): invalid batch size of {name}")
     if tensor.shape[2] != height or tensor.shape[3] != width:
         found = f"({tensor.shape[2]}, {tensor.shape[3]})"
-        raise RuntimeError(f"{name} output dims: {found} - computed output dims: ({height}, {width})")
+        raise TensorShapeError(
+            f"deform_conv2d(): {name} output dims: {found} - computed output dims: ({height}, {width})"
+        )

@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor, nn
 
+from opsmith.ops._arguments import TensorShapeError, check_ints, check_tensors
 from opsmith.ops.deform_conv2d.functions import Size, check_ranks, deform_conv2d
 from opsmith.ops.deform_conv2d.module import Convolution
 
@@ -28,14 +29,19 @@ def modulated_deform_conv2d(
 
     The groups follow from the shapes; RuntimeError is raised where those that are given are others.
     """
+    name = "modulated_deform_conv2d"
+    check_tensors(name, optional=("bias",), input=input, offset=offset, mask=mask, weight=weight, bias=bias)
+    check_ints(name, groups=groups, deform_groups=deform_groups)
     check_ranks(input, offset, weight, mask)
     if weight.shape[1] * groups != input.shape[1]:
-        raise RuntimeError(
-            f"input has {input.shape[1]} channels, but weight has {weight.shape[1]} for each of {groups} groups"
+        raise TensorShapeError(
+            f"{name}(): input has {input.shape[1]} channels, but weight has {weight.shape[1]} for each of {groups} groups"
         )
     taps = weight.shape[2] * weight.shape[3]
     if offset.shape[1] != 2 * deform_groups * taps:
-        raise RuntimeError(f"offset.shape[1] is not valid: got: {offset.shape[1]} expected: {2 * deform_groups * taps}")
+        raise TensorShapeError(
+            f"{name}(): offset.shape[1] is not valid: got: {offset.shape[1]} expected: {2 * deform_groups * taps}"
+        )
     return deform_conv2d(input, offset, weight, bias, stride, padding, dilation, mask)
 
 

@@ -36,7 +36,8 @@ class Convolution(nn.Module):
         if out_channels % groups != 0:
             raise ValueError("out_channels must be divisible by groups")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride, self.padding, self.dilation = map(pair, (kernel_size, stride, padding, dilation))
+        self.kernel_size, self.stride = pair("kernel_size", kernel_size), pair("stride", stride)
+        self.padding, self.dilation = pair("padding", padding), pair("dilation", dilation)
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *self.kernel_size))
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels)) if bias else None)
 

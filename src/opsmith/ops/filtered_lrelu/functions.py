@@ -6,8 +6,17 @@ import math
 
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
-from opsmith.ops._filters.arguments import Ints, check_clamp, read_factors, read_filter, read_padding, read_taps
+from opsmith.errors import ArgumentValueError, ShapeError
+from opsmith.ops._arguments import check_choice, check_flags, check_numbers, check_tensors
+from opsmith.ops._filters.arguments import (
+    Ints,
+    check_clamp,
+    check_images,
+    read_factors,
+    read_filter,
+    read_padding,
+    read_taps,
+)
 from opsmith.ops.filtered_lrelu.sized import filtered_lrelu_sized
 
 __all__ = ["filtered_lrelu"]
@@ -68,13 +77,11 @@ def filtered_lrelu(
     GradientError
         For a filter that requires a gradient: there are those of x and b alone (of any order).
     """
-    if impl not in ("cuda", "ref"):
-        raise ArgumentValueError(f'{_NAME}(): impl is {impl!r}, expected "cuda" or "ref"')
-    if not isinstance(x, Tensor) or x.ndim != 4:
-        found = f"{x.ndim} dimensions" if isinstance(x, Tensor) else type(x).__name__
-        raise ShapeError(f"{_NAME}(): x has {found}, expected a tensor [N, C, H, W]")
-    if b is not None and not isinstance(b, Tensor):
-        raise ArgumentTypeError(f"{_NAME}(): b is {type(b).__name__}, expected a tensor")
+    check_choice(_NAME, "impl", impl, ("cuda", "ref"))
+    check_images(_NAME, x)
+    check_tensors(_NAME, optional=("b",), b=b)
+    check_flags(_NAME, flip_filter=flip_filter)
+    check_numbers(_NAME, gain=gain, slope=slope)
     if b is not None and (b.ndim != 1 or b.shape[0] != x.shape[1]):
         raise ShapeError(
             f"{_NAME}(): b has the shape {tuple(b.shape)}, expected ({x.shape[1]},): x has the shape {tuple(x.shape)}"
@@ -123,5 +130,5 @@ def filtered_lrelu(
 def _factor(name: str, value: int) -> int:
     x, y = read_factors(_NAME, name, value)
     if x != y:
-        raise ArgumentValueError(f"{_NAME}(): {name} is {value!r}, expected one factor for both axes")
+        raise ArgumentValueError(f"{_NAME}(): {name} is {value!r:.60}, expected one factor for both axes")
     return x

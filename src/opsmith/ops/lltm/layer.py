@@ -8,6 +8,8 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
+from opsmith.errors import ArgumentTypeError, describe
+from opsmith.ops._arguments import check_flags, check_tensors
 from opsmith.ops.lltm.sequence import lltm_sequence
 
 __all__ = ["State", "lltm", "run_packed"]
@@ -29,6 +31,10 @@ def lltm(
     the steps go from the last to the first, and the hidden states stand where their inputs do. For T = 0 the state is
     returned unchanged.
     """
+    check_tensors("lltm", input=input, weight=weight, bias=bias)
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        raise ArgumentTypeError(f"lltm(): state is {describe(state)}, expected two tensors: (hidden, cell)")
+    check_flags("lltm", reverse=reverse)
     hidden, cell = state
     hiddens, last_cell = lltm_sequence(input.flip(0) if reverse else input, hidden, cell, weight, bias)
     last_hidden = hiddens[-1] if input.shape[0] else hidden

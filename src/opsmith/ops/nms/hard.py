@@ -10,6 +10,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 import opsmith
+from opsmith.ops._arguments import TensorShapeError, check_tensors
 from opsmith.ops.nms.order import by_decreasing_score
 
 __all__ = ["batched_nms", "hard_nms", "hard_nms_padded", "nms", "nms_padded"]
@@ -103,9 +104,12 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     A box with x2 <= x1 or y2 <= y1 has an area of 0; two such boxes never suppress each other, nor do boxes with a NaN
     or without a finite area suppress or get suppressed. NaN scores come first, as in torch.sort.
 
-    Raises RuntimeError for shapes that do not fit, in torchvision's words.
+    Raises a ShapeError that is a RuntimeError for shapes that do not fit, in torchvision's words, and ArgumentTypeError
+    for arguments of another type.
     """
-    floating, ranks = _prepared(boxes, scores)
+    if not torch.jit.is_scripting() and not (isinstance(boxes, Tensor) and isinstance(scores, Tensor)):  # type: ignore[attr-defined]
+        check_tensors("nms", boxes=boxes, scores=scores)
+    floating, ranks = _prepared("nms", boxes, scores)
     keep: Tensor = hard_nms(floating, ranks, iou_threshold)
     return keep
 
@@ -117,11 +121,13 @@ def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: floa
     `torchvision.ops.batched_nms`, but compares `idxs` instead of moving classes apart, which costs digits. The order is
     that of decreasing scores over all classes.
     """
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        check_tensors("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
     # torchvision then checks neither the other arguments nor the boxes' shape.
     if not torch.compiler.is_compiling() and boxes.numel() == 0:
         return torch.empty((0,), dtype=torch.int64, device=boxes.device)
-    floating, ranks = _prepared(boxes, scores)
-    keep: Tensor = hard_nms(floating, ranks, iou_threshold, _classes(idxs, boxes))
+    floating, ranks = _prepared("batched_nms", boxes, scores)
+    keep: Tensor = hard_nms(floating, ranks, iou_threshold, _classes("batched_nms", idxs, boxes))
     return keep
 
 
@@ -134,21 +140,23 @@ def nms_padded(
     The sizes, int64 [max_output] and [], do not depend on the data, so on a GPU nothing waits for it: a CUDA graph can
     hold the call.
     """
-    classes = None if idxs is None else _classes(idxs, boxes)
-    floating, ranks = _prepared(boxes, scores)
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        check_tensors("nms_padded", optional=("idxs",), boxes=boxes, scores=scores, idxs=idxs)
+    floating, ranks = _prepared("nms_padded", boxes, scores)
+    classes = None if idxs is None else _classes("nms_padded", idxs, boxes)
     indices, count = hard_nms_padded(floating, ranks, iou_threshold, max_output, classes)
     return indices, count
 
 
-def _prepared(boxes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+def _prepared(function: str, boxes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     """Check shapes with torchvision's messages, and convert both tensors to one floating type."""
     if boxes.dim() != 2:
-        raise RuntimeError(f"boxes should be a 2d tensor, got {boxes.dim()}D")
+        raise TensorShapeError(f"{function}(): boxes should be a 2d tensor, got {boxes.dim()}D")
     if boxes.shape[1] != 4:
-        raise RuntimeError(f"boxes should have 4 elements in dimension 1, got {boxes.shape[1]}")
+        raise TensorShapeError(f"{function}(): boxes should have 4 elements in dimension 1, got {boxes.shape[1]}")
     if scores.dim() != 1:
-        raise RuntimeError(f"scores should be a 1d tensor, got {scores.dim()}D")
-    _check_count(boxes, scores, "scores")
+        raise TensorShapeError(f"{function}(): scores should be a 1d tensor, got {scores.dim()}D")
+    _check_count(function, boxes, scores, "scores")
     if boxes.is_quantized:
         boxes, scores = boxes.dequantize(), scores.dequantize()
     if boxes.dtype == scores.dtype and boxes.is_floating_point():
@@ -159,17 +167,17 @@ def _prepared(boxes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     return boxes.to(dtype), scores.to(dtype)
 
 
-def _classes(idxs: Tensor, boxes: Tensor) -> Tensor:
+def _classes(function: str, idxs: Tensor, boxes: Tensor) -> Tensor:
     if idxs.dim() != 1:
-        raise RuntimeError(f"idxs should be a 1d tensor, got {idxs.dim()}D")
-    _check_count(boxes, idxs, "idxs")
+        raise TensorShapeError(f"{function}(): idxs should be a 1d tensor, got {idxs.dim()}D")
+    _check_count(function, boxes, idxs, "idxs")
     return idxs.to(torch.int64)
 
 
-def _check_count(boxes: Tensor, other: Tensor, name: str) -> None:
+def _check_count(function: str, boxes: Tensor, other: Tensor, name: str) -> None:
     # In a graph sizes may be what only the data give, which no `if` can ask for: there the operator checks them.
     if not torch.compiler.is_compiling() and boxes.shape[0] != other.shape[0]:
-        raise RuntimeError(
-            f"boxes and {name} should have same number of elements in dimension 0, "
+        raise TensorShapeError(
+            f"{function}(): boxes and {name} should have same number of elements in dimension 0, "
             f"got {boxes.shape[0]} and {other.shape[0]}"
         )

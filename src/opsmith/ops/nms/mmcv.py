@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, describe
+from opsmith.ops._arguments import (
+    TensorShapeError,
+    UnsupportedValueError,
+    as_tensor,
+    check_ints,
+    check_numbers,
+    check_tensors,
+)
 from opsmith.ops.nms import hard, soft
 
 __all__ = ["batched_nms", "nms", "soft_nms"]
@@ -31,7 +40,9 @@ def nms(
     1, is added to widths and heights. Boxes with a score of `score_threshold` or less are left out where that is above 0,
     and no more than `max_num` are kept where that is above 0.
     """
-    given, ranks = _tensors(boxes, scores, offset)
+    check_numbers("nms", iou_threshold=iou_threshold, score_threshold=score_threshold)
+    check_ints("nms", max_num=max_num)
+    given, ranks = _tensors("nms", boxes, scores, offset)
     candidates = (ranks > score_threshold).nonzero()[:, 0] if score_threshold > 0 else None
     moved, likely = _chosen(candidates, _with_offset(given, offset), ranks)
     kept = hard.nms(moved, likely, iou_threshold)
@@ -52,8 +63,10 @@ def soft_nms(
     offset: int = 0,
 ) -> tuple[Boxes, Boxes]:
     """Return what `opsmith.ops.nms.soft_nms` does, which is `mmcv.ops.soft_nms`; arrays for arrays."""
-    assert method in ("naive", "linear", "gaussian")
-    given, ranks = _tensors(boxes, scores, offset)
+    if not isinstance(method, str) or method not in ("naive", "linear", "gaussian"):
+        raise UnsupportedValueError(f"soft_nms(): method is {method!r:.60}, expected 'naive', 'linear' or 'gaussian'")
+    check_numbers("soft_nms", iou_threshold=iou_threshold, sigma=sigma, min_score=min_score)
+    given, ranks = _tensors("soft_nms", boxes, scores, offset)
     return _as_given(boxes, *soft.soft_nms(given, ranks, iou_threshold, sigma, min_score, method, offset))
 
 
@@ -67,23 +80,41 @@ def batched_nms(
     `class_agnostic`. They are compared, not moved apart, so "split_thr", from how many boxes on mmcv takes class by class
     to spare memory, changes nothing.
     """
+    check_tensors("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
     if nms_cfg is None:
         ranks, order = scores.sort(descending=True)
         return torch.cat([boxes[order], ranks[:, None]], 1), order
+    if not isinstance(nms_cfg, dict):
+        raise ArgumentTypeError(f"batched_nms(): nms_cfg is {describe(nms_cfg)}, expected a dict or None")
     config = {name: value for name, value in nms_cfg.items() if name != "split_thr"}
     kind = config.pop("type", "nms")
     most = config.pop("max_num", -1)
     if config.pop("class_agnostic", class_agnostic):
         idxs = torch.zeros_like(idxs)
+    _check_config(kind, config)
     if kind == "nms":
         lowered, kept = _nms_by_class(boxes, scores, idxs, **config)
-    elif kind == "soft_nms":
-        lowered, kept = _soft_nms_by_class(boxes, scores, idxs, **config)
     else:
-        raise ValueError(f"batched_nms(): nms_cfg has type {kind!r}, expected 'nms' or 'soft_nms'")
+        lowered, kept = _soft_nms_by_class(boxes, scores, idxs, **config)
     if most > 0:
         lowered, kept = lowered[:most], kept[:most]
     return torch.cat([boxes[kept], lowered[:, None]], 1), kept
+
+
+# What else nms_cfg may have, by its type.
+_CONFIG = {
+    "nms": ("iou_threshold", "offset", "score_threshold"),
+    "soft_nms": ("iou_threshold", "sigma", "min_score", "method", "offset"),
+}
+
+
+def _check_config(kind: Any, config: dict[str, Any]) -> None:
+    if kind not in _CONFIG:
+        raise ArgumentValueError(f"batched_nms(): nms_cfg has type {kind!r:.60}, expected 'nms' or 'soft_nms'")
+    if unknown := [name for name in config if name not in _CONFIG[kind]]:
+        raise ArgumentTypeError(f"batched_nms(): nms_cfg has {unknown}, but {kind} takes {', '.join(_CONFIG[kind])}")
+    if kind == "nms" and "iou_threshold" not in config:
+        raise ArgumentTypeError("batched_nms(): nms_cfg has no iou_threshold")
 
 
 def _nms_by_class(
@@ -110,11 +141,15 @@ def _soft_nms_by_class(boxes: Tensor, scores: Tensor, idxs: Tensor, **config: An
     return ranks, torch.cat(kept)[order]
 
 
-def _tensors(boxes: Boxes, scores: Boxes, offset: int) -> tuple[Tensor, Tensor]:
-    given, ranks = torch.as_tensor(boxes), torch.as_tensor(scores)
-    assert given.size(1) == 4
-    assert given.size(0) == ranks.size(0)
-    assert offset in (0, 1)
+def _tensors(function: str, boxes: Boxes, scores: Boxes, offset: int) -> tuple[Tensor, Tensor]:
+    given, ranks = as_tensor(function, "boxes", boxes), as_tensor(function, "scores", scores)
+    if given.dim() != 2 or given.shape[1] != 4 or ranks.shape != given.shape[:1]:
+        raise TensorShapeError(
+            f"{function}(): boxes are {list(given.shape)} and scores {list(ranks.shape)}, expected [N, 4] and [N]"
+        )
+    check_ints(function, offset=offset)
+    if offset not in (0, 1):
+        raise UnsupportedValueError(f"{function}(): offset is {offset}, expected 0 or 1")
     return given, ranks
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 import opsmith
+from opsmith.errors import ArgumentValueError
 from opsmith.ops.nms.order import by_decreasing_score
 
 __all__ = ["soft_nms", "soft_nms_padded"]
@@ -47,7 +48,7 @@ def soft_nms(
     a finite area. There is no gradient. Boxes on a GPU stay there; the call waits for the number of those that are left.
     """
     if method not in ("naive", "linear", "gaussian"):
-        raise ValueError(f"soft_nms(): method is {method!r}, expected 'naive', 'linear' or 'gaussian'")
+        raise ArgumentValueError(f"soft_nms(): method is {method!r:.60}, expected 'naive', 'linear' or 'gaussian'")
     wide, left = (x if x.dtype == torch.float64 else x.float() for x in (boxes, scores))
     wide = torch.cat([wide[:, :2], wide[:, 2:] + offset], 1)
     lengths = wide[:, 2:] - wide[:, :2]

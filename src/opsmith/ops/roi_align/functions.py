@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 import opsmith
-from opsmith.ops._boxes.boxes import Boxes, BroadcastingList2, as_rois, pair
+from opsmith.ops._arguments import TensorShapeError, check_tensors
+from opsmith.ops._boxes.boxes import Boxes, BroadcastingList2, as_rois, check_boxes, pair
 from opsmith.ops.roi_align.sized import roi_align_sized
 
 __all__ = ["RoIAlign", "roi_align"]
@@ -52,22 +53,28 @@ def roi_align(
     A box with a NaN, with a coordinate that is infinite or more than 2^20 pixels (of the features) off, or of an image
     that there is not, gives zeros. The image's index is rounded towards zero.
 
-    Raises AssertionError for shapes of boxes that do not fit, in torchvision's words; ShapeError, DtypeError and DeviceError
-    for tensors that do not fit together; and what the operator raises for sizes and ratios that mean nothing.
+    Raises a ShapeError that is an AssertionError for shapes of boxes that do not fit, in torchvision's words;
+    ArgumentTypeError for arguments of another type; ShapeError, DtypeError and DeviceError for tensors that do not fit
+    together; and what the operator raises for sizes and ratios that mean nothing.
     """
-    height, width = pair(output_size)
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        check_tensors("roi_align", input=input)
+        check_boxes("roi_align", boxes)
+    height, width = pair("roi_align", output_size)
     rois = as_rois(boxes)
     features = input
     if input.is_quantized:
         if len(input) != 1:
-            raise RuntimeError("Only one image per batch is allowed in roi_align when quantized tensors are passed.")
+            raise TensorShapeError(
+                "roi_align(): Only one image per batch is allowed in roi_align when quantized tensors are passed."
+            )
         features = input.dequantize()
     # Of another number of dimensions, the operator says what is wrong.
     images, rows, columns = (
         (features.shape[0], features.shape[2], features.shape[3]) if features.dim() == 4 else (0, 0, 0)
     )
     result: Tensor = roi_align_sized(
-        features, rois, images, rows, columns, height, width, float(spatial_scale), int(sampling_ratio), bool(aligned)
+        features, rois, images, rows, columns, height, width, spatial_scale, sampling_ratio, aligned
     )
     if input.is_quantized:
         return torch.quantize_per_tensor(result, input.q_scale(), input.q_zero_point(), input.dtype)

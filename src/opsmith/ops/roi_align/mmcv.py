@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from opsmith.ops._arguments import check_texts
 from opsmith.ops._boxes.boxes import BroadcastingList2, pair
 from opsmith.ops.roi_align import functions
 
@@ -23,8 +24,9 @@ def roi_align(
 
     Raises NotImplementedError for the `pool_mode` "max".
     """
+    check_texts("roi_align", pool_mode=pool_mode)
     if pool_mode != "avg":
-        raise NotImplementedError(f"roi_align(): pool_mode is {pool_mode!r}; there is 'avg' alone")
+        raise NotImplementedError(f"roi_align(): pool_mode is {pool_mode!r:.60}; there is 'avg' alone")
     return functions.roi_align(input, rois, output_size, spatial_scale, sampling_ratio, aligned)
 
 
@@ -41,7 +43,7 @@ class RoIAlign(nn.Module):
         use_torchvision: bool = False,
     ) -> None:
         super().__init__()
-        self.output_size, self.spatial_scale = pair(output_size), float(spatial_scale)
+        self.output_size, self.spatial_scale = pair("RoIAlign", output_size), float(spatial_scale)
         self.sampling_ratio, self.pool_mode, self.aligned = int(sampling_ratio), pool_mode, aligned
         self.use_torchvision = use_torchvision
 

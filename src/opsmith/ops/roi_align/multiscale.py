@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
-from opsmith.errors import ArgumentValueError
-from opsmith.ops._boxes.boxes import Boxes, BroadcastingList2, as_rois, pair
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, describe
+from opsmith.ops._arguments import check_flags, check_ints, check_numbers
+from opsmith.ops._boxes.boxes import Boxes, BroadcastingList2, as_rois, check_boxes, pair
 from opsmith.ops.roi_align.pyramid import MOST_LEVELS, roi_align_pyramid_sized
 
 __all__ = ["MultiScaleRoIAlign", "roi_align_pyramid"]
@@ -52,17 +53,29 @@ def roi_align_pyramid(
 
     Raises ArgumentValueError for a number of levels or scales that does not fit, and what `roi_align` raises.
     """
+    name = "roi_align_pyramid"
+    for argument, sequence, kind in (("features", features, Tensor), ("scales", scales, float | int)):
+        if not isinstance(sequence, Sequence) or not all(isinstance(item, kind) for item in sequence):
+            raise ArgumentTypeError(
+                f"{name}(): {argument} is {describe(sequence)}, expected a list of "
+                f"{'tensors' if kind is Tensor else 'numbers'}"
+            )
+    check_boxes(name, boxes)
+    check_ints(name, sampling_ratio=sampling_ratio)
+    check_flags(name, aligned=aligned)
+    check_numbers(name, canonical_scale=canonical_scale, canonical_level=canonical_level)
     if not 1 <= len(features) == len(scales):
         raise ArgumentValueError(
-            f"a pyramid has one or more levels and a scale for each; found {len(features)} levels and {len(scales)} scales"
+            f"{name}(): a pyramid has one or more levels and a scale for each; found {len(features)} levels and "
+            f"{len(scales)} scales"
         )
     if not all(0 < scale < math.inf for scale in scales):
-        raise ArgumentValueError(f"the scales of a pyramid are positive; found {list(scales)}")
+        raise ArgumentValueError(f"{name}(): the scales of a pyramid are positive; found {list(scales)}")
     lowest = int(-math.log2(scales[0]))
     areas = [
         canonical_scale**2 * 4.0 ** (lowest + level - canonical_level - _EPSILON) for level in range(1, len(features))
     ]
-    rest = (*pair(output_size), int(sampling_ratio), bool(aligned))
+    rest = (*pair(name, output_size), int(sampling_ratio), bool(aligned))
     return _pool(list(features), as_rois(boxes), [float(scale) for scale in scales], areas, rest)
 
 
@@ -125,7 +138,7 @@ class MultiScaleRoIAlign(nn.Module):
         super().__init__()
         self.featmap_names = featmap_names
         self.sampling_ratio = sampling_ratio
-        self.output_size = pair(output_size)
+        self.output_size = pair("MultiScaleRoIAlign", output_size)
         self.canonical_scale, self.canonical_level = canonical_scale, canonical_level
         self.scales: list[float] | None = None
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 import opsmith
-from opsmith.ops._boxes.boxes import Boxes, BroadcastingList2, as_rois, pair
+from opsmith.ops._arguments import check_tensors
+from opsmith.ops._boxes.boxes import Boxes, BroadcastingList2, as_rois, check_boxes, pair
 from opsmith.ops.roi_pool.sized import roi_pool_sized
 
 __all__ = ["RoIPool", "roi_pool"]
@@ -43,18 +44,22 @@ def roi_pool(
     2^20 pixels (of the features) off, or of an image that there is not. Of equal features the first in row-major order
     has the gradient; a NaN counts as larger than all numbers.
 
-    Raises AssertionError for shapes of boxes that do not fit, in torchvision's words; ShapeError, DtypeError and DeviceError
-    for tensors that do not fit together.
+    Raises a ShapeError that is an AssertionError for shapes of boxes that do not fit, in torchvision's words;
+    ArgumentTypeError for arguments of another type; ShapeError, DtypeError and DeviceError for tensors that do not fit
+    together.
     """
-    height, width = pair(output_size)
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        check_tensors("roi_pool", input=input)
+        check_boxes("roi_pool", boxes)
+    height, width = pair("roi_pool", output_size)
     rois = as_rois(boxes)
     # Of another number of dimensions, the operator says what is wrong.
     images, rows, columns = (input.shape[0], input.shape[2], input.shape[3]) if input.dim() == 4 else (0, 0, 0)
     if torch.jit.is_scripting():  # type: ignore[attr-defined]
         # The operator in torch.ops, which returns what it saves, too.
-        scripted: Tensor = roi_pool_sized(input, rois, images, rows, columns, height, width, float(spatial_scale))[0]
+        scripted: Tensor = roi_pool_sized(input, rois, images, rows, columns, height, width, spatial_scale)[0]
         return scripted
-    result: Tensor = roi_pool_sized(input, rois, images, rows, columns, height, width, float(spatial_scale))
+    result: Tensor = roi_pool_sized(input, rois, images, rows, columns, height, width, spatial_scale)
     return result
 
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 import opsmith
+from opsmith.errors import ArgumentValueError, ShapeError
+from opsmith.ops._arguments import check_numbers, check_tensors, check_texts
 from opsmith.ops.sigmoid_focal_loss.operator import (
     focal_loss,
     focal_loss_classes,
@@ -46,30 +48,43 @@ def sigmoid_focal_loss(
 
     Raises
     ------
-    ValueError
-        For an alpha above 1 or NaN, an unknown reduction, and targets whose shape does not fit.
+    ArgumentValueError
+        For an alpha above 1 or NaN, and an unknown reduction; in torchvision's words.
+    ShapeError, DtypeError, DeviceError
+        For tensors that do not fit together.
+    ArgumentTypeError
+        For arguments of another type.
     """
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        check_tensors("sigmoid_focal_loss", inputs=inputs, targets=targets)
+        check_numbers("sigmoid_focal_loss", alpha=alpha)
+        check_texts("sigmoid_focal_loss", reduction=reduction)
     if not alpha <= 1:
-        raise ValueError(f"Invalid alpha value: {alpha}. alpha must be in the range [0,1] or -1 for ignore.")
+        raise ArgumentValueError(
+            f"sigmoid_focal_loss(): Invalid alpha value: {alpha}. alpha must be in the range [0,1] or -1 for ignore."
+        )
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(
-            f"Invalid Value for arg 'reduction': '{reduction} \n Supported reduction modes: 'none', 'mean', 'sum'"
+        raise ArgumentValueError(
+            f"sigmoid_focal_loss(): Invalid Value for arg 'reduction': '{reduction} \n"
+            " Supported reduction modes: 'none', 'mean', 'sum'"
         )
     is_mean = reduction == "mean"
     if not targets.is_floating_point() and targets.shape == inputs.shape[:-1] and inputs.dim() > 0:
         classes = targets.to(torch.int64)
         if reduction == "none":
-            each_class: Tensor = focal_loss_classes(inputs, classes, float(alpha), float(gamma))
+            each_class: Tensor = focal_loss_classes(inputs, classes, alpha, gamma)
             return each_class
-        of_classes: Tensor = focal_loss_classes_sum(inputs, classes, float(alpha), float(gamma), is_mean)
+        of_classes: Tensor = focal_loss_classes_sum(inputs, classes, alpha, gamma, is_mean)
         return of_classes
     if targets.shape != inputs.shape:
-        raise ValueError(f"Target size ({targets.size()}) must be the same as input size ({inputs.size()})")
+        raise ShapeError(
+            f"sigmoid_focal_loss(): Target size ({targets.size()}) must be the same as input size ({inputs.size()})"
+        )
     if targets.dtype != inputs.dtype:
         dtype = torch.promote_types(inputs.dtype, targets.dtype)
         inputs, targets = inputs.to(dtype), targets.to(dtype)
     if reduction == "none":
-        each: Tensor = focal_loss(inputs, targets, float(alpha), float(gamma))
+        each: Tensor = focal_loss(inputs, targets, alpha, gamma)
         return each
-    total: Tensor = focal_loss_sum(inputs, targets, float(alpha), float(gamma), is_mean)
+    total: Tensor = focal_loss_sum(inputs, targets, alpha, gamma, is_mean)
     return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from opsmith.ops._arguments import TensorShapeError, TensorTypeError, check_tensors
 from opsmith.ops.sigmoid_focal_loss import functions
 
 __all__ = ["SigmoidFocalLoss", "sigmoid_focal_loss"]
@@ -22,18 +23,13 @@ def sigmoid_focal_loss(
 
     "mean" divides the sum by N, not by the number of logits. `weight` [K] multiplies the losses of a row by the weight of
     its class; rows of the background (K), and ignored ones (negative), have the weight 1. All else is as for
-    `opsmith.ops.sigmoid_focal_loss`.
+    `opsmith.ops.sigmoid_focal_loss`. Other types and shapes raise what is an AssertionError, too.
     """
-    assert target.dtype == torch.long
-    assert input.dim() == 2
-    assert target.dim() == 1
-    assert input.size(0) == target.size(0)
+    _check_rows(input, target, weight)
     if weight is None and reduction != "mean":
         return functions.sigmoid_focal_loss(input, target, alpha, gamma, reduction)
     if weight is None:
         return functions.sigmoid_focal_loss(input, target, alpha, gamma, "sum") / input.size(0)
-    assert weight.dim() == 1
-    assert input.size(1) == weight.size(0)
     classes = input.size(1)
     has_class = (target >= 0) & (target < classes)
     row_weight = torch.where(has_class, weight[target.clamp(0, classes - 1)], 1.0)
@@ -41,6 +37,20 @@ def sigmoid_focal_loss(
     if reduction == "none":
         return each
     return each.sum() / input.size(0) if reduction == "mean" else each.sum()
+
+
+def _check_rows(input: Tensor, target: Tensor, weight: Tensor | None) -> None:  # noqa: A002
+    name = "sigmoid_focal_loss"
+    check_tensors(name, optional=("weight",), input=input, target=target, weight=weight)
+    if target.dtype != torch.long:
+        raise TensorTypeError(f"{name}(): target is {target.dtype}, expected torch.int64: the class of each row")
+    if input.dim() != 2 or target.shape != input.shape[:1] or (weight is not None and weight.shape != input.shape[1:]):
+        found = ", ".join(
+            f"{argument} {list(tensor.shape)}"
+            for argument, tensor in (("input", input), ("target", target), ("weight", weight))
+            if tensor is not None
+        )
+        raise TensorShapeError(f"{name}(): found {found}, expected input [N, K], target [N] and weight [K]")
 
 
 class SigmoidFocalLoss(nn.Module):

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentValueError, ShapeError
-from opsmith.ops._filters.arguments import Ints, read_factors, read_filter, read_padding, read_taps
+from opsmith.errors import ArgumentValueError, ShapeError, describe
+from opsmith.ops._arguments import as_tensor, check_choice, check_flags, check_numbers
+from opsmith.ops._filters.arguments import Ints, check_images, read_factors, read_filter, read_padding, read_taps
 from opsmith.ops.upfirdn2d.sized import upfirdn2d_sized
 
 __all__ = ["downsample2d", "filter2d", "setup_filter", "upfirdn2d", "upsample2d"]
@@ -32,9 +33,17 @@ def setup_filter(
     sum 1, `flip_filter` reverses it, `gain` is the factor that it has on an image. One dimension stands for a filter
     along both axes: it stays one if `separable`, by default from 8 taps on, and becomes its outer product if not.
 
-    Raises ArgumentValueError for anything that is not a filter.
+    Raises ArgumentValueError or ArgumentTypeError for anything that is not a filter.
     """
-    taps = torch.as_tensor(1 if f is None else f, dtype=torch.float32)
+    check_flags("setup_filter", normalize=normalize, flip_filter=flip_filter)
+    if separable is not None:
+        check_flags("setup_filter", separable=separable)
+    check_numbers("setup_filter", gain=gain)
+    try:
+        device = torch.device(device)
+    except Exception as error:
+        raise ArgumentValueError(f"setup_filter(): device is {describe(device)}: {error}") from None
+    taps = as_tensor("setup_filter", "f", 1 if f is None else f, torch.float32)
     if taps.ndim > 2 or taps.numel() == 0:
         raise ArgumentValueError(
             f"setup_filter(): f has the shape {tuple(taps.shape)}, expected [FH, FW], [taps] or []"
@@ -91,11 +100,10 @@ def upfirdn2d(
     up_x, up_y = read_factors("upfirdn2d", "up", up)
     down_x, down_y = read_factors("upfirdn2d", "down", down)
     left, right, top, bottom = read_padding("upfirdn2d", padding)
-    if impl not in ("cuda", "ref"):
-        raise ArgumentValueError(f'upfirdn2d(): impl is {impl!r}, expected "cuda" or "ref"')
-    if not isinstance(x, Tensor) or x.ndim != 4:
-        found = f"{x.ndim} dimensions" if isinstance(x, Tensor) else type(x).__name__
-        raise ShapeError(f"upfirdn2d(): x has {found}, expected a tensor [N, C, H, W]")
+    check_choice("upfirdn2d", "impl", impl, ("cuda", "ref"))
+    check_images("upfirdn2d", x)
+    check_flags("upfirdn2d", flip_filter=flip_filter)
+    check_numbers("upfirdn2d", gain=gain)
     f = read_filter("upfirdn2d", "f", x, f)
     taps_y, taps_x = read_taps("upfirdn2d", "f", f)
     height, width = x.shape[2:]
@@ -164,6 +172,7 @@ def upsample2d(
         top + (taps_y + up_y - 1) // 2,
         bottom + (taps_y - up_y) // 2,
     )
+    check_numbers("upfirdn2d", gain=gain)
     return upfirdn2d(x, f, up, 1, margins, flip_filter, gain * up_x * up_y, impl)
 
 
