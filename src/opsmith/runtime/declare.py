@@ -47,6 +47,14 @@ def op(
     """
 
     def decorate(inner: _Function) -> Operator:
-        return publish(define(inner, options))
+        definition = define(inner, options)
+        try:
+            return publish(definition)
+        except DefinitionError:
+            # Where a module is reloaded for the sake of its kernel.
+            from opsmith.runtime.edits import warn_of_edits
+
+            warn_of_edits(definition.module)
+            raise
 
     return decorate if function is None else decorate(function)

@@ -16,6 +16,7 @@ from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import BuildError, LoadError
 from opsmith.runtime.compile_cache import tag_compile_cache
 from opsmith.runtime.crash_note import name_crashes
+from opsmith.runtime.edits import warn_of_edits, watch
 from opsmith.runtime.register import register_kernels, register_rules
 from opsmith.runtime.torch_ops import is_defined
 from opsmith.spec.definition import Definition, Device, Group
@@ -26,11 +27,12 @@ __all__ = ["Obtained", "load_library", "obtain", "register"]
 
 @dataclass(frozen=True)
 class Obtained:
-    """The library of some definitions, the devices that it serves, and why others are missing."""
+    """The library of some definitions, the devices that it serves, why others are missing, and what it was made from."""
 
     library: Path | None = None
     devices: tuple[str, ...] = ()
     missing: Mapping[Device, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
 
 def obtain(module: str, definitions: Sequence[Definition], *, anew: bool = False) -> Obtained:
@@ -39,6 +41,7 @@ def obtain(module: str, definitions: Sequence[Definition], *, anew: bool = False
     With `anew`, a library next to the module is ignored: it was built with other flags than the ones wanted now. Raises
     CompileError, SignatureError, ToolchainError, StoreError or LoadError.
     """
+    warn_of_edits()
     compiled = [definition for definition in definitions if definition.kernels]
     if not compiled or not (devices := wanted_devices(compiled)):
         return Obtained()
@@ -48,7 +51,8 @@ def obtain(module: str, definitions: Sequence[Definition], *, anew: bool = False
         absent = [device for device in devices if device not in prebuilt.manifest.devices]
         if not absent or not _can_build(module, compiled, devices):
             reason = f"{prebuilt.library} was built without it, and this machine has no compiler for it"
-            return Obtained(prebuilt.library, prebuilt.manifest.devices, dict.fromkeys(absent, reason))
+            missing = dict.fromkeys(absent, reason)
+            return Obtained(prebuilt.library, prebuilt.manifest.devices, missing, prebuilt.manifest.inputs)
     return _build(module, compiled, devices, prebuilt)
 
 
@@ -65,6 +69,8 @@ def register(definitions: Sequence[Definition], obtained: Obtained) -> None:
         register_kernels(definition, is_defined=has_library, missing=dict(obtained.missing))
     for definition in definitions:
         register_rules(definition)
+    if obtained.library is not None:
+        watch(compiled, obtained.inputs)
     tag_compile_cache(definitions[0])
 
 
@@ -117,7 +123,7 @@ def _build(
         )
     store = Store(default_root())
     if (artifact := find_by_shortcut(store, module, definitions, devices)) is not None:
-        return Obtained(artifact.library, artifact.manifest.devices)
+        return Obtained(artifact.library, artifact.manifest.devices, inputs=artifact.manifest.inputs)
     return _plan_and_build(module, definitions, devices, store)
 
 
@@ -144,7 +150,7 @@ def _plan_and_build(
     note_typings(definition_schemas(definitions), store)
     if not prepared.missing:
         note_shortcut(store, module, definitions, devices, artifact, prepared.plan.roots)
-    return Obtained(artifact.library, served, prepared.missing)
+    return Obtained(artifact.library, served, prepared.missing, artifact.manifest.inputs)
 
 
 def _can_build(module: str, definitions: Sequence[Definition], devices: tuple[Device, ...]) -> bool:

@@ -13,6 +13,7 @@ from opsmith.errors import ToolchainError
 from opsmith.runtime.arguments import check_call
 from opsmith.runtime.autocast import register_autocast
 from opsmith.runtime.bind import bind_arguments
+from opsmith.runtime.edits import warn_of_edits
 from opsmith.runtime.flops import register_flops
 from opsmith.runtime.gradients import register_gradient
 from opsmith.runtime.outputs import conform, output_forms
@@ -59,6 +60,7 @@ def register_rules(definition: Definition) -> None:
 
 def explain_call(definition: Definition, sizes: SizeProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Raise the typed exception for a call whose arguments do not fit; return where they do."""
+    warn_of_edits(definition.module)
     signature = definition.signature
     bound = check_call(signature, sizes, bind_arguments(signature, args, kwargs))
     output_forms(signature, bound, lambda name: 0)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from opsmith._env import set_default
 from opsmith.errors import ArgumentError, DefinitionError
+from opsmith.runtime.edits import warn_of_edits
 from opsmith.runtime.operator import Operator
 from opsmith.runtime.structs import with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
@@ -102,6 +103,7 @@ def subject_of(
     given = labelled(examples() if callable(examples) else examples or ())
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
+        warn_of_edits(op.definition.module)
         declared = op.definition.rules.examples
         if declared is not None and not (given and only_given):
             given = [*labelled(declared()), *given]
