@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from opsmith import errors
 from opsmith._drawing import draw_with
 from opsmith._lazy import lazy_names
+from opsmith._torch_release import refuse_older
 from opsmith._version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +36,24 @@ __all__ = [
     "view",
 ]
 
+
+def _require_torch() -> None:
+    """Refuse a torch that is too old, where the first name is used."""
+    from opsmith.toolchain.torch_install import require_torch
+
+    require_torch()
+
+
+def _refuse_imported_torch() -> None:
+    """Refuse a torch that is too old here, where it is imported already and a program of the user imports opsmith.
+
+    setuptools and pytest import opsmith for every project, and one that does not use it must not fail.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and sys.modules.keys().isdisjoint({"setuptools", "_pytest"}):
+        refuse_older(getattr(torch, "__version__", ""), str(getattr(torch, "__file__", None)))
+
+
 __getattr__ = lazy_names(
     __name__,
     {
@@ -49,6 +69,7 @@ __getattr__ = lazy_names(
         "view": "runtime.kernel_file",
     },
     modules=("benchmark", "checker", "profiler"),
+    before=_require_torch,
 )
 
 # Results print themselves without importing what draws them.
@@ -60,3 +81,5 @@ draw_with(
         "opsmith.profiler.result:ProfileReport": "opsmith.report.profile.text:report_text",
     }
 )
+
+_refuse_imported_torch()

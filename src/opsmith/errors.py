@@ -28,6 +28,7 @@ __all__ = [
     "SizeError",
     "StoreError",
     "ToolchainError",
+    "UnsupportedTorchError",
     "describe",
 ]
 
@@ -82,6 +83,10 @@ class ToolchainError(OpsmithError, RuntimeError):
 
 class MissingToolkitError(ToolchainError, OSError):
     """A GPU toolkit that a build needs is not installed, or torch is built without it."""
+
+
+class UnsupportedTorchError(ToolchainError, ImportError):
+    """The torch of this Python is older than the ABI that opsmith's libraries use."""
 
 
 class BuildError(OpsmithError, RuntimeError):

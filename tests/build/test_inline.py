@@ -48,6 +48,12 @@ def test_cuda_texts_become_a_file_of_their_own_and_get_no_bindings() -> None:
     assert "PYBIND11_MODULE" not in cuda.text
 
 
+def test_a_module_may_declare_that_it_needs_no_gil() -> None:
+    (source,) = inline_sources(["int f();"], [], {"f": ""}, gil_not_used=True)
+    assert source.text is not None
+    assert "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, pybind11::mod_gil_not_used()) {" in source.text
+
+
 def test_a_function_must_be_a_name() -> None:
     with pytest.raises(ArgumentError, match="not the name of a C"):
         inline_sources([""], [], {"f); abort(": ""})

@@ -104,7 +104,7 @@ def test_a_torch_that_does_not_start_is_a_finding(fake_torch, monkeypatch, line,
 
 def test_a_torch_that_is_too_old_is_a_finding(fake_torch):
     fake_torch("", version="2.1.0")
-    assert "opsmith needs 2.10 or newer" in (ask_torch().missing or "")
+    assert "needs torch 2.10 or newer" in (ask_torch().missing or "")
 
 
 def test_without_torch_compiler_and_ninja_there_are_findings_and_no_traceback(tmp_path):

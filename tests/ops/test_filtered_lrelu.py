@@ -201,8 +201,8 @@ def test_a_limit_and_a_slope_meet_gradients() -> None:
     x = torch.tensor([-4.0, -1.0, 0.0, 1.0, 2.0, 3.0]).view(1, 1, 1, 6).requires_grad_()
     y = filtered_lrelu(x, gain=1, slope=0.5, clamp=2)
     assert y.flatten().tolist() == [-2, -0.5, 0, 1, 2, 2]
-    # At the limit the gradient goes through, and the slope at 0 is the one from the left, as in PyTorch.
-    assert torch.autograd.grad(y.sum(), x)[0].flatten().tolist() == [0.5, 0.5, 0.5, 1, 1, 0]
+    # At a limit the gradient is 0, and the slope at 0 is the one from the left, as in PyTorch.
+    assert torch.autograd.grad(y.sum(), x)[0].flatten().tolist() == [0, 0.5, 0.5, 1, 0, 0]
     # What has no gradient has none, be the other one what it may.
     big = torch.tensor([3.0]).view(1, 1, 1, 1).requires_grad_()
     y = filtered_lrelu(big, gain=1, clamp=2)

@@ -57,7 +57,7 @@ def test_one_that_is_new_enough(put_torch, version):
 @pytest.mark.parametrize("version", ["2.9.1", "1.13.1+cu117"])
 def test_one_that_is_too_old(put_torch, version):
     put_torch(VERSION.format(version=version))
-    with pytest.raises(ToolchainError, match=r"needs 2\.10 or newer"):
+    with pytest.raises(ToolchainError, match=r"needs torch 2\.10 or newer"):
         find_torch()
 
 

@@ -25,17 +25,19 @@ def inline_sources(
     sycl_sources: Sequence[str] = (),
     translate_errors: bool = True,
     implicit_headers: bool = True,
+    gil_not_used: bool = False,
 ) -> tuple[Source, ...]:
     """Return main.cpp and, where there are such texts, cuda.cu and sycl.sycl.
 
     `functions` maps what Python should see to its doc text. `translate_errors` lets C++ exceptions arrive as torch's
-    Python exceptions. Raises ArgumentError for a name that a C++ function cannot have.
+    Python exceptions, and `gil_not_used` declares that a Python without the GIL may keep it off. Raises ArgumentError for
+    a name that a C++ function cannot have.
     """
     sources = []
     if cpp_sources or functions:
         text = _file("cpp_sources", cpp_sources, _CXX_HEADERS if implicit_headers else ())
         if functions:
-            text += _bindings(functions, translate_errors=translate_errors)
+            text += _bindings(functions, translate_errors=translate_errors, gil_not_used=gil_not_used)
         sources.append(Source("main.cpp", "cxx", "full", text=text))
     if cuda_sources:
         text = _file("cuda_sources", cuda_sources, _CUDA_HEADERS if implicit_headers else ())
@@ -62,8 +64,9 @@ def _file(argument: str, texts: Sequence[str], headers: Sequence[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _bindings(functions: Mapping[str, str], *, translate_errors: bool) -> str:
-    lines = [f"{TEXT_MARK}functions", "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {"]
+def _bindings(functions: Mapping[str, str], *, translate_errors: bool, gil_not_used: bool) -> str:
+    options = ", pybind11::mod_gil_not_used()" if gil_not_used else ""
+    lines = [f"{TEXT_MARK}functions", f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m{options}) {{"]
     for name, doc in functions.items():
         if not _QUALIFIED.fullmatch(name):
             raise ArgumentError(f"functions names {name!r}, which is not the name of a C++ function")

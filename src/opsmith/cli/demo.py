@@ -28,7 +28,9 @@ def command(output: Path, epochs: int | None, quick: bool, as_json: bool) -> Non
     holds, and the model reaches a test accuracy of 95 %. Otherwise it is 1. With --quick the accuracy does not count.
     """
     from opsmith.demo.digits import load_digits, require_extras
+    from opsmith.toolchain.torch_install import require_torch
 
+    require_torch()
     require_extras()
 
     from opsmith.demo.run import SEED, Options, run_demo

@@ -58,7 +58,13 @@ def refuse_missing_gpu(device: str | None) -> None:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Import modules from the current folder, as `python -m` does, and report wrong arguments as a command line's."""
+    """Import modules from the current folder, as `python -m` does, and report wrong arguments as a command line's.
+
+    Raises UnsupportedTorchError first, for what is imported within needs what an old torch may not have.
+    """
+    from opsmith.toolchain.torch_install import require_torch
+
+    require_torch()
     sys.path.insert(0, str(Path.cwd()))
     try:
         yield

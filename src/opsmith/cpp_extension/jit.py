@@ -103,14 +103,16 @@ def load_inline(
     keep_intermediates: bool = True,
     use_pch: bool = False,
     no_implicit_headers: bool = False,
+    gil_not_used: bool = False,
 ) -> Any:
     """Build C++, CUDA and SYCL texts as `load` builds files.
 
     The C++ texts become one file behind `#include <torch/extension.h>`, the CUDA texts another behind torch/types.h and
     the CUDA runtime; `no_implicit_headers` leaves those out. `functions` names the C++ functions that Python should see
     (or maps each to its doc text) and writes the PYBIND11_MODULE for them; without it the texts bring their own, or a
-    TORCH_LIBRARY. `with_pytorch_error_handling` turns C++ exceptions into torch's Python ones. A compiler's message
-    names the argument and the line in it, such as `cpp_sources[0]:3`.
+    TORCH_LIBRARY. `with_pytorch_error_handling` turns C++ exceptions into torch's Python ones, and `gil_not_used` declares
+    that the functions need no GIL. A compiler's message names the argument and the line in it, such as
+    `cpp_sources[0]:3`.
 
     `use_pch` decides nothing: whether a precompiled header serves is opsmith's to find out, and it never lies in
     torch's folder. All else is as for `load`.
@@ -121,6 +123,7 @@ def load_inline(
         "sycl_sources": as_texts(sycl_sources, "sycl_sources"),
     }
     documented = as_documented(functions)
+    options = (with_pytorch_error_handling, no_implicit_headers, gil_not_used)
 
     def sources() -> tuple[Source, ...]:
         from opsmith.build.inline import inline_sources
@@ -130,6 +133,7 @@ def load_inline(
             functions=documented,
             translate_errors=with_pytorch_error_handling,
             implicit_headers=not no_implicit_headers,
+            gil_not_used=gil_not_used,
         )
 
     return answer(
@@ -143,7 +147,7 @@ def load_inline(
             with_sycl,
         ),
         Asked(
-            ("texts", repr(texts), repr(documented), str(with_pytorch_error_handling), str(no_implicit_headers)),
+            ("texts", repr(texts), repr(documented), repr(options)),
             texts=lambda: (text for many in texts.values() for text in many),
             has_gpu=bool(texts["cuda_sources"]),
             sources=sources,

@@ -10,6 +10,8 @@ import importlib
 import sys
 from typing import Any
 
+from opsmith.toolchain.torch_install import require_torch
+
 __all__ = ["DROP_IN", "assigned_value", "current", "find_name", "known_names"]
 
 DROP_IN = "opsmith.cpp_extension"
@@ -105,15 +107,16 @@ def assigned_value(name: str, default: Any = None) -> Any:
 
 def find_name(name: str) -> Any:
     """Return the drop-in's own object of this name, or PyTorch's; raises AttributeError if there is neither."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {DROP_IN!r} has no attribute {name!r}")
+    require_torch()
     if (home := _HOME_OF.get(name)) is not None:
         return getattr(importlib.import_module(f"{DROP_IN}.{home}"), name)
     if (function := _LOOKED_UP.get(name)) is not None:
         return getattr(importlib.import_module(f"{DROP_IN}.paths"), function)()
-    if not name.startswith("__"):
-        from opsmith.cpp_extension.original import original_name
+    from opsmith.cpp_extension.original import original_name
 
-        return original_name(name)
-    raise AttributeError(f"module {DROP_IN!r} has no attribute {name!r}")
+    return original_name(name)
 
 
 def known_names() -> frozenset[str]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
+import functools
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from opsmith._torch_release import refuse_older, release_of
 from opsmith.errors import ToolchainError
 
-__all__ = ["MINIMUM_TORCH", "TorchInstall", "find_torch", "installed_version"]
-
-# The first release with the stable ABI that opsmith's bindings are made of (TORCH_TARGET_VERSION).
-MINIMUM_TORCH = (2, 10)
-
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
+__all__ = ["TorchInstall", "find_torch", "installed_version", "require_torch"]
 
 _INSTALL = "Install it as https://pytorch.org/get-started/locally says."
 
@@ -37,7 +33,7 @@ class TorchInstall:
     @property
     def release(self) -> tuple[int, int]:
         """Major and minor version."""
-        return _release(self.version)
+        return release_of(self.version) or (0, 0)
 
     @property
     def identity(self) -> str:
@@ -48,16 +44,14 @@ class TorchInstall:
 def find_torch() -> TorchInstall:
     """Return the torch that `import torch` gives in this process, without importing it.
 
-    Raises ToolchainError if there is none, its headers are missing, or it is older than 2.10.
+    Raises ToolchainError if there is none or its headers are missing, UnsupportedTorchError if it is older than 2.10.
     """
     root = _find_root()
     facts = _read_constants(root / "version.py")
     version = facts.get("__version__", "")
-    if not _RELEASE.match(version):
+    if release_of(version) is None:
         raise ToolchainError(f"{root / 'version.py'} does not contain torch's version. {_INSTALL}")
-    if _release(version) < MINIMUM_TORCH:
-        minimum = ".".join(map(str, MINIMUM_TORCH))
-        raise ToolchainError(f"{root} is torch {version}; opsmith needs {minimum} or newer. {_INSTALL}")
+    refuse_older(version, str(root))
     include = root / "include"
     if not (include / "torch" / "csrc").is_dir():
         raise ToolchainError(f"torch {version} in {root} does not include its headers ({include}). {_INSTALL}")
@@ -70,6 +64,21 @@ def find_torch() -> TorchInstall:
         include_dirs=(include, include / "torch" / "csrc" / "api" / "include"),
         lib_dir=root / "lib",
     )
+
+
+@functools.cache
+def require_torch() -> None:
+    """Raise UnsupportedTorchError if the torch that `import torch` gives is older than 2.10, without importing it.
+
+    A torch that is missing or damaged passes: its import says so better.
+    """
+    try:
+        root = _find_root()
+    except ToolchainError:
+        return
+    version = getattr(sys.modules.get("torch"), "__version__", None) or installed_version(root.parent)
+    if version is not None:
+        refuse_older(version, str(root))
 
 
 def installed_version(folder: Path) -> str | None:
@@ -106,8 +115,3 @@ def _read_constants(path: Path) -> dict[str, str]:
             ):
                 constants[name] = text
     return constants
-
-
-def _release(version: str) -> tuple[int, int]:
-    found = _RELEASE.match(version)
-    return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -1,7 +1,7 @@
 // What bias_act does to one element, for all of its kernels. C is float or double.
 //
 // With u = x + b the result is  y = gain act(u),  clamped to [-limit, limit], and its derivative by x (and b) is
-// gain act'(u), or 0 where y is beyond the limit. u and y are computed again for the gradient: whether y was clamped is
+// gain act'(u), or 0 where y reaches the limit. u and y are computed again for the gradient: whether y was clamped is
 // decided before it is rounded to a 16-bit type. Each formula keeps its digits where the result is small, and none has
 // inf - inf or inf / inf for a finite u.
 #pragma once
@@ -114,7 +114,7 @@ struct Backward {
     // The same for all elements: a loop does without the activation where nothing is clamped.
     const C y = output.is_limited() ? output.gain * act.value(x + b) : C(0);
     const C result = unlimited(grad, x, b);
-    return math::abs(y) <= output.limit ? result : C(0);
+    return math::abs(y) >= output.limit ? C(0) : result;
   }
 };
 

@@ -46,7 +46,7 @@ def bias_act(
     gain
         The factor behind the activation: by default the root of 2 for relu, lrelu and swish, and 1 for the others.
     clamp
-        Results are kept in [-clamp, clamp]; None keeps them as they are. Gradients are 0 where y was beyond.
+        Results are kept in [-clamp, clamp]; None keeps them as they are. Gradients are 0 where y reaches a limit.
     impl
         "cuda" is the operator, on every device; "ref" its definition in PyTorch.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 import opsmith
 from opsmith.ops._filters.arguments import check_clamp
@@ -28,7 +29,8 @@ def bias_activation(
     """
     check_clamp(clamp)
     y = activation_of(act).value(_shifted(x, b), alpha) * gain
-    return y if clamp is None else y.clamp(-clamp, clamp)
+    # The gradient of torch.clamp at the limit itself was 1 before torch 2.15 and is 0 since; that of hardtanh is 0 in all.
+    return y if clamp is None else functional.hardtanh(y, -clamp, clamp)
 
 
 @bias_activation.backward(cpu="bias_act.cpp", cuda="bias_act.cu")
@@ -44,14 +46,13 @@ def bias_activation_backward(
 ) -> tuple[Float[Tensor, "N C *inner"], Float[Tensor, "C"]]:
     """The gradients, from the input again: y before rounding shows what was clamped.
 
-    Where y is the limit itself the gradient goes through, as through `torch.clamp`. The second gradient goes through
-    this body.
+    Where y is the limit itself the gradient is 0, as in StyleGAN's kernels. The second gradient goes through this body.
     """
     check_clamp(clamp)
     activation, u = activation_of(act), _shifted(x, b)
     grad_x = grad_y * (activation.slope(u, alpha) * gain)
     if clamp is not None:
-        grad_x = torch.where((activation.value(u, alpha) * gain).abs() <= clamp, grad_x, 0.0)
+        grad_x = torch.where((activation.value(u, alpha) * gain).abs() >= clamp, 0.0, grad_x)
     dims = [dim for dim in range(x.ndim) if dim != 1]
     return grad_x, grad_x.sum(dims) if needs_grad_b else x.new_empty(0)
 
