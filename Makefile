@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bytecode test test-all test-slow test-without-bridge mutants fuzz upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo bytecode test test-all test-slow test-without-bridge test-torches mutants fuzz upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -65,6 +65,14 @@ test-without-bridge: $(READY) bytecode
 	  tests/compose tests/runtime/test_gradients.py tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py \
 	  tests/runtime/test_opcheck.py $(addprefix --ignore tests/compose/,test_compile.py test_export.py test_opcheck.py \
 	  test_processes.py rules/test_dtensor.py rules/test_flops.py)
+
+# The tests under each torch since 2.10, in virtual environments that come and go: what CI does every night.
+# TORCHES="2.11.0 2.15.0" selects, and EACH_TORCH_FLAGS are the program's options.
+TORCHES ?=
+EACH_TORCH_FLAGS ?=
+
+test-torches:
+	$(PYTHON) tests/each_torch.py $(TORCHES) $(EACH_TORCH_FLAGS)
 
 # What the tests are worth: how many of forty planted faults they find. An hour.
 mutants: $(READY)
