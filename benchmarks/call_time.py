@@ -207,11 +207,27 @@ def show(row: str, result: dict[str, object]) -> None:
         )
 
 
+def add_memory_and_bridge(report: dict[str, object], device: str) -> None:
+    report["memory"] = time_memory(device)
+    for row in report["memory"]:
+        ours, theirs = row["opsmith"], row["by hand"]
+        print(
+            f"LLTM, {row['steps']} steps of {row['batch']} x ({row['input']}, {row['state']}): "
+            f"peak {ours['peak_bytes']:,} B, by hand {theirs['peak_bytes']:,} B; "
+            f"saved {ours['saved_bytes']:,} B, by hand {theirs['saved_bytes']:,} B"
+        )
+    report["bridge"] = time_bridge()
+    built, loaded = report["bridge"]["build_s"]["median"], report["bridge"]["load_s"]["median"]
+    print(f"the bridge: built in {built:.1f} s, loaded in {loaded * 1e3:.1f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--rounds", type=int, default=51)
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--calls-only", action="store_true", help="leave out the memory and the bridge")
+    parser.add_argument("--note", help="a sentence about the machine's state, which is kept with the results")
     arguments = parser.parse_args()
     lltm_cell.load()
     torch.set_num_threads(1)
@@ -224,6 +240,7 @@ def main() -> None:
         "device": arguments.device,
         "gradient_path": "Python" if os.environ["OPSMITH_BRIDGE"] == "off" else "C++",
         "interval": "of the median, 95 %",
+        **({"note": arguments.note} if arguments.note else {}),
         "rows": {},
     }
     for row in ROWS:
@@ -231,17 +248,8 @@ def main() -> None:
         result = time_row(row, arguments.device, arguments.rounds)
         report["rows"][row] = result
         show(row, result)
-    report["memory"] = time_memory(arguments.device)
-    for row in report["memory"]:
-        ours, theirs = row["opsmith"], row["by hand"]
-        print(
-            f"LLTM, {row['steps']} steps of {row['batch']} x ({row['input']}, {row['state']}): "
-            f"peak {ours['peak_bytes']:,} B, by hand {theirs['peak_bytes']:,} B; "
-            f"saved {ours['saved_bytes']:,} B, by hand {theirs['saved_bytes']:,} B"
-        )
-    report["bridge"] = time_bridge()
-    built, loaded = report["bridge"]["build_s"]["median"], report["bridge"]["load_s"]["median"]
-    print(f"the bridge: built in {built:.1f} s, loaded in {loaded * 1e3:.1f} ms")
+    if not arguments.calls_only:
+        add_memory_and_bridge(report, arguments.device)
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

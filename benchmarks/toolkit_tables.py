@@ -127,6 +127,8 @@ def call_time(results: Result) -> Iterator[str]:
     kind = ", host time without waiting for the GPU" if results["machine"]["gpu"] else ""
     interval = "95 % intervals" if "interval" in results else "quartiles"
     yield f"{_machine(results)} 8 elements, float32{kind}; medians of interleaved rounds, ratios with {interval}."
+    if note := results.get("note"):
+        yield note
     yield ""
     for rows in _with_equal_baselines(results["rows"].values()):
         names = [f"`{name}`" if name.startswith("torch.") else name for name in rows[0]["of_baseline"]]
@@ -138,16 +140,17 @@ def call_time(results: Result) -> Iterator[str]:
             yield f"| {row['what']} | {microseconds(row['seconds']['opsmith'])} | {' | '.join(cells)} |"
         yield ""
     yield "The ratio is opsmith's time divided by the baseline's: less than 1 means that opsmith is faster."
-    yield ""
-    yield (
-        "| LLTM training step: steps, batch, input, state | peak memory | the same, written by hand "
-        "| saved for backward | the same, written by hand |"
-    )
-    yield "|---|---|---|---|---|"
-    for row in results["memory"]:
-        size = ", ".join(str(row[name]) for name in ("steps", "batch", "input", "state"))
-        sizes = [row[who][what] for what in ("peak_bytes", "saved_bytes") for who in ("opsmith", "by hand")]
-        yield f"| {size} | {' | '.join(f'{count / 1e6:,.2f} MB' for count in sizes)} |"
+    if "memory" in results:
+        yield ""
+        yield (
+            "| LLTM training step: steps, batch, input, state | peak memory | the same, written by hand "
+            "| saved for backward | the same, written by hand |"
+        )
+        yield "|---|---|---|---|---|"
+        for row in results["memory"]:
+            size = ", ".join(str(row[name]) for name in ("steps", "batch", "input", "state"))
+            sizes = [row[who][what] for what in ("peak_bytes", "saved_bytes") for who in ("opsmith", "by hand")]
+            yield f"| {size} | {' | '.join(f'{count / 1e6:,.2f} MB' for count in sizes)} |"
     if "bridge" in results:
         bridge = results["bridge"]
         yield ""
@@ -178,7 +181,7 @@ REGIONS: dict[str, tuple[Callable[[Result], Iterator[str]], tuple[str, ...]]] = 
     "builds": (build_time, ("build_time.json",)),
     "extensions": (existing_build, ("existing_build.json", "existing_build_gpu.json")),
     "packages": (real_packages, ("real_packages.json",)),
-    "calls": (call_time, ("call_time.json", "call_time_gpu.json")),
+    "calls": (call_time, ("call_time.json", "call_time_newest.json", "call_time_gpu.json")),
     "binary": (foreign_binary, ("foreign_binary.json",)),
     "defects": (check_score, ("check_score.json",)),
 }
