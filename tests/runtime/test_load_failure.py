@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,9 +12,10 @@ import pytest
 import torch
 
 from forks import python_c
-from opsmith.errors import LoadError
+from opsmith.errors import BuildError, LoadError
+from opsmith.ops.add2 import add2
 from opsmith.runtime.existing import import_library
-from opsmith.runtime.load import load_library
+from opsmith.runtime.load import load_library, obtain
 
 CHANGED = 'namespace c10 { void vanished(); }\nextern "C" void f() { c10::vanished(); }\n'
 # The loader looks for every symbol at once only where it is told to.
@@ -86,8 +88,9 @@ void twice(opsmith::View<const float, 1> x, opsmith::View<float, 1> out) {
 DEFINED_TWICE = """
 import sys, torch
 from pathlib import Path
-from opsmith.errors import LoadError
-from opsmith.runtime.load import load_library
+from opsmith.errors import BuildError, LoadError
+from opsmith.ops.add2 import add2
+from opsmith.runtime.load import load_library, obtain
 
 taken = torch.library.Library(sys.argv[2], "FRAGMENT")
 taken.define("twice(Tensor x) -> Tensor")
@@ -111,3 +114,14 @@ def test_what_pytorch_refuses_while_a_library_loads_is_raised(package):
     words = f"{library} cannot be loaded: PyTorch does not take twice(Tensor x) -> Tensor"
     assert ended.stdout.count(words) == 2
     assert "multiple times" in ended.stdout + ended.stderr
+
+
+def test_what_the_system_refuses_names_the_operators(monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("opsmith.runtime.load.find_prebuilt", refuse)
+    with pytest.raises(BuildError, match="add2: add2 can be neither found nor built") as raised:
+        obtain("opsmith.ops.add2", [add2.definition])
+    assert "ulimit -n" in str(raised.value)
+    assert isinstance(raised.value.__cause__, OSError)

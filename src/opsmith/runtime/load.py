@@ -13,7 +13,7 @@ import torch
 from opsmith.build.devices import wanted_devices
 from opsmith.build.prebuilt import Prebuilt, find_prebuilt
 from opsmith.build.shortcut import find_by_shortcut, note_shortcut
-from opsmith.errors import BuildError, LoadError
+from opsmith.errors import BuildError, LoadError, OpsmithError
 from opsmith.runtime.compile_cache import tag_compile_cache
 from opsmith.runtime.crash_note import name_crashes
 from opsmith.runtime.edits import warn_of_edits, watch
@@ -39,9 +39,22 @@ def obtain(module: str, definitions: Sequence[Definition], *, anew: bool = False
     """Find or build the library of a module's definitions.
 
     With `anew`, a library next to the module is ignored: it was built with other flags than the ones wanted now. Raises
-    CompileError, SignatureError, ToolchainError, StoreError or LoadError.
+    CompileError, SignatureError, ToolchainError, StoreError or LoadError, and BuildError for what the system refuses.
     """
     warn_of_edits()
+    try:
+        return _obtain(module, definitions, anew=anew)
+    except OSError as error:
+        if isinstance(error, OpsmithError):
+            raise
+        from opsmith.catalogue import explain
+
+        advice = "".join(f"\n\n{explanation.text}" for explanation in explain(error.strerror or ""))
+        names = ", ".join(definition.name for definition in definitions)
+        raise BuildError(f"{module}: {names} can be neither found nor built: {error}{advice}") from error
+
+
+def _obtain(module: str, definitions: Sequence[Definition], *, anew: bool) -> Obtained:
     compiled = [definition for definition in definitions if definition.kernels]
     if not compiled or not (devices := wanted_devices(compiled)):
         return Obtained()
