@@ -56,6 +56,30 @@ def test_the_operator_is_named_once_and_the_signal_ends_the_process(number: sign
     assert ended.stderr.count(NOTE.format(number.name)) == 1
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_stack_overflow_is_noted(in_thread: bool) -> None:
+    ended = die(number=crashing.STACK_OVERFLOW, in_thread=in_thread, after="torch.set_num_threads(2)")
+    assert ended.returncode == -signal.SIGSEGV
+    assert ended.stderr.count(NOTE.format("SIGSEGV")) == 1
+
+
+def test_a_thread_that_has_ended_leaves_no_stack_behind() -> None:
+    after = """
+import threading
+def megabytes():
+    for _ in range(2000):
+        thread = threading.Thread(target=crashing.same, args=(x,))
+        thread.start()
+        thread.join()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4 >> 10
+before = megabytes()
+print(megabytes() - before)
+sys.exit()
+"""
+    assert int(die(after=after).stdout) < 32  # the stacks of 2,000 threads take 128
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_traceback_of_faulthandler_is_written_too(when: str) -> None:
     ended = die(**{when: "faulthandler.enable()"})  # type: ignore[arg-type]

@@ -7,7 +7,16 @@
 
 using namespace opsmith;
 
+constexpr int64_t stack_overflow = 1000;
+
+static int descend(int depth) {
+  volatile char frame[1024];
+  frame[depth % 1024] = static_cast<char>(depth);
+  return descend(depth + 1) + frame[depth % 1024];  // not a tail call
+}
+
 static void die(int64_t signal) {
+  if (signal == stack_overflow) std::exit(descend(0));
   if (signal == SIGABRT) std::abort();
   if (signal == SIGSEGV) *reinterpret_cast<volatile int*>(16) = 1;  // a fault, unlike raise()
   std::raise(static_cast<int>(signal));

@@ -7,6 +7,9 @@ from torch import Tensor
 
 import opsmith
 
+# What crash() takes for a signal, besides signals.
+STACK_OVERFLOW = 1000
+
 
 @opsmith.op(cpu="crashing.cpp")
 def crash(x: Float32[Tensor, "*n"], signal: int, *, in_thread: bool = False) -> Float32[Tensor, "*n"]:
