@@ -14,6 +14,8 @@ from hypothesis.strategies import SearchStrategy
 
 sys.path.append(str(Path(__file__).parent))
 
+from outcomes import all_pass
+
 Fuzz = Callable[..., None]
 
 _SETTINGS = settings(
@@ -33,19 +35,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def fuzz(request: pytest.FixtureRequest) -> Fuzz:
     """Return a function that tries generated inputs, and raises for the smallest that fails.
 
-    It tries `examples`, always the same ones, or others for this test's share of `--fuzz-seconds`.
+    It tries `examples`, always the same ones, or others for this test's share of `--fuzz-seconds`; `together` tries
+    many in one child, for a test that leaves nothing behind.
     """
     total_s = request.config.getoption("--fuzz-seconds", None)
     workers = int(getattr(request.config, "workerinput", {}).get("workercount", 1))
 
-    def fuzz(inputs: SearchStrategy[Any], test: Callable[[Any], None], *, examples: int) -> None:
-        def search(*decorators: Callable[..., Any]) -> None:
+    def fuzz(
+        inputs: SearchStrategy[Any], test: Callable[[Any], None], *, examples: int, together: bool = False
+    ) -> None:
+        def generate(test: Callable[[Any], None], *decorators: Callable[..., Any]) -> None:
             def one(value: Any) -> None:  # Hypothesis decorates a function once
                 test(value)
 
             for decorate in (*decorators, given(inputs)):
                 one = decorate(one)
             one()
+
+        def search(*decorators: Callable[..., Any]) -> None:
+            values: list[Any] = []
+            if together:
+                generate(values.append, *decorators)
+                if all_pass(test, values):
+                    return
+            generate(test, *decorators)  # each in a child of its own: the smallest that fails
+            assert not together, f"these fail one after another, but each of them passes alone: {values}"
 
         if total_s is None:
             search(settings(_SETTINGS, max_examples=examples, derandomize=True))

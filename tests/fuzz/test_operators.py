@@ -40,7 +40,7 @@ def test_any_arguments(called: Called, fuzz: Callable[..., None]) -> None:
         else:
             assert found == "", found
 
-    fuzz(changes, test, examples=25)
+    fuzz(changes, test, examples=25, together=True)
 
 
 def _call(called: Called, changes: list[Change]) -> str:

@@ -96,7 +96,7 @@ def test_any_damage(fuzz: Callable[..., None], tmp_path: Path) -> None:
             assert set(found) <= {"", "found"}, found
             assert found[-1] == "found"
 
-    fuzz(_damages, test, examples=60)
+    fuzz(_damages, test, examples=60, together=True)
 
 
 def test_any_archive(fuzz: Callable[..., None], tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_any_archive(fuzz: Callable[..., None], tmp_path: Path) -> None:
         else:
             assert found in {"", "found"}, found
 
-    fuzz(changes, test, examples=60)
+    fuzz(changes, test, examples=60, together=True)
 
 
 def _use(store: Store, header: Path) -> Iterator[str]:

@@ -10,7 +10,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "torch-library-missing",
         "torch was not imported first",
-        r"(?P<library_file>lib(?:torch|c10|shm|torch_\w+|c10_\w+)\.(?:so|dylib)): cannot open shared object file: No such"
+        r"(?P<library_file>lib(?:torch|c10|shm|torch_\w+|c10_\w+)\.(?:so|dylib)): cannot open shared object file(?!: (?!No such))"
         r"|Library not loaded: @rpath/(?P<dylib>lib(?:torch|c10)\w*\.dylib)",
         (
             "The library needs torch's own libraries, which are not in a system folder: `import torch` loads them.",
@@ -30,7 +30,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "driver-missing",
         "No GPU driver",
-        r"(?P<library_file>libcuda\.so\.1|libnvidia-ml\.so\.1): cannot open shared object file: No such",
+        r"(?P<library_file>libcuda\.so\.1|libnvidia-ml\.so\.1): cannot open shared object file(?!: (?!No such))",
         ("{library_file} comes with NVIDIA's driver, which this machine or container does not have.",),
         (
             "Install the driver, or start the container with the GPU: `docker run --gpus all ...`; `nvidia-smi` tells "
@@ -44,7 +44,7 @@ ENTRIES: tuple[Entry, ...] = (
         "A CUDA library is missing",
         r"(?P<library_file>lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse\w*|nccl|nvrtc"
         r"|nvJitLink|"
-        r"cupti|nvToolsExt|cufile|nvshmem_host)\.so(?:\.\d+)*): cannot open shared object file: No such",
+        r"cupti|nvToolsExt|cufile|nvshmem_host)\.so(?:\.\d+)*): cannot open shared object file(?!: (?!No such))",
         (
             "The library was built against {library_file}, which is not installed; the number at its end is its major "
             "version.",
@@ -61,7 +61,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "python-library-missing",
         "libpython is missing",
-        r"(?P<library_file>libpython3[\w.]*): cannot open shared object file: No such",
+        r"(?P<library_file>libpython3[\w.]*): cannot open shared object file(?!: (?!No such))",
         ("The library was linked with {library_file}; an extension module should not be.",),
         (
             "Rebuild it without -lpython. For a program that embeds Python: `apt-get install libpython3-dev`, or "
@@ -74,7 +74,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "library-missing",
         "A shared library is missing",
-        r"(?P<library_file>lib[\w.+-]+\.so[\w.]*): cannot open shared object file: No such",
+        r"(?P<library_file>lib[\w.+-]+\.so[\w.]*): cannot open shared object file(?!: (?!No such))",
         ("{library_file} is not in any folder that the loader searches.",),
         (
             "Find it with `find / -name '{library_file}' 2>/dev/null`, and add its folder at link time: "
