@@ -17,6 +17,8 @@ from opsmith.ops import bias_act, deform_conv2d, filtered_lrelu, lltm, nms, roi_
 from opsmith.ops.deform_conv2d import mmcv as deform_mmcv
 from opsmith.ops.nms import mmcv as nms_mmcv
 from opsmith.ops.roi_align import mmcv as roi_align_mmcv
+from opsmith.ops.sigmoid_focal_loss import mmcv as focal_mmcv
+from opsmith.ops.stylegan.conv2d_resample import conv2d_resample
 from opsmith.ops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upsample2d
 from opsmith.runtime.operator import Operator
 from opsmith.subject.case import Case
@@ -83,7 +85,12 @@ def _function(name: str, function: Callable[..., Any], arguments: Callable[[], M
 
 
 # A function's errors may name the operator behind it.
-_OPERATORS_OF = {"bias_act": ("bias_activation",), "lltm": ("lltm_sequence",), "mmcv.nms": ("hard_nms",)}
+_OPERATORS_OF = {
+    "bias_act": ("bias_activation",),
+    "conv2d_resample": ("upfirdn2d_sized",),
+    "lltm": ("lltm_sequence",),
+    "mmcv.nms": ("hard_nms",),
+}
 
 
 def _boxes(count: int = 7) -> Tensor:
@@ -145,18 +152,57 @@ FUNCTIONS = (
             "iou_threshold": 0.5,
         },
     ),
+    _function(
+        "nms_padded",
+        nms.nms_padded,
+        lambda: {"boxes": _boxes(), "scores": torch.arange(7.0), "iou_threshold": 0.5, "max_output": 5},
+    ),
     _function("soft_nms", nms.soft_nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0) / 7}),
     _function("mmcv.nms", nms_mmcv.nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0), "iou_threshold": 0.5}),
     _function("mmcv.soft_nms", nms_mmcv.soft_nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0) / 7}),
+    _function(
+        "mmcv.batched_nms",
+        nms_mmcv.batched_nms,
+        lambda: {
+            "boxes": _boxes(),
+            "scores": torch.arange(7.0),
+            "idxs": torch.arange(7) % 2,
+            "nms_cfg": {"type": "soft_nms", "iou_threshold": 0.5},
+        },
+    ),
     _function("roi_align", roi_align.roi_align, lambda: {"input": _IMAGE, "boxes": _rois(), "output_size": (3, 3)}),
     _function(
         "mmcv.roi_align", roi_align_mmcv.roi_align, lambda: {"input": _IMAGE, "rois": _rois(), "output_size": (3, 3)}
+    ),
+    _function(
+        "roi_align_pyramid",
+        roi_align.roi_align_pyramid,
+        lambda: {
+            "features": [_IMAGE, _IMAGE[..., ::2, ::2]],
+            "boxes": _rois(),
+            "output_size": (3, 3),
+            "scales": [0.5, 0.25],
+        },
     ),
     _function("roi_pool", roi_pool.roi_pool, lambda: {"input": _IMAGE, "boxes": _rois(), "output_size": (3, 3)}),
     _function(
         "sigmoid_focal_loss",
         sigmoid_focal_loss.sigmoid_focal_loss,
         lambda: {"inputs": torch.linspace(-2, 2, 21).reshape(7, 3), "targets": torch.ones(7, 3)},
+    ),
+    _function(
+        "mmcv.sigmoid_focal_loss",
+        focal_mmcv.sigmoid_focal_loss,
+        lambda: {
+            "input": torch.linspace(-2, 2, 21).reshape(7, 3),
+            "target": torch.arange(7) % 4,
+            "weight": torch.ones(3),
+        },
+    ),
+    _function(
+        "conv2d_resample",
+        conv2d_resample,
+        lambda: {"x": _IMAGE.clone(), "w": torch.ones(6, 4, 3, 3), "f": torch.ones(4), "up": 2, "padding": 1},
     ),
     _function(
         "lltm",

@@ -10,7 +10,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "torch-library-missing",
         "torch was not imported first",
-        r"(?P<library_file>lib(?:torch|c10|shm|torch_\w+|c10_\w+)\.(?:so|dylib)): cannot open shared object file(?!: (?!No such))"
+        r"(?P<library_file>lib(?:torch|c10|shm|torch_\w+|c10_\w+)\.(?:so|dylib)): "
+        r"cannot open shared object file(?!: (?!No such))"
         r"|Library not loaded: @rpath/(?P<dylib>lib(?:torch|c10)\w*\.dylib)",
         (
             "The library needs torch's own libraries, which are not in a system folder: `import torch` loads them.",

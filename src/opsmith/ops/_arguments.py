@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError, describe
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, DtypeError, ShapeError, describe
 
 __all__ = [
     "TensorShapeError",
@@ -23,6 +23,8 @@ __all__ = [
     "check_flags",
     "check_ints",
     "check_numbers",
+    "check_promotable",
+    "check_storage",
     "check_tensors",
     "check_texts",
     "is_int",
@@ -58,6 +60,30 @@ def check_tensors(function: str, *, optional: Sequence[str] = (), **tensors: Any
         if not isinstance(value, Tensor) and not (value is None and name in optional):
             hint = "; torch.from_numpy makes a tensor of it" if type(value).__name__ == "ndarray" else ""
             raise ArgumentTypeError(f"{function}(): {name} is {describe(value)}, expected a tensor{hint}")
+
+
+def check_promotable(function: str, **tensors: Tensor) -> None:
+    """Raise DtypeError for two tensors whose types have no common one, or whose common one would lose imaginary parts."""
+    (name, one), (other_name, other) = tensors.items()
+    try:
+        is_complex = torch.promote_types(one.dtype, other.dtype).is_complex
+    except RuntimeError:  # float8, for one
+        is_complex = True
+    if is_complex:
+        raise DtypeError(
+            f"{function}(): {name} is {one.dtype} and {other_name} {other.dtype}, expected real types that PyTorch promotes"
+        )
+
+
+def check_storage(function: str, **tensors: Tensor | None) -> None:
+    """Raise ArgumentTypeError for a sparse tensor, and DeviceError for tensors of several devices."""
+    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    for name, tensor in given.items():
+        if tensor.layout is not torch.strided:
+            raise ArgumentTypeError(f"{function}(): {name} is {tensor.layout}; `.to_dense()` makes it strided")
+    if len({tensor.device for tensor in given.values()}) > 1:
+        found = ", ".join(f"{name} on {tensor.device}" for name, tensor in given.items())
+        raise DeviceError(f"{function}(): found {found}, expected one device")
 
 
 def check_numbers(function: str, **numbers: Any) -> None:

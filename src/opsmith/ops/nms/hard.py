@@ -10,7 +10,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 import opsmith
-from opsmith.ops._arguments import TensorShapeError, check_tensors
+from opsmith.ops._arguments import TensorShapeError, check_promotable, check_tensors
 from opsmith.ops.nms.order import by_decreasing_score
 
 __all__ = ["batched_nms", "hard_nms", "hard_nms_padded", "nms", "nms_padded"]
@@ -161,6 +161,8 @@ def _prepared(function: str, boxes: Tensor, scores: Tensor) -> tuple[Tensor, Ten
         boxes, scores = boxes.dequantize(), scores.dequantize()
     if boxes.dtype == scores.dtype and boxes.is_floating_point():
         return boxes, scores
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        check_promotable(function, boxes=boxes, scores=scores)
     dtype = torch.promote_types(boxes.dtype, scores.dtype)
     if not (boxes.is_floating_point() and scores.is_floating_point()):
         dtype = torch.float64

@@ -12,8 +12,11 @@ from opsmith.ops._arguments import (
     TensorShapeError,
     UnsupportedValueError,
     as_tensor,
+    check_flags,
     check_ints,
     check_numbers,
+    check_promotable,
+    check_storage,
     check_tensors,
 )
 from opsmith.ops.nms import hard, soft
@@ -43,6 +46,7 @@ def nms(
     check_numbers("nms", iou_threshold=iou_threshold, score_threshold=score_threshold)
     check_ints("nms", max_num=max_num)
     given, ranks = _tensors("nms", boxes, scores, offset)
+    score_threshold = float(score_threshold)  # a comparison takes no int of more than 64 bits
     candidates = (ranks > score_threshold).nonzero()[:, 0] if score_threshold > 0 else None
     moved, likely = _chosen(candidates, _with_offset(given, offset), ranks)
     kept = hard.nms(moved, likely, iou_threshold)
@@ -81,6 +85,13 @@ def batched_nms(
     to spare memory, changes nothing.
     """
     check_tensors("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
+    _check_shapes("batched_nms", boxes, scores)
+    if idxs.shape != scores.shape:
+        raise TensorShapeError(
+            f"batched_nms(): idxs are {list(idxs.shape)}, expected one for each of {len(scores)} boxes"
+        )
+    check_storage("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
+    check_promotable("batched_nms", idxs=idxs, scores=scores)
     if nms_cfg is None:
         ranks, order = scores.sort(descending=True)
         return torch.cat([boxes[order], ranks[:, None]], 1), order
@@ -89,7 +100,10 @@ def batched_nms(
     config = {name: value for name, value in nms_cfg.items() if name != "split_thr"}
     kind = config.pop("type", "nms")
     most = config.pop("max_num", -1)
-    if config.pop("class_agnostic", class_agnostic):
+    class_agnostic = config.pop("class_agnostic", class_agnostic)
+    check_flags("batched_nms", class_agnostic=class_agnostic)
+    check_ints("batched_nms", max_num=most)
+    if class_agnostic:
         idxs = torch.zeros_like(idxs)
     _check_config(kind, config)
     if kind == "nms":
@@ -109,7 +123,7 @@ _CONFIG = {
 
 
 def _check_config(kind: Any, config: dict[str, Any]) -> None:
-    if kind not in _CONFIG:
+    if not isinstance(kind, str) or kind not in _CONFIG:
         raise ArgumentValueError(f"batched_nms(): nms_cfg has type {kind!r:.60}, expected 'nms' or 'soft_nms'")
     if unknown := [name for name in config if name not in _CONFIG[kind]]:
         raise ArgumentTypeError(f"batched_nms(): nms_cfg has {unknown}, but {kind} takes {', '.join(_CONFIG[kind])}")
@@ -143,14 +157,19 @@ def _soft_nms_by_class(boxes: Tensor, scores: Tensor, idxs: Tensor, **config: An
 
 def _tensors(function: str, boxes: Boxes, scores: Boxes, offset: int) -> tuple[Tensor, Tensor]:
     given, ranks = as_tensor(function, "boxes", boxes), as_tensor(function, "scores", scores)
-    if given.dim() != 2 or given.shape[1] != 4 or ranks.shape != given.shape[:1]:
-        raise TensorShapeError(
-            f"{function}(): boxes are {list(given.shape)} and scores {list(ranks.shape)}, expected [N, 4] and [N]"
-        )
+    _check_shapes(function, given, ranks)
+    check_storage(function, boxes=given, scores=ranks)
     check_ints(function, offset=offset)
     if offset not in (0, 1):
         raise UnsupportedValueError(f"{function}(): offset is {offset}, expected 0 or 1")
     return given, ranks
+
+
+def _check_shapes(function: str, boxes: Tensor, scores: Tensor) -> None:
+    if boxes.dim() != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
+        raise TensorShapeError(
+            f"{function}(): boxes are {list(boxes.shape)} and scores {list(scores.shape)}, expected [N, 4] and [N]"
+        )
 
 
 def _with_offset(boxes: Tensor, offset: int) -> Tensor:

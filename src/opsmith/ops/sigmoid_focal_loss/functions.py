@@ -7,7 +7,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.errors import ArgumentValueError, ShapeError
-from opsmith.ops._arguments import check_numbers, check_tensors, check_texts
+from opsmith.ops._arguments import check_numbers, check_promotable, check_tensors, check_texts
 from opsmith.ops.sigmoid_focal_loss.operator import (
     focal_loss,
     focal_loss_classes,
@@ -81,6 +81,8 @@ def sigmoid_focal_loss(
             f"sigmoid_focal_loss(): Target size ({targets.size()}) must be the same as input size ({inputs.size()})"
         )
     if targets.dtype != inputs.dtype:
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            check_promotable("sigmoid_focal_loss", inputs=inputs, targets=targets)
         dtype = torch.promote_types(inputs.dtype, targets.dtype)
         inputs, targets = inputs.to(dtype), targets.to(dtype)
     if reduction == "none":

@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from opsmith.ops._arguments import TensorShapeError, TensorTypeError, check_tensors
+from opsmith.ops._arguments import (
+    TensorShapeError,
+    TensorTypeError,
+    check_choice,
+    check_promotable,
+    check_storage,
+    check_tensors,
+)
 from opsmith.ops.sigmoid_focal_loss import functions
 
 __all__ = ["SigmoidFocalLoss", "sigmoid_focal_loss"]
@@ -26,6 +33,7 @@ def sigmoid_focal_loss(
     `opsmith.ops.sigmoid_focal_loss`. Other types and shapes raise what is an AssertionError, too.
     """
     _check_rows(input, target, weight)
+    check_choice("sigmoid_focal_loss", "reduction", reduction, ("none", "mean", "sum"))
     if weight is None and reduction != "mean":
         return functions.sigmoid_focal_loss(input, target, alpha, gamma, reduction)
     if weight is None:
@@ -42,6 +50,9 @@ def sigmoid_focal_loss(
 def _check_rows(input: Tensor, target: Tensor, weight: Tensor | None) -> None:  # noqa: A002
     name = "sigmoid_focal_loss"
     check_tensors(name, optional=("weight",), input=input, target=target, weight=weight)
+    check_storage(name, input=input, target=target, weight=weight)
+    if weight is not None:
+        check_promotable(name, input=input, weight=weight)
     if target.dtype != torch.long:
         raise TensorTypeError(f"{name}(): target is {target.dtype}, expected torch.int64: the class of each row")
     if input.dim() != 2 or target.shape != input.shape[:1] or (weight is not None and weight.shape != input.shape[1:]):

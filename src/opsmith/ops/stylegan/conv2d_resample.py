@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import conv2d, conv_transpose2d, pad
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
-from opsmith.ops._filters.arguments import Ints, read_padding, read_taps
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, DtypeError, ShapeError
+from opsmith.ops._arguments import check_flags, check_ints, check_storage
+from opsmith.ops._filters.arguments import MOST_UP_DOWN, Ints, read_padding, read_taps
 from opsmith.ops.upfirdn2d import upfirdn2d
 
 __all__ = ["conv2d_resample"]
@@ -59,8 +60,18 @@ def conv2d_resample(
     for name, factor in (("up", up), ("down", down)):
         if not isinstance(factor, int) or isinstance(factor, bool):
             raise ArgumentTypeError(f"{_NAME}(): {name} is {factor!r}, expected an int")
-        if factor < 1:
-            raise ArgumentValueError(f"{_NAME}(): {name} is {factor}, expected 1 or more")
+        if not 1 <= factor <= MOST_UP_DOWN:
+            raise ArgumentValueError(f"{_NAME}(): {name} is {factor!r:.60}, expected 1 or more, up to {MOST_UP_DOWN}")
+    check_ints(_NAME, groups=groups)
+    if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups or 0 in w.shape[2:]:
+        raise ShapeError(
+            f"{_NAME}(): x has {x.shape[1]} channels, w is {list(w.shape)} and groups {groups}, expected w [O, C / groups, "
+            "KH, KW], O a multiple of groups, and KH and KW 1 or more"
+        )
+    if x.dtype != w.dtype or not x.is_floating_point():
+        raise DtypeError(f"{_NAME}(): x is {x.dtype} and w {w.dtype}, expected one floating type")
+    check_flags(_NAME, flip_weight=flip_weight)
+    check_storage(_NAME, x=x, w=w)
     left, right, top, bottom = margins = _margins(f, up, down, padding)
     weight = w if flip_weight else w.flip(2, 3)
     height, width = w.shape[2:]
