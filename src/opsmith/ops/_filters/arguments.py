@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, GradientError, ShapeError, describe
-from opsmith.ops._arguments import check_numbers, check_tensors, is_int
+from opsmith.ops._arguments import check_numbers, check_storage, check_tensors, is_int
 
 __all__ = [
     "MOST_UP_DOWN",
@@ -67,6 +67,8 @@ def read_filter(op: str, name: str, x: Tensor, f: Tensor | None) -> Tensor:
     if f is None:
         return torch.ones(1, 1, dtype=torch.float32, device=x.device)
     read_taps(op, name, f)
+    if f.layout is not torch.strided:
+        check_storage(op, **{name: f})
     # The operators check this, but not the references: conv2d of a CPU's images and a filter on meta returns memory that
     # was never written. There is one CPU, with an index or without.
     if f.device != x.device and not f.device.type == x.device.type == "cpu":

@@ -63,10 +63,10 @@ def conv2d_resample(
         if not 1 <= factor <= MOST_UP_DOWN:
             raise ArgumentValueError(f"{_NAME}(): {name} is {factor!r:.60}, expected 1 or more, up to {MOST_UP_DOWN}")
     check_ints(_NAME, groups=groups)
-    if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups or 0 in w.shape[2:]:
+    if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups or 0 in (*w.shape, *x.shape[1:]):
         raise ShapeError(
-            f"{_NAME}(): x has {x.shape[1]} channels, w is {list(w.shape)} and groups {groups}, expected w [O, C / groups, "
-            "KH, KW], O a multiple of groups, and KH and KW 1 or more"
+            f"{_NAME}(): x is {list(x.shape)}, w is {list(w.shape)} and groups {groups}, expected w [O, C / groups, "
+            "KH, KW], O a multiple of groups, and no size 0"
         )
     if x.dtype != w.dtype or not x.is_floating_point():
         raise DtypeError(f"{_NAME}(): x is {x.dtype} and w {w.dtype}, expected one floating type")
