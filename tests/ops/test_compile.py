@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from operator_cases import MODULES
 
-from compilers import run
+from compilers import find_compiler, run
 from opsmith.build.discover import discover
 from opsmith.build.ninja import run_plan, write_files
 from opsmith.build.plan import Target, plan_extension
 from opsmith.codegen.extension import assemble
 from opsmith.errors import ToolchainError
 from opsmith.spec.definition import Definition, Group
-from opsmith.toolchain import Toolchain, find_toolchain, parse_cuda_archs, parse_rocm_archs
+from opsmith.toolchain import Toolchain, find_toolchain, parse_rocm_archs
+from opsmith.toolchain.archs import CudaArch
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow("every operator with nvcc and with hipcc")]
 
-# 9.0a is what is built on a machine with such a GPU: kernels may have instructions of exactly this capability.
-NVCC = Target(cuda_archs=parse_cuda_archs("9.0a"))
+# 9.0a is what is built on a machine with such a GPU: kernels may have instructions of exactly this capability. nvcc ends
+# with PTX here, of which `assemble_kernels` makes machine code.
+NVCC = Target(cuda_archs=(CudaArch(9, 0, "a", sass=False, ptx=True),))
 HIPCC = Target(rocm_archs=parse_rocm_archs("gfx90a"))
 # Optimizing takes both as long as all the rest and finds no further errors. `make gpu-test` builds as users do. AMD's
 # device libraries have no machine code at -O0: they rely on the removal of what is for other GPUs.
-NVCC_FLAGS = "-Xcicc -O1 -Xptxas -O0"
+NVCC_FLAGS = "-Xcicc -O1 --keep"
 HIPCC_FLAGS = "-O1"
 # What the compiler's front end finds, up to intrinsics that the GPU lacks: all but the selection of instructions.
 FRONT_END = ("--cuda-device-only", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
+# The element types in a kernel's name, as c++filt writes it. The largest comes first: it takes most registers.
+TYPES = ("double", "float", "opsmith::float16", "opsmith::bfloat16", "__half", "__nv_bfloat16")
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -35,7 +40,8 @@ def test_gpu_kernels_compile_and_link_with_nvcc(module, tmp_path: Path, monkeypa
     monkeypatch.setenv("NVCC_APPEND_FLAGS", NVCC_FLAGS)
     toolchain = toolchain_with("cuda")
     for group in discover(module):
-        build(group, group.definitions, toolchain, NVCC, tmp_path)
+        made = build(group, group.definitions, toolchain, NVCC, tmp_path)
+        assemble_kernels(made, toolchain)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -73,8 +79,8 @@ def is_view_kernel(definition: Definition) -> bool:
 
 def build(
     group: Group, definitions: tuple[Definition, ...], toolchain: Toolchain, target: Target, folder: Path
-) -> None:
-    """Build the GPU's part alone: the CPU's is what the other tests of this folder build."""
+) -> Path:
+    """Build the GPU's part alone, and return the folder: the CPU's is what the other tests of this folder build."""
     extension = assemble(group.module, definitions, ("cuda",))
     assert extension.needs_gpu_compiler
     made = folder / group.module
@@ -84,6 +90,29 @@ def build(
     for definition in definitions:
         if is_view_kernel(definition):
             assert f"{definition.name}__cuda__float32".encode() in data
+    return made
+
+
+def assemble_kernels(made: Path, toolchain: Toolchain) -> None:
+    """Run ptxas on all that nvcc kept. It checks every instruction, and makes machine code of each kernel in one type."""
+    assert toolchain.cuda is not None
+    kept = sorted(made.glob("*.ptx"))
+    assert kept
+    for ptx in kept:
+        names = one_type_each(re.findall(r"\.entry (\w+)", ptx.read_text()))
+        chosen = [word for name in names for word in ("--entry", name)]
+        run(toolchain.cuda.root / "bin" / "ptxas", "-O0", "-arch=sm_90a", *chosen, ptx, "-o", ptx.with_suffix(".cubin"))
+
+
+def one_type_each(names: list[str]) -> list[str]:
+    """Return the names of kernels that differ in more than their element types."""
+    readable = run(find_compiler("c++filt"), *names).stdout.splitlines() if names else []
+    kernels: dict[str, tuple[int, str]] = {}
+    for name, text in zip(names, readable, strict=True):
+        rank = min((at for at, kind in enumerate(TYPES) if re.search(rf"\b{kind}\b", text)), default=0)
+        kernel = re.sub(rf"\b({'|'.join(TYPES)})\b", "T", text)
+        kernels[kernel] = min(kernels.get(kernel, (rank, name)), (rank, name))
+    return [name for _, name in kernels.values()]
 
 
 def run_front_end(group: Group, toolchain: Toolchain, folder: Path) -> None:
