@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import opsmith
+
 pytestmark = [pytest.mark.compile, pytest.mark.slow("builds under AddressSanitizer")]
+
+BRIDGE = Path(opsmith.__file__).parent / "bridge"
 
 CHILD = """
 import torch
@@ -38,6 +42,16 @@ for _ in range(200):
 print("clean")
 """
 
+# Most of the time goes into torch's headers: the bridge's two sources read them together, in the second one's step.
+SANITIZING = """#!/bin/sh
+set -- {compiler} -fsanitize=address "$@" -O0
+case " $* " in
+  *" -c "*/autograd.cpp\\ *) : >empty.cpp; exec {compiler} -c empty.cpp -MD -MF autograd.cpp.d -o autograd.cpp.o;;
+  *" -c "*/python.cpp\\ *) exec "$@" -include {bridge}/autograd.cpp;;
+  *) exec "$@";;
+esac
+"""
+
 
 def test_no_access_outside_of_what_is_owned(tmp_path: Path) -> None:
     compiler = shutil.which("g++")
@@ -53,7 +67,7 @@ def test_no_access_outside_of_what_is_owned(tmp_path: Path) -> None:
         pytest.skip("this g++ comes without libasan")
     # Last, so that it counts: unoptimised code is instrumented sooner, and keeps every access.
     sanitizing = tmp_path / "sanitizing-c++"
-    sanitizing.write_text(f'#!/bin/sh\nexec {compiler} -fsanitize=address "$@" -O0\n')
+    sanitizing.write_text(SANITIZING.format(compiler=compiler, bridge=BRIDGE))
     sanitizing.chmod(0o755)
     environment = {
         **os.environ,
@@ -71,3 +85,6 @@ def test_no_access_outside_of_what_is_owned(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip() == "clean"
+    (library,) = (tmp_path / "store").rglob("opsmith_bridge.*.so")
+    symbols = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True).stdout
+    assert "__asan_report_load8" in symbols
