@@ -90,6 +90,7 @@ _OPERATORS_OF = {
     "conv2d_resample": ("upfirdn2d_sized",),
     "lltm": ("lltm_sequence",),
     "mmcv.nms": ("hard_nms",),
+    **dict.fromkeys(("filter2d", "upsample2d", "downsample2d"), ("upfirdn2d",)),
 }
 
 

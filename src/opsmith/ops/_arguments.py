@@ -66,7 +66,7 @@ def check_promotable(function: str, **tensors: Tensor) -> None:
     """Raise DtypeError for two tensors whose types have no common one, or whose common one would lose imaginary parts."""
     (name, one), (other_name, other) = tensors.items()
     try:
-        is_complex = torch.promote_types(one.dtype, other.dtype).is_complex
+        is_complex = torch.promote_types(torch.promote_types(one.dtype, other.dtype), torch.float32).is_complex
     except RuntimeError:  # float8, for one
         is_complex = True
     if is_complex:
@@ -107,7 +107,7 @@ def read_pair(function: str, name: str, value: Any) -> tuple[int, int]:
     values = value if type(value) in _SEQUENCES or isinstance(value, Sequence) else (value,)
     if not 1 <= len(values) <= 2 or not is_int(values[0]) or not is_int(values[-1]):
         raise ArgumentTypeError(f"{function}(): {name} is {describe(value)}, expected an int or two of them")
-    return values[0], values[-1]
+    return _as_int(values[0]), _as_int(values[-1])
 
 
 def check_flags(function: str, **flags: Any) -> None:
@@ -144,6 +144,11 @@ def is_int(value: Any) -> bool:
     return True
 
 
+def _as_int(value: Any) -> Any:
+    """Return an int for a numpy.int64, whose products would overflow; what torch.compile knows as a symbol stays one."""
+    return value if isinstance(value, _SIZES) else operator.index(value)
+
+
 def _is_number(value: Any) -> bool:
     if type(value) is int:
         return -_MOST < value < _MOST
@@ -161,6 +166,7 @@ def _is_number(value: Any) -> bool:
 # An `X | Y` would be made anew at each call, which takes longer than all else here.
 _SEQUENCES = frozenset({tuple, list})
 _INTEGERS = (int, torch.SymBool)
+_SIZES = (int, torch.SymInt)
 _NO_INTEGERS = (bool, Tensor)
 _SYMBOLS = (torch.SymInt, torch.SymFloat)
 _TEXTS = (str, bytes)

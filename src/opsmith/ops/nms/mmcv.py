@@ -159,6 +159,7 @@ def _tensors(function: str, boxes: Boxes, scores: Boxes, offset: int) -> tuple[T
     given, ranks = as_tensor(function, "boxes", boxes), as_tensor(function, "scores", scores)
     _check_shapes(function, given, ranks)
     check_storage(function, boxes=given, scores=ranks)
+    check_promotable(function, boxes=given, scores=ranks)
     check_ints(function, offset=offset)
     if offset not in (0, 1):
         raise UnsupportedValueError(f"{function}(): offset is {offset}, expected 0 or 1")

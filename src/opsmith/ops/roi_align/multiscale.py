@@ -72,9 +72,16 @@ def roi_align_pyramid(
     if not all(0 < scale < math.inf for scale in scales):
         raise ArgumentValueError(f"{name}(): the scales of a pyramid are positive; found {list(scales)}")
     lowest = int(-math.log2(scales[0]))
-    areas = [
-        canonical_scale**2 * 4.0 ** (lowest + level - canonical_level - _EPSILON) for level in range(1, len(features))
-    ]
+    try:
+        areas = [
+            canonical_scale**2 * 4.0 ** (lowest + level - canonical_level - _EPSILON)
+            for level in range(1, len(features))
+        ]
+    except OverflowError:
+        raise ArgumentValueError(
+            f"{name}(): canonical_scale {describe(canonical_scale)} and canonical_level {describe(canonical_level)} are too "
+            "far from the levels that there are"
+        ) from None
     rest = (*pair(name, output_size), int(sampling_ratio), bool(aligned))
     return _pool(list(features), as_rois(boxes), [float(scale) for scale in scales], areas, rest)
 
