@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.store.headers import HeaderDigests, digest_headers, edited_since, portable_name
+from opsmith.store.headers import HeaderDigests, digest_headers, edited_since, outlive_edits, portable_name
 from opsmith.store.keys import digest_file
 
 
@@ -54,6 +54,13 @@ def test_a_header_saved_during_a_build_is_noticed(tmp_path: Path):
     os.utime(new, ns=(start_ns, start_ns))
     assert edited_since([old, new], start_ns) == (new,)
     assert edited_since([gone], time.time_ns()) == (gone,)
+
+
+def test_a_header_saved_just_before_a_build_is_not_taken_for_an_edit(tmp_path: Path):
+    header = tmp_path / "new.h"
+    header.touch()
+    outlive_edits([header])
+    assert edited_since([header], time.time_ns()) == ()
 
 
 def test_headers_are_digested_by_path(tmp_path: Path):

@@ -12,7 +12,7 @@ from opsmith.build.plan import Plan, Target
 from opsmith.build.record import describe_build, read_headers
 from opsmith.build.watcher import Watcher, watched
 from opsmith.errors import BuildError
-from opsmith.store import Artifact, Store, default_root, digest_headers, edited_since, source_key
+from opsmith.store import Artifact, Store, default_root, digest_headers, edited_since, outlive_edits, source_key
 
 if TYPE_CHECKING:
     from opsmith.toolchain import Toolchain
@@ -58,14 +58,15 @@ def obtain_artifact(
 
         if (fetched := fetch_shared(store, key, roots)) is not None:
             return _found(fetched, watcher)
+        sources = [user for step in plan.steps for user in step.users]
         for _ in range(_ATTEMPTS):
             with store.staging() as scratch:
+                outlive_edits(sources)
                 started_ns = time.time_ns()
                 library = build_into(
                     plan, toolchain, target, scratch, jobs=jobs, watcher=watcher, is_lasting=is_lasting
                 )
                 headers = read_headers(plan, toolchain, scratch)
-                sources = [user for step in plan.steps for user in step.users]
                 # The second question is for what was saved while this process waited for the lock.
                 if edited_since([*headers, *sources], started_ns) or key_inputs(plan, toolchain, target) != inputs:
                     inputs = key_inputs(plan, toolchain, target)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from opsmith.store.artifact_store import Store
     from opsmith.store.depfile import parse_depfile, read_depfile
     from opsmith.store.explain import Change, Miss, compare_inputs, explain_miss
-    from opsmith.store.headers import digest_headers, edited_since
+    from opsmith.store.headers import digest_headers, edited_since, outlive_edits
     from opsmith.store.intact import Artifact, find_damage
     from opsmith.store.keys import artifact_key, digest, digest_file, source_key
     from opsmith.store.locate import Layout, default_root
@@ -33,6 +33,7 @@ __all__ = [
     "edited_since",
     "explain_miss",
     "find_damage",
+    "outlive_edits",
     "parse_depfile",
     "read_depfile",
     "source_key",
@@ -55,6 +56,7 @@ __getattr__ = lazy_names(
         "digest_file": "keys",
         "digest_headers": "headers",
         "edited_since": "headers",
+        "outlive_edits": "headers",
         "explain_miss": "explain",
         "find_damage": "intact",
         "parse_depfile": "depfile",

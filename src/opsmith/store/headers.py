@@ -12,7 +12,15 @@ from pathlib import Path, PurePath
 
 from opsmith.store.keys import digest_file
 
-__all__ = ["HeaderDigests", "digest_headers", "edited_since", "is_portable_name", "portable_name", "resolve_name"]
+__all__ = [
+    "HeaderDigests",
+    "digest_headers",
+    "edited_since",
+    "is_portable_name",
+    "outlive_edits",
+    "portable_name",
+    "resolve_name",
+]
 
 # File systems stamp with the kernel's coarse clock, which may lag behind `time.time_ns` by a tick (10 ms at 100 Hz).
 _CLOCK_TICK_NS = 10_000_000
@@ -35,6 +43,12 @@ def edited_since(paths: Iterable[Path], start_ns: int) -> tuple[Path, ...]:
     where the answer is not empty. Times are used to refuse here, never to accept.
     """
     return tuple(path for path in paths if _written_ns(path) >= start_ns - _CLOCK_TICK_NS)
+
+
+def outlive_edits(paths: Iterable[Path]) -> None:
+    """Wait for a tick of the clock if files have just been written: a build that begins now would count as older."""
+    if edited_since(paths, time.time_ns()):
+        time.sleep(_CLOCK_TICK_NS / 1e9)
 
 
 def _written_ns(path: Path) -> int:
