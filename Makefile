@@ -59,12 +59,10 @@ test-all: test test-slow test-without-bridge
 test-slow: $(READY) bytecode
 	$(BIN)/python $(PYTEST) -m slow --junitxml build/test-slow.xml $(PYTEST_FLAGS)
 
-# What torch traces does not call the bridge.
+# Gradients, mutation and autocast; what torch traces does not call the bridge.
 test-without-bridge: $(READY) bytecode
 	OPSMITH_BRIDGE=off $(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test-without-bridge.xml $(PYTEST_FLAGS) \
-	  tests/compose tests/runtime/test_gradients.py tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py \
-	  tests/runtime/test_opcheck.py $(addprefix --ignore tests/compose/,test_compile.py test_export.py test_opcheck.py \
-	  test_processes.py rules/test_dtensor.py rules/test_flops.py)
+	  @tests/without_bridge.txt
 
 # The tests under each torch since 2.10, in virtual environments that come and go: what CI does every night.
 # TORCHES="2.11.0 2.15.0" selects, and EACH_TORCH_FLAGS are the program's options.
