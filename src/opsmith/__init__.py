@@ -78,6 +78,7 @@ draw_with(
         "opsmith.benchmark.build_result:BuildReport": "opsmith.report.bench.builds:report_text",
         "opsmith.benchmark.result:BenchReport": "opsmith.report.bench.text:report_text",
         "opsmith.checker.report:Report": "opsmith.report.check.text:report_text",
+        "opsmith.package.audit.result:Audit": "opsmith.report.audit.text:audit_text",
         "opsmith.profiler.result:ProfileReport": "opsmith.report.profile.text:report_text",
     }
 )
