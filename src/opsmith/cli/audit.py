@@ -33,7 +33,7 @@ def command(
 
     Exits with 1 if a claim is false or something is broken.
     """
-    from opsmith.package.audit.audit import audit
+    from opsmith.package.audit.api import audit
     from opsmith.report.audit.text import audit_lines
     from opsmith.report.terminal import WIDTH, colour, console_for, echo
 

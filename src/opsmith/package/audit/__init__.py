@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from opsmith._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from opsmith.package.audit.audit import audit
+    from opsmith.package.audit.api import audit
     from opsmith.package.audit.finding import Finding
     from opsmith.package.audit.result import Audit
 
 __all__ = ["Audit", "Finding", "audit"]
 
-__getattr__ = lazy_names(__name__, {"Audit": "result", "Finding": "finding", "audit": "audit"})
+__getattr__ = lazy_names(__name__, {"Audit": "result", "Finding": "finding", "audit": "api"})

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from opsmith.errors import ToolchainError
 from opsmith.package.audit.facts import Facts, Library
 from opsmith.package.audit.finding import Finding, fault, note
 from opsmith.package.audit.floors import cuda_majors
 from opsmith.toolchain.archs import CudaArch, parse_cuda_archs
 
 __all__ = ["judge_gpu", "merge_archs", "missing_archs"]
+
+_REBUILD = "strip or patch libraries before the wheel is made, or build it again"
 
 
 def judge_gpu(facts: Facts, archs: tuple[str, ...] = ()) -> Iterator[Finding]:
@@ -58,16 +61,26 @@ def _manifest(library: Library) -> Iterator[Finding]:
             "manifest-differs",
             f"{library.name} is not the library that its description says: it was changed after the build",
             detail="opsmith refuses to load a library whose size is another than described",
-            remedy="strip or patch libraries before the wheel is made, or build it again",
+            remedy=_REBUILD,
             where=library.path,
         )
     amd = [arch for arch in manifest.archs if arch.startswith("gfx")]
-    cuda = ";".join(arch.replace(" (PTX)", "+PTX") for arch in manifest.archs if not arch.startswith("gfx"))
-    wanted = parse_cuda_archs(cuda) if cuda else ()
+    cuda = ";".join(_word(arch) for arch in manifest.archs if not arch.startswith("gfx"))
+    try:
+        wanted = parse_cuda_archs(cuda) if cuda else ()
+    except ToolchainError as error:
+        yield fault("manifest-differs", f"the description of {library.name} is damaged: {error}", remedy=_REBUILD)
+        return
     yield from _missing(missing_archs(wanted, library.cuda), "its description promises", library)
     gone = sorted({arch.partition(":")[0] for arch in amd} - {target.partition(":")[0] for target in library.amd})
     if gone and not library.amd_is_compressed:
         yield _missing_code(", ".join(gone), "its description promises", library.path, ", ".join(library.amd))
+
+
+def _word(arch: str) -> str:
+    """Return an architecture as lists have it: the description writes PTX without machine code as "9.0 (PTX)"."""
+    number, is_ptx, _ = arch.partition(" (PTX)")
+    return f"compute_{number.replace('.', '')}" if is_ptx else arch
 
 
 def _asked(facts: Facts, archs: tuple[str, ...]) -> Iterator[Finding]:

@@ -17,8 +17,9 @@ _OLD_NAMES = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (
 _LINUX = re.compile(r"(?:manylinux(?:1|2010|2014|_\d+_\d+)|musllinux_\d+_\d+|linux)_(\w+)")
 
 # Libraries that come with torch or with the packages of NVIDIA and Intel that torch requires.
-_OF_TORCH = re.compile(
-    r"lib(torch\w*|c10\w*|shm|cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|cusparseLt|nccl|nvrtc|nvjpeg|"
+# The loader, and the libraries of Python and of musl, have findings of their own.
+_ELSEWHERE = re.compile(
+    r"ld-linux[\w-]*\.so\.\d|libpython3\..*|libc\.musl-.*|lib(torch\w*|c10\w*|shm|cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|cusparseLt|nccl|nvrtc|nvjpeg|"
     r"nvJitLink|nvToolsExt|cupti|cuda|amdhip64|hiprtc|rocblas|hipblas\w*|MIOpen|gomp|iomp5)\.so[.\d]*"
 )
 
@@ -117,18 +118,10 @@ def _outside(facts: Facts, promised: Release | None) -> Iterator[Finding]:
     there = {library.name for library in facts.libraries} | {library.elf.soname for library in facts.libraries}
     missing: dict[str, str] = {}
     for library in facts.libraries:
-        rows = policies(library.elf.machine)
-        allowed = {name for policy in rows[-1:] for name in policy.libraries} | {
-            "ld-linux-x86-64.so.2",
-            "ld-linux-aarch64.so.1",
-        }
+        newest = policies(library.elf.machine)[-1:]
+        known = there.union(*(policy.libraries for policy in newest))
         for name in library.elf.needed:
-            if (
-                name not in there
-                and name not in allowed
-                and not _OF_TORCH.fullmatch(name)
-                and not name.startswith("libc.musl")
-            ):
+            if name not in known and not _ELSEWHERE.fullmatch(name):
                 missing.setdefault(name, library.path)
     if missing and promised is not None:
         names = sorted(missing)
