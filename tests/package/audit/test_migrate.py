@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
+import torch
 from make_library import library
 
 from compilers import find_compiler
 from opsmith.package.audit import audit
 from opsmith.package.audit.migrate.replacements import find_replacement, replacements
 from opsmith.package.audit.symbols import is_unstable_torch
+from opsmith.package.audit.tables import shim_table
 
 # What a file that includes torch's headers needs, without them.
 SOURCE = """
@@ -55,6 +58,26 @@ def test_the_table_is_well_formed():
         re.compile(row.source)
         assert bool(row.stable) == bool(row.since), row
         assert not row.since or re.fullmatch(r"2\.\d+", row.since)
+
+
+def test_what_the_table_recommends_exists():
+    text = " ".join(row.stable for row in replacements())
+    functions = set(re.findall(r"\b(?:aoti_)?torch_\w+", text))
+    assert len(functions) > 20
+    assert functions - shim_table().since.keys() == set()
+    include = Path(torch.__file__).parent / "include" / "torch"
+    headers = "\n".join(
+        file.read_text(encoding="utf-8")
+        for part in ("csrc/stable", "headeronly")
+        for file in (include / part).rglob("*.h")
+    )
+    later = {"add", "nativeHandle", "Generator"}  # the oldest torch does not have them
+    paths = re.findall(r"\btorch::(?:stable|headeronly)((?:::\w+)+)", text)
+    names = {name for path in paths for name in path.split("::") if name} | set(
+        re.findall(r"\b(?:STD|STABLE)_\w+", text)
+    )
+    assert len(names) > 30
+    assert {name for name in names - later if not re.search(rf"\b{name}\b", headers)} == set()
 
 
 @pytest.mark.parametrize(

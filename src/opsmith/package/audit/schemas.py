@@ -16,9 +16,10 @@ _ARGUMENT = re.compile(r"(?P<type>.*?[\s\])?>])\s*(?P<name>[A-Za-z_]\w*)\s*(?:=\
 _ALIAS = re.compile(r"\(\s*([a-z*][\w|]*\s*!?|!)\s*(?:->\s*([a-z*|\s]+))?\s*\)")
 # The types that schemas are made of; what else has an arrow in it, such as a C++ lambda in a message, is not a schema.
 _TYPES = re.compile(
-    r"(?:Tensor|Scalar|int|SymInt|float|SymFloat|bool|SymBool|str|string|complex|number|Device|Layout|ScalarType|MemoryFormat|"
-    r"Generator|Dimname|DimVector|Stream|Storage|ConstQuantizerPtr|QScheme|Any|t\d*|NoneType|Function|DeviceObjType|AnyEnumType|"
-    r"__torch__\.[\w.]+|Dict|Future|RRef|Await|Optional|List|Tuple|\(|\.\.\.)"
+    r"(?:(?:Tensor|Scalar|ScalarType|int|SymInt|float|SymFloat|bool|SymBool|str|string|complex|number|Device|Layout|"
+    r"MemoryFormat|Generator|Dimname|DimVector|Stream|Storage|ConstQuantizerPtr|QScheme|Any|t\d*|NoneType|Function|"
+    r"DeviceObjType|AnyEnumType|__torch__\.[\w.]+|Dict|Future|RRef|Await|Optional|List|Tuple)(?=$|[\[?(])|\(|\.\.\.$)"
+    r"[\w.\[\]?(),]*"
 )
 
 
@@ -126,12 +127,7 @@ def _type(text: str) -> tuple[str | None, bool]:
     text = text.strip()
     is_mutated = any("!" in match[1] for match in _ALIAS.finditer(text))
     kind = re.sub(r"\s+", "", _ALIAS.sub("", text))
-    known = _TYPES.match(kind)
-    if known is None or not re.fullmatch(r"[\w.\[\]?(),]+", kind):
-        return None, False
-    rest = kind[known.end() :]
-    is_whole = known[0] in {"(", "..."} or rest == "" or rest[0] in "[?(."
-    return (kind, is_mutated) if is_whole else (None, False)
+    return (kind, is_mutated) if _TYPES.fullmatch(kind) else (None, False)
 
 
 def _closing(text: str, start: int) -> int | None:

@@ -35,11 +35,12 @@ def migration_lines(uses: Sequence[SymbolUse], *, style: Style = plain, details:
 
 
 def _uses(group: Sequence[SymbolUse], style: Style, details: bool) -> Iterator[str]:
-    shown = group if details else group[:_MOST_NAMES]
-    for use in shown:
-        yield f"      {_short(use.name)}"
-    if len(shown) < len(group):
-        yield style(f"      and {len(group) - len(shown)} more", "dim")
+    # Two libraries of a wheel often need the same; a constructor and a destructor have several symbols of one name.
+    names = list(dict.fromkeys(use.name for use in group))
+    shown = names if details else names[:_MOST_NAMES]
+    yield from (f"      {_short(name)}" for name in shown)
+    if len(shown) < len(names):
+        yield style(f"      and {len(names) - len(shown)} more", "dim")
     places = list(dict.fromkeys(place for use in group for place in use.lines))
     if places:
         more = len(places) - _MOST_PLACES
