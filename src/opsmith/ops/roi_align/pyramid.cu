@@ -49,7 +49,7 @@ void roi_align_pyramid_sized(View<const T, 4> p0, View<const T, 4> p1, View<cons
 }
 
 template <class T>
-void roi_align_pyramid_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, const PyramidSizes& sizes,
+void roi_align_pyramid_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, PyramidSizes sizes,
                                   List<double> scales, List<double> areas, int64_t sampling_ratio, bool aligned,
                                   View<T, 4> grad_p0, View<T, 4> grad_p1, View<T, 4> grad_p2, View<T, 4> grad_p3,
                                   Stream stream) {

@@ -10,7 +10,7 @@ void roi_align_sized(View<const T, 4> features, View<const float, 2> boxes, Samp
 }
 
 template <class T>
-void roi_align_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, const Sampling& sampling,
+void roi_align_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, Sampling sampling,
                           View<T, 4> grad_features) {
   spread_level(grad_out, boxes, read_arguments(sampling), grad_features);
 }

@@ -35,7 +35,7 @@ int64_t largest_pixel(const T* plane, int64_t row, int64_t column, int64_t width
 }  // namespace opsmith::ops::roi_pool
 
 template <class T>
-void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, Bins bins, View<T, 4> out,
+void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, View<T, 4> out,
                     View<int32_t, 4> argmax) {
   const Pooling pooling = read_arguments(bins);
   if (out.numel() == 0) return;
@@ -69,8 +69,8 @@ void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, Bins 
 }
 
 template <class T>
-void roi_pool_backward(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax, Images at,
-                       View<T, 4> grad_features) {
+void roi_pool_backward(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax,
+                       ImageSizes at, View<T, 4> grad_features) {
   using C = compute_t<T>;
   const Pooling pooling =
       read_arguments({at.images, at.height, at.width, grad_out.size[2], grad_out.size[3], at.spatial_scale});

@@ -8,7 +8,7 @@ using namespace opsmith::ops::boxes;
 using namespace opsmith::ops::roi_pool;
 
 template <class T>
-void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, Bins bins, View<T, 4> out,
+void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, View<T, 4> out,
                     View<int32_t, 4> argmax, Stream stream) {
   const Pooling pooling = read_arguments(bins);
   if (out.numel() == 0) return;
@@ -27,8 +27,8 @@ void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, Bins 
 }
 
 template <class T>
-void roi_pool_backward(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax, Images at,
-                       View<T, 4> grad_features, Stream stream) {
+void roi_pool_backward(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax,
+                       ImageSizes at, View<T, 4> grad_features, Stream stream) {
   const Pooling pooling =
       read_arguments({at.images, at.height, at.width, grad_out.size[2], grad_out.size[3], at.spatial_scale});
   if (grad_features.numel() == 0) return;

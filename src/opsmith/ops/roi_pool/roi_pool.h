@@ -69,17 +69,17 @@ struct Pooling {
 };
 
 // What the operators are told, as sized.py declares it.
-struct Bins {
+struct PoolSizes {
   int64_t images, height, width, out_height, out_width;
   double spatial_scale;
 };
 
-struct Images {
+struct ImageSizes {
   int64_t images, height, width;
   double spatial_scale;
 };
 
-inline Pooling read_arguments(const Bins& at) {
+inline Pooling read_arguments(const PoolSizes& at) {
   const auto [images, height, width, out_height, out_width, spatial_scale] = at;
   constexpr int64_t most = (int64_t{1} << 31) - 1;  // a bin keeps its pixel in 32 bits
   if (height > most || width > most || (height > 0 && width > most / height))

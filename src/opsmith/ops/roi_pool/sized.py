@@ -13,13 +13,13 @@ import opsmith
 from opsmith.errors import ArgumentValueError
 from opsmith.ops._boxes.boxes import edges_and_images, example_boxes
 
-__all__ = ["Bins", "Images", "roi_pool_backward", "roi_pool_sized"]
+__all__ = ["ImageSizes", "PoolSizes", "roi_pool_backward", "roi_pool_sized"]
 
 _MOST_PIXELS = (1 << 31) - 1  # a bin keeps its pixel in 32 bits
 
 
 @dataclass(frozen=True)
-class Bins:
+class PoolSizes:
     """The sizes of images and results, and what boxes are multiplied with to be in pixels."""
 
     images: int
@@ -31,7 +31,7 @@ class Bins:
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageSizes:
     """The sizes of images, and what boxes are multiplied with to be in pixels."""
 
     images: int
@@ -53,7 +53,7 @@ class Images:
 def roi_pool_sized(
     features: Float[Tensor, "images C height width"],
     boxes: Float32[Tensor, "K 5"],
-    bins: Bins,
+    bins: PoolSizes,
 ) -> tuple[Float[Tensor, "K C out_height out_width"], Int32[Tensor, "K C out_height out_width"]]:
     """The largest feature of each bin of each box, and its pixel, counted row by row. Call it through `roi_pool`.
 
@@ -88,7 +88,7 @@ def roi_pool_backward(
     grad_out: Float[Tensor, "K C out_height out_width"],
     boxes: Float32[Tensor, "K 5"],
     argmax: Int32[Tensor, "K C out_height out_width"],
-    at: Images,
+    at: ImageSizes,
 ) -> Float[Tensor, "images C height width"]:
     """The gradient of a bin is that of its largest pixel, which `argmax` says. Sums are made in float32 or wider.
 
