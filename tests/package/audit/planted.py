@@ -95,6 +95,18 @@ PLANTED = (
     Planted("a required torch older than the functions", _wheel(requires=("torch>=2.9",)), "torch-floor-too-low"),
     Planted("a torch of no release", _with_calls("aoti_torch_of_tomorrow"), "unknown-torch-function"),
     Planted("no requirement of torch", _wheel(requires=("numpy",)), "torch-requirement-missing"),
+    Planted(
+        "no requirement of opsmith",
+        lambda folder: wheel(
+            folder,
+            {
+                "smooth/_ops.json": described(folder, library(), ()),
+                OPS: library(),
+                "smooth/lowpass.py": b"import torch\nimport opsmith\n",
+            },
+        ),
+        "opsmith-requirement-missing",
+    ),
     Planted("torch in an extra alone", _wheel(requires=('torch>=2.10; extra == "gpu"',)), "torch-requirement-missing"),
     Planted("Python under py3-none", _with_calls("PyObject_Call"), "python-symbols-under-none"),
     Planted(

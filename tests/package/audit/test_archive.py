@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import stat
 import struct
 import zipfile
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from make_library import library
 from make_wheel import wheel
+from planted import gpu_wheel
 
 from opsmith.package.audit import archive, audit
 
@@ -85,6 +88,26 @@ def test_a_damaged_member_is_a_fault_of_its_own(tmp_path):
     data[place : place + 20] = bytes(20)
     path.write_bytes(data)
     assert {finding.where for finding in audit(path).faults if finding.name == "broken-file"} == {"smooth/_ops.so"}
+
+
+def test_random_damage_is_a_finding_and_never_an_exception(tmp_path):
+    random.seed(0)
+    path = gpu_wheel(tmp_path, ("8.0", "9.0+PTX"), "80", "90", "90 PTX")
+    good = path.read_bytes()
+    for _ in range(150):
+        data = bytearray(good)
+        for _ in range(random.randint(1, 3)):
+            data[random.randrange(len(data))] = random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)))
+        path.write_bytes(data)
+        result = audit(path)
+        assert str(result)
+        assert json.dumps(result.as_json())
+
+
+def test_a_file_without_a_name_is_refused(tmp_path):
+    path = write(tmp_path, ("x", b""))
+    path.write_bytes(path.read_bytes().replace(b"x", b"\0"))
+    assert "which would be written outside" in refused(path)
 
 
 def test_a_zip_archive_that_is_not_a_wheel_is_refused(tmp_path):

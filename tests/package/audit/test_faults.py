@@ -37,6 +37,7 @@ def test_there_is_nothing_to_say_about_a_good_wheel(tmp_path):
     [
         ({"flags": ("-Wl,-rpath,$ORIGIN/../torch/lib",)}, {}),
         ({"calls": (*SHIMS, "torch_tensor_from_pyobject")}, {"requires": ("torch>=2.14",)}),
+        ({}, {"requires": ("opsmith>=0.1",)}),
         ({"calls": (*SHIMS, "torch_tensor_from_pyobject")}, {"requires": ("torch!=2.14.0,<3,>=2.14",)}),
         ({"calls": (*SHIMS, "PyObject_Call")}, {"tag": "cp310-abi3-manylinux_2_28_x86_64"}),
         ({"calls": (*SHIMS, "PyDict_SetDefault")}, {"tag": "cp311-cp311-manylinux_2_28_x86_64"}),
@@ -46,7 +47,16 @@ def test_there_is_nothing_to_say_about_a_good_wheel(tmp_path):
             {"tag": "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"},
         ),
     ],
-    ids=["rpath of its own", "new torch", "new torch, said otherwise", "abi3", "one Python", "no torch", "old glibc"],
+    ids=[
+        "rpath of its own",
+        "new torch",
+        "torch by way of opsmith",
+        "new torch, said otherwise",
+        "abi3",
+        "one Python",
+        "no torch",
+        "old glibc",
+    ],
 )
 def test_a_true_claim_is_not_refused(library_options, wheel_options, tmp_path):
     result = audit(wheel(tmp_path, {OPS: library(**library_options)}, **wheel_options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ def read_facts(path: Path) -> Facts:
     """Return the facts about a file; one that cannot be read has a fault in place of them. Raises OSError."""
     size = path.stat().st_size
     if not path.is_file():
-        raise IsADirectoryError(21, "Is not a file", str(path))
+        raise OSError(errno.EINVAL, "is not a file that can be audited", str(path))
     try:
         with path.open("rb") as file:
             start = file.read(4)

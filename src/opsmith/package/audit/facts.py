@@ -86,6 +86,7 @@ class Wheel:
     members: tuple[Member, ...]
     record: Mapping[str, tuple[str, str]]  # name -> digest and size, as written
     licences: tuple[str, ...]
+    imports_opsmith: str  # the first module that does, if opsmith has built a library of the wheel
     has_foreign_binaries: bool  # of Windows or macOS, which are not read
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["read_wheel"]
 
 _REBUILD = "build the wheel again, with `pip wheel .` or `python -m build`"
+_IMPORT = re.compile(r"^(?:import|from) opsmith\b", re.MULTILINE)
 _FOREIGN = (".pyd", ".dll", ".dylib")
 
 
@@ -54,6 +57,7 @@ def read_wheel(path: Path) -> Facts:
             members=members,
             record=_record(archive, f"{info}/RECORD", problems),
             licences=tuple(_licences(archive, info)),
+            imports_opsmith=_importer(archive) if any(library.manifest for library in libraries) else "",
             has_foreign_binaries=any(member.name.endswith(_FOREIGN) for member in members),
         )
     return Facts(path.name, path.stat().st_size, libraries, wheel, tuple(problems))
@@ -106,7 +110,18 @@ def _manifest_of(archive: Archive, library: Library) -> Manifest | None:
     from opsmith.store import Manifest
 
     name = str(PurePosixPath(library.path).with_suffix(".json"))
-    return Manifest.from_json(archive.text(name)) if name in archive.names else None
+    with suppress(AuditError, KeyError):
+        return Manifest.from_json(archive.text(name))
+    return None
+
+
+def _importer(archive: Archive) -> str:
+    """Return the first module that imports opsmith, or nothing; a vendored loader is imported from the package itself."""
+    for name in archive.names:
+        with suppress(AuditError):  # a damaged module has a fault of its own
+            if name.endswith(".py") and _IMPORT.search(archive.text(name)):
+                return name
+    return ""
 
 
 def _licences(archive: Archive, folder: str) -> Iterator[str]:

@@ -31,6 +31,7 @@ def judge_contents(facts: Facts) -> Iterator[Finding]:
         return
     yield from _bundled(wheel)
     yield from _record(wheel)
+    yield from _opsmith(wheel)
     yield from _licence(wheel)
     yield from _reproducible(facts, wheel)
 
@@ -90,6 +91,18 @@ def _record(wheel: Wheel) -> Iterator[Finding]:
             yield fault("record", title.format(_named(names)), remedy=_REBUILD, where=names[0])
 
 
+def _opsmith(wheel: Wheel) -> Iterator[Finding]:
+    """Yield a fault where a module imports opsmith, and pip does not install it."""
+    asked = {requirement.name.lower() for requirement in wheel.requires if "extra" not in str(requirement.marker or "")}
+    if wheel.imports_opsmith and "opsmith" not in asked and wheel.name != "opsmith":
+        yield fault(
+            "opsmith-requirement-missing",
+            f"{wheel.imports_opsmith} imports opsmith, and its metadata does not ask for it",
+            remedy='write "opsmith" into `dependencies` of pyproject.toml',
+            where=wheel.imports_opsmith,
+        )
+
+
 def _licence(wheel: Wheel) -> Iterator[Finding]:
     if not wheel.licences:
         yield note(
@@ -104,7 +117,8 @@ def _reproducible(facts: Facts, wheel: Wheel) -> Iterator[Finding]:
     times = {member.time for member in wheel.members}
     if len(times) > 1:
         first, last = (
-            f"{time[0]}-{time[1]:02}-{time[2]:02} {time[3]:02}:{time[4]:02}" for time in (min(times), max(times))
+            f"{time[0]}-{time[1]:02}-{time[2]:02} {time[3]:02}:{time[4]:02}:{time[5]:02}"
+            for time in (min(times), max(times))
         )
         yield note(
             "time-stamps",

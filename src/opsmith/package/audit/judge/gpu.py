@@ -125,6 +125,8 @@ def _driver(library: Library) -> Iterator[Finding]:
 
 def _cuda_major(facts: Facts) -> Iterator[Finding]:
     """Yield a note where a file that any torch may load is tied to one CUDA, by the name of its libraries."""
+    if facts.wheel is not None and facts.wheel.name == "torch":
+        return  # its version says for which CUDA it is
     bundled = {library.name for library in facts.libraries}
     for library in facts.libraries:
         majors = cuda_majors([library])

@@ -24,7 +24,8 @@ def judge_linking(facts: Facts) -> Iterator[Finding]:
     for library in facts.libraries:
         yield from _paths(library)
         yield from _build_paths(library)
-        yield from _namespaces(library)
+        if facts.wheel is None or facts.wheel.name != "torch":
+            yield from _namespaces(library)
         if library.elf.has_executable_stack:
             yield fault(
                 "executable-stack",

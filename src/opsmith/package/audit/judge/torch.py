@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from opsmith._torch_release import MINIMUM_TORCH
 from opsmith.package.audit.facts import Facts, Library, Wheel
 from opsmith.package.audit.finding import Finding, fault, note
 from opsmith.package.audit.floors import Floors, find_floors
@@ -47,13 +48,18 @@ def _requirement(wheel: Wheel) -> SpecifierSet | None:
 
     What only an extra asks for, pip does not install by itself. opsmith asks for torch in its turn.
     """
+    from packaging.specifiers import SpecifierSet
+
     found = None
+    by_opsmith = None
     for requirement in wheel.requires:
         if "extra" in str(requirement.marker or ""):
             continue
         if requirement.name.lower() == "torch":
             found = requirement.specifier if found is None else found & requirement.specifier
-    return found
+        elif requirement.name.lower() == "opsmith":
+            by_opsmith = SpecifierSet(f">={release_text(MINIMUM_TORCH)}")
+    return found if found is not None else by_opsmith
 
 
 def _missing(floors: Floors) -> Finding:
