@@ -123,7 +123,8 @@ def test_a_library_that_hides_its_schemas_is_not_said_to_have_removed_operators(
     old = wheel(tmp_path / "old", {"smooth/_ops.so": library()})
     hiding = library(calls=(*SHIMS, "_ZN5torch7Library4_defEOSt7variant"), texts=("g(Tensor x) -> Tensor", "smooth::g"))
     result = audit(wheel(tmp_path, {"smooth/_ops.so": hiding}, requires=("torch==2.13.0",)), against=old)
-    assert "schema-not-found" in result.names()
+    assert "schemas-incomplete" in result.names()
+    assert result.changes == () or all(change.what == "operator added" for change in result.changes)
     assert result.is_sound
 
 

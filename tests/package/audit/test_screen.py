@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +12,7 @@ from make_library import SHIMS, library
 from make_wheel import wheel
 from planted import good_wheel
 
+import opsmith
 from opsmith.cli.audit import command
 
 GOOD = """\
@@ -70,3 +73,14 @@ def test_names_from_the_archive_cannot_write_to_the_terminal(tmp_path):
     data = library(texts=("f(Tensor x) -> Tensor", "smooth::f", "/home/\x1b[31m/x.cpp".replace("\x1b", "\\033")))
     _, shown = run(wheel(tmp_path, {"smooth/_ops.so": data}), "-v")
     assert "\x1b" not in shown
+
+
+def test_the_page_explains_every_finding():
+    package = Path(opsmith.__file__).parent / "package" / "audit"
+    code = "\n".join(file.read_text(encoding="utf-8") for file in package.rglob("*.py"))
+    names = set(re.findall(r"\b(?:fault|note)\(\s*\"([a-z-]+)\"", code)) | set(
+        re.findall(r"\"((?:glibc|libstdcxx)-newer-than-tag)\"", code)
+    )
+    page = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert len(names) > 40
+    assert {name for name in names if f"`{name}`" not in page} == set()

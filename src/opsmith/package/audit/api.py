@@ -50,7 +50,7 @@ def audit(
     changes: tuple[Change, ...] = ()
     if against is not None:
         before = read_facts(Path(against))
-        changes = compare_schemas(before.schemas, facts.schemas)
+        changes = _known(before, facts, compare_schemas(before.schemas, facts.schemas))
         findings += _compared(before, facts, changes)
     uses = tuple(_explained(path, facts, sources)) if why or sources is not None else ()
     return Audit(
@@ -96,28 +96,39 @@ def _read_library(path: Path) -> Facts:
     return Facts(path.name, path.stat().st_size, (library,))
 
 
+def _known(before: Facts, after: Facts, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Return the changes without operators that are missing on a side whose schemas are not all found."""
+    unsure = {
+        name for facts, name in ((before, "operator added"), (after, "operator removed")) if _hides_schemas(facts)
+    }
+    return tuple(change for change in changes if change.what not in unsure)
+
+
+def _hides_schemas(facts: Facts) -> bool:
+    return any(map(registers_in_cpp, facts.libraries))
+
+
 def _compared(before: Facts, after: Facts, changes: tuple[Change, ...]) -> Iterator[Finding]:
     """Yield a fault for each operator that breaks its callers, and notes on what could not be compared."""
     yield from (replace(problem, title=f"the release before: {problem.title}") for problem in before.problems)
-    is_partial = any(map(registers_in_cpp, after.libraries))
     broken: dict[str, list[Change]] = {}
     for change in changes:
         if change.breaks:
             broken.setdefault(change.operator, []).append(change)
     for operator, breaking in broken.items():
-        if is_partial and breaking[0].what == "operator removed":
-            yield note(
-                "schema-not-found",
-                f"{operator} was in {before.file_name}, and its schema is not found in {after.file_name}",
-                detail="it registers operators by torch's C++ API, which hides short schemas in the code",
-            )
-            continue
         yield fault(
             "schema-broken",
             f"{operator}: {'; '.join(_change_text(change) for change in breaking)}",
             detail=f"callers of {before.file_name} break",
             remedy="keep the old schema and add an overload or an argument with a default, or make it a new major version",
         )
+    for facts, missing in ((before, "added"), (after, "removed")):
+        if _hides_schemas(facts):
+            yield note(
+                "schemas-incomplete",
+                f"{facts.file_name} registers operators by torch's C++ API, which hides short schemas in the code: whether "
+                f"operators were {missing} is not known",
+            )
     if not before.schemas or not after.schemas:
         empty = [facts.file_name for facts in (before, after) if not facts.schemas]
         yield note(

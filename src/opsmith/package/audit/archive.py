@@ -114,7 +114,14 @@ def _check(infos: list[zipfile.ZipInfo], packed: int) -> None:
     for info in infos:
         name = info.filename
         path = PurePosixPath(name)
-        if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not name.isprintable():
+        if (
+            not path.parts
+            or path.is_absolute()
+            or ".." in path.parts
+            or "\\" in name
+            or "\0" in name
+            or not name.isprintable()
+        ):
             raise AuditError(f"the archive has a file {name!r}, which would be written outside of where it is unpacked")
         if stat.S_ISLNK(info.external_attr >> 16):
             raise AuditError(f"the archive has a symbolic link, {name!r}; wheels cannot have any")

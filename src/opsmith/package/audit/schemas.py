@@ -35,7 +35,8 @@ class Argument:
 
     def __str__(self) -> str:
         default = "" if self.default is None else f"={self.default}"
-        return f"{self.type} {self.name}{default}".strip()
+        kind = self.type.replace("Tensor", "Tensor(!)", 1) if self.is_mutated else self.type
+        return f"{kind} {self.name}{default}".strip()
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,12 @@ def _parts(sizes: Sizes, library: Library) -> str:
 def _change_lines(result: Audit, style: Style) -> Iterator[str]:
     breaking = sum(change.breaks for change in result.changes)
     yield f"{count_of(len(result.changes), 'change')} since {printable(result.against)}, {breaking} of which break callers"
+    added = [change.operator for change in result.changes if change.what == "operator added"]
+    if added:
+        yield f"  {style('·', 'dim')} added: {printable(', '.join(added))}"
     for change in result.changes:
+        if change.what == "operator added":
+            continue
         sign, kind = ("✗", "failed") if change.breaks else ("·", "dim")
         text = f"{change.was} -> {change.now}" if change.was and change.now else change.was or change.now
         yield f"  {style(sign, kind)} {printable(change.operator)}: {change.what}  {style(printable(text), 'dim')}"

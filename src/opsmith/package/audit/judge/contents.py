@@ -122,7 +122,7 @@ def _reproducible(facts: Facts, wheel: Wheel) -> Iterator[Finding]:
         )
         yield note(
             "time-stamps",
-            f"its files have {len(times)} different time stamps, from {first} to {last}: built again, it has other bytes",
+            f"its files have {len(times)} time stamps, from {first} to {last}: built again, it has other bytes",
             remedy="set SOURCE_DATE_EPOCH, for example to `git log -1 --format=%ct`",
         )
     described = [library for library in facts.libraries if library.manifest is not None]
