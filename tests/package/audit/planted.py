@@ -108,6 +108,16 @@ PLANTED = (
         "opsmith-requirement-missing",
     ),
     Planted("torch in an extra alone", _wheel(requires=('torch>=2.10; extra == "gpu"',)), "torch-requirement-missing"),
+    Planted(
+        "torch on another system alone",
+        _wheel(requires=('torch>=2.10; sys_platform == "win32"',)),
+        "torch-requirement-missing",
+    ),
+    Planted(
+        "torch for some Pythons alone",
+        _wheel(requires=('torch>=2.10; python_version < "3.12"',)),
+        "torch-requirement-missing",
+    ),
     Planted("Python under py3-none", _with_calls("PyObject_Call"), "python-symbols-under-none"),
     Planted(
         "a private symbol under abi3",

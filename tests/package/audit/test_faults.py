@@ -38,6 +38,7 @@ def test_there_is_nothing_to_say_about_a_good_wheel(tmp_path):
         ({"flags": ("-Wl,-rpath,$ORIGIN/../torch/lib",)}, {}),
         ({"calls": (*SHIMS, "torch_tensor_from_pyobject")}, {"requires": ("torch>=2.14",)}),
         ({}, {"requires": ("opsmith>=0.1",)}),
+        ({}, {"requires": ('torch>=2.10; python_version >= "3.8" and sys_platform == "linux"',)}),
         ({"calls": (*SHIMS, "torch_tensor_from_pyobject")}, {"requires": ("torch!=2.14.0,<3,>=2.14",)}),
         ({"calls": (*SHIMS, "PyObject_Call")}, {"tag": "cp310-abi3-manylinux_2_28_x86_64"}),
         ({"calls": (*SHIMS, "PyDict_SetDefault")}, {"tag": "cp311-cp311-manylinux_2_28_x86_64"}),
@@ -51,6 +52,7 @@ def test_there_is_nothing_to_say_about_a_good_wheel(tmp_path):
         "rpath of its own",
         "new torch",
         "torch by way of opsmith",
+        "torch on Linux",
         "new torch, said otherwise",
         "abi3",
         "one Python",
@@ -75,6 +77,15 @@ def test_what_another_library_of_the_wheel_provides_is_not_needed_of_others(tmp_
     helper = library(calls=(), code="void aoti_torch_of_tomorrow(void) {}")
     user = library(calls=(*SHIMS, "aoti_torch_of_tomorrow"))
     assert audit(wheel(tmp_path, {OPS: user, "smooth/helper.so": helper})).findings == ()
+
+
+def test_a_library_of_32_bits_is_not_called_broken(tmp_path):
+    data = library()
+    result = audit(
+        wheel(tmp_path, {"smooth/old.so": data[:4] + b"\x01" + data[5:]}, tag="py3-none-manylinux_2_28_i686")
+    )
+    assert result.is_sound
+    assert result.names() == {"other-platform"}
 
 
 def test_weak_symbols_may_stay_undefined(tmp_path):

@@ -6,7 +6,7 @@ import mmap
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["MAGIC", "Bytes", "Elf", "Section", "Symbol", "is_elf"]
+__all__ = ["MAGIC", "Bytes", "Elf", "Section", "Symbol", "is_elf", "is_read"]
 
 # A file's bytes, in memory or mapped into it.
 Bytes = bytes | mmap.mmap
@@ -59,3 +59,8 @@ class Elf:
 def is_elf(start: bytes) -> bool:
     """Tell by its first bytes whether a file is an ELF file."""
     return start.startswith(MAGIC)
+
+
+def is_read(start: Bytes) -> bool:
+    """Tell whether an ELF file is of the kind that is read: 64 bits, little-endian."""
+    return start[4:6] == b"\x02\x01"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from opsmith.errors import AuditError
-from opsmith.package.audit.elf import MAGIC, Bytes, Elf, Section, Symbol
+from opsmith.package.audit.elf import MAGIC, Bytes, Elf, Section, Symbol, is_read
 
 __all__ = ["parse_elf", "read_elf"]
 
@@ -61,7 +61,7 @@ class _Reader:
             raise AuditError("it is not an ELF file")
         if len(data) < 64:
             raise AuditError(f"the ELF file is truncated: it has {len(data)} bytes, its header alone takes 64")
-        if data[4] != 2 or data[5] != 1:
+        if not is_read(data):
             raise AuditError("the ELF file is not one of 64 bits, little-endian; no others are read")
         self.data = data
         self.segments: list[tuple[int, int, int, int, int]] = []  # type, flags, offset, address, bytes in the file

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from opsmith.errors import AuditError
 from opsmith.package.audit.archive import Archive, open_archive
+from opsmith.package.audit.elf import Bytes, is_read
 from opsmith.package.audit.facts import Facts, Library, Member, Wheel
-from opsmith.package.audit.finding import Finding, fault
+from opsmith.package.audit.finding import Finding, fault, note
 from opsmith.package.audit.library import describe_library, with_needs
 
 if TYPE_CHECKING:
@@ -81,10 +82,14 @@ def _info_folder(archive: Archive, name: str) -> str:
 
 def _read_members(archive: Archive, problems: list[Finding]) -> tuple[tuple[Member, ...], tuple[Library, ...]]:
     members, libraries = [], []
+    others: list[str] = []
 
-    def look(name: str, data: object) -> Library | None:
+    def look(name: str, data: Bytes) -> Library | None:
+        if len(data) > 64 and not is_read(data):
+            others.append(name)
+            return None
         try:
-            return describe_library(name, data)  # type: ignore[arg-type]
+            return describe_library(name, data)
         except AuditError as error:
             problems.append(
                 fault("broken-library", f"{name} cannot be read", detail=str(error), remedy=_REBUILD, where=name)
@@ -102,6 +107,9 @@ def _read_members(archive: Archive, problems: list[Finding]) -> tuple[tuple[Memb
         members.append(member)
         if library is not None:
             libraries.append(replace(library, manifest=_manifest_of(archive, library)))
+    if others:
+        title = f"{others[0]} is a library of 32 bits or big-endian; no such are read"
+        problems.append(note("other-platform", title, where=others[0]))
     return tuple(members), with_needs(tuple(libraries))
 
 

@@ -112,8 +112,9 @@ def _gpu(facts: Facts, floors: Floors) -> Iterator[tuple[str, str, str]]:
     targets = sorted({target for library in own for target in library.amd})
     if not archs and not targets and not floors.cuda:
         return
+    is_inside = archs and not any(library.needs.cuda_runtime for library in own)
     linked = f"linked to CUDA {' and '.join(map(str, floors.cuda))}"
-    runtime = linked if floors.cuda else "the CUDA runtime is linked in" if archs else ""
+    runtime = linked if floors.cuda else "the CUDA runtime is linked in" if is_inside else ""
     yield "GPU", ", ".join([*map(str, archs), *targets]) or "no code of its own", runtime
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from opsmith.package.audit.facts import Facts, Wheel
 from opsmith.package.audit.finding import Finding, fault, note
+from opsmith.package.audit.judge.requires import find_required
 
 __all__ = ["judge_contents"]
 
@@ -93,8 +94,7 @@ def _record(wheel: Wheel) -> Iterator[Finding]:
 
 def _opsmith(wheel: Wheel) -> Iterator[Finding]:
     """Yield a fault where a module imports opsmith, and pip does not install it."""
-    asked = {requirement.name.lower() for requirement in wheel.requires if "extra" not in str(requirement.marker or "")}
-    if wheel.imports_opsmith and "opsmith" not in asked and wheel.name != "opsmith":
+    if wheel.imports_opsmith and wheel.name != "opsmith" and not find_required(wheel, "opsmith"):
         yield fault(
             "opsmith-requirement-missing",
             f"{wheel.imports_opsmith} imports opsmith, and its metadata does not ask for it",

@@ -103,11 +103,12 @@ def _missing(missing: tuple[CudaArch, ...], claim: str, library: Library) -> Ite
 
 
 def _missing_code(missing: str, claim: str, where: str, found: str) -> Finding:
+    variable = 'OPSMITH_ROCM_ARCHS="gfx90a;gfx942"' if missing.startswith("gfx") else 'OPSMITH_CUDA_ARCHS="8.0;9.0+PTX"'
     return fault(
         "missing-arch",
         f"{claim} {missing}, and there is no code for it",
-        detail=f"there is code for {found}" if found else "there is no code for any GPU",
-        remedy='build it with OPSMITH_CUDA_ARCHS="8.0;9.0+PTX" or the like',
+        detail=f"there is code for {found}" if found else "there is no code for any GPU of that kind",
+        remedy=f"build it with {variable} or the like",
         where=where,
     )
 

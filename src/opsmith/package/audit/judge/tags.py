@@ -40,8 +40,9 @@ def judge_tags(facts: Facts) -> Iterator[Finding]:
             detail="installers believe the one or the other",
             remedy="rename with `wheel tags`, which changes both, and never by hand",
         )
-    if wheel.has_foreign_binaries:
-        yield note("other-platform", "it has libraries of Windows or macOS, which are not read")
+    is_elsewhere = any(tag.platform.startswith(("macosx", "win", "ios", "android")) for tag in wheel.tags)
+    if wheel.has_foreign_binaries or is_elsewhere:
+        yield note("other-platform", "it has, or may have, libraries of Windows or macOS, which are not read")
 
 
 def tag_text(tags: Iterable[Tag]) -> str:

@@ -9,6 +9,7 @@ from opsmith._torch_release import MINIMUM_TORCH
 from opsmith.package.audit.facts import Facts, Library, Wheel
 from opsmith.package.audit.finding import Finding, fault, note
 from opsmith.package.audit.floors import Floors, find_floors
+from opsmith.package.audit.judge.requires import find_required
 from opsmith.package.audit.tables import Release, release_text, shim_table
 
 if TYPE_CHECKING:
@@ -46,20 +47,13 @@ def judge_torch(facts: Facts) -> Iterator[Finding]:
 def _requirement(wheel: Wheel) -> SpecifierSet | None:
     """Return which versions of torch pip may install with the wheel; None if its metadata does not ask for torch.
 
-    What only an extra asks for, pip does not install by itself. opsmith asks for torch in its turn.
+    opsmith asks for torch in its turn.
     """
     from packaging.specifiers import SpecifierSet
 
-    found = None
-    by_opsmith = None
-    for requirement in wheel.requires:
-        if "extra" in str(requirement.marker or ""):
-            continue
-        if requirement.name.lower() == "torch":
-            found = requirement.specifier if found is None else found & requirement.specifier
-        elif requirement.name.lower() == "opsmith":
-            by_opsmith = SpecifierSet(f">={release_text(MINIMUM_TORCH)}")
-    return found if found is not None else by_opsmith
+    if torch := find_required(wheel, "torch"):
+        return SpecifierSet(",".join(str(item.specifier) for item in torch if item.specifier))
+    return SpecifierSet(f">={release_text(MINIMUM_TORCH)}") if find_required(wheel, "opsmith") else None
 
 
 def _missing(floors: Floors) -> Finding:
