@@ -80,7 +80,7 @@ def _build_paths(library: Library) -> Iterator[Finding]:
             f"{library.name} contains {count} path{'s' if count > 1 else ''} of the machine that it was built on, such as "
             f"{min(library.paths, key=len)}",
             detail="they tell who built it, and another folder gives other bytes",
-            remedy="compile with -ffile-prefix-map=FOLDER=. for your sources and for torch's headers; Rust: --remap-path-prefix",
+            remedy="compile with -ffile-prefix-map=FOLDER=. for sources and for torch's headers; Rust: --remap-path-prefix",
             where=library.path,
         )
 
