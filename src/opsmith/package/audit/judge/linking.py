@@ -40,8 +40,9 @@ def _paths(library: Library) -> Iterator[Finding]:
     name = "RUNPATH" if library.elf.runpath else "RPATH"
     for path in (*library.elf.rpath, *library.elf.runpath):
         if path == "$ORIGIN" or path.startswith(("$ORIGIN/", "${ORIGIN}")):
+            # From the library's folder up to site-packages, where the other packages are.
             depth = library.path.count("/")
-            if path.count("../") + path.endswith("/..") > depth + 2 and depth:
+            if depth and path.split("/").count("..") > depth:
                 yield note(
                     "rpath-far-away",
                     f"{library.name} has {name} {path}, which leads out of site-packages",
