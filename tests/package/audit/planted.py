@@ -151,6 +151,15 @@ PLANTED = (
         "glibc-newer-than-tag",
     ),
     Planted(
+        "glibc newer than one of two tags",
+        lambda folder: wheel(
+            folder,
+            {OPS: library(calls=(*SHIMS, "new_in_libc"), stubs=(_TORCH, _LIBC))},
+            tag="py3-none-manylinux_2_17_x86_64.manylinux_2_34_x86_64",
+        ),
+        "glibc-newer-than-tag",
+    ),
+    Planted(
         "libstdc++ newer than the tag",
         _with_library(calls=(*SHIMS, "new_in_libstdcxx"), stubs=(_TORCH, _LIBSTDCXX)),
         "libstdcxx-newer-than-tag",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from make_library import SHIMS, library
 from make_wheel import wheel
@@ -88,6 +90,35 @@ def test_a_library_of_32_bits_is_not_called_broken(tmp_path):
     )
     assert result.is_sound
     assert result.names() == {"other-platform"}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("/home/me/lib", "of the machine"), ("lib", "relative"), ("$ORIGIN:", "relative")]
+)
+def test_it_is_said_what_is_wrong_with_an_rpath(path, said, tmp_path):
+    (finding,) = audit(wheel(tmp_path, {OPS: library(flags=(f"-Wl,-rpath,{path}",))})).findings
+    assert said in finding.title
+
+
+def test_a_version_counts_by_what_the_loader_demands(tmp_path):
+    """GNU ld demands the version of a symbol that is weak too; only where it is marked weak itself, nothing fails."""
+    code = "__attribute__((weak)) void new_in_libc(void);\nvoid maybe(void) { if (new_in_libc) new_in_libc(); }"
+    data = library(code=code, stubs=(("libtorch_cpu.so", "", ()), ("libc.so.6", "GLIBC_2.34", ("new_in_libc",))))
+    assert audit(wheel(tmp_path, {OPS: data})).names() == {"glibc-newer-than-tag"}
+    demanded = struct.pack("<IH", elf_hash("GLIBC_2.34"), 0)
+    assert data.count(demanded) == 1
+    marked = data.replace(demanded, struct.pack("<IH", elf_hash("GLIBC_2.34"), 2))
+    assert audit(wheel(tmp_path, {OPS: marked})).findings == ()
+
+
+def elf_hash(name: str) -> int:
+    """Return the hash of the System V ABI, by which versions are looked up."""
+    value = 0
+    for char in name.encode():
+        value = (value << 4) + char
+        high = value & 0xF0000000
+        value = (value ^ (high >> 24)) & ~high
+    return value & 0xFFFFFFFF
 
 
 def test_weak_symbols_may_stay_undefined(tmp_path):

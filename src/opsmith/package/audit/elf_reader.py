@@ -32,6 +32,7 @@ _SHT_SYMTAB, _SHT_NOBITS, _SHT_DYNSYM = 2, 8, 11
 _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 6, 10, 14, 15, 29
 _DT_HASH, _DT_VERSYM, _DT_VERNEED, _DT_VERNEEDNUM, _DT_GNU_HASH = 4, 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF, 0x6FFFFEF5
 _STB_WEAK, _STB_UNIQUE = 2, 10
+_VER_FLG_WEAK = 2
 
 
 def read_elf(path: Path) -> Elf:
@@ -249,8 +250,10 @@ class _Reader:
             _, count, file, first, following = self.unpack("HHIII", place)
             entry = place + first
             for _ in range(count):
-                _, _, index, name, step = self.unpack("IHHII", entry)
-                found[index & 0x7FFF] = (self.text(names, name), self.text(names, file))
+                _, flags, index, name, step = self.unpack("IHHII", entry)
+                # The loader does without a version that is marked so; that its symbols are weak is not enough.
+                if not flags & _VER_FLG_WEAK:
+                    found[index & 0x7FFF] = (self.text(names, name), self.text(names, file))
                 if step == 0:
                     break
                 entry += step

@@ -38,7 +38,7 @@ def judge_linking(facts: Facts) -> Iterator[Finding]:
 
 def _paths(library: Library) -> Iterator[Finding]:
     name = "RUNPATH" if library.elf.runpath else "RPATH"
-    for path in (*library.elf.rpath, *library.elf.runpath):
+    for path in dict.fromkeys((*library.elf.rpath, *library.elf.runpath)):
         if path == "$ORIGIN" or path.startswith(("$ORIGIN/", "${ORIGIN}")):
             # From the library's folder up to site-packages, where the other packages are.
             depth = library.path.count("/")

@@ -79,7 +79,8 @@ def _of_abi3(library: Library, oldest: Release) -> Iterator[Finding]:
         name = max(newer, key=lambda item: since[item])
         yield fault(
             "python-newer-than-tag",
-            f"the tag promises Python {release_text(oldest)}, but {name} exists only since {release_text(since[name])}",
+            f"the tag promises Python {release_text(oldest)}, but {name} is in the limited API only since "
+            f"{release_text(since[name])}",
             remedy=f"tag it cp{since[name][0]}{since[name][1]}-abi3, or compile with "
             f"-DPy_LIMITED_API=0x{oldest[0]:02x}{oldest[1]:02x}0000",
             where=library.path,
