@@ -16,10 +16,12 @@ from torch import Tensor
 from opsmith.checker.bits import Difference, differences
 from opsmith.checker.calls import (
     accepted,
+    accepts,
     differentiated,
     is_accepted,
     is_gradient_of_body,
     kernel_outputs,
+    other_numbers,
     quiet,
     seed_generators,
 )
@@ -38,6 +40,7 @@ _FEW, _MANY = 4, 200
 _LARGE_ELEMENTS = 4096
 _SECONDS = 0.1
 _M_PERTURB = -6
+_BUSY_ELEMENTS, _BUSY_LAUNCHES = 1 << 22, 8  # a few hundred microseconds
 # What hands out memory or looks at it in another way, and so does not depend on the number of threads.
 _HARMLESS = (
     "empty",
@@ -74,12 +77,16 @@ def determinism(context: Context) -> Outcome:
             count += 1
             first = first or (case, base)
             kept = [base]  # alive, so that later calls get other memory
+            between = [case, other_numbers(case)]
+            between = [one for one in between if one is case or accepts(context, one)]
             for number in _repeats(context, case):
                 _perturb_malloc(number)
                 if number % 2:
-                    # A run calls an even number of times; what changes with every second call shows now.
+                    # A run calls an even number of times; what changes with every second call shows now, and so does
+                    # what is left of other numbers.
                     with contextlib.suppress(Exception):
-                        kernel_outputs(context.subject, case.build(context.device))
+                        kernel_outputs(context.subject, between[number // 2 % len(between)].build(context.device))
+                    _keep_busy(context.device)
                 other = _run(context, case, usual)
                 kept = [base, *kept[-3:], other]
                 if found := differences(base.results, other.results):
@@ -195,6 +202,16 @@ def _perturb_malloc(number: int) -> None:
         pointer = library.malloc(size)
         ctypes.memset(pointer, byte, size)
         library.free(pointer)
+
+
+def _keep_busy(device: str) -> None:
+    """Queue work beside the next call on a GPU: a race shows where warps do not run as they do alone."""
+    if device == "cpu":
+        return
+    with torch.cuda.stream(torch.cuda.Stream()):
+        numbers = torch.ones(_BUSY_ELEMENTS, device=device)
+        for _ in range(_BUSY_LAUNCHES):
+            numbers.sin_()
 
 
 def _varies(context: Context, case: Case, difference: Difference, calls: int) -> Finding:
