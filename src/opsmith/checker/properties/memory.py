@@ -13,6 +13,7 @@ from opsmith.checker.memory.observed_call import observe_call
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.read_only import written_and_put_back
 from opsmith.checker.shrink import smallest
 from opsmith.subject.case import Case
 
@@ -99,7 +100,10 @@ def inputs_unchanged(context: Context) -> Outcome:
 
     cases = [seen.case for seen in observe_cases(context).made if seen.changed]
     hint = "Work on a copy, or declare it: mutates=... in a definition, mutates_args, or Tensor(a!) in the schema."
-    return _first(context, cases, judge, hint)
+    outcome = _first(context, cases, judge, hint)
+    if outcome.state == "passed" and context.device == "cpu" and (found := written_and_put_back(context)) is not None:
+        return failed(found, inputs=outcome.inputs)
+    return outcome
 
 
 def _limits_of(device: str) -> str:

@@ -14,6 +14,7 @@ from opsmith.checker.calls import accepted, kernel_outputs, other_numbers, quiet
 from opsmith.checker.memory.guard import sheltered
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.same_tensor import wrong_for_one_tensor
 from opsmith.subject.case import Case
 from opsmith.subject.subject import Subject
 
@@ -29,7 +30,7 @@ _KEPT = (
 
 
 def aliasing(context: Context) -> Outcome:
-    """Outputs share memory with inputs and with each other as the schema says; two calls share none."""
+    """Outputs share memory with inputs and each other as the schema says, two calls share none, two inputs may be one."""
     count = 0
     for case in _cases(context):
         context.tell(case)
@@ -45,7 +46,11 @@ def aliasing(context: Context) -> Outcome:
         if found is not None:
             message, hint = found
             return failed(Finding(f"{case.label}: {message}", case, hint), inputs=count)
-    return passed(count) if count else not_run("no input is accepted by both the reference and the kernel")
+    with quiet(), sheltered(context.device):
+        wrong, compared = wrong_for_one_tensor(context)
+    if wrong is not None:
+        return failed(wrong, inputs=count + compared)
+    return passed(count + compared) if count else not_run("no input is accepted by both the reference and the kernel")
 
 
 def _cases(context: Context) -> Iterator[Case]:

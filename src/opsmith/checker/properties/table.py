@@ -72,6 +72,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property(
         "threads", "results do not depend on the number of threads", "repeats:threads", devices=("cpu",), cost_s=0.8
     ),
+    Property("state", "nothing is kept or left changed between calls", "state:state", per="device", cost_s=0.2),
     Property(
         "memory growth",
         "a thousand calls leak no memory",
