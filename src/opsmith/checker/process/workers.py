@@ -66,7 +66,7 @@ class Workers:
 def run_tasks(workers: Workers, tasks: Sequence[Task]) -> Iterator[Finished]:
     """Yield the end of each task, in order; tasks of different queues are worked on at the same time."""
     processes = workers.processes or default_processes(cpu_count())
-    rounds = rounds_of(tasks, workers.seconds, processes)
+    rounds = rounds_of(tasks, workers.seconds, processes, is_limited=workers.limit_s < inf)
     for number, queues in enumerate(rounds):
         now = time.monotonic()
         until_s = now + (workers.until_s - now) / (len(rounds) - number)

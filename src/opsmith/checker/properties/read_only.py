@@ -18,7 +18,7 @@ from opsmith.subject.case import Case
 __all__ = ["written_and_put_back"]
 
 _SILENCE_S = 30.0
-_HINT = "Work on a copy: another thread may read the input meanwhile, and inputs may lie in memory that is mapped from a file."
+_HINT = "Work on a copy: another thread may read the input meanwhile, and its memory may be mapped from a file."
 
 
 def written_and_put_back(context: Context) -> Finding | None:

@@ -33,9 +33,7 @@ from opsmith.subject.case import Case
 
 __all__ = ["state"]
 
-_MODES_HINT = (
-    "Put the mode back before the call ends, also where it raises: the next operator computes in it."
-)
+_MODES_HINT = "Put the mode back before the call ends, also where it raises: the next operator computes in it."
 _KEPT_HINT = "A tensor's address, identity, version counter or first numbers do not say what it holds: compute it anew."
 _Results = dict[str, Tensor]
 
