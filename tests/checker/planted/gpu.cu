@@ -79,7 +79,7 @@ namespace {
 
 // A product by tiles; without the second barrier a fast warp loads the next tile while a slow one reads this one.
 __global__ void multiply_tiles(const float* a, const float* b, float* c, int m, int k, int n) {
-  constexpr int side = 16;
+  constexpr int side = 32;
   __shared__ float one[side][side], other[side][side];
   const int row = int(blockIdx.y) * side + int(threadIdx.y), column = int(blockIdx.x) * side + int(threadIdx.x);
   float sum = 0;
@@ -100,11 +100,13 @@ void tile_reuse(Matrix1 a, Matrix1 b, View<float, 2> c, Stream stream) {
   if (c.numel() == 0) return;
   const int m = int(a.size[0]), k = int(a.size[1]), n = int(b.size[1]);
   // Rows along y, of which there are 65,535 at most.
-  for (int row = 0; row < m; row += 16 * 65535) {
-    const int rows = m - row < 16 * 65535 ? m - row : 16 * 65535;
-    const dim3 grid(unsigned(divide_up(n, 16)), unsigned(divide_up(rows, 16)));
-    multiply_tiles<<<grid, dim3(16, 16), 0, stream>>>(a.data + int64_t{row} * k, b.data, c.data + int64_t{row} * n,
-                                                      rows, k, n);
+  constexpr int side = 32, most = side * 65535;
+  for (int row = 0; row < m; row += most) {
+    const int rows = m - row < most ? m - row : most;
+    const dim3 grid(unsigned(divide_up(n, side)), unsigned(divide_up(rows, side)));
+    const float* from = a.data + int64_t{row} * k;
+    float* to = c.data + int64_t{row} * n;
+    multiply_tiles<<<grid, dim3(side, side), 0, stream>>>(from, b.data, to, rows, k, n);
   }
   check_launch("tile_reuse");
 }
@@ -235,16 +237,6 @@ void lost_error(Matrix1 x, View<float, 2> y, Stream stream) {
   static_cast<void>(cudaGetLastError());
 }
 
-void zero_blocks(Vector1 x, View<float, 1> y, Stream stream) {
-  const int64_t count = x.size[0];
-  if (!planted && count == 0) return;
-  const float* from = x.data;
-  float* to = y.data;
-  const auto blocks = unsigned(divide_up(count, int64_t{kThreads}));
-  run_each<<<blocks, kThreads, 0, stream>>>(count, [=] __device__(int64_t n) { to[n] = from[n] + 1; });
-  check_launch("zero_blocks");
-}
-
 namespace {
 
 __global__ void negate_capped(const float* x, float* y, int64_t count) {
@@ -259,7 +251,8 @@ __global__ void negate_capped(const float* x, float* y, int64_t count) {
 void capped_grid(Vector1 x, View<float, 1> y, Stream stream) {
   if (x.size[0] == 0) return;
   const unsigned blocks = blocks_for(x.size[0], kThreads);
-  negate_capped < <<blocks<128 ? blocks : 128, kThreads, 0, stream>>>(x.data, y.data, x.size[0]);
+  const unsigned capped = blocks < 128 ? blocks : 128;
+  negate_capped<<<capped, kThreads, 0, stream>>>(x.data, y.data, x.size[0]);
   check_launch("capped_grid");
 }
 
@@ -492,8 +485,14 @@ void fast_log(Vector1 x, View<float, 1> y, Stream stream) {
   const float* from = x.data;
   float* to = y.data;
   for_each(x.size[0], stream, "fast_log", [=] __device__(int64_t n) {
-    // The intrinsic takes denormals for zero.
-    to[n] = planted ? __logf(fabsf(from[n])) : logf(fabsf(from[n]));
+    const float given = fabsf(from[n]);
+    float value = logf(given);
+    if constexpr (planted) {
+      // What fast math makes of a logarithm: denormals are taken for zero.
+      asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(given));
+      value *= 0.693147181f;
+    }
+    to[n] = value;
   });
 }
 
@@ -594,6 +593,13 @@ void kept_workspace(Vector1 x, View<float, 1> total, Stream stream) {
     Workspace<float> partial(blocks);
     launch_sums(x, partial.data, blocks, total, stream, "kept_workspace");
   }
+}
+
+void zero_blocks(Vector1 x, View<float, 1> total, Stream stream) {
+  // Of no elements, a launch of no blocks, which fails.
+  const auto blocks = unsigned(divide_up(planted || x.size[0] > 0 ? x.size[0] : 1, int64_t{kThreads}));
+  Workspace<float> partial(blocks + 1);
+  launch_sums(x, partial.data, blocks, total, stream, "zero_blocks");
 }
 
 namespace {

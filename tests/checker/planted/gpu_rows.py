@@ -12,6 +12,8 @@ __all__ = ["GPU_TABLE", "TWO_GPUS", "properties_of", "subject"]
 
 # What races gives other results in each call, and so may be wrong anywhere.
 _RACES = (*VALUES, "determinism", "gradient")
+# What runs too early reads what its inputs' memory held before.
+_EARLY = (*_RACES, "outputs written", "reads outside")
 # Each operator has one element type, so there is one column.
 GPU_TABLE: tuple[Planted, ...] = rows(
     "gpu",
@@ -19,7 +21,7 @@ GPU_TABLE: tuple[Planted, ...] = rows(
     ("no_barrier", "determinism", "no __syncthreads between the store to shared memory and the load", _RACES, ()),
     ("tile_reuse", "determinism", "no __syncthreads before the next tile is loaded", _RACES, ()),
     ("one_warp", "sizes", "a sum over the lanes of the first warp alone", (), ()),
-    ("shared_bytes", "sizes", "shared memory for elements of half the size", (), ()),
+    ("shared_bytes", "value", "shared memory for elements of half the size", ("sizes",), ()),
     ("block_race", "determinism", "blocks add to one number without atomics", _RACES, ()),
     ("rows_on_y", "sizes", "rows along y of the grid, which has 65,535 at most", (), ()),
     ("unchecked_launch", "sizes", "nobody asks whether the launch failed, as it does beyond 48 KB", _RACES, ()),
@@ -40,11 +42,11 @@ GPU_TABLE: tuple[Planted, ...] = rows(
     ("row_minimum", "value", "atomicMin on the bits of floats", ("sizes", "empty"), ()),
     ("row_maximum", "special values", "fmaxf loses NaN", (), ()),
     ("fast_divide", "magnitude", "__fdividef is 0 for large divisors", (), ()),
-    ("fast_log", "magnitude", "__logf takes denormals for 0", (), ()),
+    ("fast_log", "magnitude", "a logarithm of fast math takes denormals for 0", (), ()),
     ("fast_tanh", "value", "tanh.approx is right to three digits", ("sizes", "magnitude"), ()),
     ("in_float", "value", "computed in float32 in a float64 operator", (), ()),
     ("other_stream", "streams", "the default stream instead of the current one", (), ()),
-    ("own_stream", "streams", "a stream of its own, which does not wait for the current one", (), ()),
+    ("own_stream", "streams", "a stream of its own, which does not wait for the current one", _EARLY, ()),
     ("first_gpu", "devices", "the first GPU, wherever the tensors are", (), ()),
     ("kept_workspace", "streams", "memory is kept from call to call, for all streams", (), ()),
     ("device_array", "streams", "a static array of the device holds partial sums", (), ()),
