@@ -5,6 +5,8 @@ The operators of each row are declared in the file that it names, once with the 
 
 from __future__ import annotations
 
+import races_rows
+import state_rows
 from row import TRACING, VALUES, Planted, rows
 
 __all__ = ["TABLE", "Planted"]
@@ -99,4 +101,4 @@ _UNCHECKED = rows(
     ("keep", "memory growth", "keeps a tensor of each call"),
 )
 
-TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED)
+TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED, *state_rows.ROWS, *races_rows.ROWS)
