@@ -5,6 +5,10 @@ The operators of each row are declared in the file that it names, once with the 
 
 from __future__ import annotations
 
+import mixed_layouts_rows
+import options_rows
+import tiles_rows
+import uncalled_rows
 from row import TRACING, VALUES, Planted, rows
 
 __all__ = ["TABLE", "Planted"]
@@ -99,4 +103,6 @@ _UNCHECKED = rows(
     ("keep", "memory growth", "keeps a tensor of each call"),
 )
 
-TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED)
+_GENERATED = (*tiles_rows.ROWS, *mixed_layouts_rows.ROWS, *options_rows.ROWS, *uncalled_rows.ROWS)
+
+TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED, *_GENERATED)
