@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ def placed_values(shape: tuple[int, ...], dtype: torch.dtype, values: str, rando
         numbers = torch.randint(0, bound, shape, generator=random)
         numbers.view(-1)[:1] = bound - 1
         return numbers.to(dtype)
-    return _last(shape, dtype, random) if values == LAST and len(shape) > 0 else None
+    return _last(shape, dtype, random) if values == LAST and shape and 0 not in shape else None
 
 
 def _last(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
@@ -30,9 +32,8 @@ def _last(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -
     Of truth values the last one alone is true, or false, in turns.
     """
     longest = max(range(len(shape)), key=lambda dim: shape[dim])
-    is_largest = (torch.arange(max(1, torch.Size(shape).numel() // max(1, shape[longest]))) % 2 == 0).reshape(
-        [1 if dim == longest else size for dim, size in enumerate(shape)]
-    )
+    others = [1 if dim == longest else size for dim, size in enumerate(shape)]
+    is_largest = (torch.arange(math.prod(others)) % 2 == 0).reshape(others)
     if dtype is torch.bool:
         numbers = (~is_largest).expand(shape).clone()
         last: Tensor = is_largest
@@ -42,6 +43,5 @@ def _last(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -
     else:
         numbers = torch.randint(1, 4, shape, generator=random)
         last = torch.where(is_largest, _DECIDES, 0)
-    if shape[longest] > 0:
-        numbers.narrow(longest, shape[longest] - 1, 1).copy_(last)
+    numbers.narrow(longest, shape[longest] - 1, 1).copy_(last)
     return numbers.to(dtype)

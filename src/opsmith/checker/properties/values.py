@@ -94,11 +94,14 @@ def _agree_or_refused(context: Context, *groups: str) -> tuple[Outcome, list[Ref
     """Return the outcome of some groups, and what the reference refused where that was all that was tried."""
     suite = context.subject.suite
     outcome, compared, refused = _compare(context, suite.cases(context.dtypes, *groups), "plain" in groups)
-    if compared:
+    if outcome.state == "failed" or compared > len(refused):
         return outcome, []
-    varied, compared, more = _compare(context, suite.varied(context.dtypes, *groups), "plain" in groups)
-    if compared:
+    # Where the reference takes little of what is generated, the examples show what it does take.
+    varied, of_examples, more = _compare(context, suite.varied(context.dtypes, *groups), "plain" in groups)
+    if varied.state == "failed" or (of_examples and not compared):
         return varied, []
+    if compared:
+        return replace(outcome, inputs=outcome.inputs + varied.inputs), []
     # In a check with a limit there may have been time for one.
     return outcome, [] if context.is_limited else [*refused, *more]
 
