@@ -18,6 +18,7 @@ from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.first_calls import unsteady_first_call
 from opsmith.checker.properties.python_threads import interference
+from opsmith.checker.properties.sanitized import race_under_sanitizer
 from opsmith.checker.properties.stress import are_equal, long_calls, results_of
 from opsmith.subject.case import Case
 from opsmith.subject.oracle import compare, expect
@@ -80,6 +81,11 @@ def threads(context: Context) -> Outcome:
                 notes[found] = None
         if (finding := interference(context, long)) is not None:
             return failed(finding, inputs=len(stressed))
+    if context.thorough:
+        finding, why_not = race_under_sanitizer(context)
+        if finding is not None:
+            return failed(finding, inputs=len(stressed))
+        notes |= {why_not: None} if why_not else {}
     return passed(len(stressed), note="; ".join(notes))
 
 
