@@ -231,6 +231,26 @@ def _indices(source: Source, body: Body) -> Iterator[Edit]:
                     yield Edit(begin, last, f"{two}, {one}")
 
 
+def _arguments(source: Source, body: Body) -> Iterator[Edit]:
+    """Two neighbouring arguments of a call exchanged, both of them names."""
+    for at in _ordinary(source, body):
+        token = source.tokens[at]
+        if token.kind != "name" or token.text in source.views or token.text in _NOT_CALLED:
+            continue
+        opening = source.angles[at + 1] + 1 if at + 1 in source.angles else at + 1
+        if source.text_at(opening) != "(" or source.tokens[at - 1].kind == "name":
+            continue
+        for (begin, end), (other, last) in pairwise(source.arguments(opening)):
+            is_name = end == begin + 1 and last == other + 1
+            if is_name and {source.tokens[begin].kind, source.tokens[other].kind} == {"name"}:
+                one, two = source.text_at(begin), source.text_at(other)
+                if one != two:
+                    yield Edit(begin, last, f"{two}, {one}")
+
+
+_NOT_CALLED = frozenset({"if", "for", "while", "switch", "return", "min", "max", "fmin", "fmax"})
+
+
 def _functions(source: Source, body: Body) -> Iterator[Edit]:
     """A function of mathematics done naively, or left out: log1p(x) as log(1 + x), |x| as x."""
     for at in _ordinary(source, body):
@@ -294,6 +314,7 @@ KINDS: tuple[MutationKind, ...] = (
     MutationKind("assignment", "an assignment left out", _dropped),
     MutationKind("call", "a call left out", _dropped_calls),
     MutationKind("index", "two indices of a view exchanged", _indices),
+    MutationKind("argument", "two arguments of a call exchanged", _arguments),
     MutationKind("function", "log(1 + x) for log1p(x), x for |x|", _functions),
     MutationKind("stride", "a stride taken for 1 or for the size", _strides),
     MutationKind("atomic", "an atomic addition that is a plain one", _atomics),

@@ -126,8 +126,8 @@ class Source:
         if self.tokens[begin].text in _NO_STATEMENTS or self.tokens[begin].text in (";", "{", "}"):
             return None
         end = self.statement_end(begin)
-        if end >= limit or any(self.tokens[index].text == "{" for index in range(begin, end)):
-            return None
+        if end >= limit or any(self.tokens[index].text == ";" for index in range(begin, end)):
+            return None  # a block is in it: that of a lambda
         top = list(self.top_level(begin, end))
         sign = next((at for at in top if self.tokens[at].text in ASSIGNMENTS), None)
         left = [at for at in top if sign is None or at < sign]

@@ -11,7 +11,7 @@ import contextlib
 import resource
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
@@ -47,7 +47,7 @@ _THEN = (
 )
 # float32 shows most, and a half type the rest; what a narrower float hides shows in float64 alone.
 _DTYPES = ("float32", "bfloat16", "float64", "float16")
-# An address space of its own: what a kernel may take beyond what the original takes.
+# What a property may take on top of what there is: a mutant's loop may ask for memory without end.
 _MOST_MEMORY_BYTES = 4 << 30
 
 
@@ -145,7 +145,6 @@ def _try(trial: Trial, library: Path, send: Send) -> None:
 
 def loaded_subject(trial: Trial, library: Path) -> Subject:
     """Load a library in a child process, and return what is checked."""
-    _limit_memory()
     load_module(trial.operator.definition.module, obtained=Obtained(library, (trial.device,)))
     subject = subject_of(trial.operator, devices=(trial.device,), seed=trial.seed)
     return without_slow_sizes(subject) if trial.left_out is None else replace(subject, left_out=trial.left_out)
@@ -153,7 +152,7 @@ def loaded_subject(trial: Trial, library: Path) -> Subject:
 
 def _run(task: Task, context: Context) -> Outcome:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _no_more_memory(task):
             warnings.simplefilter("ignore")
             return task.item.run(context)
     except Exception as error:
@@ -171,18 +170,23 @@ def _tasks(trial: Trial, tasks: Sequence[Task]) -> list[Task]:
     return [by_place[place] for place in dict.fromkeys(order) if place in by_place]
 
 
-def _limit_memory() -> None:
-    """Have an allocation fail before it takes the memory of others."""
-    # Pages of files and reserved addresses do not count, so views of 2^31 elements go on working.
-    with contextlib.suppress(ValueError, OSError):
-        used = _data_bytes()
-        resource.setrlimit(
-            resource.RLIMIT_DATA, (used + _MOST_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1])
-        )
+@contextlib.contextmanager
+def _no_more_memory(task: Task) -> Iterator[None]:
+    """Have an allocation fail before it takes the memory of others; `large` needs addresses, which count as memory."""
+    least, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if task.item.name != "large":
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _MOST_MEMORY_BYTES, most))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_DATA, (least, most))
 
 
 def _data_bytes() -> int:
+    """Return how much memory this process has for data, by Linux's count."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) << 10
-    return 0
+    raise OSError("no VmData")
