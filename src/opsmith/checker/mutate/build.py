@@ -3,6 +3,9 @@
 A mutant's library is found in the store or put there, like any other, so a second run with the same mutants compiles
 nothing. Where it is, byte for byte, the original's library, the compiler has made the same code of both: the mutant is
 equivalent, and no check could tell it from the original.
+
+Optimisation takes half of the time of a build, so a mutant is first built with little of it, which most of them do not
+survive.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,15 +33,17 @@ from opsmith.store import Store, default_root, digest_file, digest_headers, edit
 __all__ = ["Builder", "Built"]
 
 _FIRST_ERROR = "error:"
+_FULLY, _LITTLE = "-O3", "-O1"
 
 
 @dataclass(frozen=True)
 class Built:
-    """A mutant's library with its digest, or the compiler's first error."""
+    """A mutant's library with its digest, or the compiler's first error. `is_original` tells that it is the same code."""
 
     library: Path | None
     digest: str = ""
     error: str = ""
+    is_original: bool = False
 
 
 class Builder:
@@ -57,6 +62,8 @@ class Builder:
         if (output := run_steps(self.plan, self._objects, jobs=os.cpu_count() or 1)) is not None:
             raise explain_failure(self.plan, output)
         self.original = Built(self._objects / self.plan.library, digest_file(self._objects / self.plan.library))
+        # Of the original with little optimisation in some objects, by the names of these.
+        self._quick_digests: dict[frozenset[str], str] = {}
 
     @property
     def plan(self) -> Plan:
@@ -84,8 +91,15 @@ class Builder:
         """The texts of all of the user's files that are compiled, as they were at first."""
         return {file: file.read_text(encoding="utf-8", errors="surrogateescape") for file in self._files}
 
-    def build(self, name: str, changed: Mapping[Path, str]) -> Built:
-        """Return the library with other texts for some files; `name` is a new folder's."""
+    def prepare_quick(self, files: Sequence[Path]) -> None:
+        """Build what quick mutants of some files are compared with; their builds may then be made in other processes."""
+        for index, file in enumerate(files):
+            objects = self._objects_of({file})
+            if objects not in self._quick_digests:
+                self._quick_digests[objects] = self.build(f"quick{index}", {file: self.texts[file]}, quick=True).digest
+
+    def build(self, name: str, changed: Mapping[Path, str], *, quick: bool = False) -> Built:
+        """Return the library with other texts for some files; `name` is a new folder's. `quick` optimises little."""
         folder = self._scratch / name
         root = folder / "sources"
         moved = {file: root / file.relative_to(self._common) for file in self._files}
@@ -94,7 +108,10 @@ class Builder:
             copy.write_text(changed.get(file, self.texts[file]), encoding="utf-8", errors="surrogateescape")
         plan = self._plan_in(root, moved)
         try:
-            return self._obtain(plan, folder, frozenset(changed))
+            objects = self._objects_of(changed)
+            built = self._obtain(_optimised_little(plan, objects) if quick else plan, folder, objects)
+            known = self._quick_digests.get(objects) if quick else self.original.digest
+            return replace(built, is_original=built.library is not None and built.digest == known)
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -126,7 +143,18 @@ class Builder:
         extension = replace(extension, library=library_name(definitions[0].file))
         return plan_extension(extension, self._prepared.toolchain, self._prepared.target)
 
-    def _obtain(self, plan: Plan, folder: Path, changed: frozenset[Path]) -> Built:
+    def _objects_of(self, files: Iterable[Path]) -> frozenset[str]:
+        """Return the objects that are made from some files."""
+        wanted = {file.resolve() for file in files}
+        found = set()
+        for step in self.plan.steps:
+            if step.depfile is not None:
+                listed = read_depfile(self._objects / step.depfile, cwd=self._objects)
+                if not wanted.isdisjoint(header.resolve() for header in listed):
+                    found.add(step.output)
+        return frozenset(found)
+
+    def _obtain(self, plan: Plan, folder: Path, objects: frozenset[str]) -> Built:
         toolchain, target = self._prepared.toolchain, self._prepared.target
         inputs = key_inputs(plan, toolchain, target)
         store = Store(default_root())
@@ -137,8 +165,8 @@ class Builder:
             pass
         started_ns = time.time_ns()
         work = folder / "objects"
-        work.mkdir()
-        kept = [step for step in plan.steps if step.depfile is not None and not self._reads(step.output, changed)]
+        work.mkdir(parents=True)
+        kept = [step for step in plan.steps if step.depfile is not None and step.output not in objects]
         for step in kept:
             for name in filter(None, (step.output, step.depfile)):
                 shutil.copyfile(self._objects / name, work / name)
@@ -149,11 +177,6 @@ class Builder:
         built = Built(library, digest_file(library))
         self._publish(plan, inputs, work, started_ns, store)
         return built
-
-    def _reads(self, output: str, changed: frozenset[Path]) -> bool:
-        """Whether an object of the original was made from one of some files."""
-        listed = read_depfile(self._objects / f"{output.removesuffix('.o')}.d", cwd=self._objects)
-        return not changed.isdisjoint(header.resolve() for header in listed)
 
     def _publish(self, plan: Plan, inputs: Mapping[str, str], work: Path, started_ns: int, store: Store) -> None:
         """Put a library into the store; where that cannot be written to, the next run builds it again."""
@@ -172,6 +195,17 @@ class Builder:
                 store.publish(source_key(inputs), published, manifest=manifest, headers=digests, roots=plan.roots)
         except (OSError, StoreError):
             return
+
+
+def _optimised_little(plan: Plan, objects: frozenset[str]) -> Plan:
+    """Return a plan in which some objects are optimised little."""
+    steps = tuple(
+        replace(step, argv=tuple(_LITTLE if word == _FULLY else word for word in step.argv))
+        if step.output in objects
+        else step
+        for step in plan.steps
+    )
+    return replace(plan, steps=steps)
 
 
 def _first_error(output: str) -> str:

@@ -24,7 +24,7 @@ from opsmith.subject.subject import Subject
 __all__ = ["fingerprint"]
 
 # The inputs of each element type.
-_CASES = 80
+_CASES = 30
 _GROUPS = ("plain", "sizes", "values", "special", "layouts", "scalars", "empty")
 
 

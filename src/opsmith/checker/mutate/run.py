@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import struct
 import tempfile
 import time
@@ -22,7 +23,7 @@ from pathlib import Path
 import torch
 
 from opsmith._keywords import names_in
-from opsmith.checker.mutate.build import Builder, Built
+from opsmith.checker.mutate.build import Builder
 from opsmith.checker.mutate.fingerprint import fingerprint
 from opsmith.checker.mutate.mutants import Mutant, find_mutants, kernels_of, sampled
 from opsmith.checker.mutate.options import MutateOptions
@@ -77,6 +78,7 @@ def mutate_operator(operator: Operator, options: MutateOptions, watch: MutationW
         mutable = [*own, *(builder.headers if options.headers else ())]
         possible = find_mutants(kernels, builder.texts, mutable)
         mutants = sampled(possible, options.mutants, options.seed)
+        builder.prepare_quick(mutable)
         _import_properties()
         watch.on_step("checking the original")
         until_s = time.monotonic() + (options.seconds or inf)
@@ -140,7 +142,8 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     """Yield the verdicts of mutants in their order, once all are there or the time is over."""
     found: dict[int, Verdict] = {}
-    left = list(range(len(mutants)))
+    # In no particular order, so that a run that ends early has tried some of every kind.
+    left = random.Random(trial.seed).sample(range(len(mutants)), len(mutants))
     while left:
         begun: dict[int, int] = {}
         for worker, message in _work(trial, builder, mutants, left, until_s):
@@ -205,13 +208,18 @@ def _take(trial: Trial, builder: Builder, mutants: Sequence[Mutant], numbers: in
 def _decide(
     trial: Trial, builder: Builder, mutant: Mutant, name: str, original: Callable[[], tuple[str, ...] | None]
 ) -> Verdict:
-    built: Built = builder.build(name, {mutant.file: mutant.applied(builder.texts[mutant.file])})
-    if built.library is None:
-        return Verdict(mutant, "not compiled", message=built.error)
-    if built.digest == builder.original.digest:
-        return Verdict(mutant, "same code", message="the original's", digest=built.digest)
-    seen = try_library(trial, built.library)
+    changed = {mutant.file: mutant.applied(builder.texts[mutant.file])}
+    quick = builder.build(f"{name}-quick", changed, quick=True)
+    if quick.library is None:
+        return Verdict(mutant, "not compiled", message=quick.error)
+    same = Verdict(mutant, "same code", message="the original's")
+    if quick.is_original:
+        return same
+    seen = try_library(trial, quick.library)
     if seen.named:
-        return Verdict(mutant, "found", seen.named, seen.message, digest=built.digest)
+        return Verdict(mutant, "found", seen.named, seen.message, digest=quick.digest)
+    built = builder.build(name, changed)
+    if built.is_original:
+        return same
     why = why_it_survived(trial, builder, mutant, built, name, original)
-    return Verdict(mutant, "survived", why=why, digest=built.digest)
+    return Verdict(mutant, "survived", why=why, digest=quick.digest)

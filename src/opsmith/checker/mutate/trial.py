@@ -18,7 +18,7 @@ from pathlib import Path
 
 from opsmith.checker.outcome import Outcome, not_run_for
 from opsmith.checker.process.child import Ended, Send, in_child
-from opsmith.checker.process.clock import now_s
+from opsmith.checker.process.clock import now_s, wake
 from opsmith.checker.process.schedule import Task, allowance
 from opsmith.checker.process.slow_sizes import without_slow_sizes
 from opsmith.checker.properties.context import Context
@@ -116,6 +116,7 @@ def _try(trial: Trial, library: Path, send: Send) -> None:
     subject = loaded_subject(trial, library)
     tasks = _tasks(trial, tasks_of(subject, PROPERTIES, trial.dtypes))
     left_s, failures = trial.limits.seconds, []
+    wake(trial.device)
     first: tuple[str, str] = ("", "")
     for index, task in enumerate(tasks):
         name = f"{task.item.name}, {task.column.dtype}" if task.column.dtype else task.item.name
@@ -174,7 +175,8 @@ def _tasks(trial: Trial, tasks: Sequence[Task]) -> list[Task]:
 def _no_more_memory(task: Task) -> Iterator[None]:
     """Have an allocation fail before it takes the memory of others; `large` needs addresses, which count as memory."""
     least, most = resource.getrlimit(resource.RLIMIT_DATA)
-    if task.item.name != "large":
+    # A GPU's driver takes much of it.
+    if task.item.name != "large" and task.column.device == "cpu":
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _MOST_MEMORY_BYTES, most))
     try:
