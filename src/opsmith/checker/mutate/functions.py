@@ -140,13 +140,19 @@ def _body_after_initialisers(tokens: Sequence[Token], at: int, end: int) -> int:
 
 
 def reached_from(
-    entries: Iterable[str], files: Mapping[str, tuple[Sequence[Token], Sequence[Body]]]
+    entries: Iterable[str],
+    files: Mapping[str, tuple[Sequence[Token], Sequence[Body]]],
+    ignored: Mapping[str, frozenset[int]],
 ) -> set[tuple[str, int]]:
-    """Return the bodies that functions of some names call, directly or through others, as (file, index of its body)."""
+    """Return the bodies that functions of some names call, directly or through others, as (file, index of its body).
+
+    What is called at a token that is `ignored` in its file does not count.
+    """
     by_name: dict[str, list[tuple[str, int]]] = {}
     for file, (_, bodies) in files.items():
         for index, body in enumerate(bodies):
-            for name in {body.name, *body.around}:
+            # An operator is called by the name of its struct.
+            for name in {body.name, *body.around} - {"operator"}:
                 by_name.setdefault(name, []).append((file, index))
     reached: set[tuple[str, int]] = set()
     waiting = [place for entry in entries for place in by_name.get(entry, ())]
@@ -158,6 +164,9 @@ def reached_from(
         tokens, bodies = files[place[0]]
         body = bodies[place[1]]
         # The head as well: a struct that is a parameter's type, or a template's argument, has functions that are called.
-        names = {token.text for token in tokens[body.head : body.end] if token.kind == "name"}
+        skipped = ignored[place[0]]
+        names = {
+            tokens[at].text for at in range(body.head, body.end) if tokens[at].kind == "name" and at not in skipped
+        }
         waiting += [other for name in names for other in by_name.get(name, ())]
     return reached

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from opsmith.checker.mutate.functions import Body
 from opsmith.checker.mutate.source import Source
-from opsmith.checker.mutate.tokens import closing
+from opsmith.checker.mutate.tokens import CLOSERS, OPENERS, closing
 
 __all__ = ["KINDS", "Edit", "MutationKind"]
 
@@ -60,12 +60,7 @@ _FUNCTIONS = {
     "softplus": "{1}log(1 + {1}exp({0}))",
     **{name: f"{{1}}{other}({{0}})" for name, other in _ROUNDING.items()},
 }
-_NARROWER = {
-    "double": ("float",),
-    "int64_t": ("int32_t", "int16_t"),
-    "ptrdiff_t": ("int32_t",),
-    "size_t": ("uint32_t",),
-}
+_NARROWER = {"double": "float", "int64_t": "int16_t", "ptrdiff_t": "int16_t"}
 _BEFORE_UNARY = frozenset({"return", "case", "else", "co_return"})
 _NUMBER = re.compile(r"(0[xX][\da-fA-F']+|[\d'.]+(?:[eE][+-]?\d+)?)(\w*)$")
 
@@ -103,7 +98,39 @@ def _comparisons(source: Source, body: Body) -> Iterator[Edit]:
     """A comparison outside of loops' heads: `<` becomes `<=` and `>=`, `==` becomes `!=`."""
     for at in _ordinary(source, body):
         if _is_relation(source, at) and at not in source.in_loop_heads:
-            yield from (Edit(at, at + 1, other) for other in _RELATIONS[source.text_at(at)])
+            others = _RELATIONS[source.text_at(at)]
+            # Of two equal numbers either is the larger one.
+            others = others[1:] if len(others) > 1 and _selects_operand(source, at) else others
+            yield from (Edit(at, at + 1, other) for other in others)
+
+
+_BEFORE_OPERAND = frozenset({"(", "[", "{", ",", "=", "return", "?", ":", ";", "&&", "||", "}"})
+_BEHIND_CHOICE = frozenset({")", "]", "}", ",", ";", ":"})
+
+
+def _selects_operand(source: Source, at: int) -> bool:
+    """Whether a comparison chooses between the numbers that it compares, as in `a < b ? a : b`."""
+    begin = at
+    depth = 0
+    while begin > 0:
+        text = source.text_at(begin - 1)
+        depth += (text in CLOSERS) - (text in OPENERS)
+        if depth < 0 or (depth == 0 and text in _BEFORE_OPERAND):
+            break
+        begin -= 1
+    marks = []
+    for index in source.top_level(at + 1, len(source.tokens)):
+        text = source.text_at(index)
+        if text == "?" or (marks and text == ":" and len(marks) == 1):
+            marks.append(index)
+        elif text in _BEHIND_CHOICE:
+            marks.append(index)
+            break
+    if len(marks) != 3 or source.text_at(marks[0]) != "?":
+        return False
+    question, colon, end = marks
+    compared = {source.span(begin, at), source.span(at + 1, question)}
+    return compared == {source.span(question + 1, colon), source.span(colon + 1, end)}
 
 
 def _is_relation(source: Source, at: int) -> bool:
@@ -186,7 +213,7 @@ def _guards(source: Source, body: Body) -> Iterator[Edit]:
 
 
 def _types(source: Source, body: Body) -> Iterator[Edit]:
-    """A narrower type: `T` for `compute_t<T>`, float for double, int32_t and int16_t for int64_t."""
+    """A narrower type: `T` for `compute_t<T>`, float for double, int16_t for int64_t, and int32_t in offsets."""
     for at in range(body.begin, body.end):
         text = source.text_at(at)
         if at in source.without_result:
@@ -196,7 +223,11 @@ def _types(source: Source, body: Body) -> Iterator[Edit]:
             # Of `compute_t<Two<T>>` the last bracket is one token of two.
             yield Edit(at, end + 1, source.span(at + 2, end))
         elif text in _NARROWER and source.tokens[at].kind == "name":
-            yield from (Edit(at, at + 1, other) for other in _NARROWER[text])
+            yield Edit(at, at + 1, _NARROWER[text])
+            # 32 bits are too few for offsets alone, and only those are tried at such lengths.
+            end = source.statement_end(at)
+            if text != "double" and any(source.text_at(index) in ("stride", "strides") for index in range(at, end)):
+                yield Edit(at, at + 1, "int32_t")
 
 
 def _extremes(source: Source, body: Body) -> Iterator[Edit]:
@@ -309,7 +340,7 @@ KINDS: tuple[MutationKind, ...] = (
     MutationKind("logic", "|| for &&", _logic),
     MutationKind("constant", "a whole number one more, another one larger by 1 %", _constants),
     MutationKind("guard", "the condition of an if always true, or never", _guards),
-    MutationKind("type", "T for compute_t<T>, float for double, int32_t or int16_t for int64_t", _types),
+    MutationKind("type", "T for compute_t<T>, float for double, int16_t for int64_t, int32_t in offsets", _types),
     MutationKind("extreme", "min for max", _extremes),
     MutationKind("assignment", "an assignment left out", _dropped),
     MutationKind("call", "a call left out", _dropped_calls),

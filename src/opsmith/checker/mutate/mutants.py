@@ -55,7 +55,11 @@ def find_mutants(kernels: Sequence[Kernel], files: Mapping[Path, str], mutable: 
     """
     sources = {str(file): Source(text) for file, text in files.items()}
     entries = {kernel.entry.rpartition("::")[2] for kernel in kernels}
-    reached = reached_from(entries, {name: (source.tokens, source.bodies) for name, source in sources.items()})
+    reached = reached_from(
+        entries,
+        {name: (source.tokens, source.bodies) for name, source in sources.items()},
+        {name: source.without_result for name, source in sources.items()},
+    )
     names = {sources[file].bodies[index].name for file, index in reached}
     for kernel in kernels:
         if kernel.entry.rpartition("::")[2] not in names and str(kernel.sources[0]) in sources:

@@ -22,7 +22,10 @@ _SAME = (
     "its results and gradients are the original's to the last bit for {count} inputs: it decides how the work is done, or "
     "no input makes the difference"
 )
-_CLOSE = "its results differ from the original's, and the tolerance allows the difference"
+_CLOSE = (
+    "its results differ from the original's for {different} of {count} inputs: by no more than the tolerance, or in calls "
+    "that the check does not compare"
+)
 _TRAP = " __builtin_trap();"
 # A block that the check reaches is mostly reached at once.
 _SECONDS_OF_REACH = 3.0
@@ -46,7 +49,7 @@ def why_it_survived(
     if ours == theirs:
         return _SAME.format(count=len(ours))
     different = sum(one != other for one, other in zip(ours, theirs, strict=True))
-    return f"{_CLOSE} ({different} of {len(ours)} inputs)"
+    return _CLOSE.format(different=different, count=len(ours))
 
 
 def _is_reached(trial: Trial, builder: Builder, mutant: Mutant, name: str) -> bool:

@@ -36,6 +36,7 @@ from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.operator import Operator, operators_of
 from opsmith.spec.definition import Device
 from opsmith.subject.selection import dtype_names
+from opsmith.subject.subject import devices_here
 from opsmith.toolchain.resources import cpu_count
 
 __all__ = ["MutationWatcher", "mutate_operator"]
@@ -68,6 +69,7 @@ def mutate_operator(operator: Operator, options: MutateOptions, watch: MutationW
     started = time.perf_counter()
     definition = operator.definition
     name = f"{definition.namespace}.{definition.name}"
+    devices_here()  # before anything else asks for a GPU, and makes it unusable in the children
     device = _checked_device(operator, options)
     with tempfile.TemporaryDirectory(prefix="opsmith-mutate-") as scratch:
         watch.on_step("building the original")
@@ -123,6 +125,8 @@ def _notes(
 ) -> Iterator[str]:
     if untried:
         yield f"{untried} mutants did not fit into the time"
+    if seen.error:
+        yield f"a property of the original cannot be checked: {seen.error}"
     if seen.failures:
         yield f"the original fails {'; '.join(seen.failures)}: mutants are not asked for that"
     others = [header.name for header in builder.headers if header not in mutable]

@@ -16,7 +16,8 @@ ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<
 # What a faulty argument of these changes is no result: how work is shared out, what is checked when it is compiled or
 # said when it fails, how much memory is taken in advance.
 _WITHOUT_RESULT = frozenset(
-    {"static_assert", "assert", "alignas", "noexcept", "decltype", "sizeof", "reserve", "throw", "__builtin_prefetch"}
+    {"static_assert", "assert", "alignas", "noexcept", "decltype", "sizeof", "reserve", "throw", "fail"}
+    | {"__builtin_prefetch", "prefetch", "__builtin_expect"}
 )
 # parallel_for's third argument is how many items one thread had better do alone.
 _GRAIN = {"parallel_for": 2}
@@ -75,7 +76,25 @@ class Source:
                     found.update(range(*arguments[_GRAIN[token.text]]))
             elif token.text == "[" and self.text_at(index + 1) == "[":
                 found.update(range(index, closing(self.tokens, index) + 1))
-        return frozenset(found)
+        return frozenset(self._with_variables(found))
+
+    def _with_variables(self, found: set[int]) -> set[int]:
+        """Add the initialisers of variables that are used for such things alone; one may be used for another's."""
+        for _ in range(3):
+            for body in self.bodies:
+                places: dict[str, list[int]] = {}
+                for at in range(body.begin, body.end):
+                    if self.tokens[at].kind == "name":
+                        places.setdefault(self.tokens[at].text, []).append(at)
+                for first, *uses in places.values():
+                    declares = self.text_at(first + 1) == "=" and (
+                        self.tokens[first - 1].kind == "name" or self.text_at(first - 1) in (",", ">")
+                    )
+                    if declares and uses and found.issuperset(uses):
+                        end = self.statement_end(first)
+                        comma = (at for at in self.top_level(first, end) if self.text_at(at) == ",")
+                        found.update(range(first, next(comma, end)))
+        return found
 
     @cached_property
     def views(self) -> frozenset[str]:

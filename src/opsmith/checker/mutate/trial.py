@@ -66,8 +66,8 @@ class Limits:
 class Seen:
     """What a trial has seen: the first property that failed and its words, or "" if all hold.
 
-    `failures` are all of them, of a trial that goes on. `silence_s` is the longest time between two calls, `left_out` are
-    sizes for which the reference is slow.
+    `failures` are all of them, of a trial that goes on, and `passed` how many properties held. `silence_s` is the longest
+    time between two calls, `left_out` are sizes for which the reference is slow. `error` is what a property's own code has raised.
     """
 
     named: str = ""
@@ -75,7 +75,8 @@ class Seen:
     failures: tuple[str, ...] = ()
     silence_s: float = 0.0
     left_out: frozenset[str] | None = None
-    checks: int = 0
+    passed: int = 0
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def _try(trial: Trial, library: Path, send: Send) -> None:
     left_s, failures = trial.limits.seconds, []
     wake(trial.device)
     first: tuple[str, str] = ("", "")
+    passed, error = 0, ""
     for index, task in enumerate(tasks):
         name = f"{task.item.name}, {task.column.dtype}" if task.column.dtype else task.item.name
         if name in trial.ignored:
@@ -135,13 +137,15 @@ def _try(trial: Trial, library: Path, send: Send) -> None:
         outcome = _run(task, context)
         if task.item.weight:
             left_s -= now_s(trial.device) - started
+        passed += outcome.state == "passed"
+        error = error or (outcome.note if outcome.is_error else "")
         if outcome.state == "failed":
             failures.append(name)
             if len(failures) == 1:
                 first = name, outcome.findings[0].message.partition("\n")[0][:300]
             if not trial.goes_on:
                 break
-    send(Seen(*first, tuple(failures), 0.0, subject.left_out, len(tasks)))
+    send(Seen(*first, tuple(failures), 0.0, subject.left_out, passed, error))
 
 
 def loaded_subject(trial: Trial, library: Path) -> Subject:
