@@ -91,7 +91,7 @@ def main() -> None:
     groups: queue.SimpleQueue[set[int]] = queue.SimpleQueue()
     for number in range(arguments.parallel):
         groups.put(set(cores[number :: arguments.parallel]))
-    lock = threading.Lock()
+    lock, machine = threading.Lock(), this_machine("cpu").as_json()
 
     def run(path: str) -> None:
         group, began = groups.get(), time.monotonic()
@@ -103,9 +103,8 @@ def main() -> None:
             return
         with lock:
             date = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            known[path] = {"asked": asked, "date": date, **report}
-            machine = this_machine("cpu").as_json()
-            result = {"date": date, "machine": machine, "operators": [known[name] for name in sorted(known)]}
+            known[path] = {"asked": asked, "date": date, "machine": machine, **report}
+            result = {"date": date, "operators": [known[name] for name in sorted(known)]}
             arguments.output.parent.mkdir(parents=True, exist_ok=True)
             arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             taken_s = time.monotonic() - began

@@ -67,7 +67,8 @@ class Seen:
     """What a trial has seen: the first property that failed and its words, or "" if all hold.
 
     `failures` are all of them, of a trial that goes on, and `passed` how many properties held. `silence_s` is the longest
-    time between two calls, `left_out` are sizes for which the reference is slow. `error` is what a property's own code has raised.
+    time between two calls, `left_out` are sizes for which the reference is slow. `error` is what a property's own code
+    has raised.
     """
 
     named: str = ""
