@@ -56,7 +56,7 @@ def _scan(
             at = closing(tokens, at, end)
         elif at in angles:
             at = angles[at]
-        elif token.text == ":" and (name := _function_name(tokens, angles, head, at)) and tokens[at - 1].text in ")":
+        elif _begins_initialisers(tokens, at) and (name := _function_name(tokens, angles, head, at)):
             # A constructor: `: a(b), c{d} {`
             opening = _body_after_initialisers(tokens, at, end)
             close = closing(tokens, opening, end)
@@ -73,6 +73,10 @@ def _scan(
                 head = close + 1
             at = close
         at += 1
+
+
+def _begins_initialisers(tokens: Sequence[Token], at: int) -> bool:
+    return tokens[at].text == ":" and at > 0 and tokens[at - 1].text in (")", "noexcept")
 
 
 def _top_level(tokens: Sequence[Token], angles: Mapping[int, int], begin: int, end: int) -> Iterable[int]:
