@@ -54,12 +54,12 @@ _MOST_MEMORY_BYTES = 4 << 30
 @dataclass(frozen=True)
 class Limits:
     """How long a trial may take: `seconds` for the properties that try as many inputs as there is time for (see `clock`),
-    `silence_s` until a call counts as hanging, and `longest_s` for the whole.
+    by default what a check has; `silence_s` until a call counts as hanging, and `longest_s` for the whole.
     """
 
-    seconds: float = 8.0
+    seconds: float = 24.0
     silence_s: float = 20.0
-    longest_s: float = 120.0
+    longest_s: float = 240.0
 
 
 @dataclass(frozen=True)
