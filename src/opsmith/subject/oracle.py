@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.subject.accepted_types import in_accepted_types
 from opsmith.subject.case import Case
 from opsmith.subject.disagreement import Disagreement, Expected, compare
 from opsmith.subject.subject import Subject
@@ -46,7 +47,7 @@ def expect(
     `run` computes the results from arguments, by default the subject's reference; `terms` is how many terms its sums may
     have, by default those of the operator's. Raises whatever the reference raises.
     """
-    run = run or (lambda given: subject.results(subject.reference, given))
+    run = in_accepted_types(subject, run or (lambda given: subject.results(subject.reference, given)), values)
     wide = upcast(values)
     exact = [result.detach() for result in run(_copied(wide))]
     dtype = _working_dtype(values)

@@ -155,14 +155,8 @@ def test_the_command_line():
     quick = ("--mutate", "--mutants", 2, "--dtype", "float32", "--property", "value")
     path = f"{KIT}/operators.py::doubled"
     output = run(path, *quick, "--min-score", 100)
-    assert output.splitlines()[0].split() == [
-        "kit_mutate.doubled",
-        "cpu",
-        "2",
-        "of",
-        *output.splitlines()[0].split()[5:],
-    ]
-    assert "2 of 2 mutants found (100 %)" in output or "mutant" in output
+    assert output.startswith("kit_mutate.doubled    cpu    2 of ")
+    assert " mutants found (100 %)" in output
     found = json.loads(run(path, *quick[:-1], "empty", "--json", "--min-score", 50, code=1))
     assert found["operators"][0]["score"] == 0
     assert found["machine"]["torch"]

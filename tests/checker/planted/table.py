@@ -5,6 +5,8 @@ The operators of each row are declared in the file that it names, once with the 
 
 from __future__ import annotations
 
+import importlib
+
 from row import TRACING, VALUES, Planted, rows
 
 __all__ = ["TABLE", "Planted"]
@@ -99,4 +101,19 @@ _UNCHECKED = rows(
     ("keep", "memory growth", "keeps a tensor of each call"),
 )
 
-TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED)
+# Modules of this folder, each with the rows of the classes it is about.
+_CLASSES = (
+    "mixed_layouts_rows",
+    "options_rows",
+    "races_rows",
+    "state_rows",
+    "tiles_rows",
+    "uncalled_rows",
+)
+
+TABLE: tuple[Planted, ...] = (
+    *_KERNELS,
+    *_PYTHON,
+    *_UNCHECKED,
+    *(row for name in _CLASSES for row in importlib.import_module(name).ROWS),
+)

@@ -46,7 +46,19 @@ _PATIENCE, _LEAST_SILENCE_S = 10.0, 4.0
 _RECORD = struct.Struct("<i")
 
 # What a child's properties import: here once, and not in each child.
-_PROPERTIES = ("values", "gradients", "memory", "sharing", "repeats", "growth", "refusals", "large", "second_gradients")
+_PROPERTIES = (
+    "values",
+    "gradients",
+    "memory",
+    "sharing",
+    "repeats",
+    "threads",
+    "state",
+    "growth",
+    "refusals",
+    "large",
+    "second_gradients",
+)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ _THEN = (
     "inputs unchanged",
     "determinism",
     "threads",
+    "state",
     "large",
     "second gradient",
     "bad arguments",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from opsmith.checker.process.lost_gpu import settle
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
@@ -31,6 +32,7 @@ def disagreement(context: Context, case: Case) -> Disagreement | Exception | Non
     context.tell(case)
     try:
         found = subject.results(subject.kernel, values)
+        settle(context.device)
     except Exception as error:
         return error
     wrong = compare(found, expected)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from opsmith.checker.properties.agreement import RefusedError
 from opsmith.checker.properties.context import Context
+from opsmith.subject.accepted_types import in_accepted_types
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import GradientRequest, NoGradientError, as_result, first_line
 from opsmith.subject.oracle import Expected, evened, expect, upcast
@@ -49,7 +50,7 @@ def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> lis
 
 def expected_gradients(context: Context, case: Case, request: GradientRequest, values: dict[str, Any]) -> Expected:
     """Return the gradients that a call should have; raises RefusedError if the reference cannot be differentiated."""
-    run = as_result(context.subject, context.subject.reference, request)
+    run = in_accepted_types(context.subject, as_result(context.subject, context.subject.reference, request), values)
     terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
     try:
         expected = expect(context.subject, case, values, run, terms=max(terms, 1))
@@ -64,9 +65,8 @@ def expected_gradients(context: Context, case: Case, request: GradientRequest, v
     allowed = [even_out(one) for one in expected.allowed]
     if request.layout == "summed":
         # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
-        usual = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))(
-            upcast(values)
-        )
+        plain = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))
+        usual = in_accepted_types(context.subject, plain, values)(upcast(values))
         eps = torch.finfo(getattr(torch, request.dtype)).eps
         allowed = [one + _OF_USUAL * eps * _largest(value) for one, value in zip(allowed, usual, strict=True)]
     return replace(expected, allowed=tuple(allowed))
