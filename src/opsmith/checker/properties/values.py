@@ -161,8 +161,7 @@ def _is_other_number(case: Case) -> bool:
     """Whether a case has another number than the default, which the kernel may refuse: its meaning is not known."""
     if case.group != "scalars" or case.base is None:
         return False
-    changed = [value for name, value in case.arguments.items() if _differs(value, case.base.arguments[name])]
-    return any(map(is_unusual, changed))
+    return any(is_unusual(case.arguments[name]) for name in _changed(case, case.base))
 
 
 def _is_wrong(context: Context, case: Case) -> bool:
@@ -193,7 +192,7 @@ def _ignored(context: Context) -> str:
         return ""
     values = plain.build(context.device)
     for case in suite.cases(context.dtypes, "scalars"):
-        changed = [name for name, value in case.arguments.items() if _differs(value, plain.arguments[name])]
+        changed = _changed(case, plain)
         if len(changed) != 1:
             continue
         try:
@@ -204,6 +203,12 @@ def _ignored(context: Context) -> str:
         except Exception:
             continue
     return ""
+
+
+def _changed(case: Case, other: Case) -> list[str]:
+    """Return the arguments in which a case differs from another, which may leave some to their defaults."""
+    known = other.arguments
+    return [name for name, value in case.arguments.items() if name not in known or _differs(value, known[name])]
 
 
 def _differs(one: Any, other: Any) -> bool:
