@@ -50,7 +50,8 @@ def _last(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -
         numbers = (~is_largest).expand(shape).clone()
         last: Tensor = is_largest
     elif dtype.is_floating_point:
-        numbers = torch.rand(shape, generator=random, dtype=torch.float64) * 2 - 1
+        # Eighths, so that sums of all of them are exact.
+        numbers = torch.randint(-7, 8, shape, generator=random).to(torch.float64) / 8
         last = torch.where(is_largest, float(_DECIDES), -float(_DECIDES)).to(torch.float64)
     else:
         numbers = torch.randint(1, 4, shape, generator=random)
