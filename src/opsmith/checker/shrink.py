@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.placed_values import BELOW
+from opsmith.subject.placed_values import are_indices
 
 if TYPE_CHECKING:
     from opsmith.checker.properties.context import Context
@@ -58,7 +58,7 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
                 layout=draw(st.sampled_from(list(dict.fromkeys(("contiguous", layouts[name]))))),
                 values=draw(st.sampled_from(list(dict.fromkeys(("normal", values[name]))))),
             )
-            if recipe.values.startswith(BELOW):
+            if are_indices(recipe.values):
                 # Indices have to stay below what is now the smaller size.
                 changed = replace(changed, values=made[name].values)
             _put(arguments, name, _resized(changed, made[name].shape))
