@@ -6,6 +6,7 @@ the same values on every device, and the same values in every element type as fa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,7 +25,7 @@ class TensorRecipe:
     """One tensor. `shape` in elements, `dtype` by PyTorch's name; `layout` and `values` by the names of their tables.
 
     `given` are explicit values, of an example or of a case that was made smaller by hand; `values` and `seed` then say
-    nothing.
+    nothing. `near` are numbers that `ties` lie at besides integers and halves.
     """
 
     shape: tuple[int, ...]
@@ -33,6 +34,7 @@ class TensorRecipe:
     values: str = "normal"
     seed: int = 0
     given: Tensor | None = field(default=None, compare=False)
+    near: tuple[float, ...] = ()
 
     def numbers(self) -> Tensor:
         """Return the values, contiguous and on the CPU."""
@@ -40,7 +42,7 @@ class TensorRecipe:
         if self.given is not None:
             # A copy: a kernel that writes to its inputs must not change the recipe.
             return self.given.detach().to("cpu", dtype, copy=True).contiguous()
-        return fill(self.shape, dtype, self.values, self.seed)
+        return fill(self.shape, dtype, self.values, self.seed, self.near)
 
     def build(self, device: str) -> Tensor:
         """Return the tensor on a device, in its layout."""
@@ -91,6 +93,14 @@ class Case:
             self,
             arguments={name: value if name in kept else change(value) for name, value in self.arguments.items()},
         )
+
+    def at_bounds(self) -> Case:
+        """Return the case with ties at its float arguments too, and at their opposites: they may be bounds."""
+        flat = (item for value in self.arguments.values() for item in (value if isinstance(value, tuple) else (value,)))
+        floats = [item for item in flat if isinstance(item, float) and math.isfinite(item)]
+        if not floats or all(recipe.values != "ties" for recipe in self.tensors().values()):
+            return self
+        return self.changed(near=tuple(dict.fromkeys(number for item in floats for number in (item, -item))))
 
     @property
     def elements(self) -> int:

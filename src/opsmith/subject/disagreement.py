@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,12 +18,23 @@ class Expected:
 
     `own` are the reference's results in the element type under check: results that agree with them to the last digits
     agree with the definition, and where they are not finite a kernel need not be either. It is None if the reference does
-    not run in that type.
+    not run in that type. `pointwise` says of each result whether its elements depend on one element of each input.
+
+    `closely` returns what may be allowed besides, by more runs of the reference. It is asked where results are wrong.
+    `padded` says where a NaN of the reference may come from a padding, and need not be one.
     """
 
     values: tuple[Tensor, ...]
     allowed: tuple[Tensor, ...]
     own: tuple[Tensor, ...] | None
+    pointwise: tuple[bool, ...] = ()
+    closely: Callable[[], tuple[Tensor, ...]] | None = None
+    padded: tuple[Tensor, ...] = ()
+
+    def leaves_padding_out(self, found: list[Tensor]) -> bool:
+        """Whether results are numbers where the reference's are NaN because of a padding alone."""
+        same = zip(found, self.padded, strict=False)
+        return any(one.shape == mask.shape and bool((mask.cpu() & ~one.cpu().isnan()).any()) for one, mask in same)
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,15 @@ def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
     """Return the worst disagreement of some results with what is expected, or None if there is none."""
     if len(found) != len(expected.values):
         return Disagreement(0, (), len(found), len(expected.values), 0, 0, 0, "count")
-    for number, (result, value, allowed) in enumerate(zip(found, expected.values, expected.allowed, strict=True)):
+    wrong = _first(found, expected, expected.allowed)
+    if wrong is None or wrong.kind == "shape" or expected.closely is None:
+        return wrong
+    return _first(found, expected, tuple(map(torch.maximum, expected.allowed, expected.closely())))
+
+
+def _first(found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...]) -> Disagreement | None:
+    """Return the worst disagreement of the first result that has one."""
+    for number, (result, value, allowed) in enumerate(zip(found, expected.values, limits, strict=True)):
         if result.shape != value.shape:
             return Disagreement(number, (), math.nan, math.nan, 0, 0, 0, "shape")
         own = None if expected.own is None else expected.own[number]
@@ -67,6 +87,8 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
         return None
     if not result.dtype.is_floating_point:
         wrong = (result != value) & (allowed == 0)
+        if own is not None and own.shape == result.shape:
+            wrong &= result != own
         distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
     else:
         got, want = result.to(torch.float64), value.to(torch.float64)

@@ -112,6 +112,7 @@ class Suite:
                 continue
             seed = self.seed * 7919 + 31 * number
             case = self.space.case(choice, dtypes, seed)
+            case = case and case.at_bounds()
             if case is not None and (key := repr((case.arguments, case.group))) not in seen:
                 seen.add(key)
                 yield replace(case, base=self._base(self.space, choice, dtypes, seed))

@@ -27,7 +27,8 @@ def variations(case: Case, optional: tuple[str, ...], flags: Mapping[str, bool],
         if kind == "normal" or not floating:
             continue
         group = group_of_values(kind)
-        yield replace(_filled(case, floating, kind, seed), label=f"{case.label}, {kind} values", group=group, base=case)
+        filled = _filled(case, floating, kind, seed).at_bounds()
+        yield replace(filled, label=f"{case.label}, {kind} values", group=group, base=case)
         for name in floating if len(floating) > 1 else ():
             label = f"{case.label}, {kind} values in {name}"
             yield replace(_filled(case, [name], kind, seed), label=label, group=group, base=case)

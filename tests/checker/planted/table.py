@@ -5,6 +5,9 @@ The operators of each row are declared in the file that it names, once with the 
 
 from __future__ import annotations
 
+import digits_rows
+import special_rows_rows
+import ties_rows
 from row import TRACING, VALUES, Planted, rows
 
 __all__ = ["TABLE", "Planted"]
@@ -99,4 +102,6 @@ _UNCHECKED = rows(
     ("keep", "memory growth", "keeps a tensor of each call"),
 )
 
-TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED)
+_DIGITS = (*digits_rows.ROWS, *ties_rows.ROWS, *special_rows_rows.ROWS)
+
+TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED, *_DIGITS)

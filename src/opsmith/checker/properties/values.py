@@ -86,10 +86,11 @@ def _agree(context: Context, *groups: str) -> Outcome:
 def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple[Outcome, int]:
     """Return the outcome of cases, and how many the reference took; `with_plain` says that plain ones are among them."""
     compared, refused, elsewhere = 0, 0, 0
+    notes: set[str] = set()
     timed = TimedCases(context, cases)
     for case in timed:
         try:
-            wrong = disagreement(context, case)
+            wrong = disagreement(context, case, notes)
         except RefusedError:
             refused += 1
             continue
@@ -105,8 +106,9 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
     if elsewhere:
         reason = f"{elsewhere} of {compared} inputs give wrong values, and so do ordinary ones: see `value`"
         return not_run(reason), compared
-    note = f"the reference rejected {refused} of {refused + compared} inputs" if refused else ""
-    return passed(compared, refused=refused, left_out=timed.left_out, note=note), compared
+    if refused:
+        notes.add(f"the reference rejected {refused} of {refused + compared} inputs")
+    return passed(compared, refused=refused, left_out=timed.left_out, note="; ".join(sorted(notes))), compared
 
 
 def _found(context: Context, case: Case, wrong: Disagreement | Exception, inputs: int) -> Outcome:
