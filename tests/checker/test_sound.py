@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from long_properties import LONG
-from sound import sound, sound_python
+from sound import sound, sound_digits, sound_python
 
 from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.checker.run import CheckPlan, run_check
@@ -16,7 +16,11 @@ from opsmith.subject.subject import Subject, subject_of
 pytestmark = pytest.mark.compile
 
 _OPERATORS: dict[str, tuple[Any, Any]] = {
-    **{name: (made, None) for name, made in vars(sound).items() if isinstance(made, Operator)},
+    **{
+        name: (made, None)
+        for name, made in (*vars(sound).items(), *vars(sound_digits).items())
+        if isinstance(made, Operator)
+    },
     "attend": (sound_python.attend, sound_python.reference),
     "function": (sound_python.function, sound_python.reference),
 }

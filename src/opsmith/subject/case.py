@@ -19,6 +19,9 @@ from opsmith.subject.values import fill
 
 __all__ = ["Case", "TensorRecipe"]
 
+# Where a function with a bound or a step may jump, as parts of it.
+_AT_BOUNDS = (1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5)
+
 
 @dataclass(frozen=True)
 class TensorRecipe:
@@ -95,12 +98,12 @@ class Case:
         )
 
     def at_bounds(self) -> Case:
-        """Return the case with ties at its float arguments too, and at their opposites: they may be bounds."""
+        """Return the case with ties at its float arguments too, which may be bounds, and at halves of them and opposites."""
         flat = (item for value in self.arguments.values() for item in (value if isinstance(value, tuple) else (value,)))
         floats = [item for item in flat if isinstance(item, float) and math.isfinite(item)]
         if not floats or all(recipe.values != "ties" for recipe in self.tensors().values()):
             return self
-        return self.changed(near=tuple(dict.fromkeys(number for item in floats for number in (item, -item))))
+        return self.changed(near=tuple(dict.fromkeys(item * factor for item in floats for factor in _AT_BOUNDS)))
 
     @property
     def elements(self) -> int:

@@ -94,13 +94,15 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
         got, want = result.to(torch.float64), value.to(torch.float64)
         distance = (got - want).abs()
         info = torch.finfo(result.dtype)
-        # What leaves the type rounds to inf, and just below that either is right.
-        overflows = (want.abs() > info.max * (1 - 2 * info.eps)) & (got.abs() >= info.max * (1 - 2 * info.eps))
+        # What leaves the type rounds to inf, and just below that either is right; an infinity is no large number.
+        limit = info.max * (1 - 2 * info.eps)
+        overflows = want.isfinite() & (want.abs() > limit) & (got.abs() >= limit)
         right = (distance <= allowed) | (got == want) | (got.isnan() & want.isnan()) | allowed.isinf()
         right |= overflows & (got.sign() == want.sign())
         if own is not None and own.shape == result.shape:
             mine = own.to(torch.float64)
-            right |= (got == mine) | (got.isnan() & mine.isnan()) | ((got - mine).abs() <= 4 * info.eps * mine.abs())
+            near = (got - mine).abs() <= 4 * info.eps * mine.abs().nan_to_num(0.0, 0.0, 0.0)
+            right |= (got == mine) | (got.isnan() & mine.isnan()) | near
         wrong = ~right
         distance = torch.where(wrong, distance.nan_to_num(nan=math.inf, posinf=math.inf), torch.zeros_like(distance))
     if not bool(wrong.any()):
@@ -108,6 +110,6 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
     score = torch.where(wrong, distance / (allowed + torch.finfo(torch.float64).tiny), torch.full_like(distance, -1.0))
     flat = int(score.reshape(-1).argmax())
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), result.shape)) if result.dim() else ()
-    one, other, limit = (float(tensor.reshape(-1)[flat]) for tensor in (result, value, allowed))
+    one, other, most = (float(tensor.reshape(-1)[flat]) for tensor in (result, value, allowed))
     kind = "nan" if math.isnan(one) != math.isnan(other) else "inf" if math.isinf(one) != math.isinf(other) else "value"
-    return Disagreement(number, index, one, other, limit, result.numel(), int(wrong.sum()), kind)
+    return Disagreement(number, index, one, other, most, result.numel(), int(wrong.sum()), kind)

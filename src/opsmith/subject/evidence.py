@@ -26,8 +26,8 @@ _MANY_ELEMENTS = 1 << 13
 _SMALLER = 64.0
 # Less than this part of a result, or than these many units in the last place, is no jump.
 _LEAST_JUMP, _LEAST_JUMP_UNITS = 1e-3, 16.0
-# With an error of so large a part of a result float32 has lost its digits, and with so small a one float64 has some.
-_LOST, _SOUND = 1 / 16, 1e-9
+# With an error of so large a part of a result digits are lost, in float32, and with so few units in the last place they are not.
+_LOST, _SOUND_UNITS = 2.0**-12, 4e6
 
 
 @dataclass
@@ -169,21 +169,23 @@ class Evidence:
         return self._distance(rounded_at_random(self.run, self.wide, inside, seed))
 
     def lost_digits(self, noise: list[Tensor]) -> list[Tensor]:
-        """Return the noise in float64 of elements of which float32 has no digit left: that of the noisiest element.
+        """Return noise, and of elements that have no digit left besides the noise that all have in float64.
 
         A fused function of PyTorch's may cancel inside: its gelu of -7 is the difference of two ones, times -3.5. In
-        float32 the error then equals the result, and says nothing of float64, in which a better kernel has all digits.
+        float32 the error then equals the result, and says nothing of float64; and of -9 float64 has no digit either,
+        where a better kernel has all of them.
         """
-        if self.dtype is not torch.float64:
-            return noise
-        ratio = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+        assert self.dtype is not None
+        eps = torch.finfo(self.dtype).eps
+        ratio = torch.finfo(torch.float64).eps / eps
         found = []
         for one, value in zip(noise, self.exact, strict=True):
             wide = value.abs().to(torch.float64)
             is_normal = (wide > torch.finfo(torch.float32).smallest_normal) | (wide == 0)
-            lost = is_normal & (one >= _LOST * ratio * wide)
-            sound = one[one <= _SOUND * wide]
-            usual = float(sound.max()) if sound.numel() > 0 else 0.0
+            of_low = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps if ratio == 1 else 1.0
+            sound = one[one <= min(0.1, _SOUND_UNITS * eps) * wide]
+            usual = float(sound.max()) * ratio if sound.numel() > 0 else 0.0
+            lost = is_normal & (one >= _LOST * of_low * wide)
             found.append(torch.where(lost, one.clamp(min=usual), one))
         return found
 

@@ -13,7 +13,7 @@ them, before it counts as wrong.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from opsmith.subject.copies import upcast, working_dtype
 from opsmith.subject.disagreement import Disagreement, Expected, compare
 from opsmith.subject.evidence import Evidence, Measurement
 from opsmith.subject.excuses import allow_nan_of_padding, allow_overflow
+from opsmith.subject.stochastic import Run
 from opsmith.subject.structure import pointwise_results
 from opsmith.subject.subject import Subject
 from opsmith.subject.tolerance import EXTREME, allowed_errors, evened, floor_of_sums, reduction_length, usual_scale
@@ -44,7 +45,7 @@ def expect(
     subject: Subject,
     case: Case,
     values: Mapping[str, Any],
-    run: Callable[[Mapping[str, Any]], list[Tensor]] | None = None,
+    run: Run | None = None,
     *,
     terms: int | None = None,
     about: Hashable = None,
@@ -67,24 +68,16 @@ def expect(
         allow_overflow(evidence, measured.spread, pointwise)
     length = reduction_length(subject, case) if terms is None else terms
     lengths = [0 if alone else length for alone in pointwise]
-    floors = [0.0] * len(pointwise)
-    if terms is not None and evidence.dtype is not None and not all(pointwise):
-        usual = usual_scale(case, run, evidence.dtype)
-        floors = [
-            0.0 if alone or not value.dtype.is_floating_point else floor_of_sums(value, _for_floor(evidence, kinds), usual)
-            for alone, value in zip(pointwise, evidence.exact, strict=True)
-        ]
-
+    floors = _floors(case, run, evidence, [_has_floor(kinds, terms, alone) for alone in pointwise])
     digits = _DIGITS_OF_EXTREMES if evidence.dtype is torch.float64 and kinds & EXTREME else 0.0
 
     def closely() -> tuple[Tensor, ...]:
         closer = evidence.measured_closely(measured, _SAMPLES_OF_A_CLOSER_LOOK)
         noise = evidence.lost_digits(closer.noise)
-        if not kinds & (EXTREME | _WITH_INFINITIES):
-            # Where roundings grow from step to step, chance decides which elements have few.
-            noise = [one if alone else evened(one) for one, alone in zip(noise, pointwise, strict=True)]
         return _allowed(evidence, Measurement(closer.spread, closer.correlated, noise), lengths, floors, digits)
 
+    if not kinds & (EXTREME | _WITH_INFINITIES):
+        measured.noise = [evened(one) for one in measured.noise]
     own = None if evidence.own is None else tuple(result.cpu() for result in evidence.own)
     allowed = _allowed(evidence, measured, lengths, floors, digits)
     return Expected(tuple(evidence.exact), allowed, own, pointwise, functools.cache(closely), padded)
@@ -100,10 +93,27 @@ def _allowed(
     )
 
 
-def _for_floor(evidence: Evidence, kinds: set[str]) -> torch.dtype:
-    """Return the type whose roundings sums may have that the inputs do not show: seven digits of extreme numbers."""
-    assert evidence.dtype is not None
-    return torch.float32 if evidence.dtype is torch.float64 and kinds & EXTREME else evidence.dtype
+def _has_floor(kinds: set[str], terms: int | None, alone: bool) -> bool:
+    """Whether a result may be off by roundings of what is usual in it.
+
+    Of ordinary numbers few are small, and those by chance. Of extreme ones each has to be right to its own last digits;
+    but in a gradient that depends on several elements terms cancel which the inputs do not show.
+    """
+    return not kinds & EXTREME or (terms is not None and not alone)
+
+
+def _floors(case: Case, run: Run, evidence: Evidence, wanted: list[bool]) -> list[float]:
+    dtype = evidence.dtype
+    if dtype is None or not any(wanted):
+        return [0.0] * len(wanted)
+    usual = usual_scale(case, run, dtype)
+    # Seven digits of extreme numbers.
+    is_extreme = any(recipe.values in EXTREME for recipe in case.tensors().values())
+    dtype = torch.float32 if dtype is torch.float64 and is_extreme else dtype
+    return [
+        floor_of_sums(value, dtype, usual) if one and value.dtype.is_floating_point else 0.0
+        for value, one in zip(evidence.exact, wanted, strict=True)
+    ]
 
 
 def _part_of(value: Tensor, part: float) -> Tensor | float:

@@ -2,7 +2,7 @@
 
 This measures what the roundings inside of a function do to its results, also where float64 itself has no digits left
 (J. Vignes, A stochastic arithmetic for reliable scientific computation, 1993). A result that the element type holds
-exactly has no rounding and stays as it is: a tie of exact numbers is decided as ever.
+exactly has no rounding and stays as it is: a tie of exact numbers is decided as ever. That tanh(20) is 1 is a rounding.
 """
 
 from __future__ import annotations
@@ -17,6 +17,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opsmith.subject.copies import copied
 
 __all__ = ["rounded_at_random"]
+
+# Functions whose results are never exact but at 0.
+_TRANSCENDENTAL = frozenset(
+    "acos acosh asin asinh atan atan2 atanh cos cosh digamma erf erfc erfinv exp exp2 expm1 gelu lgamma log log10 log1p "
+    "log2 log_sigmoid_forward mish pow rsqrt sigmoid silu sin sinh softplus tan tanh _softmax _log_softmax".split()
+)
+_SUMS = frozenset(("add", "sub", "rsub"))
 
 Run = Callable[[Mapping[str, Any]], list[Tensor]]
 
@@ -42,16 +49,26 @@ class _Rounding(TorchDispatchMode):
             # A view of what was rounded before is no result of an operation.
             is_view = returned.alias_info is not None and not returned.alias_info.is_write
             if isinstance(one, Tensor) and one.dtype is torch.float64 and one.numel() > 0 and not is_view:
-                self._round(one)
+                self._round(one, _is_absorbed(func.overloadpacket.__name__, one, args))
         return result
 
-    def _round(self, exact: Tensor) -> None:
+    def _round(self, exact: Tensor, is_absorbed: Tensor | bool) -> None:
         # float64 has no wider type: what needs few digits has most likely been computed without a rounding.
         few = torch.float32 if self._dtype is torch.float64 else self._dtype
-        inexact = exact.to(few).to(torch.float64) != exact
+        inexact = (exact.to(few).to(torch.float64) != exact) | is_absorbed
         if not bool(inexact.any()):
             return
         signs = torch.randint(0, 2, exact.shape, generator=self._random).to(exact) * 2 - 1
         eps = torch.finfo(self._dtype).eps
         moved = exact * (1 + signs * (eps if self._dtype is torch.float64 else eps / 2))
         exact.copy_(torch.where(inexact, moved.to(self._dtype).to(torch.float64), exact))
+
+
+def _is_absorbed(name: str, result: Tensor, args: Any) -> Tensor | bool:
+    """Return where a result is as short as an exact one, and is none: an addend was lost, or a function has saturated."""
+    if name in _TRANSCENDENTAL and isinstance(args[0], Tensor):
+        return args[0] != 0 if args[0].shape == result.shape else True
+    if name in _SUMS:
+        one, other = args[:2]
+        return (result.abs() == abs(one)) & (other != 0) | (result.abs() == abs(other)) & (one != 0)
+    return False

@@ -45,16 +45,15 @@ def allowed_errors(
         return torch.where(noise > 0, math.inf, 0.0).to(torch.float64)
     info = torch.finfo(dtype)
     of_length = length / 4 if dtype in (torch.float32, torch.float64) else 0
-    # What is denormal may be flushed to zero.
+    # What is denormal may be flushed to zero; an infinity is right or wrong.
     total = (
-        (_OF_RESULT[dtype] + of_length) * info.eps * value.abs()
+        (_OF_RESULT[dtype] + of_length) * info.eps * value.abs().nan_to_num(0.0, 0.0, 0.0)
         + (_OF_INPUTS[dtype] + of_length) * spread
         + _OF_INPUTS[dtype] * correlated
         + _OF_NOISE * noise
         + 4 * info.smallest_normal
     )
-    # NaN has no distance.
-    return torch.where(total.isnan(), torch.where((spread + noise).isinf(), math.inf, 0.0).to(total.dtype), total)
+    return total.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
 def floor_of_sums(value: Tensor, dtype: torch.dtype, usual: float) -> float:

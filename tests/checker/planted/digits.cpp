@@ -161,19 +161,16 @@ void softplus_slope_backward(View<const T, 1> grad_y, View<const T, 1> x, View<T
 }
 
 template <class T>
-void expm1_slope(View<const T, 1> x, View<T, 1> y) {
-  each(x, y, [](auto v) {
-    using C = decltype(v);
-    return std::expm1(v < -30 ? C(-30) : v > 30 ? C(30) : v);
-  });
+void arctan_slope(View<const T, 1> x, View<T, 1> y) {
+  each(x, y, [](auto v) { return std::atan(v); });
 }
 
-// The slope of expm1 from its result: y + 1, which has no digits left where y is nearly -1.
+// The slope of the arc tangent from its result: cos(y)^2, which has no digits left where y is nearly pi / 2.
 template <class T>
-void expm1_slope_backward(View<const T, 1> grad_y, View<const T, 1> x, View<const T, 1> y, View<T, 1> grad_x) {
+void arctan_slope_backward(View<const T, 1> grad_y, View<const T, 1> x, View<const T, 1> y, View<T, 1> grad_x) {
   using C = compute_t<T>;
   for (int64_t n = 0; n < x.size[0]; ++n) {
-    const C v = x(n), slope = planted ? C(y(n)) + 1 : std::exp(v);
-    grad_x(n) = T(std::abs(v) <= 30 ? C(grad_y(n)) * slope : C(0));
+    const C v = x(n), c = std::cos(C(y(n)));
+    grad_x(n) = T(C(grad_y(n)) * (planted ? c * c : 1 / (1 + v * v)));
   }
 }

@@ -27,5 +27,5 @@ ROWS = rows(
     ("log_shares", "magnitude", "log(1 + x / sum(x)), which loses small shares", _MORE, _BOTH),
     ("centered", "magnitude", "exp(x) - 1, scaled by rows", _MORE, _BOTH),
     ("softplus_slope", "gradient", "1 - 1 / (1 + exp(x)), which is 0 in the tail", _MORE, _BOTH),
-    ("expm1_slope", "gradient", "y + 1 as the slope of expm1, which cancels near -1", _MORE, _BOTH),
+    ("arctan_slope", "gradient", "cos(y)^2 as the slope of the arc tangent, which cancels near pi / 2", _MORE, _BOTH),
 )

@@ -111,7 +111,7 @@ void least(View<const T, 2> x, View<int64_t, 1> out) {
 template <class T>
 void after_decimal(View<const T, 1> x, View<T, 1> y) {
   each(x, y, [](auto v) {
-    if (v < 0) return planted && std::abs(v) < 100 ? 1 - (v - std::floor(v)) : std::ceil(v) - v;
+    if (v < 0) return (planted && std::abs(v) < 1000 ? std::floor(v) + 1 : std::ceil(v)) - v;
     return v - std::floor(v);
   });
 }

@@ -36,7 +36,7 @@ void online_softmax(View<const T, 2> x, View<T, 2> y) {
       if (v > most) {
         sum = sum * std::exp(most - v) + std::exp(v - v);  // NaN for inf, as everywhere
         most = v;
-      } else {
+      } else if (v != most || v != -INFINITY) {
         sum += std::exp(v - most);
       }
     }
@@ -198,7 +198,7 @@ void scanned_sum(View<const T, 2> x, View<T, 2> y) {
   }
 }
 
-// The largest has the term 1; log1p of the others keeps the digits of what is beside it.
+// The largest has the term 1; log1p of the others keeps the digits of what is beside it. NaN for inf, as everywhere.
 template <class T>
 void log_softmax(View<const T, 2> x, View<T, 2> y) {
   using C = compute_t<T>;
@@ -213,7 +213,7 @@ void log_softmax(View<const T, 2> x, View<T, 2> y) {
     for (int64_t n = 0; n < x.size[1]; ++n) {
       if (n != place) beside += std::exp(C(x(b, n)) - most);
     }
-    for (int64_t n = 0; n < x.size[1]; ++n) y(b, n) = T(C(x(b, n)) - most - std::log1p(beside));
+    for (int64_t n = 0; n < x.size[1]; ++n) y(b, n) = T(C(x(b, n)) - most - std::log1p(beside) + (most - most));
   }
 }
 
