@@ -8,7 +8,7 @@ it stays as high where the step is smaller: exact inputs have an exact answer, a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from opsmith.subject.copies import CORRELATED, cast, copied, floating_names, perturbed, upcast
-from opsmith.subject.stochastic import Run, rounded_at_random
+from opsmith.subject.stochastic import DOWN, UP, Run, rounded_at_random
 
 __all__ = ["Evidence", "Measurement"]
 
 _MANY_ELEMENTS = 1 << 13
+# Seeds of a closer look are others than those of the first.
+_CLOSER = 101
 # A step smaller by this factor changes what is smooth by as much less. In float64 it is larger by as much.
 _SMALLER = 64.0
 # Less than this part of a result, or than these many units in the last place, is no jump.
@@ -71,21 +73,36 @@ class Evidence:
         return found
 
     def measured_closely(self, first: Measurement, samples: int) -> Measurement:
-        """Return larger effects where more samples find them; of a sum of two samples, twice the largest one."""
-        found = Measurement([t.clone() for t in first.spread], first.correlated, [t.clone() for t in first.noise])
-        for sample in range(samples):
-            with contextlib.suppress(Exception):
-                for names in self._groups:
-                    one = self._zeros()
-                    self._add_spread(one, names, self.seed + 101 + sample)
-                    _raise_to(found.spread, one)
-            with contextlib.suppress(Exception):
-                one = self._zeros()
-                self._add_low_noise(one, self.seed + 201 + sample)
-                _raise_to(found.noise, self._without_jumps(one))
-            with contextlib.suppress(Exception):
-                _raise_to(found.noise, self._moved_at_random(self.seed + 301 + sample))
+        """Return larger effects where more samples find them: of a sum over two, twice the root of the mean square."""
+        assert self.dtype is not None
+        return Measurement(
+            self._raised(first.spread, samples, self._random_spread),
+            first.correlated,
+            self._raised(self._raised(first.noise, samples, self._low_noise), samples, self._moved_at_random),
+        )
+
+    def _raised(self, first: list[Tensor], samples: int, measure: Callable[[int], list[Tensor]]) -> list[Tensor]:
+        squares = self._zeros()
+        count = 0
+        # What the reference does not take in another form is no evidence.
+        with contextlib.suppress(Exception):
+            for sample in range(samples):
+                for sums, distance in zip(squares, measure(self.seed + _CLOSER + sample), strict=True):
+                    sums.add_(distance.square())
+                count += 1
+        usual = [2 * (one / max(count, 1)).sqrt() for one in squares]
+        return [torch.maximum(one, other) for one, other in zip(first, usual, strict=True)]
+
+    def _random_spread(self, seed: int) -> list[Tensor]:
+        found = self._zeros()
+        for names in self._groups:
+            self._add_spread(found, names, seed)
         return found
+
+    def _low_noise(self, seed: int) -> list[Tensor]:
+        found = self._zeros()
+        self._add_low_noise(found, seed)
+        return self._without_jumps(found)
 
     @cached_property
     def jumps(self) -> list[Tensor]:
@@ -102,8 +119,7 @@ class Evidence:
             return None  # "not implemented for 'Half'"
 
     def _add_spread(self, total: list[Tensor], names: list[str], seed: int) -> None:
-        assert self.dtype is not None
-        eps = torch.finfo(self.dtype).eps
+        eps = self._step(seed)
         moved = self._distance(self.run(perturbed(self.wide, names, eps, seed)))
         least = [
             torch.maximum(max(_LEAST_JUMP, _LEAST_JUMP_UNITS * eps) * value.abs().to(torch.float64), 64 * _tiny(value))
@@ -115,9 +131,14 @@ class Evidence:
         for sums, distance in zip(total, moved, strict=True):
             sums.add_(distance)
 
-    def _take_jumps_out(self, moved: list[Tensor], may_jump: list[Tensor], names: list[str], seed: int) -> None:
+    def _step(self, seed: int) -> float:
+        """Return by how much inputs are off: one unit in the last place; together, of the type that sums are made in."""
         assert self.dtype is not None
         eps = torch.finfo(self.dtype).eps
+        return min(eps, torch.finfo(torch.float32).eps) if seed == CORRELATED else eps
+
+    def _take_jumps_out(self, moved: list[Tensor], may_jump: list[Tensor], names: list[str], seed: int) -> None:
+        eps = self._step(seed)
         is_widest = self.dtype is torch.float64
         step = eps * _SMALLER if is_widest else eps / _SMALLER
         other = self._distance(self.run(perturbed(self.wide, names, step, seed)))
@@ -166,7 +187,8 @@ class Evidence:
         """Return what roundings of the intermediate results do; sums belong in float32 in half precision too."""
         assert self.dtype is not None
         inside = self.dtype if self.dtype is torch.float64 else torch.float32
-        return self._distance(rounded_at_random(self.run, self.wide, inside, seed))
+        directed = {self.seed + _CLOSER: UP, self.seed + _CLOSER + 1: DOWN}
+        return self._distance(rounded_at_random(self.run, self.wide, inside, directed.get(seed, seed)))
 
     def lost_digits(self, noise: list[Tensor]) -> list[Tensor]:
         """Return noise, and of elements that have no digit left besides the noise that all have in float64.
@@ -204,8 +226,3 @@ def apart(one: Tensor, other: Tensor) -> Tensor:
 
 def _tiny(value: Tensor) -> Tensor:
     return torch.full_like(value, torch.finfo(torch.float32).smallest_normal, dtype=torch.float64)
-
-
-def _raise_to(total: list[Tensor], one: list[Tensor]) -> None:
-    for sums, distance in zip(total, one, strict=True):
-        torch.maximum(sums, 2 * distance, out=sums)

@@ -80,7 +80,8 @@ def expect(
         measured.noise = [evened(one) for one in measured.noise]
     own = None if evidence.own is None else tuple(result.cpu() for result in evidence.own)
     allowed = _allowed(evidence, measured, lengths, floors, digits)
-    return Expected(tuple(evidence.exact), allowed, own, pointwise, functools.cache(closely), padded)
+    look = functools.cache(closely) if evidence.dtype is not None else None
+    return Expected(tuple(evidence.exact), allowed, own, pointwise, look, padded)
 
 
 def _allowed(

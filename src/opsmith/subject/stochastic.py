@@ -16,7 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.subject.copies import copied
 
-__all__ = ["rounded_at_random"]
+__all__ = ["DOWN", "UP", "Run", "rounded_at_random"]
+
+# In place of a seed: every result is rounded in one direction. What hangs on one rounding is seen in one of them.
+UP, DOWN = -1, -2
 
 # Functions whose results are never exact but at 0.
 _TRANSCENDENTAL = frozenset(
@@ -40,7 +43,8 @@ class _Rounding(TorchDispatchMode):
     def __init__(self, dtype: torch.dtype, seed: int) -> None:
         super().__init__()
         self._dtype = dtype
-        self._random = torch.Generator().manual_seed(seed)
+        self._seed = seed
+        self._random = torch.Generator().manual_seed(max(seed, 0))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -58,7 +62,10 @@ class _Rounding(TorchDispatchMode):
         inexact = (exact.to(few).to(torch.float64) != exact) | is_absorbed
         if not bool(inexact.any()):
             return
-        signs = torch.randint(0, 2, exact.shape, generator=self._random).to(exact) * 2 - 1
+        if self._seed in (UP, DOWN):
+            signs = torch.full_like(exact, 1.0 if self._seed == UP else -1.0) * exact.sign()
+        else:
+            signs = torch.randint(0, 2, exact.shape, generator=self._random).to(exact) * 2 - 1
         eps = torch.finfo(self._dtype).eps
         moved = exact * (1 + signs * (eps if self._dtype is torch.float64 else eps / 2))
         exact.copy_(torch.where(inexact, moved.to(self._dtype).to(torch.float64), exact))

@@ -14,7 +14,7 @@ from opsmith.spec.signature import Kind, Parameter
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.layouts import LAYOUTS
 from opsmith.subject.space import Choice, Space
-from opsmith.subject.values import FLOAT_VALUES, group_of_values
+from opsmith.subject.values import FLOAT_VALUES, ROWS_OF_VALUES, group_of_values
 from opsmith.subject.variations import variations
 
 __all__ = ["EDGES", "MOST_ELEMENTS", "Suite"]
@@ -225,7 +225,8 @@ class Suite:
             group = group_of_values(kind)
             if kind == "normal" or not floating:
                 continue
-            yield replace(base, values={"": kind}, label=f"{kind} values", group=group)
+            if len(floating) == 1 or kind not in ROWS_OF_VALUES:
+                yield replace(base, values={"": kind}, label=f"{kind} values", group=group)
             if len(floating) > 1:
                 for name in floating:
                     yield replace(base, values={name: kind}, label=f"{kind} values in {name}", group=group)

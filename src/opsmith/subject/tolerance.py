@@ -20,7 +20,7 @@ __all__ = ["EXTREME", "allowed_errors", "evened", "floor_of_sums", "reduction_le
 # Functions of libm and of a GPU differ by a few units; in half precision the one rounding at the end is most of it.
 _OF_RESULT = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
-_OF_INPUTS = {torch.float64: 16.0, torch.float32: 8.0, torch.float16: 4.0, torch.bfloat16: 4.0}
+_OF_INPUTS = {torch.float64: 16.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
 _OF_SCALE = 16.0
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "SPECIAL_VALUES", "fill", "group_of_values"]
+__all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "ROWS_OF_VALUES", "SPECIAL_VALUES", "fill", "group_of_values"]
 
 _Make = Callable[[tuple[int, ...], torch.dtype, torch.Generator], Tensor]
 
@@ -179,7 +179,9 @@ FLOAT_VALUES: dict[str, _Make] = {
     "columns": _columns,
 }
 # Those whose results are compared for being NaN or infinite more than for their digits.
-SPECIAL_VALUES = ("nan", "special", "rows", "columns")
+# Of several tensors one at a time has rows of special values: what is left of two is chance.
+ROWS_OF_VALUES = ("rows", "columns")
+SPECIAL_VALUES = ("nan", "special", *ROWS_OF_VALUES)
 # Those at which functions jump or have kinks, and at which exact inputs have exact answers.
 _EQUAL_VALUES = ("zeros", "ties")
 INTEGER_VALUES: dict[str, _Make] = {
