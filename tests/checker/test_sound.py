@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from long_properties import LONG
-from sound import sound, sound_digits, sound_python
+from sound import sound, sound_digits, sound_python, suspicious
 
 from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.checker.run import CheckPlan, run_check
@@ -17,9 +17,10 @@ pytestmark = pytest.mark.compile
 
 _OPERATORS: dict[str, tuple[Any, Any]] = {
     **{
-        name: (made, None)
-        for name, made in (*vars(sound).items(), *vars(sound_digits).items())
-        if isinstance(made, Operator)
+        name: (op, None)
+        for file in (sound, sound_digits, suspicious)
+        for name, op in vars(file).items()
+        if isinstance(op, Operator) and op.definition.forward is None
     },
     "attend": (sound_python.attend, sound_python.reference),
     "function": (sound_python.function, sound_python.reference),
@@ -48,7 +49,7 @@ def test_its_values_are_right(name: str) -> None:
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
-@pytest.mark.slow("compile, export, threads, determinism and others of 19 operators")
+@pytest.mark.slow("compile, export, threads, determinism and others of 30 operators")
 @pytest.mark.parametrize("name", _OPERATORS)
 def test_the_other_properties_do_not_complain(name: str) -> None:
     # In one type: the tests above and below try all of them.
@@ -58,7 +59,7 @@ def test_the_other_properties_do_not_complain(name: str) -> None:
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
-@pytest.mark.slow("what depends on values, of 19 operators with another seed")
+@pytest.mark.slow("what depends on values, of 30 operators with another seed")
 @pytest.mark.parametrize("name", _OPERATORS)
 def test_no_property_complains_about_other_values(name: str) -> None:
     report = run_check(_subject(name, 1), CheckPlan(_DEPEND_ON_VALUES, seconds=4))

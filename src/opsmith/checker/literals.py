@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -112,6 +113,41 @@ def _channels_last(numbers: Tensor, device: str) -> str:
     return f"{_literal(numbers, device)}.contiguous(memory_format=torch.{name})"
 
 
+def _cut_from_transposed(numbers: Tensor, device: str) -> str:
+    order = tuple(reversed(range(numbers.dim())))
+    around = _around(numbers, tuple(size + 3 for size in reversed(numbers.shape)), device)
+    where = ", ".join(f"1:{size + 1}" for size in numbers.shape)
+    return f"{around}.permute({order})[{where}]{_put(numbers, device)}"
+
+
+def _leading(numbers: Tensor, device: str) -> str:
+    *before, columns = numbers.shape
+    return f"{_around(numbers, (*before, columns + 3), device)}[..., :{columns}]{_put(numbers, device)}"
+
+
+def _sliced_twice(numbers: Tensor, device: str) -> str:
+    *before, rows, columns = numbers.shape
+    return f"{_around(numbers, (*before, 2 * rows, 3 * columns), device)}[..., ::2, ::3]{_put(numbers, device)}"
+
+
+def _exchanged(numbers: Tensor, device: str, one: int, other: int) -> str:
+    inside = _literal(numbers.transpose(one, other).contiguous(), device)
+    return f"{inside}.transpose({one}, {other})"
+
+
+def _cut_from_channels_last(numbers: Tensor, device: str) -> str:
+    name = {4: "channels_last", 5: "channels_last_3d"}[numbers.dim()]
+    around = _around(numbers, (numbers.shape[0], *(size + 3 for size in numbers.shape[1:])), device)
+    where = ", ".join(f"1:{size + 1}" for size in numbers.shape[1:])
+    return f"{around}.contiguous(memory_format=torch.{name})[:, {where}]{_put(numbers, device)}"
+
+
+def _expanded_columns(numbers: Tensor, device: str) -> str:
+    if numbers.shape[-1] == 0:
+        return _literal(numbers, device)
+    return f"{_literal(numbers[..., :1], device)}.expand({tuple(numbers.shape)})"
+
+
 def _around(numbers: Tensor, shape: tuple[int, ...], device: str) -> str:
     """Return the memory around a tensor, filled with numbers that no kernel should read (see opsmith.subject.layouts)."""
     dtype = numbers.dtype
@@ -132,4 +168,12 @@ _LAYOUTS: dict[str, Callable[[Tensor, str], str]] = {
     "offset": _offset,
     "expanded": _expanded,
     "channels_last": _channels_last,
+    "cut out of a transposed one": _cut_from_transposed,
+    "with a larger leading dimension": _leading,
+    "sliced in two dimensions": _sliced_twice,
+    "with its last dimension expanded": _expanded_columns,
+    "with its first two dimensions exchanged": partial(_exchanged, one=0, other=1),
+    "with its last two dimensions exchanged": partial(_exchanged, one=-2, other=-1),
+    "with its middle dimensions exchanged": partial(_exchanged, one=1, other=2),
+    "cut out of a channels_last one": _cut_from_channels_last,
 }

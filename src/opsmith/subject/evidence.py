@@ -28,7 +28,7 @@ _CLOSER = 101
 _SMALLER = 64.0
 # Less than this part of a result, or than these many units in the last place, is no jump.
 _LEAST_JUMP, _LEAST_JUMP_UNITS = 1e-3, 16.0
-# With an error of so large a part of a result digits are lost, in float32, and with so few units in the last place they are not.
+# With an error of so large a part of a result digits are lost in float32; with one of so few units some are left.
 _LOST, _SOUND_UNITS = 2.0**-12, 4e6
 
 

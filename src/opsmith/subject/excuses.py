@@ -38,9 +38,7 @@ def allow_overflow(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bo
                 limit.masked_fill_(torch.ones_like(is_wrong) if everywhere else is_wrong, torch.inf)
 
 
-def allow_nan_of_padding(
-    evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]
-) -> tuple[Tensor, ...]:
+def allow_nan_of_padding(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]) -> tuple[Tensor, ...]:
     """Put no limit where the reference has NaN because an infinity met the zeros of a padding.
 
     A padding of zeros times inf is NaN, and a kernel that leaves the padding out is not wrong. The results that have one
@@ -69,5 +67,3 @@ def _tamed(scale: float) -> Callable[[Tensor], Tensor]:
         return torch.where(tensor.isinf(), tensor.sign() * scale * (1 + 0.03 * (steps % 31)), tensor)
 
     return tame
-
-

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.subject.accepted_types import in_accepted_types
 from opsmith.subject.case import Case
 from opsmith.subject.copies import upcast, working_dtype
 from opsmith.subject.disagreement import Disagreement, Expected, compare
@@ -55,7 +56,7 @@ def expect(
     `run` computes the results from arguments, by default the subject's reference; `about` says what it computes, and
     `terms` how many terms its sums may have, by default those of the operator's. Raises whatever the reference raises.
     """
-    run = run or (lambda given: subject.results(subject.reference, given))
+    run = in_accepted_types(subject, run or (lambda given: subject.results(subject.reference, given)), values)
     evidence = Evidence(run, values, working_dtype(values), case.elements + 17)
     kinds = {recipe.values for recipe in case.tensors().values()}
     pointwise = pointwise_results(subject, case, run, about) if evidence.dtype is not None else ()

@@ -91,6 +91,7 @@ def usual_scale(case: Case, run: Callable[[Mapping[str, Any]], list[Tensor]], dt
     largest = [float(result.abs().nan_to_num(0.0).max()) for result in results if result.numel() > 0]
     return min(1.0, max(largest, default=0.0))
 
+
 def reduction_length(subject: Subject, case: Case) -> int:
     """Return how many terms a sum in the operator may have: the product of the sizes that no output has.
 
@@ -117,5 +118,3 @@ def reduction_length(subject: Subject, case: Case) -> int:
                 own *= recipe.shape[axis]
         length = max(length, own)
     return max(1, length)
-
-

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from opsmith.subject.placed_values import placed_values
+
 __all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "ROWS_OF_VALUES", "SPECIAL_VALUES", "fill", "group_of_values"]
 
 _Make = Callable[[tuple[int, ...], torch.dtype, torch.Generator], Tensor]
@@ -204,6 +206,8 @@ def fill(shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int, nea
     ties lie at too, such as the call's other arguments.
     """
     random = torch.Generator().manual_seed(seed)
+    if (placed := placed_values(shape, dtype, values, random)) is not None:
+        return placed
     if dtype is torch.bool:
         return torch.rand(shape, generator=random) < 0.5
     if dtype.is_floating_point:

@@ -29,7 +29,10 @@ from typing import Any
 
 from opsmith import _env
 
-__all__ = ["Child", "Ended", "Send", "in_child"]
+__all__ = ["GPU_LOST", "Child", "Ended", "Send", "in_child"]
+
+# The exit status of a child whose GPU has stopped (see `lost_gpu`).
+GPU_LOST = 70
 
 Send = Callable[[Any], None]
 
@@ -207,6 +210,8 @@ def _crash_of(status: int, hung: bool) -> str:
         }
         return names.get(signal.Signals(number), signal.Signals(number).name)
     code = os.waitstatus_to_exitcode(status)
+    if code == GPU_LOST:
+        return "the GPU stops"
     return f"exit status {code}" if code else ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from opsmith.checker.process.lost_gpu import settle
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
@@ -40,6 +41,7 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
     context.tell(case)
     try:
         found = subject.results(subject.kernel, values)
+        settle(context.device)
     except Exception as error:
         return error
     wrong = compare(found, expected)

@@ -11,14 +11,16 @@ from torch import Tensor
 
 from opsmith.checker.properties.agreement import RefusedError
 from opsmith.checker.properties.context import Context
+from opsmith.subject.accepted_types import in_accepted_types
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import GradientRequest, NoGradientError, as_result, first_line
 from opsmith.subject.oracle import Expected, evened, expect, upcast
 
 __all__ = ["eased", "expected_gradients", "without_overflow"]
 
-# A kink of the reference at a zero: how far to both sides of it gradients may be taken from.
-_BESIDE_ZERO = 1e-6
+# A kink of the reference: how far to both sides of it gradients may be taken from.
+_BESIDE = 1e-6
+_AT_KINKS = frozenset({"zeros", "ties"})
 
 # How many roundings of what a gradient usually is one may be off whose terms cancel.
 _OF_USUAL = 16.0
@@ -49,28 +51,25 @@ def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> lis
 
 def expected_gradients(context: Context, case: Case, request: GradientRequest, values: dict[str, Any]) -> Expected:
     """Return the gradients that a call should have; raises RefusedError if the reference cannot be differentiated."""
-    run = as_result(context.subject, context.subject.reference, request)
+    run = in_accepted_types(context.subject, as_result(context.subject, context.subject.reference, request), values)
     terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
     try:
         # The layout of the gradients that arrive makes no difference to what depends on what.
         about = replace(request, layout="contiguous", dtype="float64")
         expected = expect(context.subject, case, values, run, terms=max(terms, 1), about=about)
-        if any(recipe.values == "zeros" for recipe in case.tensors().values()):
-            expected = _with_kinks(expected, run, values)
+        if kinds := {recipe.values for recipe in case.tensors().values()} & _AT_KINKS:
+            expected = _with_kinks(expected, run, values, everywhere="ties" in kinds)
     except NoGradientError as error:
         raise RefusedError(str(error)) from error
     except Exception as error:
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
     is_half = request.dtype in ("float16", "bfloat16")
     even_out = _at_worst if is_half and _is_large(case) else evened
-    allowed = [
-        one if alone else even_out(one) for one, alone in zip(expected.allowed, expected.pointwise, strict=True)
-    ]
+    allowed = [one if alone else even_out(one) for one, alone in zip(expected.allowed, expected.pointwise, strict=True)]
     if request.layout == "summed":
         # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
-        usual = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))(
-            upcast(values)
-        )
+        plain = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))
+        usual = in_accepted_types(context.subject, plain, values)(upcast(values))
         eps = torch.finfo(getattr(torch, request.dtype)).eps
         allowed = [
             one if alone else one + _OF_USUAL * eps * _largest(value)
@@ -114,8 +113,10 @@ def _at_worst(allowed: Tensor) -> Tensor:
     return allowed if finite.numel() == 0 else allowed + float(finite.max())
 
 
-def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any]) -> Expected:
-    """Allow what lies between the gradients on both sides of zero: where several numbers are the largest, each may count.
+def _with_kinks(
+    expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any], *, everywhere: bool
+) -> Expected:
+    """Allow what lies between the gradients on both sides of zeros, or of all numbers: where several numbers are the largest, each may count.
 
     A function of one number has one slope at its kink, the reference's.
     """
@@ -124,7 +125,7 @@ def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: 
     wide = upcast(values)
     allowed = list(expected.allowed)
     for signs in (torch.ones_like, lambda x: -torch.ones_like(x), _alternating):
-        for index, beside in enumerate(run(_beside_zero(wide, signs))):
+        for index, beside in enumerate(run(_beside(wide, signs, everywhere))):
             if expected.pointwise[index]:
                 continue
             distance = (beside - expected.values[index]).abs().nan_to_num(nan=torch.inf)
@@ -133,10 +134,10 @@ def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: 
     return replace(expected, allowed=tuple(allowed))
 
 
-def _beside_zero(values: dict[str, Any], signs: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _beside(values: dict[str, Any], signs: Callable[[Tensor], Tensor], everywhere: bool) -> dict[str, Any]:
     def move(value: Any) -> Any:
         if isinstance(value, Tensor) and value.dtype.is_floating_point:
-            return torch.where(value == 0, _BESIDE_ZERO * signs(value), value)
+            return torch.where((value == 0) | everywhere, value + _BESIDE * signs(value), value)
         return [move(item) for item in value] if isinstance(value, list) else value
 
     return {name: move(value) for name, value in values.items()}
