@@ -103,10 +103,13 @@ _UNCHECKED = rows(
 
 # Modules of this folder, each with the rows of the classes it is about.
 _CLASSES = (
+    "digits_rows",
     "mixed_layouts_rows",
     "options_rows",
     "races_rows",
+    "special_rows_rows",
     "state_rows",
+    "ties_rows",
     "tiles_rows",
     "uncalled_rows",
 )
