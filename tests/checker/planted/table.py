@@ -5,6 +5,7 @@ The operators of each row are declared in the file that it names, once with the 
 
 from __future__ import annotations
 
+import verdict_rows
 from row import TRACING, VALUES, Planted, rows
 
 __all__ = ["TABLE", "Planted"]
@@ -99,4 +100,4 @@ _UNCHECKED = rows(
     ("keep", "memory growth", "keeps a tensor of each call"),
 )
 
-TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED)
+TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED, *verdict_rows.ROWS)

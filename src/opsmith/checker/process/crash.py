@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run
+from opsmith.checker.particulars import named
 from opsmith.checker.process.child import Ended, Send, in_child
 from opsmith.checker.properties.context import Context
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
 
 __all__ = ["crashed", "see_earlier"]
@@ -28,23 +30,23 @@ def see_earlier(context: Context, doing: Any, earlier: list[str]) -> Outcome | N
 
 def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
     """Return the outcome of a property whose child died or hangs; the input is made smaller, each try in a child."""
-    case = doing if isinstance(doing, Case) else None
+    case = first = doing if isinstance(doing, Case) else None
     words = "it hangs: no answer" if ended.hung else f"it crashes: {ended.crash or 'the process ended'}"
     on = f" on {case.label}" if case is not None and case.label else ""
     if case is None and isinstance(doing, str):
         on = f" in {doing}"
     output = f"\n{ended.output}" if ended.output else ""
-    if case is not None and not ended.hung:
-        case = _smallest_crash(context, case)
-    return failed(Finding(f"{words}{on}{output}", case))
+    if case is None or ended.hung:
+        return failed(Finding(f"{words}{on}{output}", case))
+    case = _smallest_crash(context, case, ended.crash)
+    seen = f"{on.replace(' on ', ', first seen with ', 1)}" if case != first else ""
+    return failed(Finding(f"{named(case, words, sizes_of(case, context))}{seen}{output}", case, first=first))
 
 
-def _smallest_crash(context: Context, case: Case) -> Case:
-    from opsmith.checker.shrink import smallest
-
+def _smallest_crash(context: Context, case: Case, crash: str) -> Case:
     def crashes(other: Case) -> bool:
         ended = _call_alone(context, other)
-        return _died(ended) and not ended.hung
+        return _died(ended) and not ended.hung and ended.crash == crash
 
     return smallest(context, case, crashes) if crashes(case) else case
 

@@ -30,7 +30,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
 from opsmith.subject.oracle import compare, expect
 
-__all__ = ["determinism", "threads"]
+__all__ = ["ON_ONE_THREAD", "determinism", "threads"]
 
 # Small calls run on one thread whatever is allowed, so a few of them say all. Of large ones many are needed: a race
 # shows where two threads happen to do the same thing at the same time.
@@ -38,6 +38,8 @@ _FEW, _MANY = 4, 200
 _LARGE_ELEMENTS = 4096
 _SECONDS = 0.1
 _M_PERTURB = -6
+# Says that it is not a race.
+ON_ONE_THREAD = "on one thread too"
 # What hands out memory or looks at it in another way, and so does not depend on the number of threads.
 _HARMLESS = (
     "empty",
@@ -199,6 +201,9 @@ def _perturb_malloc(number: int) -> None:
 
 def _varies(context: Context, case: Case, difference: Difference, calls: int) -> Finding:
     message = f"{case.label}: {difference} differs between equal calls, within {calls} of them"
+    base = _run(context, case, 1)
+    if any(differences(base.results, _run(context, case, 1).results) for _ in range(max(calls, 2 * _FEW))):
+        message += f", {ON_ONE_THREAD}"
     hint = "The result depends on more than the arguments: uninitialized memory, a counter or cache, "
     hint += "random numbers, the order of sums."
     if context.device != "cpu":
