@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from opsmith.checker.outcome import Finding, Outcome, not_run
 from opsmith.checker.properties.answers import OTHER_RESULT
+from opsmith.checker.properties.memory import UNTOUCHED
 from opsmith.checker.properties.repeats import ON_ONE_THREAD
 from opsmith.checker.properties.table import PROPERTIES
 
@@ -23,8 +24,8 @@ Key = tuple[str, str, frozenset[tuple[str, str]]]
 
 # What depends on memory that is not the kernel's to read, or on which thread comes first, may be wrong anywhere.
 _ANYWHERE = ("outputs written", "reads outside", "threads")
-# What writes where it must not, or hands out one memory twice, spoils what comes after.
-_SPOILED = ("inputs unchanged", "aliasing")
+# What writes where it must not, hands out one memory twice or keeps something, spoils what comes after.
+_SPOILED = ("inputs unchanged", "aliasing", "state")
 # What is another result in each call, or for ordinary numbers, is wrong for other numbers as well.
 _VALUES = ("magnitude", "special values", "sizes", "strides", "arguments", "empty")
 _ANY_VALUE = ("value", *_VALUES)
@@ -34,7 +35,7 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "determinism": ("outputs written", "reads outside", *_SPOILED, "threads"),
     "value": (*_ANYWHERE, *_SPOILED, "determinism"),
     **dict.fromkeys(_VALUES, (*_ANYWHERE, *_SPOILED, "determinism", "value")),
-    "threads": ("outputs written", "reads outside", "inputs unchanged", "determinism"),
+    "threads": ("outputs written", "reads outside", *_SPOILED, "determinism"),
     "large": ("reads outside", "strides"),
     "gradient": (*_SPOILED, "outputs written", "reads outside", "determinism", "value"),
     "second gradient": (*_SPOILED, "gradient", "determinism", "value"),
@@ -42,8 +43,10 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "vmap": (*_SPOILED, "outputs written", "reads outside", "determinism", "value"),
     "jvp": (*_SPOILED, "gradient", "determinism", "value"),
     "fake": _SPOILED,
+    "state": ("inputs unchanged", "aliasing", "outputs written"),
+    "outputs written": ("state",),
     "aliasing": ("inputs unchanged",),
-    "memory growth": ("writes outside",),
+    "memory growth": ("writes outside", "state"),
     "opcheck": (*_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
     "compile": (*_SPOILED, "fake", "gradient", "determinism", "threads", "value"),
     "export": (*_SPOILED, "fake", "compile", "determinism", "threads", "value"),
@@ -83,7 +86,7 @@ def cause_of(
     name: str, device: str, dtypes: Mapping[str, str], failure: Failure, failed: Mapping[Key, Failure]
 ) -> str | None:
     """Return the property that a failure is charged to, or None; `failed` are all rows that failed."""
-    near = {other: failed.get(key_of(other, device, dtypes)) for other in ("magnitude", "determinism")}
+    near = {other: failed.get(key_of(other, device, dtypes)) for other in _NEAR}
     for cause, must_die in _suspects(name, failure, near):
         found = failed.get(key_of(cause, device, dtypes))
         if found is not None and (found.crashed or not must_die):
@@ -115,6 +118,10 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
         causes = tuple(cause for cause in causes if cause != "threads")
     if name == "threads" and not _is_of_one_thread(near["determinism"]):
         causes = tuple(cause for cause in causes if cause != "determinism")
+    # Nor is memory that nobody wrote a state.
+    if "outputs written" in (name, *causes) and name in ("outputs written", "state"):
+        is_unwritten = UNTOUCHED in _text(failure if name == "outputs written" else near["outputs written"])
+        causes = tuple(c for c in causes if c != ("state" if is_unwritten else "outputs written"))
     yield from ((cause, False) for cause in causes)
     if name == "special values" and _has_infinities(outcome.findings):
         yield "magnitude", False  # an infinity is the limit of what is too large
@@ -126,8 +133,12 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
         yield "magnitude", False
 
 
-def _text(failure: Failure) -> str:
-    return "\n".join(finding.message for finding in failure.outcome.findings)
+# What tells two properties apart that may stand for each other.
+_NEAR = ("magnitude", "determinism", "outputs written")
+
+
+def _text(failure: Failure | None) -> str:
+    return "" if failure is None else "\n".join(finding.message for finding in failure.outcome.findings)
 
 
 def _is_of_one_thread(failure: Failure | None) -> bool:

@@ -34,8 +34,7 @@ def tensor_code(recipe: TensorRecipe, device: str, few: int = FEW) -> Code:
     made = _made(recipe, numbers) if count > few else None
     if made is None and count > max(few, _MANY):
         if recipe.given is None:
-            parts = (recipe.shape, recipe.dtype, recipe.layout, recipe.values, recipe.seed)
-            return Code(f"TensorRecipe({', '.join(map(repr, parts))}).build({device!r})")
+            return Code(f"{recipe!r}.build({device!r})")  # a kind without constructor calls
         return Code(f"torch.empty({tuple(recipe.shape)}, {_kind(recipe.dtype, device)})  # {TOO_LARGE}")
     layout = recipe.layout if apply_layout(recipe.layout, numbers.dim()) else "contiguous"
     if layout == "contiguous" and made is not None:

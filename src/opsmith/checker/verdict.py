@@ -26,15 +26,15 @@ from opsmith.subject.subject import Subject
 
 __all__ = ["AT_TIMES", "Judged", "Verdict"]
 
-# What an earlier call changes is called this.
-_STATE = "determinism"
+# What an earlier call changes is called this: the first that the report has.
+_STATES = ("state", "determinism")
 _DEPENDS = "It depends on earlier calls, which the program makes."
 AT_TIMES = "Called again by itself and after the calls before it, it did not fail: it happens now and then."
 # For how long a property that may lie behind a failure tries inputs, and in a check with a limit what part of the rest.
 _SECONDS = 5.0
 _PART_OF_LIMIT = 0.1
 # These are looked at again: their failures are in the values, and a state or a race shows in those.
-_EXPLAINED = VALUES | {"gradient", _STATE}
+_EXPLAINED = VALUES | {"gradient", "determinism"}
 
 
 def _added(message: str, sentence: str) -> str:
@@ -135,15 +135,19 @@ class Verdict:
 
     def _rename(self, row: Judged) -> None:
         """Have the property that is about earlier calls report what was found, where the report has it."""
-        state = self._by_key.get(key_of(_STATE, row.task.column.device, row.task.dtypes))
-        if state is None:
+        task = row.task
+        keys = [key_of(name, task.column.device, task.dtypes) for name in _STATES]
+        states = [self._by_key[key] for key in keys if key in self._by_key]
+        if not states:
             return
+        # Both may be about it already.
+        state = next((one for one in states if one.outcome.state == "failed"), states[0])
         if state.outcome.state != "failed":
             self._renamed.add(state.key)
             seconds = state.outcome.seconds
             findings = [replace(finding, seen_as=row.task.item.name) for finding in row.outcome.findings]
             state.outcome = replace(failed(*findings, inputs=row.outcome.inputs), seconds=seconds)
-        row.outcome = replace(charged_to(_STATE), seconds=row.outcome.seconds)
+        row.outcome = replace(charged_to(state.task.item.name), seconds=row.outcome.seconds)
 
     def _is_from_chance(self, row: Judged) -> bool:
         """Look once more for what depends on chance; a row that finds it now fails with that, and explains this one."""

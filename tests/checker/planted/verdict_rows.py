@@ -6,12 +6,21 @@ from row import Planted, rows
 
 __all__ = ["ROWS"]
 
+F32 = ("float32",)
+
 ROWS: tuple[Planted, ...] = (
     *rows(
         "verdict",
         "verdict",
         ("median", "determinism", "a row of scratch memory is kept, and sorted with what a longer row left in it"),
-        ("weighted_mean", "determinism", "the sum of the weights is that of the first weights of their size"),
+        (
+            "weighted_mean",
+            "determinism",
+            "the sum of the weights is that of the first weights of their size",
+            (),
+            F32,
+            ("value",),
+        ),
         ("ring", "determinism", "every sixteenth call leaves the last element out"),
         ("prefix", "threads", "a running sum begins anew with each thread's chunk"),
         ("normalize", "value", "what is saved for the backward is not what the backward takes it for"),
@@ -28,7 +37,14 @@ ROWS: tuple[Planted, ...] = (
         ("py_fixed", "compile", "the fake kernel turns sizes into numbers"),
         ("py_half", "gradient", "one input gets no gradient"),
         ("py_scaling", "inputs unchanged", "works in place where its input is contiguous"),
-        ("py_remembers", "determinism", "the squares of the first tensor of a shape serve for later ones"),
+        (
+            "py_remembers",
+            "determinism",
+            "the squares of the first tensor of a shape serve for later ones",
+            (),
+            F32,
+            ("value",),
+        ),
         ("py_large", "sizes", "a thousand elements and more are off by a thousandth"),
     ),
 )

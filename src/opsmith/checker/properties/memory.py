@@ -17,8 +17,10 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
 
-__all__ = ["inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
+__all__ = ["UNTOUCHED", "inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
 
+# Says of an element that the kernel left it out.
+UNTOUCHED = "is not written"
 # Says what was seen in a case, or "" where nothing was wrong.
 _Judge = Callable[[Case], str]
 
@@ -33,7 +35,7 @@ def outputs_written(context: Context) -> Outcome:
         if not found:
             return ""
         if found[0].is_untouched:
-            return f"{found[0]} is not written: it holds what its memory held before the call"
+            return f"{found[0]} {UNTOUCHED}: it holds what its memory held before the call"
         return f"{found[0]} depends on uninitialized memory: something reads an allocation before writing it"
 
     return _first(
