@@ -292,11 +292,18 @@ def _fake(program: _Program) -> list[str]:
 
 
 def _compiled(program: _Program) -> list[str]:
-    inside = program.spelled(program.arguments)
-    return [
-        f'compiled = torch.compile(lambda *a, **k: {program.operator}(*a, **k), fullgraph=True, backend="eager")',
-        f"print(compiled({inside}))",
+    lines = [f"{name}.requires_grad_()" for name in program.differentiable]
+    lines += [
+        f'compiled = torch.compile(lambda *a, **k: {program.operator}(*a, **k), fullgraph=True, backend="aot_eager")',
+        f"found = compiled({program.spelled(program.arguments)})",
+        "print(found)",
     ]
+    if program.differentiable:
+        lines += [
+            "first = found[0] if isinstance(found, tuple) else found",
+            "first.requires_grad and first.sum().backward()",
+        ]
+    return lines
 
 
 def _called(program: _Program) -> list[str]:

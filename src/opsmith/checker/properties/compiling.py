@@ -294,4 +294,6 @@ def _cause(error: BaseException) -> str:
     """Return what went wrong below what dynamo wraps around it."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return first_line(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # "backend='aot_eager' raised:", and then what it did.
+    return lines[1][:300] if len(lines) > 1 and lines[0].endswith("raised:") else first_line(error)
