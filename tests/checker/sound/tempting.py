@@ -63,7 +63,7 @@ def rotated(x: Matrix) -> Matrix:
     return x.roll(1, 1)
 
 
-@opsmith.op(cpu="tempting.cpp", nondifferentiable=("x", "low"))
+@opsmith.op(cpu="tempting.cpp", nondifferentiable="x")
 def count_above(x: Vector, low: float = 0.0) -> Int64[Tensor, "1"]:
     """How many numbers are above a limit; the kernel counts in parts, in any order."""
     return (x > low).sum().reshape(1)

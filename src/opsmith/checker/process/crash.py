@@ -39,8 +39,10 @@ def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
     if case is None or ended.hung:
         return failed(Finding(f"{words}{on}{output}", case))
     case = _smallest_crash(context, case, ended.crash)
-    seen = f"{on.replace(' on ', ', first seen with ', 1)}" if case != first else ""
-    return failed(Finding(f"{named(case, words, sizes_of(case, context))}{seen}{output}", case, first=first))
+    message = named(case, words, sizes_of(case, context))
+    assert first is not None
+    seen = f", first seen with {first.label}" if case != first and first.label not in ("", *message.split(":")) else ""
+    return failed(Finding(f"{message}{seen}{output}", case, first=first))
 
 
 def _smallest_crash(context: Context, case: Case, crash: str) -> Case:
