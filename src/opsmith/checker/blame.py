@@ -61,6 +61,8 @@ _FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments",
 _BEFORE_SIZES = frozenset({"magnitude", "special values"})
 # Numbers whose sums leave the element type, tried on long rows too: where those alone fail, it is the rows.
 _LONG_ROWS = ", "
+# Kinds of values with infinities among them.
+_INFINITE = frozenset({"special", "rows", "columns"})
 
 
 class Failure(NamedTuple):
@@ -150,7 +152,7 @@ def _is_of_one_thread(failure: Failure | None) -> bool:
 
 def _has_infinities(findings: tuple[Finding, ...]) -> bool:
     cases = [finding.first or finding.case for finding in findings]
-    return any(case is not None and "special" in {r.values for r in case.tensors().values()} for case in cases)
+    return any(case is not None and bool(_INFINITE & {r.values for r in case.tensors().values()}) for case in cases)
 
 
 def _is_of_long_rows(findings: tuple[Finding, ...]) -> bool:

@@ -1,4 +1,5 @@
-// Correct view kernels that tempt a check to blame them: they refuse, keep scratch memory and tables, or count in parts.
+// Correct view kernels that tempt a check to blame them: they refuse, keep scratch memory and tables, or count in
+// parts.
 #include <opsmith/kernel.h>
 
 #include <algorithm>
@@ -55,7 +56,8 @@ void ranked(View<const T, 2> x, View<T, 1> out) {
     const int64_t count = x.size[1];
     for (int64_t n = 0; n < count; ++n) row[n] = C(x(b, n));
     // NaN counts as the largest, as it does where PyTorch sorts.
-    std::sort(row.begin(), row.begin() + count, [](C one, C other) { return one > other || (one != one && other == other); });
+    std::sort(row.begin(), row.begin() + count,
+              [](C one, C other) { return one > other || (one != one && other == other); });
     out(b) = T(count == 0 ? C(0) : row[std::min<int64_t>(1, count - 1)]);
   }
 }

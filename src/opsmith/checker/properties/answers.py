@@ -210,7 +210,6 @@ _LACKING = (
     "are not supported",
     "not yet implemented",
     "NYI",
-    "unsupported",
     "does not have storage",
     "sparse tensors do not have",
 )
