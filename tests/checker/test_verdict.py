@@ -168,6 +168,12 @@ def test_a_property_in_another_element_type_throws_no_shadow() -> None:
     assert cause_of("sizes", "cpu", F32, found[key_of("sizes", "cpu", F32)], found) is None
 
 
+def test_gradients_that_vary_are_wrong_gradients() -> None:
+    found = failures("gradient") | failures("determinism", message="the gradient of x[0] differs, on one thread too")
+    assert cause_of("determinism", "cpu", F32, found[key_of("determinism", "cpu", F32)], found) == "gradient"
+    assert cause_of("gradient", "cpu", F32, found[key_of("gradient", "cpu", F32)], found) is None
+
+
 def test_what_varies_on_one_thread_is_not_a_race() -> None:
     found = failures("threads") | failures("determinism", message="it differs, on one thread too")
     assert cause_of("threads", "cpu", F32, found[key_of("threads", "cpu", F32)], found) == "determinism"

@@ -105,7 +105,7 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
     """Yield the properties that may lie behind a failure, each with whether its process has to have died for that."""
     outcome, crashed = failure
     text = _text(failure)
-    if name in _IN_GRADIENT and (crashed or "the gradient of" in text or "Gradients of" in text):
+    if name in _IN_GRADIENT and (crashed or _is_about_gradients(text)):
         yield _CAUSE_OF_GRADIENTS, False
     if crashed and name not in _FIND_CRASHES:
         yield _CAUSE_OF_CRASHES, False
@@ -124,6 +124,8 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
     if "outputs written" in (name, *causes) and name in ("outputs written", "state"):
         is_unwritten = UNTOUCHED in _text(failure if name == "outputs written" else near["outputs written"])
         causes = tuple(c for c in causes if c != ("state" if is_unwritten else "outputs written"))
+    if name == "gradient":
+        causes = tuple(cause for cause in causes if not _is_about_gradients(_text(near.get(cause))))
     yield from ((cause, False) for cause in causes)
     if name == "special values" and _has_infinities(outcome.findings):
         yield "magnitude", False  # an infinity is the limit of what is too large
@@ -136,7 +138,11 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
 
 
 # What tells two properties apart that may stand for each other.
-_NEAR = ("magnitude", "determinism", "outputs written")
+_NEAR = ("magnitude", "determinism", "outputs written", "reads outside")
+
+
+def _is_about_gradients(text: str) -> bool:
+    return "the gradient of" in text or "Gradients of" in text
 
 
 def _text(failure: Failure | None) -> str:
