@@ -38,6 +38,8 @@ _FEW, _MANY = 4, 200
 _LARGE_ELEMENTS = 4096
 _SECONDS = 0.1
 _M_PERTURB = -6
+# For how long one thread's results are looked at where several threads' vary.
+_SECONDS_ALONE = 0.3
 # Says that it is not a race.
 ON_ONE_THREAD = "on one thread too"
 # What hands out memory or looks at it in another way, and so does not depend on the number of threads.
@@ -201,14 +203,25 @@ def _perturb_malloc(number: int) -> None:
 
 def _varies(context: Context, case: Case, difference: Difference, calls: int) -> Finding:
     message = f"{case.label}: {difference} differs between equal calls, within {calls} of them"
-    base = _run(context, case, 1)
-    if any(differences(base.results, _run(context, case, 1).results) for _ in range(max(calls, 2 * _FEW))):
+    if _varies_alone(context, case):
         message += f", {ON_ONE_THREAD}"
     hint = "The result depends on more than the arguments: uninitialized memory, a counter or cache, "
     hint += "random numbers, the order of sums."
     if context.device != "cpu":
         hint += " Floating-point atomics add in a different order each time."
     return Finding(message, case, hint)
+
+
+def _varies_alone(context: Context, case: Case) -> bool:
+    """Whether one of many equal calls on one thread gives another result."""
+    base = _run(context, case, 1)
+    until_s = time.thread_time() + _SECONDS_ALONE
+    for number in range(_MANY):
+        if differences(base.results, _run(context, case, 1).results):
+            return True
+        if number >= _CALLS_TO_LOOK and time.thread_time() > until_s:
+            break
+    return False
 
 
 def _remembers(case: Case, difference: Difference) -> Finding:
