@@ -36,7 +36,7 @@ def test_its_values_are_right(name: str) -> None:
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
-@pytest.mark.slow("compile, export, threads, determinism and others of 19 operators")
+@pytest.mark.slow("compile, export, threads, determinism and others of 42 operators")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_other_properties_do_not_complain(name: str) -> None:
     # In one type: the tests above and below try all of them.
@@ -46,7 +46,7 @@ def test_the_other_properties_do_not_complain(name: str) -> None:
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
-@pytest.mark.slow("what depends on values, of 19 operators with another seed")
+@pytest.mark.slow("what depends on values, of 42 operators with another seed")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_no_property_complains_about_other_values(name: str) -> None:
     report = run_check(_subject(name, 1), CheckPlan(_DEPEND_ON_VALUES, seconds=4))

@@ -44,12 +44,13 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "jvp": (*_SPOILED, "gradient", "determinism", "value"),
     "fake": _SPOILED,
     "state": ("inputs unchanged", "aliasing", "outputs written"),
-    "outputs written": ("state",),
+    "outputs written": ("state", "reads outside"),
     "aliasing": ("inputs unchanged",),
     "memory growth": ("writes outside", "state"),
     "opcheck": (*_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
     "compile": (*_SPOILED, "fake", "gradient", "determinism", "threads", "value"),
     "export": (*_SPOILED, "fake", "compile", "determinism", "threads", "value"),
+    **dict.fromkeys(("streams", "graph", "devices"), (*_ANYWHERE, "determinism")),
 }
 # The same where one of these says that a gradient differs.
 _CAUSE_OF_GRADIENTS = "gradient"

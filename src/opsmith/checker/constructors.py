@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
+from opsmith.subject.placed_values import LAST, are_indices
+
 __all__ = ["Code", "constructor_code", "is_call"]
 
 
@@ -28,21 +30,25 @@ _UNIFORM = "torch.rand({shape}, dtype=torch.float64)"
 _NORMAL = "torch.randn({shape}, dtype=torch.float64)"
 
 
-def constructor_code(shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int) -> Code | None:
-    """Return code for a kind of values, contiguous and on the CPU, or None for a kind that is not known here.
+def constructor_code(
+    shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int, near: tuple[float, ...] = ()
+) -> Code:
+    """Return code for a kind of values, contiguous and on the CPU; of a kind that is not known here, for ordinary ones.
 
     The statements may set `v` and `w`.
     """
-    make: Callable[[torch.dtype], Code] | None
-    if dtype is torch.bool:
-        code: Code | None = Code("torch.rand({shape}) < 0.5")
-    elif dtype.is_floating_point:
-        make = _FLOATS.get(values)
-        code = make(dtype) if make is not None else None
+    if values == LAST and shape:
+        code = _last(shape, dtype)
+    elif dtype is torch.bool:
+        code = Code("torch.rand({shape}) < 0.5")
+    elif not dtype.is_floating_point:
+        code = _indices(values) if are_indices(values) else _INTEGERS.get(values, _small)(dtype)
+    elif values in _ROWS:
+        code = _ROWS[values](shape)
     else:
-        code = _INTEGERS.get(values, _small)(dtype)
-    if code is None:
-        return None
+        code = _FLOATS.get(values, _normal)(dtype)
+        if near and values == "ties":
+            code = Code(_WHERE.format(values=", ".join(map(repr, near)), count=len(near)), _strewn_before(code, 0.3))
     texts = [text.replace("{shape}", _shape(shape)) for text in (*code.before, code.expression)]
     wanted = torch.float64 if dtype.is_floating_point else torch.int64
     cast = _CASTS.get(dtype, f".to({dtype})") if dtype not in (wanted, torch.bool) else ""
@@ -102,13 +108,70 @@ def _loud(dtype: torch.dtype) -> Code:
     return Code(f"{_largest(dtype)!r} * (0.1 + 0.2 * {_UNIFORM})")
 
 
+def _ties(dtype: torch.dtype) -> Code:
+    return Code("torch.randint(-9, 10, {shape}).double() / 2")
+
+
+def _faint(dtype: torch.dtype) -> Code:
+    smallest = math.log10(max(torch.finfo(dtype).smallest_normal, torch.finfo(torch.float32).smallest_normal))
+    return Code(f"10 ** ({smallest / 2!r} - {smallest * 3 / 8!r} * {_UNIFORM}) * {_SIGNS}")
+
+
+_WHERE = "torch.where(w, torch.tensor([{values}]).double()[torch.randint(0, {count}, {{shape}})], v)"
+
+
+def _strewn_before(of: Code, part: float) -> tuple[str, ...]:
+    return (*of.before, f"v = {of.expression}", f"w = torch.rand({{shape}}) < {part}", "w.view(-1)[0] = True")
+
+
 def _strewn(values: str, count: int) -> Callable[[torch.dtype], Code]:
     def make(dtype: torch.dtype) -> Code:
-        before = (f"v = {_NORMAL}", "w = torch.rand({shape}) < 0.15", "w.view(-1)[0] = True")
-        chosen = f"torch.tensor([{values}])[torch.randint(0, {count}, {{shape}})]"
-        return Code(f"torch.where(w, {chosen}, v)", before)
+        return Code(_WHERE.format(values=values, count=count), _strewn_before(Code(_NORMAL), 0.15))
 
     return make
+
+
+def _rows(shape: tuple[int, ...]) -> Code:
+    if len(shape) < 2:
+        return Code("torch.full({shape}, -inf).double()")
+    return Code("v", (f"v = {_NORMAL}", *_filled_rows(shape[-1])))
+
+
+def _columns(shape: tuple[int, ...]) -> Code:
+    if len(shape) < 2:
+        return Code(f"torch.where(torch.arange({math.prod(shape)}).reshape({{shape}}) == 1, {_NORMAL}, -inf)")
+    before = (f"v = {_NORMAL}.transpose(0, -1).contiguous()", *_filled_rows(shape[0]))
+    return Code("v.transpose(0, -1).contiguous()", before)
+
+
+def _filled_rows(length: int) -> tuple[str, ...]:
+    """Return the statements that make rows of `v` -inf, NaN or alike, in turns."""
+    middle = length // 2
+    return (
+        f"w = v.view(-1, {length})",
+        f"w[0::7], w[1::7, :{middle}], w[1::7, {middle + 1}:], w[2::7] = -inf, -inf, -inf, nan",
+        f"w[3::7, {middle}], w[4::7], w[5::7] = inf, w[4::7, {middle}].unsqueeze(1), inf",
+        "w[6::7, -1] = -inf",
+    )
+
+
+def _last(shape: tuple[int, ...], dtype: torch.dtype) -> Code:
+    longest = max(range(len(shape)), key=lambda dim: shape[dim])
+    others = tuple(1 if dim == longest else size for dim, size in enumerate(shape))
+    if dtype is torch.bool:
+        numbers, last = "(~w).expand({shape}).clone()", "w"
+    elif dtype.is_floating_point:
+        numbers, last = "torch.randint(-7, 8, {shape}).double() / 8", "torch.where(w, 9.0, -9.0)"
+    else:
+        numbers, last = "torch.randint(1, 4, {shape})", "torch.where(w, 9, 0)"
+    turns = f"w = (torch.arange({math.prod(others)}) % 2 == 0).reshape({_shape(others)})"
+    return Code("v", (turns, f"v = {numbers}", f"v.narrow({longest}, {shape[longest] - 1}, 1).copy_({last})"))
+
+
+def _indices(values: str) -> Code:
+    first, size = int(not values.startswith("below")), int(values.rpartition(" ")[2])
+    numbers = f"v = torch.randint({first}, {first + size}, {{shape}})"
+    return Code("v", (numbers, f"v.view(-1)[0] = {first + size - 1}"))
 
 
 def _small(dtype: torch.dtype) -> Code:
@@ -135,12 +198,11 @@ _FLOATS: dict[str, Callable[[torch.dtype], Code]] = {
     "steep": _steep,
     "huge": _huge,
     "loud": _loud,
+    "ties": _ties,
+    "faint": _faint,
     "nan": _strewn("nan", 1),
     "special": _strewn("nan, inf, -inf", 3),
-    # Kinds of integers mean ordinary numbers for a floating tensor.
-    "small": _normal,
-    "integers": _normal,
-    "extremes": _normal,
 }
+_ROWS: dict[str, Callable[[tuple[int, ...]], Code]] = {"rows": _rows, "columns": _columns}
 _INTEGERS: dict[str, Callable[[torch.dtype], Code]] = {"small": _small, "integers": _integers, "extremes": _extremes}
 _CASTS = {torch.float32: ".float()", torch.float16: ".half()", torch.bfloat16: ".bfloat16()"}

@@ -52,8 +52,8 @@ def _made(recipe: TensorRecipe, numbers: Tensor) -> Code | None:
     """Return constructor calls that make these very numbers, or None if there are none."""
     shape, dtype = tuple(numbers.shape), numbers.dtype
     if recipe.given is None:
-        code = constructor_code(shape, dtype, recipe.values, recipe.seed)
-        return code if code is not None and _makes(code, numbers) else None
+        code = constructor_code(shape, dtype, recipe.values, recipe.seed, recipe.near)
+        return code if _makes(code, numbers) else None
     flat = numbers.reshape(-1)
     first = number_text(flat[0].item(), dtype)
     for text in (
@@ -199,7 +199,7 @@ def _put(numbers: Tensor, inside: str, device: str) -> str:
     return f".copy_({inside or _literal(numbers, device)})"
 
 
-# Layouts that plain PyTorch says in a line.
+# Layouts that PyTorch has words for; the others are said by their strides.
 _LAYOUTS: dict[str, Callable[[Tensor, str, str], str]] = {
     "contiguous": _contiguous,
     "transposed": _transposed,

@@ -25,6 +25,7 @@ from opsmith.checker.report import Column, Report, Result
 from opsmith.checker.tasks import tasks_of
 from opsmith.checker.verdict import Judged, Verdict
 from opsmith.errors import ArgumentError
+from opsmith.subject.index_bounds import with_index_bounds
 from opsmith.subject.subject import Subject
 
 __all__ = ["CheckPlan", "Watcher", "run_check"]
@@ -102,6 +103,7 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
     started = time.perf_counter()
     limit_s = inf if plan.seconds is None else plan.seconds
     until_s = time.monotonic() + limit_s
+    subject = with_index_bounds(subject)
     if not plan.thorough:
         subject = without_slow_sizes(subject)
     tasks = tasks_of(subject, plan.properties, plan.dtypes)

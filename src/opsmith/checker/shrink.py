@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from opsmith.checker.literals import FEW
 from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.placed_values import are_indices
 
 if TYPE_CHECKING:
     from opsmith.checker.properties.context import Context
@@ -25,8 +26,10 @@ _SECONDS = 10.0
 def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Case:
     """Return the simplest case that fails too: fewer elements, simpler layouts and values, in that order.
 
-    The case itself comes back where nothing simpler fails, or where hypothesis is not installed.
+    The case itself comes back where nothing simpler fails, where hypothesis is not installed, or in a brief check.
     """
+    if context.is_brief:
+        return case
     space = context.subject.suite.space
     if space is None:
         return _plainer(case, fails)
@@ -46,8 +49,8 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
     @st.composite
     def smaller(draw: Any) -> Case | None:
         chosen = {name: draw(_up_to(st, sizes[name])) for name in names}
-        shapes = _shapes(context, case, chosen)
-        if shapes is None:
+        made = _made(context, case, chosen)
+        if made is None:
             return None
         arguments = dict(case.arguments)
         for name, recipe in tensors.items():
@@ -56,7 +59,10 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
                 layout=draw(st.sampled_from(list(dict.fromkeys(("contiguous", layouts[name]))))),
                 values=draw(st.sampled_from(list(dict.fromkeys(("normal", values[name]))))),
             )
-            _put(arguments, name, _resized(changed, shapes[name]))
+            if are_indices(recipe.values):
+                # Indices have to stay below what is now the smaller size.
+                changed = replace(changed, values=made[name].values)
+            _put(arguments, name, _resized(changed, made[name].shape))
         for name in names:
             if name in arguments:
                 arguments[name] = chosen[name]
@@ -161,8 +167,8 @@ def sizes_of(case: Case, context: Context) -> dict[str, int] | None:
     return sizes
 
 
-def _shapes(context: Context, case: Case, chosen: Mapping[str, int]) -> dict[str, tuple[int, ...]] | None:
-    """Return the shape of each tensor of a case for other sizes."""
+def _made(context: Context, case: Case, chosen: Mapping[str, int]) -> dict[str, TensorRecipe] | None:
+    """Return each tensor of a case as it is for other sizes, with ordinary values."""
     from opsmith.subject.space import Choice
 
     space = context.subject.suite.space
@@ -181,5 +187,5 @@ def _shapes(context: Context, case: Case, chosen: Mapping[str, int]) -> dict[str
     made = space.case(Choice(plain, groups, {}, {}, absent), dict.fromkeys(("T", "I"), "int64"), 0)
     if made is None:
         return None
-    found = {name.partition("[")[0]: recipe.shape for name, recipe in made.tensors().items()}
+    found = {name.partition("[")[0]: recipe for name, recipe in made.tensors().items()}
     return {name: found[name.partition("[")[0]] for name in case.tensors()}

@@ -7,6 +7,7 @@ from typing import Any
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run
 from opsmith.checker.particulars import named
 from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.checker.process.lost_gpu import leave_where_lost
 from opsmith.checker.properties.context import Context
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
@@ -36,7 +37,7 @@ def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
     if case is None and isinstance(doing, str):
         on = f" in {doing}"
     output = f"\n{ended.output}" if ended.output else ""
-    if case is None or ended.hung:
+    if case is None or ended.hung or context.device != "cpu":  # a process with a GPU takes a second
         return failed(Finding(f"{words}{on}{output}", case))
     case = _smallest_crash(context, case, ended.crash)
     message = named(case, words, sizes_of(case, context))
@@ -57,7 +58,10 @@ def _call_alone(context: Context, case: Case) -> Ended:
     """Call the kernel with a case in a child of its own, and return how that ended."""
 
     def call(send: Send) -> None:
-        context.subject.results(context.subject.kernel, case.build(context.device))
+        try:
+            context.subject.results(context.subject.kernel, case.build(context.device))
+        finally:
+            leave_where_lost(context.device)
 
     *_, ended = in_child(call, silence_s=_ALONE_S, until_s=context.until_s)
     assert isinstance(ended, Ended)

@@ -16,7 +16,7 @@ from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.case_sizes import MOST_SIZES, cases_of_sizes
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.gradients import why_no_gradient
+from opsmith.checker.properties.gradient_cases import why_no_gradient
 from opsmith.checker.properties.tracing import NO_OPERATOR, is_fake_wrong
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.derivatives import (

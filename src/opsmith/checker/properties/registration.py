@@ -13,7 +13,7 @@ from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import RefusedError, disagreement, is_repeatable
 from opsmith.checker.properties.compiling import compiled, trainable_inputs, why_body_is_not_traced
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.gradients import why_no_gradient
+from opsmith.checker.properties.gradient_cases import why_no_gradient
 from opsmith.checker.properties.tracing import NO_OPERATOR, is_fake_wrong
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import differentiable_inputs, first_line, is_generated, with_leaves

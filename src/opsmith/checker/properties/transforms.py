@@ -14,7 +14,8 @@ from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.batching import has_rule, vmap
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.fakes import depends_on_data
-from opsmith.checker.properties.gradients import is_gradient_wrong, request_of, why_no_gradient
+from opsmith.checker.properties.gradient_cases import request_of, why_no_gradient
+from opsmith.checker.properties.gradients import is_gradient_wrong
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (
     GradientRequest,
