@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from opsmith.checker.blame import Blame
+from opsmith.checker.excused import excused_notes
 from opsmith.checker.left_out import left_out_notes
 from opsmith.checker.outcome import Outcome, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, see_earlier
@@ -109,7 +110,7 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
         results.append(result)
         watch.tell_result(result)
     results.sort(key=lambda result: order[result.name, result.column])
-    notes = (*subject.notes, *left_out_notes(results, is_limited=limit_s < inf))
+    notes = (*subject.notes, *excused_notes(results), *left_out_notes(results, is_limited=limit_s < inf))
     return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, notes)
 
 
