@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bytecode test test-all test-slow test-without-bridge test-torches mutants fuzz upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo bytecode test test-all test-everything test-slow test-without-bridge test-torches mutants fuzz upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -35,12 +35,13 @@ help:
 venv: $(READY)
 
 # torch is installed first, on its own, so that no dependency selects another build; an installed one is kept. pip would
-# compile bytecode on one core, for a minute. Some packages have files for other versions of Python, which do not compile.
+# compile bytecode on one core, for a minute. Some packages have files for other versions of Python, which do not compile,
+# and of some a test or two imports a little.
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile $(TORCH)
 	$(BIN)/python -m pip install --no-compile -e ".[demo,cmake,setuptools,test,dev]"
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python -m compileall -qq -j 0 -x 'site-packages/(moto|botocore|fontTools|debugpy)/' $(VENV)/lib || true
 	touch $@
 
 demo: $(READY)
@@ -53,18 +54,20 @@ bytecode: $(READY)
 test: $(READY) bytecode
 	$(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test.xml $(PYTEST_FLAGS)
 
-# Everything that runs without a GPU, with the path in Python, which serves until the bridge is built.
-test-all: test test-slow test-without-bridge
+# Everything that runs without a GPU, in one session, which has to start once; and the path in Python, which serves until
+# the bridge is built.
+test-all: test-everything test-without-bridge
+
+test-everything: $(READY) bytecode
+	$(BIN)/python $(PYTEST) --junitxml build/test-all.xml $(PYTEST_FLAGS)
 
 test-slow: $(READY) bytecode
 	$(BIN)/python $(PYTEST) -m slow --junitxml build/test-slow.xml $(PYTEST_FLAGS)
 
-# What torch traces does not call the bridge.
+# Gradients, mutation and autocast; what torch traces does not call the bridge.
 test-without-bridge: $(READY) bytecode
 	OPSMITH_BRIDGE=off $(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test-without-bridge.xml $(PYTEST_FLAGS) \
-	  tests/compose tests/runtime/test_gradients.py tests/runtime/test_mutation.py tests/runtime/test_needs_grad.py \
-	  tests/runtime/test_opcheck.py $(addprefix --ignore tests/compose/,test_compile.py test_export.py test_opcheck.py \
-	  test_processes.py rules/test_dtensor.py rules/test_flops.py)
+	  @tests/without_bridge.txt
 
 # The tests under each torch since 2.10, in virtual environments that come and go: what CI does every night.
 # TORCHES="2.11.0 2.15.0" selects, and EACH_TORCH_FLAGS are the program's options.

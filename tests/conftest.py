@@ -66,10 +66,19 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.user_properties.append(("processor_s", round(spent_s, 3)))
 
 
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Give the GPU's memory back, which torch keeps for this process: a worker each would fill it."""
+    if item.get_closest_marker("gpu") is not None:
+        import torch
+
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Run a test beside those of other workers, or, marked `all_cores`, when they have finished theirs, and alone."""
-    alone = item.get_closest_marker("all_cores") is not None
+    """Run a test beside those of other workers, or, if it is marked so, alone, when they have finished theirs."""
+    alone = any(item.get_closest_marker(mark) is not None for mark in ("all_cores", "whole_gpu"))
     with ExitStack() as turn:
         # Who waits holds the queue, so that nobody overtakes.
         with _held(CACHE / "queue.lock", fcntl.LOCK_EX):

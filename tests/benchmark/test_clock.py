@@ -100,6 +100,7 @@ def test_the_clock_of_a_device():
 
 
 @pytest.mark.gpu
+@pytest.mark.whole_gpu
 def test_on_a_gpu_the_host_s_time_is_in_the_one_figure_and_not_in_the_other():
     x = torch.randn(1 << 22, device="cuda")
 

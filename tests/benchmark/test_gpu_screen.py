@@ -21,6 +21,7 @@ def bench(*arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.whole_gpu
 def test_a_whole_run(tmp_path: Path):
     file, page = tmp_path / "report.json", tmp_path / "page.html"
     options = ["--device", "cuda", "--dtype", "float32", "--phase", "forward", "--against", "graph", "--seconds", "20"]

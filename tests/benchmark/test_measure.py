@@ -145,7 +145,7 @@ def test_the_order_changes_from_round_to_round_and_the_seed_says_how(planted: Pl
     assert first != order(2)
 
 
-def test_nobody_gets_the_inputs_that_another_has_just_read(planted: Planted):
+def test_no_competitor_gets_the_inputs_that_another_has_just_read(planted: Planted):
     turns = {name: planted.turns(name, lambda: 0.01, sets=7) for name in "ab"}
     measure(turns, planted, control=planted.turns("c", lambda: 0.01, sets=7))
     in_rounds = [int(entry[1:]) for entry in planted.log[-30:]]

@@ -1,4 +1,4 @@
-"""`pytest --opsmith`: tests of operators that nobody wrote, and no trace of it where it is not asked for."""
+"""`pytest --opsmith`: tests of operators without a test file, and no trace of it where it is not asked for."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from long_properties import LONG
-from sound import sound, sound_python, suspicious
+from sound import sound, sound_digits, sound_python, suspicious
 
 from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.checker.run import CheckPlan, run_check
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.compile
 _OPERATORS: dict[str, tuple[Any, Any]] = {
     **{
         name: (op, None)
-        for file in (sound, suspicious)
+        for file in (sound, sound_digits, suspicious)
         for name, op in vars(file).items()
         if isinstance(op, Operator) and op.definition.forward is None
     },

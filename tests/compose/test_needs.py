@@ -49,7 +49,7 @@ def test_every_output_alone(case: Case):
 
 
 @each_operator
-def test_an_output_nobody_uses_may_be_gone(case: Case):
+def test_an_unused_output_may_be_gone(case: Case):
     arguments = case.make()
     last = case.found(*arguments)[-1]
     torch.autograd.grad(last.sum(), arguments[0], allow_unused=True)

@@ -68,7 +68,7 @@ def test_constants_are_torchs(torchs: ModuleType) -> None:
         assert getattr(cpp_extension, name) == getattr(torchs, name), name
 
 
-def test_name_that_nobody_has_is_told_so() -> None:
+def test_an_unknown_name_raises() -> None:
     with pytest.raises(
         AttributeError, match=r"neither opsmith\.cpp_extension nor torch\.utils\.cpp_extension.*'nothing'"
     ):

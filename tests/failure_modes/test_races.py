@@ -86,7 +86,7 @@ def killed(tool: Tool, module: Path, tmp_path: Path, compiler) -> subprocess.Pop
 
 
 @pytest.mark.torch_fails(by=AssertionError)
-def test_1_build_that_is_killed_holds_nobody_up(tool: Tool, module: Path, killed, tmp_path: Path) -> None:
+def test_1_build_that_is_killed_holds_no_other_up(tool: Tool, module: Path, killed, tmp_path: Path) -> None:
     """PyTorch's lock is a file that nobody removes: the next load waits for ever, and says nothing."""
     code = f"print(tool.load('killed', [{str(module)!r}]).value())"
     assert tool.run(code, timeout_s=25, CXX=str(tmp_path / "strange-c++")) == "1"

@@ -43,7 +43,7 @@ def test_18_missing_build_directory_is_made(tool: Tool, module: Path, tmp_path: 
 
 
 @pytest.mark.torch_fails(by=AssertionError)
-def test_18_home_that_cannot_be_written_stops_nobody(tool: Tool, module: Path, tmp_path: Path) -> None:
+def test_18_home_that_cannot_be_written_stops_no_build(tool: Tool, module: Path, tmp_path: Path) -> None:
     """PyTorch raises NotADirectoryError, PermissionError or OSError (read-only) from os.makedirs."""
     (tmp_path / "temporary").mkdir()
     (tmp_path / "file").touch()

@@ -16,7 +16,19 @@ from outcomes import Raised, attempt
 from opsmith.cli import main
 
 # Not those that start other programs for minutes, or forever.
-_COMMANDS = ("build", "check", "bench", "profile", "stub", "explain-error", "cache", "editor", "plan", "plan-sources")
+_COMMANDS = (
+    "build",
+    "check",
+    "bench",
+    "profile",
+    "stub",
+    "explain-error",
+    "cache",
+    "editor",
+    "plan",
+    "plan-sources",
+    "audit",
+)
 # They run an operator that they find, for as long as it takes.
 _RUNNING = frozenset({"check", "bench", "profile"})
 
@@ -106,7 +118,8 @@ def test_any_command_line(
         assert not isinstance(found, Raised), f"{found.kind}: {found.text}"
         assert found in {0, 1, 2}, found
 
-    fuzz(lines, test, examples=20)
+    # What a command leaves behind, such as modules, is looked at where it fails: then each line has a child of its own.
+    fuzz(lines, test, examples=20, together=True)
 
 
 def _run(words: list[str], folder: Path) -> int:

@@ -299,9 +299,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a body's size is not looked at",
         "guard",
-        "runtime/outputs.py",
-        "if tuple(tensor.shape) != form.sizes:",
-        "if len(tensor.shape) != len(form.sizes):",
+        "runtime/body_results.py",
+        "if found != sizes and all(",
+        "if len(found) != len(sizes) and all(",
         _RUNTIME,
     ),
     # Gradients -----------------------------------------------------------------------------------------------------

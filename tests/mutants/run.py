@@ -66,26 +66,7 @@ class Tests:
 _REST = (
     Tests("test", FAST, ("tests",)),
     Tests("test-all", SLOW, ("tests",)),
-    Tests(
-        "test-all",  # as `make test-without-bridge`
-        FAST,
-        (
-            "tests/compose",
-            *(f"tests/runtime/test_{name}.py" for name in ("gradients", "mutation", "needs_grad", "opcheck")),
-        ),
-        left_out=tuple(
-            f"tests/compose/{name}.py"
-            for name in (
-                "test_compile",
-                "test_export",
-                "test_opcheck",
-                "test_processes",
-                "rules/test_dtensor",
-                "rules/test_flops",
-            )
-        ),
-        bridge="off",
-    ),
+    Tests("test-all", FAST, ("@tests/without_bridge.txt",), bridge="off"),
 )
 
 

@@ -190,6 +190,7 @@ def test_capture_and_replay() -> None:
     assert all(torch.equal(one, other) for one, other in zip(captured, step(), strict=True))
 
 
+@pytest.mark.whole_gpu
 @pytest.mark.slow("tensors of more than 2^31 elements")
 def test_more_than_two_to_the_31_elements() -> None:
     if torch.cuda.get_device_properties(0).total_memory < 40 << 30:

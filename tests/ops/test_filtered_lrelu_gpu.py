@@ -182,6 +182,7 @@ def test_memory_is_at_most_a_quarter_of_the_composition_s() -> None:
     assert used[0] <= used[1] / 4
 
 
+@pytest.mark.whole_gpu
 @pytest.mark.slow("tensors of more than 2^31 elements")
 def test_more_than_two_to_the_31_elements() -> None:
     if torch.cuda.get_device_properties(0).total_memory < 20 << 30:

@@ -105,6 +105,7 @@ def test_the_device_of_the_tensors_is_used_and_the_current_one_kept(case):
         torch.testing.assert_close(actual, reference, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.whole_gpu
 @pytest.mark.slow("tensors of more than 2^31 elements")
 @pytest.mark.parametrize("offset", [0, 1], ids=["aligned", "unaligned"])
 def test_more_than_two_to_the_31_elements(offset):

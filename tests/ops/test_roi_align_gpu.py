@@ -155,6 +155,7 @@ def test_capture_and_replay_on_another_stream(ratio: int) -> None:
     assert all(torch.equal(one, other) for one, other in zip(captured, step(), strict=True))
 
 
+@pytest.mark.whole_gpu
 @pytest.mark.slow("tensors of more than 2^31 elements")
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_more_than_two_to_the_31_elements(layout: torch.memory_format) -> None:

@@ -94,6 +94,7 @@ def test_runs_are_equal_bit_for_bit_and_a_graph_replays_them(layout: str) -> Non
     assert not torch.equal(captured[0], first[0])
 
 
+@pytest.mark.whole_gpu
 @pytest.mark.slow("tensors of more than 2^31 elements")
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_more_than_two_to_the_31_elements(layout: torch.memory_format) -> None:

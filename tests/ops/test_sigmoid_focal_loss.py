@@ -305,6 +305,7 @@ def test_no_more_memory_than_the_gradient():
 
 
 @pytest.mark.gpu
+@pytest.mark.whole_gpu
 @pytest.mark.slow("tensors of more than 2^31 elements")
 def test_more_than_two_to_the_31_elements():
     rows = (1 << 31) // 80 + 100

@@ -99,6 +99,7 @@ def test_capture_and_replay() -> None:
     assert torch.equal(captured, upsample2d(x, f))
 
 
+@pytest.mark.whole_gpu
 @pytest.mark.slow("tensors of more than 2^31 elements")
 def test_more_than_two_to_the_31_elements() -> None:
     if torch.cuda.get_device_properties(0).total_memory < 20 << 30:
@@ -110,6 +111,7 @@ def test_more_than_two_to_the_31_elements() -> None:
     assert filter2d(x.view(1, 1, 81000, 27000), f)[0, 0, -1, -1].item() == f[1, 1].item()
 
 
+@pytest.mark.whole_gpu
 @pytest.mark.slow("a tensor of gigabytes")
 def test_more_planes_than_a_grid_s_side_has_blocks() -> None:
     f = setup_filter([1, 3, 3, 1], device="cuda")

@@ -231,7 +231,7 @@ def test_a_native_kernel_returns_empty_tensors(package: Package) -> None:
 
 
 @pytest.mark.compile
-def test_a_native_kernel_that_returns_elements_nobody_needs_is_refused(package: Package) -> None:
+def test_a_native_kernel_that_returns_elements_that_are_not_needed_is_refused(package: Package) -> None:
     kernel = 'cpu=opsmith.native("scaled.cpp")'
     backward = scaled_backward(package, "...", kernel, scaled__cpp=NATIVE.replace("LEFT_OUT", "1"))
     x, w = numbers(2, 3, 4), numbers(4)

@@ -30,6 +30,9 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_VALUES, (*_ANYWHERE, "determinism", "value")),
     "threads": ("outputs written", "reads outside"),
     "large": ("reads outside",),
+    # On a GPU what lies behind a copy of an input is filled as new memory is.
+    "outputs written": ("reads outside",),
+    **dict.fromkeys(("streams", "graph", "devices"), (*_ANYWHERE, "determinism")),
 }
 # The same where one of these says that a gradient differs.
 _CAUSE_OF_GRADIENTS = "gradient"

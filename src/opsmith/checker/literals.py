@@ -29,7 +29,8 @@ def tensor_code(recipe: TensorRecipe, device: str) -> str:
     count = math.prod(recipe.shape)
     if recipe.given is None and count > _FEW:
         parts = (recipe.shape, recipe.dtype, recipe.layout, recipe.values, recipe.seed)
-        return f"TensorRecipe({', '.join(map(repr, parts))}).build({device!r})"
+        near = f", near={recipe.near!r}" if recipe.near else ""
+        return f"TensorRecipe({', '.join(map(repr, parts))}{near}).build({device!r})"
     if count > _MANY:
         return f"torch.empty({tuple(recipe.shape)}, {_kind(recipe.dtype, device)})  # too large to print: use the example's"
     numbers = recipe.numbers()

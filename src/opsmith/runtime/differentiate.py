@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.errors import DefinitionError, GradientError
+from opsmith.errors import GradientError
+from opsmith.runtime.body_results import check_form, check_tensors, results_of
 from opsmith.spec.definition import Definition
 from opsmith.spec.signature import Signature
 
@@ -120,8 +121,7 @@ def _differentiate_by_transform(
 def _run(body: Callable[..., Any], signature: Signature, arguments: Sequence[Any]) -> Sequence[Tensor]:
     """Return the body's results for all arguments in order."""
     names = [parameter.name for parameter in signature.parameters]
-    results = body(**dict(zip(names, arguments, strict=True)))
-    return results if isinstance(results, (tuple, list)) else (results,)
+    return results_of(body(**dict(zip(names, arguments, strict=True))))
 
 
 def _pair(
@@ -132,24 +132,12 @@ def _pair(
     Raises DefinitionError for results that are not what the definition declares, as the gradients are: a kernel's outputs
     are checked when it has run, the body's only here.
     """
-    if len(results) != len(gradients):
-        raise DefinitionError(
-            f"{signature.name}: the body returned {len(results)} results, the definition says {len(gradients)}"
-        )
+    check_tensors(signature.name, results, [gradient is not None for gradient in gradients])
     pairs = []
     for output, result, gradient in zip(signature.outputs, results, gradients, strict=True):
-        if gradient is None:
-            continue
-        if not isinstance(result, Tensor):
-            raise DefinitionError(f"{signature.name}: the body's output {output.name} is {type(result).__name__}")
-        found, declared = tuple(result.shape), tuple(gradient.shape)
-        # Symbols are left to autograd: comparing those that only the graph's run tells is an error.
-        if all(isinstance(size, int) for size in (*found, *declared)) and found != declared:
-            raise DefinitionError(
-                f"{signature.name}: the body's output {output.name} has the sizes {found}, the definition says "
-                f"{declared}: {output.tensor.text}"
-            )
-        pairs.append((result, gradient))
+        if gradient is not None:
+            check_form(signature.name, output, result, tuple(gradient.shape))
+            pairs.append((result, gradient))
     return pairs
 
 

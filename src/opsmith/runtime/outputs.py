@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.errors import DefinitionError, ShapeError
+from opsmith.errors import ShapeError
 from opsmith.runtime.arguments import Bound, check_call, evaluate
+from opsmith.runtime.body_results import check_form, check_tensors, results_of
 from opsmith.spec.definition import Definition
 from opsmith.spec.dtypes import DTYPES
 from opsmith.spec.signature import Kind, Output, Signature
@@ -70,16 +71,10 @@ def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor,
     """Bring what a Python body returned into the declared form; raises DefinitionError if it is something else."""
     signature = definition.signature
     skipped = [_is_skipped(output, bound) for output in signature.outputs]
-    none = results is None and not any(skipped)
-    tensors = results if isinstance(results, (tuple, list)) else () if none else (results,)
-    if len(tensors) != len(skipped) or not all(
-        isinstance(tensor, Tensor) or left_out for tensor, left_out in zip(tensors, skipped, strict=True)
-    ):
-        found = ", ".join(type(item).__name__ for item in tensors) or "nothing"
-        raise DefinitionError(
-            f"{definition.name} ({definition.location}): the body returned {found}, the definition says "
-            f"{len(signature.outputs)} tensor{'s' if len(signature.outputs) != 1 else ''}"
-        )
+    # A body may return None for its only output where that is not needed.
+    tensors = (None,) if results is None and any(skipped) else results_of(results)
+    where = f"{definition.name} ({definition.location})"
+    check_tensors(where, tensors, [not left_out for left_out in skipped])
     measured = {name: _measured(definition, name, tensors) for name in sorted(signature.data_dependent)}
     forms = output_forms(signature, bound, measured.__getitem__ if measured else None)
     taken = {
@@ -89,7 +84,7 @@ def conform(definition: Definition, results: Any, bound: Bound) -> tuple[Tensor,
         if isinstance(tensor, Tensor)
     }
     return tuple(
-        form.allocate() if left_out else _conform_one(definition, form, tensor, taken)
+        form.allocate() if left_out else _conform_one(where, form, tensor, taken)
         for form, tensor, left_out in zip(forms, tensors, skipped, strict=True)
     )
 
@@ -191,15 +186,9 @@ def _measured(definition: Definition, name: str, tensors: Any) -> int:
     raise AssertionError("plan_sizes refuses a data-dependent size that is not a plain name")
 
 
-def _conform_one(definition: Definition, form: OutputForm, tensor: Tensor, taken: set[int]) -> Tensor:
+def _conform_one(where: str, form: OutputForm, tensor: Tensor, taken: set[int]) -> Tensor:
     """Bring one result into its form, in memory that no input and no result before it has; adds it to `taken`."""
-    where = f"{definition.name} ({definition.location}): the body's output {form.output.name}"
-    if tuple(tensor.shape) != form.sizes:
-        raise DefinitionError(
-            f"{where} has the sizes {tuple(tensor.shape)}, the definition says {form.sizes}: {form.output.tensor.text}"
-        )
-    if tensor.dtype != form.dtype:
-        raise DefinitionError(f"{where} is {tensor.dtype}, the definition says {form.dtype}")
+    check_form(where, form.output, tensor, form.sizes, form.dtype)
     empty = form.allocate()
     if tensor.stride() != empty.stride() or tensor.untyped_storage()._cdata in taken:
         tensor = empty.copy_(tensor)

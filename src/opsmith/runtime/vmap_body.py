@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
-from opsmith.errors import DefinitionError, ShapeError
+from opsmith.errors import ShapeError
 from opsmith.runtime.arguments import check_call
 from opsmith.runtime.autocast import without_autocast
+from opsmith.runtime.body_results import check_form, check_tensors, results_of
 from opsmith.runtime.differentiate import map_tensors, tensors_of
 from opsmith.runtime.outputs import OutputForm, output_forms
 from opsmith.runtime.vmap_samples import BatchedCall
@@ -119,26 +120,24 @@ def _checked(
 ) -> tuple[Tensor, ...]:
     """Return what a body returned as a tuple; raises DefinitionError if it is not what the definition says."""
     outputs = call.definition.signature.outputs
-    tensors = found if isinstance(found, (tuple, list)) else (found,)
-    where = f"{call.name} ({call.definition.location}): the body"
-    if len(tensors) != len(outputs):
-        raise DefinitionError(f"{where} returned {len(tensors)} results, the definition says {len(outputs)}")
+    where = f"{call.name} ({call.definition.location})"
+    tensors = (None,) if found is None and len(outputs) == 1 else results_of(found)
+    # What is not needed has no elements; what the result does not depend on has the gradient zero.
+    may_lack = [
+        forms is not None and (call.is_skipped(output) or (call.definition.is_derived and tensor is None))
+        for output, tensor in zip(outputs, tensors, strict=False)
+    ]
+    check_tensors(where, tensors, [not may for may in may_lack])
+    if forms is None:
+        return tuple(tensors)
     checked = []
-    for index, (output, tensor) in enumerate(zip(outputs, tensors, strict=True)):
-        form = None if forms is None else forms[index]
-        if form is not None and (call.is_skipped(output) or (tensor is None and call.definition.is_derived)):
-            # What is not needed has no elements; what the result does not depend on has the gradient zero.
+    for output, tensor, form, lacks in zip(outputs, tensors, forms, may_lack, strict=True):
+        if lacks:
             anchor = next(item for value in values for item in tensors_of(value))
             checked.append(anchor.new_zeros(form.sizes, dtype=form.dtype))
-            continue
-        if not isinstance(tensor, Tensor):
-            raise DefinitionError(f"{where}'s output {output.name} is {type(tensor).__name__}, not a tensor")
-        if form is not None and (tensor.dtype, tuple(tensor.shape)) != (form.dtype, form.sizes):
-            raise DefinitionError(
-                f"{where}'s output {output.name} is {tensor.dtype} {tuple(tensor.shape)}, the definition says "
-                f"{form.dtype} {form.sizes}: {output.tensor.text}"
-            )
-        checked.append(tensor)
+        else:
+            check_form(where, output, tensor, form.sizes, form.dtype)
+            checked.append(tensor)
     return tuple(checked)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.values import FLOAT_VALUES, group_of_values
+from opsmith.subject.values import FLOAT_VALUES, ROWS_OF_VALUES, group_of_values
 
 __all__ = ["variations"]
 
@@ -29,7 +29,9 @@ def variations(case: Case, optional: tuple[str, ...], flags: Mapping[str, bool],
         if kind == "normal" or not floating:
             continue
         group = group_of_values(kind)
-        yield replace(_filled(case, floating, kind, seed), label=f"{case.label}, {kind} values", group=group, base=case)
+        filled = _filled(case, floating, kind, seed).at_bounds()
+        if len(floating) == 1 or kind not in ROWS_OF_VALUES:
+            yield replace(filled, label=f"{case.label}, {kind} values", group=group, base=case)
         for name in floating if len(floating) > 1 else ():
             label = f"{case.label}, {kind} values in {name}"
             yield replace(_filled(case, [name], kind, seed), label=label, group=group, base=case)

@@ -5,10 +5,8 @@ The operators of each row are declared in the file that it names, once with the 
 
 from __future__ import annotations
 
-import mixed_layouts_rows
-import options_rows
-import tiles_rows
-import uncalled_rows
+import importlib
+
 from row import TRACING, VALUES, Planted, rows
 
 __all__ = ["TABLE", "Planted"]
@@ -103,6 +101,22 @@ _UNCHECKED = rows(
     ("keep", "memory growth", "keeps a tensor of each call"),
 )
 
-_GENERATED = (*tiles_rows.ROWS, *mixed_layouts_rows.ROWS, *options_rows.ROWS, *uncalled_rows.ROWS)
+# Modules of this folder, each with the rows of the classes it is about.
+_CLASSES = (
+    "digits_rows",
+    "mixed_layouts_rows",
+    "options_rows",
+    "races_rows",
+    "special_rows_rows",
+    "state_rows",
+    "ties_rows",
+    "tiles_rows",
+    "uncalled_rows",
+)
 
-TABLE: tuple[Planted, ...] = (*_KERNELS, *_PYTHON, *_UNCHECKED, *_GENERATED)
+TABLE: tuple[Planted, ...] = (
+    *_KERNELS,
+    *_PYTHON,
+    *_UNCHECKED,
+    *(row for name in _CLASSES for row in importlib.import_module(name).ROWS),
+)

@@ -85,7 +85,7 @@ def test_who_tells_something_is_not_silent():
     assert not ended.hung
 
 
-def test_a_child_that_nobody_listens_to_is_ended():
+def test_a_child_without_a_parent_is_ended():
     def work(send: Send) -> None:
         send(os.getpid())
         time.sleep(60)

@@ -65,7 +65,7 @@ def test_a_hang() -> None:
     assert "steps = -1: it hangs" in finding.message
 
 
-def test_sizes_and_types_that_nobody_looks_at() -> None:
+def test_sizes_and_types_that_are_not_checked() -> None:
     (finding,) = check_product(unguarded.product_on_trust).findings
     assert "a with 6 in dimension 1: it returned a result, though the reference rejects it" in finding.message
     (finding,) = check_product(unguarded.product_of_any_type).findings

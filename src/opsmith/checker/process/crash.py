@@ -6,6 +6,7 @@ from typing import Any
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run
 from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.checker.process.lost_gpu import leave_where_lost
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
 
@@ -34,7 +35,7 @@ def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
     if case is None and isinstance(doing, str):
         on = f" in {doing}"
     output = f"\n{ended.output}" if ended.output else ""
-    if case is not None and not ended.hung:
+    if case is not None and not ended.hung and context.device == "cpu":  # a process with a GPU takes a second
         case = _smallest_crash(context, case)
     return failed(Finding(f"{words}{on}{output}", case))
 
@@ -53,7 +54,10 @@ def _call_alone(context: Context, case: Case) -> Ended:
     """Call the kernel with a case in a child of its own, and return how that ended."""
 
     def call(send: Send) -> None:
-        context.subject.results(context.subject.kernel, case.build(context.device))
+        try:
+            context.subject.results(context.subject.kernel, case.build(context.device))
+        finally:
+            leave_where_lost(context.device)
 
     *_, ended = in_child(call, silence_s=_ALONE_S, until_s=context.until_s)
     assert isinstance(ended, Ended)

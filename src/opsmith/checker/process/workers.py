@@ -18,6 +18,7 @@ from typing import Any
 from opsmith.checker.outcome import Outcome, not_run, out_of_time
 from opsmith.checker.process.child import Child, Ended, Send, in_child
 from opsmith.checker.process.clock import now_s, wake
+from opsmith.checker.process.lost_gpu import leave_where_lost
 from opsmith.checker.process.schedule import (
     Allowance,
     Queue,
@@ -65,7 +66,7 @@ class Workers:
 def run_tasks(workers: Workers, tasks: Sequence[Task]) -> Iterator[Finished]:
     """Yield the end of each task, in order; tasks of different queues are worked on at the same time."""
     processes = workers.processes or default_processes(cpu_count())
-    rounds = rounds_of(tasks, workers.seconds, processes)
+    rounds = rounds_of(tasks, workers.seconds, processes, is_limited=workers.limit_s < inf)
     for number, queues in enumerate(rounds):
         now = time.monotonic()
         until_s = now + (workers.until_s - now) / (len(rounds) - number)
@@ -182,6 +183,7 @@ def _worker(workers: Workers, batch: Sequence[Task], left: Sequence[Task], secon
             time_of_task = allowance(left[index:], remaining, workers.until_s, time.monotonic())
             started = now_s(task.column.device)
             outcome = workers.run(task, partial(_send_doing, send), time_of_task)
+            leave_where_lost(task.column.device)
             taken = now_s(task.column.device) - started if task.item.weight else 0.0
             remaining -= taken
             _send_outcome(send, outcome, taken)

@@ -13,6 +13,7 @@ from opsmith.checker.memory.observed_call import observe_call
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.read_only import written_and_put_back
 from opsmith.checker.shrink import smallest
 from opsmith.subject.case import Case
 
@@ -57,7 +58,7 @@ def writes_outside(context: Context) -> Outcome:
     hint = (
         "Compare the last index with the size: if vectors and blocks do not divide the size, they reach past the end."
     )
-    return _first(context, cases, judge, hint, note=why_unguarded(context.device))
+    return _first(context, cases, judge, hint, note=_limits_of(context.device))
 
 
 def reads_outside(context: Context) -> Outcome:
@@ -72,7 +73,7 @@ def reads_outside(context: Context) -> Outcome:
 
     hint = "Compare indices with the size before reading; the first and last elements lack a neighbour."
     cases = [seen.case for seen in observe_cases(context).made if seen.differs]
-    outcome = _first(context, cases, judge, hint, note=why_unguarded(context.device))
+    outcome = _first(context, cases, judge, hint, note=_limits_of(context.device))
     if outcome.state == "passed" and context.device == "cpu":
         _call_before_guard_page(context)
     return outcome
@@ -99,7 +100,17 @@ def inputs_unchanged(context: Context) -> Outcome:
 
     cases = [seen.case for seen in observe_cases(context).made if seen.changed]
     hint = "Work on a copy, or declare it: mutates=... in a definition, mutates_args, or Tensor(a!) in the schema."
-    return _first(context, cases, judge, hint)
+    outcome = _first(context, cases, judge, hint)
+    if outcome.state == "passed" and context.device == "cpu" and (found := written_and_put_back(context)) is not None:
+        return failed(found, inputs=outcome.inputs)
+    return outcome
+
+
+def _limits_of(device: str) -> str:
+    """Return what of a device's memory is not watched."""
+    if device != "cpu":
+        return "on a GPU a kernel's own allocations have no margins but the end of each output's block of 512 bytes"
+    return why_unguarded(device)
 
 
 def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: str = "") -> Outcome:

@@ -7,25 +7,18 @@ using namespace opsmith::ops::roi_align;
 
 template <class T>
 void roi_align_pyramid_sized(View<const T, 4> p0, View<const T, 4> p1, View<const T, 4> p2, View<const T, 4> p3,
-                             View<const float, 2> boxes, int64_t images, int64_t height0, int64_t width0,
-                             int64_t height1, int64_t width1, int64_t height2, int64_t width2, int64_t height3,
-                             int64_t width3, int64_t out_height, int64_t out_width, List<double> scales,
-                             List<double> areas, int64_t sampling_ratio, bool aligned, View<T, 4> out) {
-  const Levels levels = read_levels(images, {height0, height1, height2, height3}, {width0, width1, width2, width3},
-                                    out_height, out_width, scales, areas, sampling_ratio, aligned);
+                             View<const float, 2> boxes, PyramidSizes sizes, List<double> scales, List<double> areas,
+                             int64_t sampling_ratio, bool aligned, View<T, 4> out) {
+  const Levels levels = read_levels(sizes, scales, areas, sampling_ratio, aligned);
   const View<const T, 4> maps[most_levels] = {p0, p1, p2, p3};
   for (int i = 0; i < most_levels; ++i) pool_level(maps[i], boxes, levels.level[i], i == 0, out);
 }
 
 template <class T>
-void roi_align_pyramid_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, int64_t images,
-                                  int64_t height0, int64_t width0, int64_t height1, int64_t width1, int64_t height2,
-                                  int64_t width2, int64_t height3, int64_t width3, int64_t out_height,
-                                  int64_t out_width, List<double> scales, List<double> areas, int64_t sampling_ratio,
-                                  bool aligned, View<T, 4> grad_p0, View<T, 4> grad_p1, View<T, 4> grad_p2,
-                                  View<T, 4> grad_p3) {
-  const Levels levels = read_levels(images, {height0, height1, height2, height3}, {width0, width1, width2, width3},
-                                    out_height, out_width, scales, areas, sampling_ratio, aligned);
+void roi_align_pyramid_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, PyramidSizes sizes,
+                                  List<double> scales, List<double> areas, int64_t sampling_ratio, bool aligned,
+                                  View<T, 4> grad_p0, View<T, 4> grad_p1, View<T, 4> grad_p2, View<T, 4> grad_p3) {
+  const Levels levels = read_levels(sizes, scales, areas, sampling_ratio, aligned);
   const View<T, 4> grads[most_levels] = {grad_p0, grad_p1, grad_p2, grad_p3};
   for (int i = 0; i < most_levels; ++i) spread_level(grad_out, boxes, levels.level[i], grads[i]);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Float32
@@ -13,9 +14,36 @@ from opsmith.errors import ArgumentValueError
 from opsmith.ops._boxes.boxes import example_boxes
 from opsmith.ops.roi_align.sized import roi_align_sized, roi_align_transposed
 
-__all__ = ["MOST_LEVELS", "roi_align_pyramid_sized", "roi_align_pyramid_transposed"]
+__all__ = ["MOST_LEVELS", "PyramidSizes", "roi_align_pyramid_sized", "roi_align_pyramid_transposed"]
 
 MOST_LEVELS = 4  # as in pyramid.h
+
+
+@dataclass(frozen=True)
+class PyramidSizes:
+    """How many images there are, how large each level's are, and how many bins a box has."""
+
+    images: int
+    height0: int
+    width0: int
+    height1: int
+    width1: int
+    height2: int
+    width2: int
+    height3: int
+    width3: int
+    out_height: int
+    out_width: int
+
+    def of_level(self, level: int) -> tuple[int, int, int, int, int]:
+        """Return the sizes that `roi_align_sized` takes for a level."""
+        height, width = (
+            (self.height0, self.width0),
+            (self.height1, self.width1),
+            (self.height2, self.width2),
+            (self.height3, self.width3),
+        )[level]
+        return self.images, height, width, self.out_height, self.out_width
 
 
 # Levels are single tensors, because an operator returns no list of gradients; a missing one has no pixels.
@@ -33,17 +61,7 @@ def roi_align_pyramid_sized(
     p2: Float[Tensor, "images C height2 width2"],
     p3: Float[Tensor, "images C height3 width3"],
     boxes: Float32[Tensor, "K 5"],
-    images: int,
-    height0: int,
-    width0: int,
-    height1: int,
-    width1: int,
-    height2: int,
-    width2: int,
-    height3: int,
-    width3: int,
-    out_height: int,
-    out_width: int,
+    sizes: PyramidSizes,
     scales: list[float],
     areas: list[float],
     sampling_ratio: int = -1,
@@ -55,12 +73,9 @@ def roi_align_pyramid_sized(
     box's level is how many of the three `areas`, which do not fall, its own area reaches, in float32, like the box.
     """
     _check_levels(scales, areas)
-    sizes = ((height0, width0), (height1, width1), (height2, width2), (height3, width3))
     own = _boxes_of_levels(boxes, areas)
     first, second, third, fourth = (
-        roi_align_sized.reference(
-            level, own[i], images, *sizes[i], out_height, out_width, scales[i], sampling_ratio, aligned
-        )
+        roi_align_sized.reference(level, own[i], *sizes.of_level(i), scales[i], sampling_ratio, aligned)
         for i, level in enumerate((p0, p1, p2, p3))
     )
     result: Tensor = first + second + third + fourth
@@ -76,17 +91,7 @@ def roi_align_pyramid_sized(
 def roi_align_pyramid_transposed(
     grad_out: Float[Tensor, "K C out_height out_width"],
     boxes: Float32[Tensor, "K 5"],
-    images: int,
-    height0: int,
-    width0: int,
-    height1: int,
-    width1: int,
-    height2: int,
-    width2: int,
-    height3: int,
-    width3: int,
-    out_height: int,
-    out_width: int,
+    sizes: PyramidSizes,
     scales: list[float],
     areas: list[float],
     sampling_ratio: int,
@@ -99,12 +104,9 @@ def roi_align_pyramid_transposed(
 ]:
     """The gradient of each level's features: that of roi_align, of the boxes that are the level's."""
     _check_levels(scales, areas)
-    sizes = ((height0, width0), (height1, width1), (height2, width2), (height3, width3))
     own = _boxes_of_levels(boxes, areas)
     first, second, third, fourth = (
-        roi_align_transposed.reference(
-            grad_out, own[i], images, *sizes[i], out_height, out_width, scales[i], sampling_ratio, aligned
-        )
+        roi_align_transposed.reference(grad_out, own[i], *sizes.of_level(i), scales[i], sampling_ratio, aligned)
         for i in range(MOST_LEVELS)
     )
     return first, second, third, fourth

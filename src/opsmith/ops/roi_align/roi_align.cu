@@ -8,11 +8,9 @@ using namespace opsmith::ops::boxes;
 using namespace opsmith::ops::roi_align;
 
 template <class T>
-void roi_align_sized(View<const T, 4> features, View<const float, 2> boxes, int64_t images, int64_t height,
-                     int64_t width, int64_t out_height, int64_t out_width, double spatial_scale, int64_t sampling_ratio,
-                     bool aligned, View<T, 4> out, Stream stream) {
-  const Pooling pooling =
-      read_arguments(images, height, width, out_height, out_width, spatial_scale, sampling_ratio, aligned);
+void roi_align_sized(View<const T, 4> features, View<const float, 2> boxes, Sampling sampling, View<T, 4> out,
+                     Stream stream) {
+  const Pooling pooling = read_arguments(sampling);
   if (out.numel() == 0) return;
   constexpr int wide = 16 / sizeof(T);
   const bool inner = are_inner(features) && are_inner(out);
@@ -25,11 +23,8 @@ void roi_align_sized(View<const T, 4> features, View<const float, 2> boxes, int6
 }
 
 template <class T>
-void roi_align_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, int64_t images, int64_t height,
-                          int64_t width, int64_t out_height, int64_t out_width, double spatial_scale,
-                          int64_t sampling_ratio, bool aligned, View<T, 4> grad_features, Stream stream) {
-  spread_level(grad_out, boxes,
-               read_arguments(images, height, width, out_height, out_width, spatial_scale, sampling_ratio, aligned),
-               grad_features, stream);
+void roi_align_transposed(View<const T, 4> grad_out, View<const float, 2> boxes, Sampling sampling,
+                          View<T, 4> grad_features, Stream stream) {
+  spread_level(grad_out, boxes, read_arguments(sampling), grad_features, stream);
   check_launch("roi_align_transposed");
 }

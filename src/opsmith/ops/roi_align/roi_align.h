@@ -146,12 +146,20 @@ OPSMITH_HOST_DEVICE Roi read_roi(const View<const float, 2>& boxes, int64_t k, c
           pooling.side(edge[0], edge[2], pooling.width, pooling.out_width)};
 }
 
-inline Pooling read_arguments(int64_t images, int64_t height, int64_t width, int64_t out_height, int64_t out_width,
-                              double spatial_scale, int64_t sampling_ratio, bool aligned) {
-  if (sampling_ratio > most_samples) {
-    fail("sampling_ratio can be up to ", most_samples, "; found ", sampling_ratio);
+// What the operators are told, as sized.py declares it.
+struct Sampling {
+  int64_t images, height, width, out_height, out_width;
+  double spatial_scale;
+  int64_t sampling_ratio;
+  bool aligned;
+};
+
+inline Pooling read_arguments(const Sampling& at) {
+  if (at.sampling_ratio > most_samples) {
+    fail("sampling_ratio can be up to ", most_samples, "; found ", at.sampling_ratio);
   }
-  return {images, height, width, out_height, out_width, static_cast<float>(spatial_scale), sampling_ratio, aligned};
+  return {at.images,         at.height, at.width, at.out_height, at.out_width, static_cast<float>(at.spatial_scale),
+          at.sampling_ratio, at.aligned};
 }
 
 }  // namespace

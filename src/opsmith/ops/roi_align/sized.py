@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Float32
@@ -12,9 +13,23 @@ import opsmith
 from opsmith.errors import ArgumentValueError
 from opsmith.ops._boxes.boxes import edges_and_images, example_boxes
 
-__all__ = ["roi_align_sized", "roi_align_transposed"]
+__all__ = ["Sampling", "roi_align_sized", "roi_align_transposed"]
 
 _MOST_SAMPLES = 1024  # as in roi_align.h
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The sizes of images and results, and where the sampling points of a box lie."""
+
+    images: int
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+    spatial_scale: float = 1.0
+    sampling_ratio: int = -1
+    aligned: bool = False
 
 
 # The images' sizes are arguments, although the tensor has them: so each operator can give the other all that it needs,
@@ -30,14 +45,7 @@ _MOST_SAMPLES = 1024  # as in roi_align.h
 def roi_align_sized(
     features: Float[Tensor, "images C height width"],
     boxes: Float32[Tensor, "K 5"],
-    images: int,
-    height: int,
-    width: int,
-    out_height: int,
-    out_width: int,
-    spatial_scale: float = 1.0,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    sampling: Sampling,
 ) -> Float[Tensor, "K C out_height out_width"]:
     """Average the features at the sampling points of each bin of each box. Call it through `roi_align`.
 
@@ -45,11 +53,9 @@ def roi_align_sized(
     weights, and a box's result is one matrix, its image, and the other matrix multiplied. What has the weight 0 does not
     take part, be it NaN.
     """
-    across, along, image = _weights(
-        boxes, images, height, width, out_height, out_width, spatial_scale, sampling_ratio, aligned, _wide(features)
-    )
-    if images == 0:
-        return features.new_zeros(boxes.shape[0], features.shape[1], out_height, out_width)
+    across, along, image = _weights(boxes, sampling, _wide(features))
+    if sampling.images == 0:
+        return features.new_zeros(boxes.shape[0], features.shape[1], sampling.out_height, sampling.out_width)
     wide = features.to(across.dtype)
     sums = torch.einsum("kph,skchw,kqw->skcpq", across, _parts(wide)[:, image], along)
     return _whole(sums).to(features.dtype)
@@ -64,25 +70,17 @@ def roi_align_sized(
 def roi_align_transposed(
     grad_out: Float[Tensor, "K C out_height out_width"],
     boxes: Float32[Tensor, "K 5"],
-    images: int,
-    height: int,
-    width: int,
-    out_height: int,
-    out_width: int,
-    spatial_scale: float,
-    sampling_ratio: int,
-    aligned: bool,
+    sampling: Sampling,
 ) -> Float[Tensor, "images C height width"]:
     """The gradient of the features: that of each bin goes to the pixels that the bin is made of, with their weights."""
-    across, along, image = _weights(
-        boxes, images, height, width, out_height, out_width, spatial_scale, sampling_ratio, aligned, _wide(grad_out)
-    )
-    gradient = grad_out.new_zeros(images, grad_out.shape[1], height, width, dtype=across.dtype)
-    if images == 0:
+    across, along, image = _weights(boxes, sampling, _wide(grad_out))
+    shape = (sampling.images, grad_out.shape[1], sampling.height, sampling.width)
+    gradient = grad_out.new_zeros(shape, dtype=across.dtype)
+    if sampling.images == 0:
         return gradient.to(grad_out.dtype)
     wide = grad_out.to(across.dtype)
     each = torch.einsum("kph,skcpq,kqw->kschw", across, _parts(wide), along)
-    sums = gradient.new_zeros(images, 3, *gradient.shape[1:]).index_add(0, image, each)
+    sums = gradient.new_zeros(sampling.images, 3, *gradient.shape[1:]).index_add(0, image, each)
     return _whole(sums.transpose(0, 1)).to(grad_out.dtype)
 
 
@@ -133,24 +131,14 @@ def _whole(sums: Tensor) -> Tensor:
     return sums[0] + infinite
 
 
-def _weights(
-    boxes: Tensor,
-    images: int,
-    height: int,
-    width: int,
-    out_height: int,
-    out_width: int,
-    spatial_scale: float,
-    sampling_ratio: int,
-    aligned: bool,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _weights(boxes: Tensor, sampling: Sampling, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Return the weights along y, [K out_height height], and along x, and the image of each box; a bad box has none."""
-    if sampling_ratio > _MOST_SAMPLES:
-        raise ArgumentValueError(f"sampling_ratio can be up to {_MOST_SAMPLES}; found {sampling_ratio}")
-    edges, image, good = edges_and_images(boxes, images, spatial_scale, 0.5 if aligned else 0.0)
-    across = _axis(edges[:, 1], edges[:, 3], height, out_height, sampling_ratio, aligned, dtype)
-    along = _axis(edges[:, 0], edges[:, 2], width, out_width, sampling_ratio, aligned, dtype)
+    at = sampling
+    if at.sampling_ratio > _MOST_SAMPLES:
+        raise ArgumentValueError(f"sampling_ratio can be up to {_MOST_SAMPLES}; found {at.sampling_ratio}")
+    edges, image, good = edges_and_images(boxes, at.images, at.spatial_scale, 0.5 if at.aligned else 0.0)
+    across = _axis(edges[:, 1], edges[:, 3], at.height, at.out_height, at.sampling_ratio, at.aligned, dtype)
+    along = _axis(edges[:, 0], edges[:, 2], at.width, at.out_width, at.sampling_ratio, at.aligned, dtype)
     return torch.where(good[:, None, None], across, 0.0), along, image
 
 

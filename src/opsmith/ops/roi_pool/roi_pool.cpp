@@ -35,12 +35,11 @@ int64_t largest_pixel(const T* plane, int64_t row, int64_t column, int64_t width
 }  // namespace opsmith::ops::roi_pool
 
 template <class T>
-void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64_t images, int64_t height,
-                    int64_t width, int64_t out_height, int64_t out_width, double spatial_scale, View<T, 4> out,
+void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, View<T, 4> out,
                     View<int32_t, 4> argmax) {
-  const Pooling pooling = read_arguments(images, height, width, out_height, out_width, spatial_scale);
+  const Pooling pooling = read_arguments(bins);
   if (out.numel() == 0) return;
-  const int64_t channels = out.size[1];
+  const int64_t channels = out.size[1], out_height = out.size[2], out_width = out.size[3];
   parallel_for(0, out.size[0], 1, [&](int64_t begin, int64_t end) {
     std::vector<Range> rows(static_cast<size_t>(out_height)), columns(static_cast<size_t>(out_width));
     for (int64_t k = begin; k < end; ++k) {
@@ -56,12 +55,12 @@ void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64
         const T* plane = features.data + (roi.image < 0 ? 0 : roi.image * features.stride[0]) + c * features.stride[1];
         for (int64_t i = 0; i < out_height; ++i) {
           for (int64_t j = 0; j < out_width; ++j) {
-            const int64_t pixel = largest_pixel(plane, features.stride[2], features.stride[3], width,
+            const int64_t pixel = largest_pixel(plane, features.stride[2], features.stride[3], bins.width,
                                                 rows[static_cast<size_t>(i)], columns[static_cast<size_t>(j)]);
             argmax(k, c, i, j) = static_cast<int32_t>(pixel);
-            out(k, c, i, j) = pixel < 0
-                                  ? T(compute_t<T>{0})
-                                  : plane[pixel / width * features.stride[2] + pixel % width * features.stride[3]];
+            out(k, c, i, j) =
+                pixel < 0 ? T(compute_t<T>{0})
+                          : plane[pixel / bins.width * features.stride[2] + pixel % bins.width * features.stride[3]];
           }
         }
       }
@@ -71,11 +70,13 @@ void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64
 
 template <class T>
 void roi_pool_backward(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax,
-                       int64_t images, int64_t height, int64_t width, double spatial_scale, View<T, 4> grad_features) {
+                       ImageSizes at, View<T, 4> grad_features) {
   using C = compute_t<T>;
-  const Pooling pooling = read_arguments(images, height, width, grad_out.size[2], grad_out.size[3], spatial_scale);
+  const Pooling pooling =
+      read_arguments({at.images, at.height, at.width, grad_out.size[2], grad_out.size[3], at.spatial_scale});
   if (grad_features.numel() == 0) return;
-  const int64_t channels = grad_features.size[1], count = grad_out.size[0], pixels = height * width;
+  const int64_t channels = grad_features.size[1], count = grad_out.size[0];
+  const int64_t images = at.images, height = at.height, width = at.width, pixels = height * width;
   std::vector<std::vector<int64_t>> of_image(static_cast<size_t>(images));
   for (int64_t k = 0; k < count; ++k) {
     const int64_t image = pooling.read_roi(boxes, k).image;

@@ -8,10 +8,9 @@ using namespace opsmith::ops::boxes;
 using namespace opsmith::ops::roi_pool;
 
 template <class T>
-void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64_t images, int64_t height,
-                    int64_t width, int64_t out_height, int64_t out_width, double spatial_scale, View<T, 4> out,
+void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, View<T, 4> out,
                     View<int32_t, 4> argmax, Stream stream) {
-  const Pooling pooling = read_arguments(images, height, width, out_height, out_width, spatial_scale);
+  const Pooling pooling = read_arguments(bins);
   if (out.numel() == 0) return;
   constexpr int wide = 16 / sizeof(T);
   const bool inner = are_inner(features) && are_inner(out);
@@ -29,9 +28,9 @@ void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, int64
 
 template <class T>
 void roi_pool_backward(View<const T, 4> grad_out, View<const float, 2> boxes, View<const int32_t, 4> argmax,
-                       int64_t images, int64_t height, int64_t width, double spatial_scale, View<T, 4> grad_features,
-                       Stream stream) {
-  const Pooling pooling = read_arguments(images, height, width, grad_out.size[2], grad_out.size[3], spatial_scale);
+                       ImageSizes at, View<T, 4> grad_features, Stream stream) {
+  const Pooling pooling =
+      read_arguments({at.images, at.height, at.width, grad_out.size[2], grad_out.size[3], at.spatial_scale});
   if (grad_features.numel() == 0) return;
   if (are_inner(grad_out) && are_inner(grad_features)) {
     launch_gather<true>(grad_out, boxes, argmax, pooling, grad_features, stream);

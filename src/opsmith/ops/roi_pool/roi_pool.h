@@ -68,8 +68,19 @@ struct Pooling {
   }
 };
 
-inline Pooling read_arguments(int64_t images, int64_t height, int64_t width, int64_t out_height, int64_t out_width,
-                              double spatial_scale) {
+// What the operators are told, as sized.py declares it.
+struct PoolSizes {
+  int64_t images, height, width, out_height, out_width;
+  double spatial_scale;
+};
+
+struct ImageSizes {
+  int64_t images, height, width;
+  double spatial_scale;
+};
+
+inline Pooling read_arguments(const PoolSizes& at) {
+  const auto [images, height, width, out_height, out_width, spatial_scale] = at;
   constexpr int64_t most = (int64_t{1} << 31) - 1;  // a bin keeps its pixel in 32 bits
   if (height > most || width > most || (height > 0 && width > most / height))
     fail("an image can have up to ", most, " pixels; found ", height, " x ", width);

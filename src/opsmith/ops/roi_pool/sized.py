@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Float32, Int32
@@ -12,9 +13,31 @@ import opsmith
 from opsmith.errors import ArgumentValueError
 from opsmith.ops._boxes.boxes import edges_and_images, example_boxes
 
-__all__ = ["roi_pool_backward", "roi_pool_sized"]
+__all__ = ["ImageSizes", "PoolSizes", "roi_pool_backward", "roi_pool_sized"]
 
 _MOST_PIXELS = (1 << 31) - 1  # a bin keeps its pixel in 32 bits
+
+
+@dataclass(frozen=True)
+class PoolSizes:
+    """The sizes of images and results, and what boxes are multiplied with to be in pixels."""
+
+    images: int
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+    spatial_scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class ImageSizes:
+    """The sizes of images, and what boxes are multiplied with to be in pixels."""
+
+    images: int
+    height: int
+    width: int
+    spatial_scale: float
 
 
 # The images' sizes are arguments, although the tensor has them: the gradient needs them, and keeps no features for that.
@@ -30,31 +53,26 @@ _MOST_PIXELS = (1 << 31) - 1  # a bin keeps its pixel in 32 bits
 def roi_pool_sized(
     features: Float[Tensor, "images C height width"],
     boxes: Float32[Tensor, "K 5"],
-    images: int,
-    height: int,
-    width: int,
-    out_height: int,
-    out_width: int,
-    spatial_scale: float = 1.0,
+    bins: PoolSizes,
 ) -> tuple[Float[Tensor, "K C out_height out_width"], Int32[Tensor, "K C out_height out_width"]]:
     """The largest feature of each bin of each box, and its pixel, counted row by row. Call it through `roi_pool`.
 
     A bin is a rectangle, so the largest of each row is found first, and of these the largest. A bin without pixels has 0
     and the pixel -1.
     """
-    _check_pixels(height, width)
-    shape = (boxes.shape[0], features.shape[1], out_height, out_width)
+    _check_pixels(bins.height, bins.width)
+    shape = (boxes.shape[0], features.shape[1], bins.out_height, bins.out_width)
     if features.numel() == 0 or 0 in shape:
         return features.new_zeros(shape), torch.full(shape, -1, dtype=torch.int32, device=features.device)
-    edges, image, good = edges_and_images(boxes, images, spatial_scale)
-    rows = _members(edges[:, 1], edges[:, 3], height, out_height) & good[:, None, None]
-    columns = _members(edges[:, 0], edges[:, 2], width, out_width)
+    edges, image, good = edges_and_images(boxes, bins.images, bins.spatial_scale)
+    rows = _members(edges[:, 1], edges[:, 3], bins.height, bins.out_height) & good[:, None, None]
+    columns = _members(edges[:, 0], edges[:, 2], bins.width, bins.out_width)
     own = features[image]
     in_row, column = _largest(own[:, :, :, None, :], columns[:, None, None])  # [K C height out_width]
     largest, row = _largest(in_row.transpose(2, 3)[:, :, None], rows[:, None, :, None])  # [K C out_height out_width]
     pixel = (
-        row * width
-        + column.transpose(2, 3)[:, :, None].expand(-1, -1, out_height, -1, -1).gather(4, row[..., None])[..., 0]
+        row * bins.width
+        + column.transpose(2, 3)[:, :, None].expand(-1, -1, bins.out_height, -1, -1).gather(4, row[..., None])[..., 0]
     )
     is_empty = ~(rows.any(2)[:, :, None] & columns.any(2)[:, None])[:, None]
     return torch.where(is_empty, 0, largest), torch.where(is_empty, -1, pixel).to(torch.int32)
@@ -70,26 +88,23 @@ def roi_pool_backward(
     grad_out: Float[Tensor, "K C out_height out_width"],
     boxes: Float32[Tensor, "K 5"],
     argmax: Int32[Tensor, "K C out_height out_width"],
-    images: int,
-    height: int,
-    width: int,
-    spatial_scale: float,
+    at: ImageSizes,
 ) -> Float[Tensor, "images C height width"]:
     """The gradient of a bin is that of its largest pixel, which `argmax` says. Sums are made in float32 or wider.
 
     What `argmax` says is what the forward of these boxes has found: kernels need not look for it outside of its bin.
     """
-    _check_pixels(height, width)
+    _check_pixels(at.height, at.width)
     wide = torch.float64 if grad_out.dtype == torch.float64 else torch.float32
     channels = grad_out.shape[1]
-    _, image, good = (one[..., None, None, None] for one in edges_and_images(boxes, images, spatial_scale))
-    taken = (argmax >= 0) & (argmax < height * width) & good
+    _, image, good = (one[..., None, None, None] for one in edges_and_images(boxes, at.images, at.spatial_scale))
+    taken = (argmax >= 0) & (argmax < at.height * at.width) & good
     channel = torch.arange(channels, device=grad_out.device)[:, None, None]
     # What no bin took goes to a place behind all pixels.
-    last = images * channels * height * width
-    place = torch.where(taken, (image * channels + channel) * (height * width) + argmax, last)
+    last = at.images * channels * at.height * at.width
+    place = torch.where(taken, (image * channels + channel) * (at.height * at.width) + argmax, last)
     sums = grad_out.new_zeros(last + 1, dtype=wide).index_add(0, place.flatten(), grad_out.to(wide).flatten())
-    return sums[:last].reshape(images, channels, height, width).to(grad_out.dtype)
+    return sums[:last].reshape(at.images, channels, at.height, at.width).to(grad_out.dtype)
 
 
 @roi_pool_sized.examples
