@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
-from opsmith.subject.case import Case
+from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.subject import Subject
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "is_accepted",
     "is_gradient_of_body",
     "kernel_outputs",
+    "other_numbers",
     "quiet",
     "seed_generators",
 ]
@@ -91,6 +93,19 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def other_numbers(case: Case) -> Case:
+    """Return the case with other numbers; those that are given change sign, but for integers, which may be indices."""
+
+    def other(value: Any) -> Any:
+        if isinstance(value, TensorRecipe):
+            given = value.given
+            negated = -given if given is not None and given.dtype.is_floating_point else given
+            return replace(value, seed=value.seed + 500_009, given=negated)
+        return tuple(map(other, value)) if isinstance(value, tuple) else value
+
+    return replace(case, arguments={name: other(value) for name, value in case.arguments.items()})
 
 
 def seed_generators(seed: int) -> None:

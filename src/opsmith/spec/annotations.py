@@ -15,7 +15,16 @@ from typing import Any
 from opsmith.errors import DefinitionError
 from opsmith.spec.dtypes import Generic
 from opsmith.spec.gradient import check_passed_gradients
-from opsmith.spec.kinds import CAN_BE, as_declared, check_default, is_jaxtyping, name_of, read_kind, read_tensor
+from opsmith.spec.kinds import (
+    CAN_BE,
+    as_declared,
+    check_default,
+    choices_in,
+    is_jaxtyping,
+    name_of,
+    read_kind,
+    read_tensor,
+)
 from opsmith.spec.signature import Kind, Output, Parameter, Signature
 from opsmith.spec.structs import check_field_names, find_dataclass, keep_trailing_defaults, read_fields
 
@@ -115,6 +124,7 @@ def _read_parameter(where: str, parameter: inspect.Parameter, hint: Any, choices
         and not mutated
         and parameter.name not in choices.nondifferentiable,
         passes_gradient=choices.passes_gradient.get(parameter.name),
+        choices=choices_in(hint),
     )
 
 

@@ -15,7 +15,16 @@ from opsmith.spec.dtypes import GENERICS, element_of_jaxtyping
 from opsmith.spec.shapes import parse_shape
 from opsmith.spec.signature import Kind, TensorType
 
-__all__ = ["CAN_BE", "as_declared", "check_default", "is_jaxtyping", "name_of", "read_kind", "read_tensor"]
+__all__ = [
+    "CAN_BE",
+    "as_declared",
+    "check_default",
+    "choices_in",
+    "is_jaxtyping",
+    "name_of",
+    "read_kind",
+    "read_tensor",
+]
 
 _SCALARS: dict[Any, Kind] = {int: Kind.INT, float: Kind.FLOAT, bool: Kind.BOOL, str: Kind.STR}
 _OPTIONALS: dict[Kind, Kind] = {
@@ -27,7 +36,8 @@ _OPTIONALS: dict[Kind, Kind] = {
 _LISTS: dict[Kind, Kind] = {Kind.TENSOR: Kind.TENSOR_LIST, Kind.INT: Kind.INT_LIST, Kind.FLOAT: Kind.FLOAT_LIST}
 CAN_BE = (
     "a jaxtyping annotation of torch.Tensor such as Float[Tensor, 'B N'] (optional with `| None`, or a list of them), "
-    "int, float, bool, str, int | None, float | None, bool | None, list[int], list[float], or a frozen dataclass of numbers"
+    "int, float, bool, str, int | None, float | None, bool | None, list[int], list[float], a Literal of texts or of ints, "
+    "or a frozen dataclass of numbers"
 )
 
 
@@ -38,6 +48,10 @@ def read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
     if is_jaxtyping(annotation):
         return Kind.TENSOR, read_tensor(where, annotation)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal and len(types_of := {type(value) for value in arguments}) == 1:
+        (type_of,) = types_of
+        if type_of in (int, str):
+            return _SCALARS[type_of], None
     if origin in (typing.Union, types.UnionType):
         inner = [argument for argument in arguments if argument is not type(None)]
         if len(inner) == 1 and len(arguments) == 2:
@@ -55,6 +69,11 @@ def read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
     raise DefinitionError(
         f"{where} is annotated {name_of(annotation)}, which an operator cannot take; it can be {CAN_BE}"
     )
+
+
+def choices_in(annotation: Any) -> tuple[Any, ...]:
+    """Return the values of a Literal; empty for other annotations."""
+    return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
 
 
 def read_tensor(where: str, annotation: Any) -> TensorType:

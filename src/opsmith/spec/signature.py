@@ -85,7 +85,8 @@ class Parameter:
     """One argument of the schema.
 
     `tensor` is set for the three tensor kinds; `has_default` tells None from no default. `passes_gradient` names the
-    output whose gradient is this argument's too, unchanged. `struct` is set for a field of a dataclass.
+    output whose gradient is this argument's too, unchanged. `struct` is set for a field of a dataclass. `choices` are
+    the values of a Literal.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Parameter:
     differentiable: bool = False
     passes_gradient: str | None = None
     struct: Struct | None = None
+    choices: tuple[Any, ...] = ()
 
     @property
     def label(self) -> str:

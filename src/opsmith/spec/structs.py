@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from opsmith.errors import DefinitionError
-from opsmith.spec.kinds import as_declared, check_default, is_jaxtyping, name_of, read_kind
+from opsmith.spec.kinds import as_declared, check_default, choices_in, is_jaxtyping, name_of, read_kind
 from opsmith.spec.signature import Kind, Parameter, Struct
 
 __all__ = ["check_field_names", "find_dataclass", "keep_trailing_defaults", "read_fields"]
@@ -141,6 +141,7 @@ def _read_field(
         as_declared(kind, default) if has_default else None,
         keyword_only=struct.keyword_only,
         struct=struct,
+        choices=choices_in(hint),
     )
 
 

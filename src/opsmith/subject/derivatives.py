@@ -37,6 +37,7 @@ __all__ = [
     "leaves_of",
     "materialized",
     "no_gradient_registered",
+    "outputs_and_gradients",
     "second_gradients",
     "with_leaves",
 ]
@@ -88,10 +89,21 @@ def differentiable_inputs(subject: Subject, case: Case) -> tuple[str, ...]:
 
 def differentiable_outputs(subject: Subject, case: Case, inputs: Iterable[str]) -> tuple[int, ...]:
     """Return the outputs of the reference that have a gradient; raises what the reference raises."""
-    given, _ = with_leaves(case.build(), inputs)
-    found = [index for index, output in enumerate(subject.results(subject.reference, given)) if output.requires_grad]
+    found = _with_gradient(subject, case, inputs)
     declared = subject.differentiable_outputs
     return tuple(index for index in found if declared is None or index in declared)
+
+
+def _with_gradient(subject: Subject, case: Case, inputs: Iterable[str]) -> list[int]:
+    """Return which outputs require a gradient: in the case's types, or in float64 where those lack a function."""
+    pinned = subject.signature.pinned if subject.signature is not None else frozenset()
+    given, _ = with_leaves(case.build(), inputs)
+    try:
+        results = subject.results(subject.reference, given)
+    except Exception:
+        given, _ = with_leaves(case.changed(kept=pinned, dtype="float64").build(), inputs)
+        results = subject.results(subject.reference, given)
+    return [index for index, output in enumerate(results) if output.requires_grad]
 
 
 def with_leaves(values: Mapping[str, Any], names: Iterable[str]) -> tuple[dict[str, Any], list[Tensor]]:
@@ -130,7 +142,7 @@ def gradients(
     Raises NoGradientError if no output has a gradient, and whatever the forward or the backward raises.
     """
     given, leaves = with_leaves(values, request.inputs)
-    outputs, weights = _outputs(subject, function, given, request)
+    outputs, weights = outputs_and_gradients(subject, function, given, request)
     return list(torch.autograd.grad(outputs, leaves, weights, allow_unused=True))
 
 
@@ -142,7 +154,7 @@ def second_gradients(
     None if the first ones have no graph; raises as `gradients`.
     """
     given, leaves = with_leaves(values, request.inputs)
-    outputs, weights = _outputs(subject, function, given, request)
+    outputs, weights = outputs_and_gradients(subject, function, given, request)
     # Gradients that need none themselves would hide a refusal: once_differentiable looks at these alone.
     leaves = [*leaves, *(weight.requires_grad_() for weight in weights)]
     first = torch.autograd.grad(outputs, leaves[: len(request.inputs)], weights, allow_unused=True, create_graph=True)
@@ -155,7 +167,7 @@ def second_gradients(
     return materialized([leaf.grad for leaf in leaves], leaves)
 
 
-def _outputs(
+def outputs_and_gradients(
     subject: Subject, function: Callable[..., Any], given: Mapping[str, Any], request: GradientRequest
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Return the outputs that are requested and have a gradient, and the gradients to begin with."""

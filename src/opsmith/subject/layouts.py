@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-__all__ = ["LAYOUTS", "apply_layout", "lay_out"]
+__all__ = ["COMBINED", "LAYOUTS", "apply_layout", "lay_out"]
 
 
 def _contiguous(tensor: Tensor) -> Tensor:
@@ -29,10 +30,7 @@ def _every_second(tensor: Tensor) -> Tensor:
 
 def _inner_rows(tensor: Tensor) -> Tensor:
     """The middle of a larger tensor: rows do not follow each other."""
-    wide = _strange(tensor, tuple(size + 3 for size in tensor.shape))
-    for dim, size in enumerate(tensor.shape):
-        wide = wide.narrow(dim, 1, size)
-    return wide.copy_(tensor)
+    return _middle(_strange(tensor, tuple(size + 3 for size in tensor.shape)), tensor)
 
 
 def _offset(tensor: Tensor) -> Tensor:
@@ -47,8 +45,49 @@ def _expanded(tensor: Tensor) -> Tensor:
 
 
 def _channels_last(tensor: Tensor) -> Tensor:
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    return tensor.contiguous(memory_format=formats[tensor.dim()])
+    return tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
+
+
+def _cut_from_transposed(tensor: Tensor) -> Tensor:
+    """The middle of a larger transposed tensor: columns do not follow each other, and it begins at an odd place."""
+    order = tuple(reversed(range(tensor.dim())))
+    wide = _strange(tensor, tuple(size + 3 for size in reversed(tensor.shape)))
+    return _middle(wide.permute(order), tensor)
+
+
+def _leading(tensor: Tensor) -> Tensor:
+    """Rows that begin where longer ones do: aligned and dense, and farther apart than they are long."""
+    wide = _strange(tensor, (*tensor.shape[:-1], tensor.shape[-1] + 3))
+    return wide[..., : tensor.shape[-1]].copy_(tensor)
+
+
+def _sliced_twice(tensor: Tensor) -> Tensor:
+    """Every second row, and of it every third element."""
+    *before, rows, columns = tensor.shape
+    return _strange(tensor, (*before, 2 * rows, 3 * columns))[..., ::2, ::3].copy_(tensor)
+
+
+def _exchanged(tensor: Tensor, one: int, other: int) -> Tensor:
+    """Two dimensions lie in memory in the other order."""
+    return tensor.transpose(one, other).clone(memory_format=torch.contiguous_format).transpose(one, other)
+
+
+def _cut_from_channels_last(tensor: Tensor) -> Tensor:
+    """The middle of a larger channels_last tensor: pixels are farther apart than they have channels."""
+    wide = _strange(tensor, (tensor.shape[0], *(size + 3 for size in tensor.shape[1:])))
+    return _middle(wide.contiguous(memory_format=_FORMATS[tensor.dim()]), tensor)
+
+
+def _expanded_columns(tensor: Tensor) -> Tensor:
+    """One column for all: the last dimension has stride 0, so the values differ from those of the other layouts."""
+    return tensor[..., :1].contiguous().expand(tensor.shape) if tensor.shape[-1] > 0 else tensor
+
+
+def _middle(wide: Tensor, tensor: Tensor) -> Tensor:
+    """Copy a tensor into the middle of a larger one and return that part."""
+    for dim, size in enumerate(tensor.shape):
+        wide = wide.narrow(dim, min(1, wide.shape[dim] - size), size)
+    return wide.copy_(tensor)
 
 
 def _strange(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -59,6 +98,8 @@ def _strange(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     )
 
 
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
 # Name -> what makes it, and the ranks it is possible for.
 LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], range]] = {
     "contiguous": (_contiguous, range(0, 64)),
@@ -68,7 +109,17 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], range]] = {
     "offset": (_offset, range(0, 64)),
     "expanded": (_expanded, range(1, 64)),
     "channels_last": (_channels_last, range(4, 6)),
+    "cut out of a transposed one": (_cut_from_transposed, range(2, 64)),
+    "with a larger leading dimension": (_leading, range(2, 64)),
+    "sliced in two dimensions": (_sliced_twice, range(2, 64)),
+    "with its last dimension expanded": (_expanded_columns, range(2, 64)),
+    "with its first two dimensions exchanged": (partial(_exchanged, one=0, other=1), range(3, 64)),
+    "with its last two dimensions exchanged": (partial(_exchanged, one=-2, other=-1), range(3, 64)),
+    "with its middle dimensions exchanged": (partial(_exchanged, one=1, other=2), range(4, 5)),
+    "cut out of a channels_last one": (_cut_from_channels_last, range(4, 6)),
 }
+# Those that combine two things, each of which a kernel may handle alone.
+COMBINED = tuple(LAYOUTS)[7:]
 
 
 def apply_layout(name: str, rank: int) -> bool:

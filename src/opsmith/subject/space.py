@@ -11,21 +11,11 @@ from typing import Any
 from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Parameter, Signature
 from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.placed_values import are_indices, indices
+from opsmith.subject.scalar_values import values_of
+from opsmith.subject.values import INTEGER_VALUES
 
-__all__ = ["Choice", "Space"]
-
-# Values for arguments that no default names; the first is the plain one.
-_SCALARS: dict[Kind, tuple[Any, ...]] = {
-    Kind.INT: (1, 2, 0, 3),
-    Kind.FLOAT: (0.5, 1.0, 0.0, -1.5),
-    Kind.BOOL: (True, False),
-    Kind.STR: ("",),
-    Kind.INT_LIST: ((1, 1), (2, 1)),
-    Kind.FLOAT_LIST: ((0.5, 1.5), (1.0,)),
-    Kind.OPTIONAL_INT: (None, 1, 2),
-    Kind.OPTIONAL_FLOAT: (None, 0.5),
-    Kind.OPTIONAL_BOOL: (None, True, False),
-}
+__all__ = ["Choice", "IndexBound", "Space"]
 
 
 @dataclass(frozen=True)
@@ -48,11 +38,31 @@ class Choice:
     group: str = "plain"
 
 
+@dataclass(frozen=True)
+class IndexBound:
+    """What the indices in a tensor count, from 0 or from 1: the name of a size, or a number.
+
+    Where neither is known, the smallest size of the other tensors.
+    """
+
+    first: int = 0
+    size: str = ""
+    number: int = 0
+
+
 class Space:
     """The calls that a signature allows, with element types still to be chosen."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        named: Mapping[str, tuple[Any, ...]] | None = None,
+        index_bounds: Mapping[str, IndexBound] | None = None,
+    ) -> None:
+        """`named` are values that the body names, and `index_bounds` what limits integer tensors, by argument."""
         self.signature = signature
+        self._named = named or {}
+        self._index_bounds = index_bounds or {}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -80,7 +90,9 @@ class Space:
     def scalars(self) -> dict[str, tuple[Any, ...]]:
         """The arguments that are not tensors and no sizes, each with the values to try, the plain one first."""
         return {
-            p.name: _values_of(p) for p in self.signature.parameters if p.tensor is None and p.name not in self.names
+            p.name: values_of(p, (*p.choices, *self._named.get(p.name, ())))
+            for p in self.signature.parameters
+            if p.tensor is None and p.name not in self.names
         }
 
     def case(self, choice: Choice, dtypes: Mapping[str, str], seed: int) -> Case | None:
@@ -106,7 +118,7 @@ class Space:
                 shape,
                 dtypes[letter] if (letter := parameter.tensor_type.letter) else element.name,  # type: ignore[union-attr]
                 choice.layouts.get(parameter.name, choice.layouts.get("", "contiguous")),
-                choice.values.get(parameter.name, choice.values.get("", "normal")),
+                self._values(parameter, choice),
                 seed + index,
             )
             is_list = parameter.kind is Kind.TENSOR_LIST
@@ -117,6 +129,19 @@ class Space:
         """Return how many elements the inputs of a choice have."""
         shapes = [self._shape(parameter.tensor_type.shape, choice) for parameter in self.signature.tensors]
         return sum(math.prod(shape) for shape in shapes if shape is not None)
+
+    def _values(self, parameter: Parameter, choice: Choice) -> str:
+        """Return the kind of values of a tensor: of indices that are known to have a bound, those below it."""
+        kind = choice.values.get(parameter.name, choice.values.get("", "normal"))
+        bound = self._index_bounds.get(parameter.name)
+        if bound is None or kind in INTEGER_VALUES or are_indices(kind):
+            return kind
+        if bound.size:
+            return indices(bound.first, choice.sizes[bound.size])
+        if bound.number:
+            return indices(bound.first, bound.number)
+        others = [self._shape(p.tensor_type.shape, choice) for p in self.signature.tensors if p is not parameter]
+        return indices(bound.first, min((size for shape in others for size in shape or () if size > 0), default=1))
 
     def _several(self, recipe: TensorRecipe, length: int) -> tuple[TensorRecipe, ...]:
         items = range(length)
@@ -142,21 +167,3 @@ class Space:
 
 def _group_name(shape: Shape) -> str:
     return shape.group or "..."
-
-
-def _values_of(parameter: Parameter) -> tuple[Any, ...]:
-    tried = _SCALARS[parameter.kind]
-    if not parameter.has_default:
-        return tried
-    default = tuple(parameter.default) if isinstance(parameter.default, list | tuple) else parameter.default
-    if parameter.kind in (Kind.BOOL, Kind.OPTIONAL_BOOL):
-        return (default, *(value for value in tried if value is not default))
-    if isinstance(default, float):
-        # Half of a rate, a temperature or a margin is one, too.
-        return (default, default / 2 if default else 0.5)
-    # Other numbers may mean nothing, but the next one is likely to mean something.
-    if isinstance(default, int):
-        return (default, default + 1)
-    if isinstance(default, tuple) and all(isinstance(number, int) for number in default):
-        return (default, tuple(number + 1 for number in default))
-    return (default,)

@@ -20,7 +20,8 @@ from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case, dtypes_of, flattened, labelled
-from opsmith.subject.space import Space
+from opsmith.subject.scalar_values import named_values
+from opsmith.subject.space import IndexBound, Space
 from opsmith.subject.suite import MOST_ELEMENTS, Suite
 
 __all__ = ["Subject", "devices_here", "subject_of"]
@@ -60,11 +61,16 @@ class Subject:
     most_elements: int = MOST_ELEMENTS
     # Sizes that are not tried, by their cases' labels: the reference is slow there.
     left_out: frozenset[str] = frozenset()
+    # What the indices in integer tensors count (see `index_bounds`).
+    index_bounds: Mapping[str, IndexBound] = field(default_factory=dict)
 
     @cached_property
     def suite(self) -> Suite:
         """The calls to make."""
-        space = Space(self.signature) if self.signature is not None else None
+        space = None
+        if self.signature is not None:
+            body = self.operator.definition.body if self.operator is not None else self.reference
+            space = Space(self.signature, named_values(body, self.parameters), self.index_bounds)
         return Suite(space, self.examples, self.seed, self.most_elements, mutated=self.mutated, left_out=self.left_out)
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:

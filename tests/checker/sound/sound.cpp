@@ -133,7 +133,9 @@ void clamp(View<const T, 1> x, double low, double high, View<T, 1> y) {
   using C = compute_t<T>;
   for (int64_t n = 0; n < x.size[0]; ++n) {
     const C value = x(n);
-    y(n) = T(value < C(low) ? C(low) : value > C(high) ? C(high) : value);
+    // A low that is above high gives high, as torch.clamp does.
+    const C above = value < C(low) ? C(low) : value;
+    y(n) = T(above > C(high) ? C(high) : above);
   }
 }
 

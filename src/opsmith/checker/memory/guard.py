@@ -7,7 +7,7 @@ TorchDispatchMode does not see what a library over the stable ABI allocates.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -46,8 +46,8 @@ class Damage:
 class Guard:
     """Memory under watch, between `guarded`'s beginning and its end."""
 
-    def damage(self) -> Damage | None:
-        """Return the first write outside of all blocks, or None."""
+    def damage(self, results: Iterable[int] = ()) -> Damage | None:
+        """Return the first write outside of all blocks, or None; on a GPU behind those of results, by address."""
         raise NotImplementedError
 
 
@@ -55,7 +55,7 @@ class _CpuGuard(Guard):
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
 
-    def damage(self) -> Damage | None:
+    def damage(self, results: Iterable[int] = ()) -> Damage | None:
         found = (ctypes.c_int64 * 4)()
         if not self._library.opsmith_guard_damage(found):
             return None
@@ -67,8 +67,14 @@ class _CpuGuard(Guard):
 def guarded(device: str, body: int, margin: int) -> Iterator[Guard]:
     """Guard what is allocated on a device: blocks filled with the byte `body`, between margins of the byte `margin`.
 
-    Raises ToolchainError if the allocator cannot be built; ask `why_unguarded` first.
+    A GPU's free memory is filled, and has no margins. Raises ToolchainError if the allocator cannot be built; ask
+    `why_unguarded` first.
     """
+    if device != "cpu":
+        from opsmith.checker.memory.gpu_pool import GpuGuard
+
+        yield GpuGuard(body)
+        return
     library = _library()
     library.opsmith_guard_start(body, margin)
     try:
@@ -83,7 +89,7 @@ def sheltered(device: str) -> Iterator[None]:
 
     A kernel that writes outside of its memory would otherwise spoil the heap, and another property would seem to fail.
     """
-    if why_unguarded(device):
+    if device != "cpu" or why_unguarded(device):
         yield
         return
     with guarded(device, 0, 0xFB):
@@ -93,7 +99,7 @@ def sheltered(device: str) -> Iterator[None]:
 def why_unguarded(device: str) -> str:
     """Return why memory of a device cannot be guarded, or "" where it can."""
     if device != "cpu":
-        return "a kernel's own GPU allocations are not guarded"
+        return ""
     try:
         _library()
     except OpsmithError as error:

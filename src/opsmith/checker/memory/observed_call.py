@@ -13,6 +13,7 @@ from torch import Tensor
 from opsmith.checker.calls import differentiated, is_gradient_of_body, kernel_outputs, quiet, seed_generators
 from opsmith.checker.memory.guard import Damage, Guard, guarded
 from opsmith.checker.memory.margins import PaddedTensor, pad_tensors
+from opsmith.checker.process.lost_gpu import settle
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
@@ -75,25 +76,34 @@ def observe_call(
         seed_generators(subject.seed)
         try:
             call.results = _named(subject, kernel_outputs(subject, values), values)
+            settle(context.device)
         except Exception as error:
             call.error = error
-        _look_for_damage(call, watch, context.device)
+        _look_for_damage(call, watch, context.device, _allocated_first(subject, call.results))
         if with_gradient and call.error is None:
             seed_generators(subject.seed)
             with contextlib.suppress(Exception):
                 _differentiate(subject, values, around, call)
-            _look_for_damage(call, watch, context.device)
+            _look_for_damage(call, watch, context.device, [])
     return call
 
 
-def _look_for_damage(call: ObservedCall, watch: Guard | None, device: str) -> None:
+def _look_for_damage(call: ObservedCall, watch: Guard | None, device: str, results: list[int]) -> None:
+    """Note what was written outside of all blocks; on a GPU outside of the results with these addresses."""
     if device != "cpu":
         torch.cuda.synchronize()
-    if watch is None or call.damage is not None or (found := watch.damage()) is None:
+    if watch is None or call.damage is not None or (found := watch.damage(results)) is None:
         return
     call.damage = found
     owners = (name for name, result in call.results.items() if _start(result) == found.address)
     call.damaged = next(owners, "")
+
+
+def _allocated_first(subject: Subject, results: Mapping[str, Tensor]) -> list[int]:
+    """Return the addresses of results that are allocated before the kernel runs, as those of view kernels are."""
+    kernels = subject.operator.definition.kernels.values() if subject.operator is not None else ()
+    is_view = bool(kernels) and all(kernel.style == "view" for kernel in kernels)
+    return [_start(result) for name, result in results.items() if is_view and name not in subject.mutated]
 
 
 def _start(tensor: Tensor) -> int:

@@ -73,11 +73,22 @@ def default_processes(processors: int) -> int:
     return next(count for least, count in _PROCESSES if processors >= least)
 
 
-def rounds_of(tasks: Sequence[Task], seconds: float, processes: int) -> list[list[Queue]]:
+def rounds_of(tasks: Sequence[Task], seconds: float, processes: int, *, is_limited: bool = False) -> list[list[Queue]]:
     """Return the rounds of a check, one after the other; the queues of a round are worked on side by side.
 
-    The queues are the two halves of the CPU's tasks, which are one where there is one process, and a GPU's.
+    The queues are the two halves of the CPU's tasks, which are one where there is one process, and a GPU's. What needs
+    all cores for itself is a round of its own, the last, unless a limit shares out the time.
     """
+    last = [] if processes == 1 or is_limited else [task for task in tasks if _needs_all_cores(task)]
+    rounds = _shared_rounds([task for task in tasks if task not in last], seconds, processes)
+    return [*rounds, [Queue(tuple(last), 0.0)]] if last else rounds
+
+
+def _needs_all_cores(task: Task) -> bool:
+    return task.item.all_cores and task.column.device == "cpu"
+
+
+def _shared_rounds(tasks: Sequence[Task], seconds: float, processes: int) -> list[list[Queue]]:
     of_cpu = list(takewhile(lambda task: task.column.device == "cpu", tasks))
     last = [index for index, task in enumerate(of_cpu) if task.item.name == _LAST_OF_FIRST_HALF]
     end = last[-1] + 1 if last and processes > 1 else len(of_cpu)

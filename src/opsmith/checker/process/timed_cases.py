@@ -13,6 +13,7 @@ from typing import Any
 
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
+from opsmith.subject.placed_values import are_indices
 
 __all__ = ["TimedCases", "interleaved"]
 
@@ -61,9 +62,8 @@ def _kind(case: Case) -> Any:
     if case.group == "sizes":
         return case.group, case.label.partition(" = ")[0]
     recipes = case.tensors().values()
-    unusual = {recipe.layout for recipe in recipes} - {"contiguous"} | {recipe.values for recipe in recipes} - {
-        "normal"
-    }
+    kinds = {recipe.values for recipe in recipes if not are_indices(recipe.values)}
+    unusual = {recipe.layout for recipe in recipes} - {"contiguous"} | kinds - {"normal"}
     return case.group, frozenset(unusual)
 
 

@@ -15,9 +15,10 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from opsmith.checker.outcome import Outcome, not_run, out_of_time
+from opsmith.checker.outcome import Found, Outcome, not_run, out_of_time
 from opsmith.checker.process.child import Child, Ended, Send, in_child
 from opsmith.checker.process.clock import now_s, wake
+from opsmith.checker.process.lost_gpu import leave_where_lost
 from opsmith.checker.process.schedule import (
     Allowance,
     Queue,
@@ -28,6 +29,7 @@ from opsmith.checker.process.schedule import (
     rounds_of,
     weight_of,
 )
+from opsmith.subject.case import Case
 from opsmith.toolchain.resources import cpu_count
 
 __all__ = ["Finished", "Workers", "run_tasks"]
@@ -35,12 +37,16 @@ __all__ = ["Finished", "Workers", "run_tasks"]
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a task: its outcome, or how its process ended before there was one, and what it was doing then."""
+    """The end of a task: its outcome, or how its process ended before there was one, and what it was doing then.
+
+    `history` are the calls that its process had reported by then, in order, where something failed.
+    """
 
     task: Task
     outcome: Outcome | None
     ended: Ended | None = None
     doing: Any = None
+    history: tuple[Case, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class Workers:
 def run_tasks(workers: Workers, tasks: Sequence[Task]) -> Iterator[Finished]:
     """Yield the end of each task, in order; tasks of different queues are worked on at the same time."""
     processes = workers.processes or default_processes(cpu_count())
-    rounds = rounds_of(tasks, workers.seconds, processes)
+    rounds = rounds_of(tasks, workers.seconds, processes, is_limited=workers.limit_s < inf)
     for number, queues in enumerate(rounds):
         now = time.monotonic()
         until_s = now + (workers.until_s - now) / (len(rounds) - number)
@@ -83,8 +89,8 @@ def _side_by_side(workers: Workers, queues: Sequence[Queue]) -> Iterator[Finishe
             done = 0
             for message in child.messages(None):
                 if not isinstance(message, Ended):
-                    outcome, ended, doing = message
-                    yield Finished(queue.tasks[done], outcome, ended, doing)
+                    outcome, ended, doing, history = message
+                    yield Finished(queue.tasks[done], outcome, ended, doing, history)
                     done += 1
             # A child that was killed from outside leaves tasks undone: they are done here.
             yield from _in_order(workers, Queue(queue.tasks[done:], 0.0))
@@ -92,7 +98,7 @@ def _side_by_side(workers: Workers, queues: Sequence[Queue]) -> Iterator[Finishe
 
 def _send_all(workers: Workers, queue: Queue, send: Send) -> None:
     for one in _in_order(workers, queue):
-        send((one.outcome, one.ended, one.doing))
+        send((one.outcome, one.ended, one.doing, one.history))
 
 
 def _tell_nobody(task: Task, doing: Any) -> None:
@@ -116,6 +122,8 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
             return
         done, doing = 0, None
         ended: Ended | None = None
+        found: Outcome | None = None
+        history: list[Case] = []
         batch = _batch(left)
         workers.tell(left[0], None)
         work = _worker(workers, batch, left, seconds)
@@ -124,20 +132,26 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
                 ended = message
             elif isinstance(message, _Report):
                 seconds -= message.seconds
-                yield Finished(left[done], message.outcome)
-                done, doing = done + 1, None
+                failed = message.outcome.state == "failed"
+                yield Finished(left[done], message.outcome, history=tuple(history) if failed else ())
+                done, doing, found = done + 1, None, None
                 if done < len(left):
                     workers.tell(left[done], None)
+            elif isinstance(message, Found):
+                found = message.outcome
             else:
                 doing = message
+                if isinstance(doing, Case):
+                    history.append(doing)
                 workers.tell(left[done], doing)
         assert ended is not None
         if done < len(batch) and not ended.is_late:
             task = left[done]
-            yield Finished(task, None, ended, doing)
+            # What ended the process while an input was made smaller is not what the input had shown.
+            yield Finished(task, found, None if found is not None else ended, doing, tuple(history))
             done += 1
             # The next column would be silent for as long again, with the same finding.
-            while ended.hung and done < len(left) and _is_same_row(task, left[done]):
+            while ended.hung and found is None and done < len(left) and _is_same_row(task, left[done]):
                 yield Finished(left[done], not_run(f"it already hangs in {task.column.dtype}"))
                 done += 1
         left = left[done:]
@@ -182,6 +196,7 @@ def _worker(workers: Workers, batch: Sequence[Task], left: Sequence[Task], secon
             time_of_task = allowance(left[index:], remaining, workers.until_s, time.monotonic())
             started = now_s(task.column.device)
             outcome = workers.run(task, partial(_send_doing, send), time_of_task)
+            leave_where_lost(task.column.device)
             taken = now_s(task.column.device) - started if task.item.weight else 0.0
             remaining -= taken
             _send_outcome(send, outcome, taken)

@@ -17,6 +17,7 @@ from torch import Tensor
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.queued_calls import interference
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.oracle import Disagreement, Expected, compare, expect
 
@@ -25,21 +26,28 @@ __all__ = ["devices", "graph", "streams"]
 # About a fifth of a second: much longer than it takes to call an operator that has been called before.
 _WAIT_CYCLES = 400_000_000
 _WARM_UP = 3
+_OWN_MEMORY = (
+    "Give each call its own memory (opsmith::Workspace), and pass numbers to the kernel by value: what is static, on the "
+    "device, in constant or in pinned memory, is shared by all calls that wait or run."
+)
 
 
 def streams(context: Context) -> Outcome:
-    """Work is queued on the current stream, behind what PyTorch has queued there."""
+    """Work is queued on the current stream, behind what PyTorch has queued there, and calls do not share memory."""
     case = _right_case(context)
     if case is None:
         return not_run("ordinary calls already fail, or the reference rejects them")
     words = _late_inputs(context, case, "cuda:0", torch.cuda.Stream(device=0))
-    if words is None:
-        return not_run("zeros give the same result, which does not show when inputs were read")
     if words:
         hint = "Launch on the kernel's stream argument, or on c10::cuda::getCurrentCUDAStream()."
         message = f"on a non-default stream, it does not wait for the work queued before it: {words}"
         return failed(Finding(message, case, hint))
-    return passed(1)
+    if (found := interference(context)) is not None:
+        other, how = found
+        return failed(Finding(f"{other.label}: the result {how}", other, _OWN_MEMORY))
+    if words is None:
+        return not_run("zeros give the same result, which does not show when inputs were read")
+    return passed(2)
 
 
 def devices(context: Context) -> Outcome:
@@ -92,14 +100,15 @@ def graph(context: Context) -> Outcome:
         )
     other = _other_values(context, case)
     expected = expect(context.subject, other, other.build("cuda:0"))
-    _fill(values, other.build("cuda:0"))
-    captured.replay()
-    torch.cuda.synchronize()
-    if (wrong := compare(found, expected)) is not None:
-        message = f"a graph replayed with other input values gives wrong results: {wrong}"
-        hint = "A call must not depend on values that the host reads during capture."
-        return failed(Finding(message, other, hint))
-    return passed(2)
+    for times in ("once", "twice"):
+        _fill(values, other.build("cuda:0"))
+        captured.replay()
+        torch.cuda.synchronize()
+        if (wrong := compare(found, expected)) is not None:
+            message = f"a graph replayed {times} with other input values gives wrong results: {wrong}"
+            hint = "A call must not depend on values that the host reads during capture, and all of its work has to be "
+            return failed(Finding(message, other, f"{hint}on the current stream: on another one it is done once."))
+    return passed(3)
 
 
 def _right_case(context: Context) -> Case | None:

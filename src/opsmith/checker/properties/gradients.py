@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from opsmith.checker.calls import is_gradient_of_body
-from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.outcome import Finding, Found, Outcome, failed, not_run, passed
+from opsmith.checker.particulars import named
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.agreement import RefusedError, agrees, is_repeatable
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.gradient_cases import (
+    differentiable_case,
+    gradient_cases,
+    request_of,
+    requests_of,
+    why_no_gradient,
+)
 from opsmith.checker.properties.gradient_oracle import eased, expected_gradients, without_overflow
-from opsmith.checker.shrink import smallest
+from opsmith.checker.properties.unproven import Refusal, unproven
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (
     GradientRequest,
     NoGradientError,
     as_function,
-    differentiable_inputs,
-    differentiable_outputs,
     first_line,
     gradients,
+    has_autograd_kernel,
     is_refusal,
     leaves_of,
     materialized,
@@ -34,21 +42,14 @@ from opsmith.subject.derivatives import (
 from opsmith.subject.oracle import compare
 
 __all__ = [
-    "MOST_ELEMENTS",
     "NotRegisteredError",
     "Wrong",
     "first_wrong",
     "gradient",
     "is_gradient_wrong",
-    "request_of",
-    "why_no_gradient",
+    "wrong_gradient",
 ]
 
-MOST_ELEMENTS = 5000
-_LONG = 1025
-_GROUPS = ("plain", "scalars", "equal", "values", "layouts", "sizes", "empty")
-# Where PyTorch takes the gradient through the body, no kernel sees its sizes and values.
-_GROUPS_OF_BODY = ("plain", "scalars", "equal", "layouts", "empty")
 _BODY = "PyTorch computes it through the body, so few sizes and values are tried"
 _LOW_PRECISION = (
     "compared with the reference's gradient; finite differences mean nothing in {dtype}, where one rounding is as "
@@ -62,63 +63,72 @@ class NotRegisteredError(Exception):
 
 @dataclass(frozen=True)
 class Wrong:
-    """What is wrong with a gradient, in words."""
+    """What is wrong with a gradient, in words; a smaller call has to have the same kind of failure."""
 
     message: str
     hint: str = ""
+    kind: str = "refused"
+
+
+@dataclass
+class _Tried:
+    """What a run over the cases came to: gradients compared, those of results that are wrong already, and refusals."""
+
+    compared: int = 0
+    skipped: int = 0
+    refused: list[Refusal] = field(default_factory=list)
 
 
 def gradient(context: Context) -> Outcome:
     """First gradients: of every input, through every output, for every layout of what arrives from behind."""
     if (reason := why_no_gradient(context)) is not None:
-        return not_run(reason)
-    compared, refused, skipped = 0, 0, 0
-    cases = TimedCases(context, _cases(context))
-    for case in cases:
-        try:
-            for request in _requests(context, case):
-                wrong = first_wrong(context, case, request)
-                compared += 1
-                if wrong is None:
-                    continue
-                if not agrees(context, case):
-                    skipped += 1
-                    break
-                return _found(context, case, request, wrong, compared)
-        except RefusedError:
-            refused += 1
-        except NotRegisteredError as error:
-            return not_run(f"no gradient is registered: {error}")
-    if skipped == compared:
-        return not_run(
-            "the results are already wrong, and gradients depend on them"
-            if skipped
-            else f"the reference cannot be differentiated for any of {refused} inputs"
-        )
+        return _undifferentiable(context, reason, differentiable_case(context)[1])
+    tried = _Tried()
+    cases = TimedCases(context, gradient_cases(context))
+    try:
+        found = _first_failure(context, cases, tried)
+    except NotRegisteredError as error:
+        return not_run(f"no gradient is registered: {error}")
+    if found is not None:
+        return found
+    if tried.skipped == tried.compared:
+        reason = "the results are already wrong, and gradients depend on them"
+        if tried.compared == 0:
+            reason = f"the reference cannot be differentiated for any of {len(tried.refused)} inputs"
+        return _undifferentiable(context, reason, [] if tried.compared else tried.refused)
     if not (context.is_limited and cases.left_out) and (finding := _numeric(context)) is not None:
-        return failed(finding, inputs=compared)
+        return failed(finding, inputs=tried.compared)
     is_low = context.dtype not in ("", "float64")
     note = _LOW_PRECISION.format(dtype=context.dtype) if is_low else ""
     if is_gradient_of_body(context.subject):
         note = "; ".join(filter(None, (_BODY, note)))
-    return passed(compared, refused=refused, left_out=cases.left_out, note=note)
+    return passed(tried.compared, refused=len(tried.refused), left_out=cases.left_out, note=note)
 
 
-def why_no_gradient(context: Context) -> str | None:
-    """Return why gradients cannot be judged, or None if they can."""
-    subject = context.subject
-    if subject.mutated:
-        return f"it writes to {', '.join(subject.mutated)}: it has no gradient"
-    case = subject.suite.plain(context.dtypes)
-    inputs = differentiable_inputs(subject, case)
-    if not inputs:
-        return "no argument has a gradient"
-    try:
-        if not differentiable_outputs(subject, case, inputs):
-            return "no output has a gradient"
-    except Exception as error:
-        return f"the reference cannot be differentiated: {first_line(error)}"
+def _first_failure(context: Context, cases: TimedCases, tried: _Tried) -> Outcome | None:
+    """Return the failure of the first case with a wrong gradient; raises NotRegisteredError if there are no gradients."""
+    for case in cases:
+        try:
+            for request in requests_of(context, case):
+                wrong = first_wrong(context, case, request)
+                tried.compared += 1
+                if wrong is None:
+                    continue
+                if not agrees(context, case):
+                    tried.skipped += 1
+                    break
+                return _found(context, case, request, wrong, tried.compared)
+        except RefusedError as error:
+            tried.refused.append(Refusal(case, error))
     return None
+
+
+def _undifferentiable(context: Context, reason: str, refusals: list[Refusal]) -> Outcome:
+    """Return the outcome where nothing was differentiated: a failure if a declared backward was never called for it."""
+    is_declared = not is_gradient_of_body(context.subject) and has_autograd_kernel(context.subject, context.device)
+    if not refusals or context.is_limited or context.subject.signature is None or not is_declared:
+        return not_run(reason)
+    return unproven(context, "differentiate", refusals, "; the backward was never called")
 
 
 def is_gradient_wrong(context: Context, case: Case) -> bool:
@@ -128,53 +138,6 @@ def is_gradient_wrong(context: Context, case: Case) -> bool:
         return request is None or first_wrong(context, case, request) is not None
     except (RefusedError, NotRegisteredError):
         return True
-
-
-def _cases(context: Context) -> Iterator[Case]:
-    """Yield the cases to differentiate: all kinds, but of the many sizes some; in half precision fewer layouts."""
-    is_half = context.dtype in ("float16", "bfloat16")
-    groups = _GROUPS_OF_BODY if is_gradient_of_body(context.subject) else _GROUPS
-    for index, case in enumerate(context.subject.suite.cases(context.dtypes, *groups)):
-        # Long rows are where a sum in half precision shows.
-        is_long = any(_LONG in recipe.shape for recipe in case.tensors().values())
-        is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0 and not is_long) or (
-            is_half and case.group == "layouts" and not case.label.startswith("every")
-        )
-        # Where inputs are near the largest number of the type, the order of a gradient's factors decides what overflows.
-        is_huge = context.dtype != "float64" and any(r.values == "huge" for r in case.tensors().values())
-        if case.elements <= MOST_ELEMENTS and not is_one_of_many and not is_huge:
-            yield case
-
-
-def request_of(context: Context, case: Case) -> GradientRequest | None:
-    """Return all gradients of a case, or None if there are none; raises RefusedError as the reference does."""
-    inputs = differentiable_inputs(context.subject, case)
-    try:
-        outputs = differentiable_outputs(context.subject, case, inputs) if inputs else ()
-    except Exception as error:
-        raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
-    return GradientRequest(inputs, outputs, dtype=context.dtype or "float32") if outputs else None
-
-
-def _requests(context: Context, case: Case) -> Iterator[GradientRequest]:
-    """Yield the gradients to take of a case: all; of a plain one also each alone, and for gradients in other layouts."""
-    request = request_of(context, case)
-    if request is None:
-        return
-    yield request
-    if case.group == "layouts":
-        yield replace(request, layout="transposed")
-    if all(recipe.values == "big" for recipe in case.tensors().values()):
-        # Everything of one sign: a sum that is kept in half precision stops growing.
-        yield replace(request, layout="summed")
-    if case.group != "plain":
-        return
-    for layout in ("summed", "transposed", "every second"):
-        yield replace(request, layout=layout)
-    if len(request.inputs) > 1:
-        yield from (replace(request, inputs=(name,)) for name in request.inputs)
-    if len(request.outputs) > 1:
-        yield from (replace(request, outputs=(index,)) for index in request.outputs)
 
 
 def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong | None:
@@ -193,11 +156,12 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
             return Wrong(
                 "inputs require gradients and no result does: gradients are silently lost",
                 "Register a gradient, or have the operator raise where an input requires one.",
+                "lost",
             )
         except Exception as error:
             if is_refusal(error):
                 raise NotRegisteredError(first_line(error)) from error
-            return Wrong(f"the gradient raises {type(error).__name__}: {first_line(error)}")
+            return Wrong(f"the gradient raises {type(error).__name__}: {first_line(error)}", kind=type(error).__name__)
         if is_unregistered():
             raise NotRegisteredError("PyTorch warns about it in a backward, and the gradients stay None")
     leaves = leaves_of(values, request.inputs)
@@ -209,9 +173,11 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
         return None
     name = request.inputs[wrong.output]
     if found[wrong.output] is None:
-        return Wrong(f"{name} gets no gradient{_how(request)}; the reference gives it {wrong.expected:.6g}")
+        return Wrong(
+            f"{name} gets no gradient{_how(request)}; the reference gives it {wrong.expected:.6g}", kind="lost"
+        )
     text = str(wrong).replace(f"output {wrong.output}", f"the gradient of {name}", 1)
-    return Wrong(f"{text}{_how(request)}", _hint(request))
+    return Wrong(f"{text}{_how(request)}", _hint(request), wrong.kind)
 
 
 def _numeric(context: Context) -> Finding | None:
@@ -219,9 +185,9 @@ def _numeric(context: Context) -> Finding | None:
     if context.dtype != "float64":
         return None
     subject = context.subject
-    case = subject.suite.plain(context.dtypes)
-    request = request_of(context, case)
-    if request is None or any(case.tensors()[name].dtype != "float64" for name in request.inputs):
+    case, _ = differentiable_case(context)
+    request = request_of(context, case) if case is not None else None
+    if case is None or request is None or any(case.tensors()[name].dtype != "float64" for name in request.inputs):
         return None
     context.tell(case)
     message = _gradcheck(context, case, request, subject.kernel)
@@ -247,20 +213,40 @@ def _gradcheck(context: Context, case: Case, request: GradientRequest, function:
 def _found(context: Context, case: Case, request: GradientRequest, wrong: Wrong, compared: int) -> Outcome:
     def fails(other: Case) -> bool:
         try:
-            return set(request.inputs) <= other.tensors().keys() and first_wrong(context, other, request) is not None
+            if not set(request.inputs) <= other.tensors().keys():
+                return False
+            again = first_wrong(context, other, request)
         except (RefusedError, NotRegisteredError):
             return False
+        return again is not None and again.kind == wrong.kind
 
+    def finding(shown: Case, what: Wrong) -> Finding:
+        first = case if shown != case else None
+        return Finding(named(shown, what.message, sizes_of(shown, context)), shown, what.hint, first=first)
+
+    context.tell(Found(failed(finding(case, wrong), inputs=compared)))
     small = smallest(context, case, fails)
-    again = first_wrong(context, small, request) or wrong
-    return failed(Finding(f"{small.label}: {again.message}", small, again.hint), inputs=compared)
+    return failed(finding(small, first_wrong(context, small, request) or wrong), inputs=compared)
+
+
+def wrong_gradient(context: Context, case: Case) -> str:
+    """Return what is wrong with the gradients of one call, named by what is particular about it, or ""."""
+    try:
+        for request in requests_of(context, case):
+            if (wrong := first_wrong(context, case, request)) is not None:
+                return named(case, wrong.message, sizes_of(case, context))
+        numeric = _numeric(context) if case == context.subject.suite.plain(context.dtypes) else None
+    except (RefusedError, NotRegisteredError):
+        return ""
+    return "" if numeric is None else numeric.message
 
 
 def _how(request: GradientRequest) -> str:
     if request.layout == "summed":
         return ", for the gradient that .sum() gives, expanded with strides of 0"
     if request.layout != "contiguous":
-        return f", for gradients of the outputs that are {request.layout}"
+        verb = "" if request.layout.startswith("with ") else "that are "
+        return f", for gradients of the outputs {verb}{request.layout}"
     return ""
 
 

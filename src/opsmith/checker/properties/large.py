@@ -7,29 +7,23 @@ lies before it, where an index that wraps around reads other numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from opsmith.checker.memory.available import available_address_bytes, size_text
+from opsmith.checker.memory.available import size_text
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.far_apart import HINT, NEAR, dimensions, far, room_for, spread
 from opsmith.checker.properties.large_calls import check_large_calls
+from opsmith.checker.properties.large_gradients import check_gradients
 from opsmith.subject.case import Case
 from opsmith.subject.oracle import Disagreement, Expected, compare, expect
 
 __all__ = ["large"]
-
-_LIMIT = 1 << 31
-_NEAR = 64
-_HINT = (
-    "Some index or stride has only 32 bits: use int64_t for both, and for their products. A 32-bit kernel has to "
-    "reject what does not fit."
-)
 
 
 def large(context: Context) -> Outcome:
@@ -38,7 +32,7 @@ def large(context: Context) -> Outcome:
     if found is None:
         return not_run("ordinary calls already fail, or the reference rejects them")
     context, case = found
-    strides = _check_strides(context, case)
+    strides = _with_gradients(context, case, _check_strides(context, case))
     if strides.state == "failed" or not context.large:
         more = "" if context.large else "--large makes calls with more than 2^31 elements"
         return replace(strides, note="; ".join(filter(None, (strides.note, more))))
@@ -46,6 +40,18 @@ def large(context: Context) -> Outcome:
     if calls.state != "failed" and strides.state == "passed":
         return passed(strides.inputs + calls.inputs, note="; ".join(filter(None, (strides.note, calls.note))))
     return calls
+
+
+def _with_gradients(context: Context, case: Case, forward: Outcome) -> Outcome:
+    """Return the outcome of results and of gradients, which a kernel of their own computes."""
+    if forward.state == "failed":
+        return forward
+    backward = check_gradients(context, case)
+    if backward.state == "failed" or (forward.state == "not run" and backward.state == "passed"):
+        return backward
+    if backward.state == "not run":
+        return forward
+    return replace(forward, inputs=forward.inputs + backward.inputs, refused=forward.refused + backward.refused)
 
 
 def _narrowest(context: Context) -> tuple[Context, Case] | None:
@@ -67,23 +73,19 @@ def _check_strides(context: Context, case: Case) -> Outcome:
     tried, unfit, refused = 0, 0, 0
     excused = ""
     expected = expect(context.subject, case, case.build(context.device))
-    for name, dim in _dimensions(case):
+    for name, dim in dimensions(case):
         recipe = case.tensors()[name]
-        itemsize = getattr(torch, recipe.dtype).itemsize
-        needed = _span(recipe.shape, dim) * itemsize
-        free = available_address_bytes(context.device) * 9 // 10
-        if needed > free:
+        needed, free, before = room_for(recipe.shape, recipe.dtype, dim, context.device)
+        if before is None:
             unfit = max(unfit, needed)
             continue
-        # Without memory before it, a wrapped index lies outside and may crash.
-        before = _LIMIT if needed + _LIMIT * itemsize <= free else _NEAR
         # The same with rows that are near: a kernel that ignores strides, or refuses them, is another matter.
         if not _is_right_nearby(context, case, name, dim, expected):
             continue
         context.tell(f"{name} with its elements past 2^31 along dimension {dim}")
-        stride = _far(recipe.shape[dim])
+        stride = far(recipe.shape[dim])
         try:
-            values = _spread(case, context.device, name, dim, stride, before)
+            values = spread(case, context.device, name, dim, stride, before)
         except (RuntimeError, MemoryError):
             unfit = max(unfit, needed)
             continue
@@ -99,7 +101,7 @@ def _check_strides(context: Context, case: Case) -> Outcome:
                 f"with {name} so far apart, PyTorch's own operators are wrong on this device, in the reference too"
             )
         elif wrong is not None:
-            return failed(Finding(_describe(name, dim, recipe.shape, stride, wrong), hint=_HINT), inputs=tried)
+            return failed(Finding(_describe(name, dim, recipe.shape, stride, wrong), hint=HINT), inputs=tried)
     note = f"it rejects {refused} of {refused + tried} calls with strides past 2^31" if refused else ""
     note = "; ".join(filter(None, (note, excused)))
     if tried + refused > 0:
@@ -107,45 +109,6 @@ def _check_strides(context: Context, case: Case) -> Outcome:
     if unfit:
         return not_run(f"{size_text(unfit)} of address space are needed, {size_text(free)} are available")
     return not_run("it takes no strided input, so only calls with 2^31 elements would show it")
-
-
-def _dimensions(case: Case) -> Iterator[tuple[str, int]]:
-    """Yield the first and the last dimension of each tensor along which there are several elements."""
-    for name, recipe in case.tensors().items():
-        long = [dim for dim, size in enumerate(recipe.shape) if size > 1]
-        yield from ((name, dim) for dim in dict.fromkeys((*long[:1], *long[-1:])))
-
-
-def _far(size: int) -> int:
-    """Return the stride with which the last of some elements has an index past 2^31."""
-    return -(-_LIMIT // (size - 1)) + _NEAR
-
-
-def _span(shape: tuple[int, ...], dim: int) -> int:
-    return _far(shape[dim]) * (shape[dim] - 1) + 2 * math.prod(shape) + _NEAR
-
-
-def _spread(case: Case, device: str, name: str, dim: int, stride: int, before: int) -> dict[str, Any]:
-    """Return the arguments with one tensor's elements that far apart along a dimension, `before` elements into memory."""
-    values = case.build(device)
-    base, bracket, index = name.partition("[")
-    if not bracket:
-        values[base] = _spread_tensor(values[base], dim, stride, before)
-    else:
-        values[base][int(index[:-1])] = _spread_tensor(values[base][int(index[:-1])], dim, stride, before)
-    return values
-
-
-def _spread_tensor(tensor: Tensor, dim: int, stride: int, before: int) -> Tensor:
-    other = [size if index != dim else 1 for index, size in enumerate(tensor.shape)]
-    strides = list(torch.empty(other, device="meta").stride())
-    strides[dim] = stride
-    last = sum(step * (size - 1) for step, size in zip(strides, tensor.shape, strict=True))
-    # A storage, because `torch.empty` may be told to fill what it returns.
-    storage = torch.UntypedStorage((before + last + 1) * tensor.dtype.itemsize, device=tensor.device)
-    view = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    view.set_(storage, before, tuple(tensor.shape), tuple(strides))
-    return view.copy_(tensor)
 
 
 def _is_reference_wrong(context: Context, values: Mapping[str, Any], expected: Expected) -> bool:
@@ -162,7 +125,7 @@ def _is_right_nearby(context: Context, case: Case, name: str, dim: int, expected
     size = math.prod(case.tensors()[name].shape)
     context.tell(f"{name} with its elements slightly apart along dimension {dim}")
     try:
-        values = _spread(case, context.device, name, dim, 2 * size + _NEAR, _NEAR)
+        values = spread(case, context.device, name, dim, 2 * size + NEAR, NEAR)
         return compare(context.subject.results(context.subject.kernel, values), expected) is None
     except (RuntimeError, ValueError):
         return False

@@ -11,13 +11,17 @@ from opsmith.checker.memory.guard import why_unguarded
 from opsmith.checker.memory.observations import Observation, depends_on, observation_of, observe_cases
 from opsmith.checker.memory.observed_call import observe_call
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.particulars import named
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
-from opsmith.checker.shrink import smallest
+from opsmith.checker.properties.read_only import written_and_put_back
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
 
-__all__ = ["inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
+__all__ = ["UNTOUCHED", "inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
 
+# Says of an element that the kernel left it out.
+UNTOUCHED = "is not written"
 # Says what was seen in a case, or "" where nothing was wrong.
 _Judge = Callable[[Case], str]
 
@@ -32,7 +36,7 @@ def outputs_written(context: Context) -> Outcome:
         if not found:
             return ""
         if found[0].is_untouched:
-            return f"{found[0]} is not written: it holds what its memory held before the call"
+            return f"{found[0]} {UNTOUCHED}: it holds what its memory held before the call"
         return f"{found[0]} depends on uninitialized memory: something reads an allocation before writing it"
 
     return _first(
@@ -57,7 +61,7 @@ def writes_outside(context: Context) -> Outcome:
     hint = (
         "Compare the last index with the size: if vectors and blocks do not divide the size, they reach past the end."
     )
-    return _first(context, cases, judge, hint, note=why_unguarded(context.device))
+    return _first(context, cases, judge, hint, note=_limits_of(context.device))
 
 
 def reads_outside(context: Context) -> Outcome:
@@ -72,7 +76,7 @@ def reads_outside(context: Context) -> Outcome:
 
     hint = "Compare indices with the size before reading; the first and last elements lack a neighbour."
     cases = [seen.case for seen in observe_cases(context).made if seen.differs]
-    outcome = _first(context, cases, judge, hint, note=why_unguarded(context.device))
+    outcome = _first(context, cases, judge, hint, note=_limits_of(context.device))
     if outcome.state == "passed" and context.device == "cpu":
         _call_before_guard_page(context)
     return outcome
@@ -99,7 +103,17 @@ def inputs_unchanged(context: Context) -> Outcome:
 
     cases = [seen.case for seen in observe_cases(context).made if seen.changed]
     hint = "Work on a copy, or declare it: mutates=... in a definition, mutates_args, or Tensor(a!) in the schema."
-    return _first(context, cases, judge, hint)
+    outcome = _first(context, cases, judge, hint)
+    if outcome.state == "passed" and context.device == "cpu" and (found := written_and_put_back(context)) is not None:
+        return failed(found, inputs=outcome.inputs)
+    return outcome
+
+
+def _limits_of(device: str) -> str:
+    """Return what of a device's memory is not watched."""
+    if device != "cpu":
+        return "on a GPU a kernel's own allocations have no margins but the end of each output's block of 512 bytes"
+    return why_unguarded(device)
 
 
 def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: str = "") -> Outcome:
@@ -114,7 +128,8 @@ def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: 
         small = smallest(context, case, lambda other: accepts(context, other) and bool(judge(other)))
         message = judge(small) or judge(case)
         if message:
-            return failed(Finding(f"{small.label}: {message}", small, hint), inputs=count, note=note)
+            finding = Finding(named(small, message, sizes_of(small, context)), small, hint, first=case)
+            return failed(finding, inputs=count, note=note)
     return passed(count, left_out=observed.left_out, note=note)
 
 

@@ -1,4 +1,4 @@
-"""Checks that repeated calls give identical results, every time and on any number of threads."""
+"""Checks that repeated calls give identical results."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import contextlib
 import ctypes
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,10 +15,12 @@ from torch import Tensor
 from opsmith.checker.bits import Difference, differences
 from opsmith.checker.calls import (
     accepted,
+    accepts,
     differentiated,
     is_accepted,
     is_gradient_of_body,
     kernel_outputs,
+    other_numbers,
     quiet,
     seed_generators,
 )
@@ -28,9 +29,8 @@ from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
-from opsmith.subject.oracle import compare, expect
 
-__all__ = ["determinism", "threads"]
+__all__ = ["ON_ONE_THREAD", "determinism"]
 
 # Small calls run on one thread whatever is allowed, so a few of them say all. Of large ones many are needed: a race
 # shows where two threads happen to do the same thing at the same time.
@@ -38,18 +38,11 @@ _FEW, _MANY = 4, 200
 _LARGE_ELEMENTS = 4096
 _SECONDS = 0.1
 _M_PERTURB = -6
-# What hands out memory or looks at it in another way, and so does not depend on the number of threads.
-_HARMLESS = (
-    "empty",
-    "new_empty",
-    "empty_like",
-    "empty_strided",
-    "as_strided",
-    "view",
-    "reshape",
-    "contiguous",
-    "detach",
-)
+# For how long one thread's results are looked at where several threads' vary.
+_LEAST_ALONE, _SECONDS_ALONE = 20, 0.3
+# Says that it is not a race.
+ON_ONE_THREAD = "on one thread too"
+_BUSY_ELEMENTS, _BUSY_LAUNCHES = 1 << 22, 8  # a few hundred microseconds
 
 
 @dataclass
@@ -74,12 +67,16 @@ def determinism(context: Context) -> Outcome:
             count += 1
             first = first or (case, base)
             kept = [base]  # alive, so that later calls get other memory
+            between = [case, other_numbers(case)]
+            between = [one for one in between if one is case or accepts(context, one)]
             for number in _repeats(context, case):
                 _perturb_malloc(number)
                 if number % 2:
-                    # A run calls an even number of times; what changes with every second call shows now.
+                    # A run calls an even number of times; what changes with every second call shows now, and so does
+                    # what is left of other numbers.
                     with contextlib.suppress(Exception):
-                        kernel_outputs(context.subject, case.build(context.device))
+                        kernel_outputs(context.subject, between[number // 2 % len(between)].build(context.device))
+                    _keep_busy(context.device)
                 other = _run(context, case, usual)
                 kept = [base, *kept[-3:], other]
                 if found := differences(base.results, other.results):
@@ -91,33 +88,6 @@ def determinism(context: Context) -> Outcome:
     if refused:
         return passed(0, note=f"it has no deterministic implementation and says so: {refused[:200]}")
     return not_run("no input is accepted by both the reference and the kernel")
-
-
-def threads(context: Context) -> Outcome:
-    """Results on two, three and more threads than there are cores are those on one, bit by bit."""
-    usual = torch.get_num_threads()
-    count, notes = 0, dict[str, None]()
-    with sheltered(context.device), quiet(), on_threads(1):
-        for case in _cases(context):
-            base = _run(context, case, 1)
-            if base.error is not None:
-                continue
-            if finding := _unsteady_alone(context, case, base):
-                return finding
-            count += 1
-            # What is small runs on one thread anyway, unless the kernel has threads of its own.
-            numbers = {2, 3, usual, 2 * usual + 1} if case.elements >= _LARGE_ELEMENTS else {2}
-            for number in sorted(numbers - {1}):
-                found = _differs_on(context, case, base, number)
-                if isinstance(found, Finding):
-                    return failed(found, inputs=count)
-                if found:
-                    notes[found] = None
-    return (
-        passed(count, note="; ".join(notes))
-        if count
-        else not_run("no input is accepted by both the reference and the kernel")
-    )
 
 
 def _cases(context: Context) -> Iterator[Case]:
@@ -197,8 +167,20 @@ def _perturb_malloc(number: int) -> None:
         library.free(pointer)
 
 
+def _keep_busy(device: str) -> None:
+    """Queue work beside the next call on a GPU: a race shows where warps do not run as they do alone."""
+    if device == "cpu":
+        return
+    with torch.cuda.stream(torch.cuda.Stream()):
+        numbers = torch.ones(_BUSY_ELEMENTS, device=device)
+        for _ in range(_BUSY_LAUNCHES):
+            numbers.sin_()
+
+
 def _varies(context: Context, case: Case, difference: Difference, calls: int) -> Finding:
     message = f"{case.label}: {difference} differs between equal calls, within {calls} of them"
+    if _varies_alone(context, case):
+        message += f", {ON_ONE_THREAD}"
     hint = "The result depends on more than the arguments: uninitialized memory, a counter or cache, "
     hint += "random numbers, the order of sums."
     if context.device != "cpu":
@@ -206,96 +188,19 @@ def _varies(context: Context, case: Case, difference: Difference, calls: int) ->
     return Finding(message, case, hint)
 
 
+def _varies_alone(context: Context, case: Case) -> bool:
+    """Whether one of many equal calls on one thread gives another result."""
+    base = _run(context, case, 1)
+    until_s = time.thread_time() + _SECONDS_ALONE
+    for number in range(_MANY):
+        if differences(base.results, _run(context, case, 1).results):
+            return True
+        if number >= _LEAST_ALONE and time.thread_time() > until_s:
+            break
+    return False
+
+
 def _remembers(case: Case, difference: Difference) -> Finding:
     message = f"{case.label}: {difference} changes after calls of other sizes"
     hint = "Something persists between calls: a static buffer that is too large now, or a cache by size or address."
     return Finding(message, case, hint)
-
-
-def _unsteady_alone(context: Context, case: Case, base: _Run) -> Outcome | None:
-    """Return the outcome for an operator whose results vary on one thread of PyTorch's already."""
-    for _ in _repeats(context, case):
-        if found := differences(base.results, _run(context, case, 1).results):
-            if _starts_threads(context, case):
-                message = f"{case.label}: {found[0]} varies from call to call, and the kernel starts threads of its own"
-                return failed(Finding(message, case, _RACE_HINT))
-            return not_run("results already vary on one thread; see determinism")
-    return None
-
-
-def _starts_threads(context: Context, case: Case) -> bool:
-    """Whether other threads than the calling one work in a call, though PyTorch is to use one alone."""
-    before_s = _busy_elsewhere_s()
-    for _ in range(_CALLS_TO_LOOK):
-        _run(context, case, 1)
-    return _busy_elsewhere_s() - before_s > _CALLS_TO_LOOK * _THREAD_S
-
-
-_RACE_HINT = (
-    "Two threads write the same memory, or one reads what another writes: give each its own part, and join after."
-)
-_CALLS_TO_LOOK = 20
-_THREAD_S = 10e-6  # a thread's beginning and end alone take longer
-
-
-def _busy_elsewhere_s() -> float:
-    """Return the processor time that threads other than this one have had."""
-    return time.process_time() - time.thread_time()
-
-
-def _differs_on(context: Context, case: Case, base: _Run, number: int) -> Finding | str:
-    """Return how results on a number of threads differ from those on one: a finding, or a note where it is not a defect."""
-    found: list[Difference] = []
-    first: _Run | None = None
-    for _ in _repeats(context, case):
-        call = _run(context, case, number)
-        if first is not None and (varying := differences(first.results, call.results)):
-            message = (
-                f"{case.label}: {varying[0]} varies from call to call on {number} threads, and does not on one: "
-                "a data race"
-            )
-            return Finding(message, case, _RACE_HINT)
-        found = found or differences(base.results, call.results)
-        first = first or call
-    if not found or first is None:
-        return ""
-    if _is_rounding(context, case, first) and (why := _why_excused(context, case, number)):
-        return why
-    message = f"{case.label}: {found[0]} on {number} threads always differs from that on one"
-    return Finding(message, case, "Do not split the work by the number of threads: sum blocks of a fixed size.")
-
-
-def _is_rounding(context: Context, case: Case, call: _Run) -> bool:
-    """Whether results are as near to the reference's as results may be."""
-    values = case.build(context.device)
-    outputs = [result for name, result in call.results.items() if not name.startswith("the gradient")]
-    try:
-        return compare(outputs, expect(context.subject, case, values)) is None
-    except Exception:
-        return False
-
-
-def _why_excused(context: Context, case: Case, number: int) -> str:
-    """Return why results may differ in their last digits, or "": PyTorch's own sums and products do."""
-    subject = context.subject
-
-    def reference() -> _Run:
-        outputs = subject.results(subject.reference, case.build(context.device))
-        return _Run({f"output {index}": output for index, output in enumerate(outputs)})
-
-    with on_threads(1):
-        one = reference()
-    with on_threads(number):
-        if differences(one.results, reference().results):
-            return "the last digits depend on the number of threads, as the reference's do"
-    values = case.build(context.device)
-    used = _pytorch_operators(lambda: kernel_outputs(subject, values))
-    return f"the last digits depend on the number of threads; it calls {', '.join(sorted(used)[:3])}" if used else ""
-
-
-def _pytorch_operators(call: Callable[[], Any]) -> set[str]:
-    """Return which operators of PyTorch's compute something in a call, in Python or in C++."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        call()
-    names = {event.name for event in profile.events() or ()}
-    return {name for name in names if name.startswith("aten::") and name.removeprefix("aten::") not in _HARMLESS}

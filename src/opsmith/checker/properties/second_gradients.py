@@ -10,14 +10,8 @@ import torch
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import RefusedError
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.gradients import (
-    MOST_ELEMENTS,
-    NotRegisteredError,
-    Wrong,
-    first_wrong,
-    request_of,
-    why_no_gradient,
-)
+from opsmith.checker.properties.gradient_cases import MOST_ELEMENTS, request_of, why_no_gradient
+from opsmith.checker.properties.gradients import NotRegisteredError, Wrong, first_wrong
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (
     GradientRequest,

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from opsmith.checker.bits import same_bits
-from opsmith.checker.calls import accepted, kernel_outputs, quiet
+from opsmith.checker.calls import accepted, kernel_outputs, other_numbers, quiet
 from opsmith.checker.memory.guard import sheltered
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.context import Context
-from opsmith.subject.case import Case, TensorRecipe
+from opsmith.checker.properties.same_tensor import wrong_for_one_tensor
+from opsmith.subject.case import Case
 from opsmith.subject.subject import Subject
 
 __all__ = ["aliasing"]
@@ -29,7 +30,7 @@ _KEPT = (
 
 
 def aliasing(context: Context) -> Outcome:
-    """Outputs share memory with inputs and with each other as the schema says; two calls share none."""
+    """Outputs share memory with inputs and each other as the schema says, two calls share none, two inputs may be one."""
     count = 0
     for case in _cases(context):
         context.tell(case)
@@ -45,7 +46,11 @@ def aliasing(context: Context) -> Outcome:
         if found is not None:
             message, hint = found
             return failed(Finding(f"{case.label}: {message}", case, hint), inputs=count)
-    return passed(count) if count else not_run("no input is accepted by both the reference and the kernel")
+    with quiet(), sheltered(context.device):
+        wrong, compared = wrong_for_one_tensor(context)
+    if wrong is not None:
+        return failed(wrong, inputs=count + compared)
+    return passed(count + compared) if count else not_run("no input is accepted by both the reference and the kernel")
 
 
 def _cases(context: Context) -> Iterator[Case]:
@@ -71,7 +76,7 @@ def _shared(context: Context, case: Case) -> tuple[str, str] | None:
         if _overlap(outputs[one], outputs[other]) and not allowed.with_output(one, other):
             return f"outputs {one} and {other} share memory, which the schema does not declare", _COPY
     before = [output.detach().clone() for output in outputs]
-    again = kernel_outputs(subject, _other_numbers(case).build(context.device))
+    again = kernel_outputs(subject, other_numbers(case).build(context.device))
     for index, output in enumerate(outputs):
         if any(_overlap(output, later) for later in again):
             return f"a second call returns the memory of output {index} of the first, which is still in use", _KEPT
@@ -142,24 +147,6 @@ def _inputs(values: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
             yield name, value
         elif isinstance(value, list):
             yield from ((f"{name}[{n}]", item) for n, item in enumerate(value) if isinstance(item, Tensor))
-
-
-def _other_numbers(case: Case) -> Case:
-    """Return the case with other numbers, where they are not given ones."""
-
-    def other(value: Any) -> Any:
-        if isinstance(value, TensorRecipe):
-            return TensorRecipe(
-                value.shape, value.dtype, value.layout, value.values, value.seed + 500_009, _negated(value.given)
-            )
-        return tuple(map(other, value)) if isinstance(value, tuple) else value
-
-    return Case({name: other(value) for name, value in case.arguments.items()}, case.label, case.group)
-
-
-def _negated(given: Tensor | None) -> Tensor | None:
-    # Integers may be indices, which other numbers are not.
-    return -given if given is not None and given.dtype.is_floating_point else given
 
 
 def _have_common_storage(one: Tensor, other: Tensor) -> bool:

@@ -24,7 +24,8 @@ class Property:
 
     On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
     has, or because a defect spoils the GPU for the rest of the process. On the CPU one that is `fresh` has, where earlier
-    calls would hide what it looks for. `imports` are modules that it has PyTorch import, which takes seconds.
+    calls would hide what it looks for, and one that needs `all_cores` runs when the other processes of the check are done.
+    `imports` are modules that it has PyTorch import, which takes seconds.
 
     Properties with a `weight` try as many inputs as there is time for, and share it by weight, in each column. The others
     take about `cost_s` for a small operator, imports included: a check with a limit leaves out what costs too much.
@@ -37,6 +38,7 @@ class Property:
     devices: tuple[str, ...] = ("cpu", "cuda")
     alone: bool = False
     fresh: bool = False
+    all_cores: bool = False
     imports: tuple[str, ...] = ()
     weight: float = 0.0
     cost_s: float = 0.0
@@ -70,8 +72,15 @@ PROPERTIES: tuple[Property, ...] = (
     Property("aliasing", "results alias only what the schema declares", "sharing:aliasing", per="device", cost_s=0.1),
     Property("determinism", "repeated calls give identical results", "repeats:determinism", fresh=True, cost_s=0.5),
     Property(
-        "threads", "results do not depend on the number of threads", "repeats:threads", devices=("cpu",), cost_s=0.8
+        "threads",
+        "results do not depend on the number of threads",
+        "threads:threads",
+        devices=("cpu",),
+        fresh=True,
+        all_cores=True,
+        cost_s=1.2,
     ),
+    Property("state", "nothing is kept or left changed between calls", "state:state", per="device", cost_s=0.2),
     Property(
         "memory growth",
         "a thousand calls leak no memory",

@@ -59,7 +59,9 @@ def _subject(request: Mapping[str, Any]) -> Any:
     (op,) = find_operators(request["path"])
     _load(op)
     more = {name: find_attribute(request[name], name) for name in ("reference", "examples") if request[name]}
-    return subject_of(op, devices=(request["device"],), seed=request["seed"], **more)
+    from opsmith.subject.index_bounds import with_index_bounds
+
+    return with_index_bounds(subject_of(op, devices=(request["device"],), seed=request["seed"], **more))
 
 
 def _load(op: Any) -> None:

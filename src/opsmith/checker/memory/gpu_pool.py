@@ -1,0 +1,83 @@
+"""Fills the memory that PyTorch's allocator of a GPU keeps free, from which it serves the next call, with a byte.
+
+What a kernel leaves unwritten then shows, and what it writes behind an output: the allocator rounds sizes up to 512 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.checker.memory.guard import Damage, Guard
+
+__all__ = ["GpuGuard"]
+
+
+@dataclass(frozen=True)
+class _Block:
+    address: int
+    size: int  # bytes
+    wanted: int  # how many of them were asked for
+    is_free: bool
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """Memory of a GPU as PyTorch takes it from other libraries."""
+
+    address: int
+    size: int
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False), "version": 2}
+
+    def tensor(self) -> Tensor:
+        return torch.as_tensor(self, device="cuda")
+
+
+class GpuGuard(Guard):
+    """The free memory of a GPU, filled with a byte when the guard begins."""
+
+    def __init__(self, body: int) -> None:
+        torch.cuda.synchronize()
+        self._body = body
+        self._filled = [block for block in _blocks() if block.is_free]
+        for block in self._filled:
+            _Bytes(block.address, block.size).tensor().fill_(body)
+        torch.cuda.synchronize()
+
+    def damage(self, results: Iterable[int] = ()) -> Damage | None:
+        """Return the first write between the end of a result, given by its address, and the end of its block.
+
+        Memory that was filled and has been given out once can only be a result's, if results are allocated first.
+        """
+        wanted = set(results)
+        for block in _blocks():
+            rest = _Bytes(block.address + block.wanted, block.size - block.wanted)
+            if block.address not in wanted or rest.size <= 0 or not self._was_filled(rest):
+                continue
+            changed = (rest.tensor() != self._body).nonzero()
+            if len(changed) > 0:
+                return Damage(block.address, block.wanted, block.wanted + int(changed[0]))
+        return None
+
+    def _was_filled(self, part: _Bytes) -> bool:
+        ends = ((block.address, block.address + block.size) for block in self._filled)
+        return any(begin <= part.address and part.address + part.size <= end for begin, end in ends)
+
+
+def _blocks() -> list[_Block]:
+    """Return the blocks of PyTorch's allocator."""
+    found = []
+    for segment in torch.cuda.memory_snapshot():
+        address = segment["address"]
+        for block in segment["blocks"]:
+            size = block["size"]
+            found.append(_Block(address, size, block.get("requested_size", size), block["state"] == "inactive"))
+            address += size
+    return found

@@ -1,0 +1,72 @@
+"""Makes the first call of a process on several threads, again and again: each time in a process of its own.
+
+What a kernel initializes in its first call, such as a table, is not there yet for a thread that comes a moment later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from opsmith.checker.calls import accepted, quiet
+from opsmith.checker.outcome import Finding
+from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.checker.process.threads import on_threads
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.stress import results_of
+from opsmith.subject.case import Case
+
+__all__ = ["unsteady_first_call"]
+
+_PROCESSES, _MANY = 8, 4
+_SILENCE_S = 20.0
+_ELEMENTS = 1 << 18
+_HINT = (
+    "Initialize what all threads share before the threads begin, or in a local static variable, which C++ initializes "
+    "once; a flag says that data is there only if it is set after the data, with release and acquire."
+)
+
+
+def unsteady_first_call(context: Context) -> Finding | None:
+    """Return a finding if the first call of a process on several threads gives other results than those after it.
+
+    This process must not have called the kernel before.
+    """
+    case = next(accepted(context, "large"), None)
+    if case is None:
+        return None
+    # As many as usual begin at once; of many, some interrupt the one that initializes.
+    usual = max(2, torch.get_num_threads())
+    context.tell(case)
+    counts = (usual, _MANY * usual) * (_PROCESSES // 2)
+    count = next((count for count in counts if _is_first_other(context, case, count)), 0)
+    if count == 0 or _is_first_other(context, case, 1):
+        return None  # where one thread alone differs, it is not because of threads
+    message = f"{case.label}: on {count} threads the first call of a process gives other results than those after it"
+    return Finding(message, case, _HINT)
+
+
+def _is_first_other(context: Context, case: Case, count: int) -> bool:
+    """Whether in a new process the first call differs from the second, and the second not from the third."""
+
+    def work(send: Send) -> None:
+        values = case.build(context.device)
+        with quiet(), on_threads(count):
+            torch.ones(_ELEMENTS).mul_(2.0)  # the threads are there from now on, and begin at the same time
+            send([_digest(results_of(context, values)) for _ in range(3)])
+
+    for message in in_child(work, silence_s=_SILENCE_S, until_s=context.until_s):
+        if not isinstance(message, Ended):
+            first, second, third = message
+            return bool(first != second == third)
+    return False
+
+
+def _digest(results: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b()
+    for result in results.values():
+        digest.update(result.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

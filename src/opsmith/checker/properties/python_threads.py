@@ -1,0 +1,97 @@
+"""Calls an operator from several threads of Python's at once: its kernel runs without the interpreter's lock."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from torch import Tensor
+
+from opsmith.checker.calls import accepted, accepts, other_numbers
+from opsmith.checker.outcome import Finding
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.stress import are_equal, results_of
+from opsmith.subject.case import Case
+
+__all__ = ["interference"]
+
+_THREADS = 4
+_SECONDS = 0.1
+_SWITCH_S = 1e-4
+_HINT = (
+    "Memory that is static is shared by all threads that call: use local variables, thread_local ones, or a lock around "
+    "them."
+)
+
+
+@dataclass(frozen=True)
+class _Call:
+    case: Case
+    values: Mapping[str, Any]
+    results: Mapping[str, Tensor]
+
+
+@dataclass
+class _Run:
+    """What threads share: the calls that they make, for how much processor time each, and what was wrong first."""
+
+    calls: list[_Call]
+    seconds: float
+    wrong: list[tuple[Case, str]] = field(default_factory=list)
+
+    def work(self, context: Context, number: int) -> None:
+        """Make one call after the other, beginning at another one in each thread."""
+        turn = number
+        while not self.wrong and time.thread_time() < self.seconds:
+            call = self.calls[turn % len(self.calls)]
+            turn += 1
+            try:
+                if not are_equal(call.results, results_of(context, call.values)):
+                    self.wrong.append((call.case, "other results than alone"))
+            except Exception as error:
+                self.wrong.append((call.case, f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"))
+
+
+def interference(context: Context, long: list[Case]) -> Finding | None:
+    """Return a finding if results change while other threads call with other numbers, sizes and arguments."""
+    calls = list(_calls(context, long))
+    if len(calls) < 2:
+        return None
+    context.tell("calls from several Python threads at once")
+    run = _Run(calls, _SECONDS * (10 if context.thorough else 1))
+    workers = [threading.Thread(target=run.work, args=(context, number)) for number in range(_THREADS)]
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        sys.setswitchinterval(before_s)
+    if not run.wrong:
+        return None
+    case, words = run.wrong[0]
+    return Finding(f"{case.label}: called from {_THREADS} Python threads at once, it gives {words}", case, _HINT)
+
+
+def _calls(context: Context, long: list[Case]) -> Iterator[_Call]:
+    """Yield calls whose results do not vary by themselves."""
+    plain = list(islice(accepted(context, "plain"), 2))
+    large = list(islice(accepted(context, "large"), 1))
+    scalars = list(islice(accepted(context, "scalars"), 4))
+    # Long ones were taken by the reference in a smaller size.
+    others = [case for case in map(other_numbers, [*plain, *large]) if accepts(context, case)]
+    for case in [*long[:1], *large, *plain, *others, *scalars]:
+        values = case.build(context.device)
+        try:
+            one, other = results_of(context, values), results_of(context, values)
+        except Exception:
+            continue
+        if are_equal(one, other):
+            yield _Call(case, values, one)

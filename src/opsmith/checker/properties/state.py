@@ -1,0 +1,188 @@
+"""Checks that a call leaves nothing behind: no results for the next one, and no mode of the processor or of PyTorch.
+
+A result that is kept by the address, the identity, the version or a few numbers of an input is wrong as soon as the
+input is changed in place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.checker.bits import differences
+from opsmith.checker.calls import (
+    accepted,
+    accepts,
+    differentiated,
+    is_gradient_of_body,
+    other_numbers,
+    quiet,
+    seed_generators,
+)
+from opsmith.checker.memory.guard import sheltered
+from opsmith.checker.memory.modes import changed_modes, modes
+from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.properties.agreement import roughly_equal
+from opsmith.checker.properties.context import Context
+from opsmith.subject.case import Case
+
+__all__ = ["state"]
+
+_MODES_HINT = "Put the mode back before the call ends, also where it raises: the next operator computes in it."
+_KEPT_HINT = "A tensor's address, identity, version counter or first numbers do not say what it holds: compute it anew."
+_Results = dict[str, Tensor]
+
+
+def state(context: Context) -> Outcome:
+    """Modes are as they were, and results are those of what the inputs hold now."""
+    count = 0
+    with quiet():
+        for case in [*accepted(context, "plain"), *islice(accepted(context, "large"), 1)]:
+            context.tell(case)
+            count += 1
+            if words := _changed_by_call(context, case):
+                message = f"{case.label}: the call changes {words}"
+                return failed(Finding(message, case, _MODES_HINT), inputs=count)
+    with quiet(), sheltered(context.device):
+        for case in () if context.subject.mutated else accepted(context, "plain"):
+            context.tell(case)
+            count += 1
+            if words := _remembered(context, case):
+                return failed(Finding(f"{case.label}: {words}", case, _KEPT_HINT), inputs=count)
+    return passed(count) if count else not_run("no input is accepted by both the reference and the kernel")
+
+
+def _changed_by_call(context: Context, case: Case) -> str:
+    """Return which modes a call changes, and its gradient."""
+    subject = context.subject
+    values = case.build(context.device)
+    before = modes()
+    generator = torch.get_rng_state()
+    with contextlib.suppress(Exception):
+        subject.kernel(*subject.arguments(values), **subject.keyword_arguments(values))
+    words = changed_modes(before, modes())
+    if words or is_gradient_of_body(subject):
+        return words or _reseeded(context, case, generator)
+    values = case.build(context.device)
+    with contextlib.suppress(Exception):
+        results, leaves = differentiated(subject, values)
+        if results:
+            given = [torch.ones_like(result) for result in results]
+            torch.autograd.grad(results, list(leaves.values()), given, allow_unused=True)
+    words = changed_modes(before, modes())
+    return f"{words}, in its gradient" if words else _reseeded(context, case, generator)
+
+
+def _reseeded(context: Context, case: Case, before: Tensor) -> str:
+    """Say whether the kernel has moved the generator of random numbers, where the reference draws none."""
+    if torch.equal(before, torch.get_rng_state()):
+        return ""
+    torch.set_rng_state(before)
+    context.subject.results(context.subject.reference, case.build(context.device))
+    return "" if not torch.equal(before, torch.get_rng_state()) else "the state of the generator of random numbers"
+
+
+def _remembered(context: Context, case: Case) -> str:
+    """Return how results are those of what an input held before, or ""."""
+    values = case.build(context.device)
+    for words, change in _changes(context, case, values):
+        earlier = _results(context, values)
+        change()
+        if not _takes(context, values):
+            continue
+        found, expected = _results(context, values), _results(context, _copied(values))
+        if earlier is None or found is None or expected is None or not differences(expected, found):
+            continue
+        again = _results(context, _copied(values))
+        is_steady = again is not None and not differences(expected, again)
+        # Where numbers begin at another address, some kernels add them up in another order.
+        names = [name for name in expected if name in found]
+        is_stale = not differences(earlier, found)
+        if is_steady and (is_stale or not roughly_equal([found[n] for n in names], [expected[n] for n in names])):
+            what = (
+                "the results are those from before" if is_stale else "the results are not those for the numbers there"
+            )
+            return f"when {words} in place between two calls, {what}"
+    return ""
+
+
+def _changes(context: Context, case: Case, values: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the ways to change the inputs in place, in words and as a function; no version counter notices."""
+    other = other_numbers(case)
+    if not accepts(context, other):
+        return
+    given = other.build(context.device)
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor) and value.numel() > 0}
+    for name, tensor in tensors.items():
+        flat, new = tensor.data.view(-1), given[name].reshape(-1)
+        yield f"{name} changes", partial(_put, flat, new)
+        for at in dict.fromkeys((flat.numel() - 1, flat.numel() // 3)):
+            yield f"one element of {name} changes", partial(_put_far, flat, at, new)
+        if flat.numel() > 3:
+            yield f"two elements of {name} are exchanged", partial(_exchange, flat, 1, flat.numel() - 2)
+
+
+def _put(flat: Tensor, numbers: Tensor) -> None:
+    flat.copy_(numbers)
+
+
+def _put_far(flat: Tensor, at: int, numbers: Tensor) -> None:
+    flat[at].copy_(_far(flat[at], numbers))
+
+
+def _far(old: Tensor, numbers: Tensor) -> Tensor:
+    """Return the number that is farthest from an old one: not all results show a small change."""
+    if numbers.dtype is torch.bool:
+        return ~old
+    distance = (numbers.to(torch.float64) - old.to(torch.float64)).abs()
+    return numbers[int(distance.nan_to_num(0.0).argmax())]
+
+
+def _exchange(flat: Tensor, one: int, other: int) -> None:
+    kept = flat[one].clone()
+    flat[one].copy_(flat[other])
+    flat[other].copy_(kept)
+
+
+def _takes(context: Context, values: Mapping[str, Any]) -> bool:
+    try:
+        context.subject.results(context.subject.reference, _copied(values))
+    except Exception:
+        return False
+    return True
+
+
+def _results(context: Context, values: Mapping[str, Any]) -> _Results | None:
+    """Return copies of a call's results and of its gradients, or None where it raises."""
+    subject = context.subject
+    seed_generators(subject.seed)
+    try:
+        with torch.no_grad():
+            outputs = subject.results(subject.kernel, values)
+        found = {f"output {index}": output.detach().clone() for index, output in enumerate(outputs)}
+    except Exception:
+        return None
+    if not is_gradient_of_body(subject):
+        with contextlib.suppress(Exception):
+            results, leaves = differentiated(subject, values)
+            given = [torch.ones_like(result) for result in results]
+            gradients = torch.autograd.grad(results, list(leaves.values()), given, allow_unused=True)
+            for name, gradient in zip(leaves, gradients, strict=True):
+                if gradient is not None:
+                    found[f"the gradient of {name}"] = gradient.clone()
+    return found
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    def copy(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.detach().clone()
+        return [copy(item) for item in value] if isinstance(value, list) else value
+
+    return {name: copy(value) for name, value in values.items()}

@@ -1,0 +1,215 @@
+"""Checks that results depend neither on the number of threads nor on which of them comes first."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from opsmith.checker.bits import Difference, differences
+from opsmith.checker.calls import accepted, kernel_outputs, quiet
+from opsmith.checker.memory.guard import sheltered
+from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.process.threads import on_threads
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.first_calls import unsteady_first_call
+from opsmith.checker.properties.python_threads import interference
+from opsmith.checker.properties.sanitized import race_under_sanitizer
+from opsmith.checker.properties.stress import are_equal, long_calls, results_of
+from opsmith.subject.case import Case
+from opsmith.subject.oracle import compare, expect
+
+__all__ = ["threads"]
+
+# What is small runs on one thread anyway, unless the kernel has threads of its own.
+_LARGE_ELEMENTS = 4096
+_LEAST, _MOST = 4, 400
+# Of this thread's processor time, for all cases and numbers of threads together. A race shows where two threads do the
+# same thing at the same time, so a busy machine needs longer by the clock.
+_SECONDS = 0.6
+_RACE_HINT = (
+    "Two threads write the same memory, or one reads what another writes: give each its own part, and join after."
+)
+_CALLS_TO_LOOK = 20
+_THREAD_S = 10e-6  # a thread's beginning and end alone take longer
+# What hands out memory or looks at it in another way, and so does not depend on the number of threads.
+_HARMLESS = (
+    "empty",
+    "new_empty",
+    "empty_like",
+    "empty_strided",
+    "as_strided",
+    "view",
+    "reshape",
+    "contiguous",
+    "detach",
+)
+
+
+@dataclass(frozen=True)
+class _Stress:
+    """A call with its arguments, its results on one thread, and whether the reference takes it in good time."""
+
+    case: Case
+    values: dict[str, Any]
+    base: dict[str, torch.Tensor]
+    has_reference: bool
+
+
+def threads(context: Context) -> Outcome:
+    """Results on two, three and more threads than there are cores are those on one, and calls may run side by side."""
+    usual = torch.get_num_threads()
+    if (finding := unsteady_first_call(context)) is not None:
+        return failed(finding)
+    with sheltered(context.device), quiet(), on_threads(1):
+        long = list(long_calls(context))
+        stressed = list(_stressed(context, long))
+        if not stressed:
+            return not_run("no input is accepted by both the reference and the kernel")
+        pairs = [(one, number) for one in stressed for number in _numbers(one.case, usual)]
+        share_s = _SECONDS * (10 if context.thorough else 1) / len(pairs)
+        notes = dict[str, None]()
+        for one, number in pairs:
+            found = _differs_on(context, one, number, share_s)
+            if isinstance(found, Outcome):
+                return found
+            if found:
+                notes[found] = None
+        if (finding := interference(context, long)) is not None:
+            return failed(finding, inputs=len(stressed))
+    if context.thorough:
+        finding, why_not = race_under_sanitizer(context)
+        if finding is not None:
+            return failed(finding, inputs=len(stressed))
+        notes |= {why_not: None} if why_not else {}
+    return passed(len(stressed), note="; ".join(notes))
+
+
+def _numbers(case: Case, usual: int) -> list[int]:
+    return sorted({2, 3, usual, 2 * usual + 1} - {1}) if case.elements >= _LARGE_ELEMENTS else [2]
+
+
+def _stressed(context: Context, long: list[Case]) -> Iterator[_Stress]:
+    """Yield a plain call, large ones and long ones."""
+    known = [*itertools.islice(accepted(context, "plain"), 1), *itertools.islice(accepted(context, "large"), 2)]
+    for case in [*known, *long]:
+        context.tell(case)
+        values = case.build(context.device)
+        try:
+            yield _Stress(case, values, results_of(context, values), case in known)
+        except Exception:
+            continue
+
+
+def _differs_on(context: Context, one: _Stress, number: int, seconds: float) -> Outcome | str:
+    """Return how results on a number of threads differ from those on one: an outcome, or a note where it is no defect."""
+    context.tell(one.case)
+    first: dict[str, torch.Tensor] | None = None
+    varying: list[Difference] = []
+    started = time.thread_time()
+    with on_threads(number):
+        for count in range(_MOST):
+            if count >= _LEAST and time.thread_time() - started > seconds:
+                break
+            found = results_of(context, one.values)
+            first = found if first is None else first
+            if not are_equal(first, found):
+                varying = differences(first, found)
+                break
+    if varying:
+        return _of_varying(context, one, number, varying[0])
+    always = [] if first is None or are_equal(one.base, first) else differences(one.base, first)
+    if not always or first is None:
+        return ""
+    if alone := _unsteady_alone(context, one):
+        return alone
+    if not one.has_reference:
+        return ""  # a large call, which it has, shows the same
+    if _is_rounding(context, one, first) and (why := _why_excused(context, one.case, number)):
+        return why
+    message = f"{one.case.label}: {always[0]} on {number} threads always differs from that on one"
+    return failed(
+        Finding(message, one.case, "Do not split the work by the number of threads: sum blocks of a fixed size.")
+    )
+
+
+def _of_varying(context: Context, one: _Stress, number: int, varying: Difference) -> Outcome:
+    """Return the outcome for results that vary on several threads."""
+    if alone := _unsteady_alone(context, one):
+        return alone
+    message = (
+        f"{one.case.label}: {varying} varies from call to call on {number} threads, and does not on one: a data race"
+    )
+    return failed(Finding(message, one.case, _RACE_HINT))
+
+
+def _unsteady_alone(context: Context, one: _Stress) -> Outcome | None:
+    """Return the outcome for an operator whose results vary on one thread of PyTorch's already."""
+    started = time.thread_time()
+    for count in range(_MOST):
+        if count >= _LEAST and time.thread_time() - started > _SECONDS / 5:
+            return None
+        found = results_of(context, one.values)
+        if are_equal(one.base, found):
+            continue
+        if _starts_threads(context, one):
+            different = differences(one.base, found)[0]
+            message = (
+                f"{one.case.label}: {different} varies from call to call, and the kernel starts threads of its own"
+            )
+            return failed(Finding(message, one.case, _RACE_HINT))
+        return not_run("results already vary on one thread; see determinism")
+    return None
+
+
+def _starts_threads(context: Context, one: _Stress) -> bool:
+    """Whether other threads than the calling one work in a call, though PyTorch is to use one alone."""
+    before_s = _busy_elsewhere_s()
+    for _ in range(_CALLS_TO_LOOK):
+        results_of(context, one.values)
+    return _busy_elsewhere_s() - before_s > _CALLS_TO_LOOK * _THREAD_S
+
+
+def _busy_elsewhere_s() -> float:
+    """Return the processor time that threads other than this one have had."""
+    return time.process_time() - time.thread_time()
+
+
+def _is_rounding(context: Context, one: _Stress, found: dict[str, torch.Tensor]) -> bool:
+    """Whether results are as near to the reference's as results may be."""
+    values = one.case.build(context.device)
+    outputs = [result for name, result in found.items() if not name.startswith("the gradient")]
+    try:
+        return compare(outputs, expect(context.subject, one.case, values)) is None
+    except Exception:
+        return False
+
+
+def _why_excused(context: Context, case: Case, number: int) -> str:
+    """Return why results may differ in their last digits, or "": PyTorch's own sums and products do."""
+    subject = context.subject
+
+    def reference() -> dict[str, torch.Tensor]:
+        outputs = subject.results(subject.reference, case.build(context.device))
+        return {f"output {index}": output for index, output in enumerate(outputs)}
+
+    with on_threads(1):
+        one = reference()
+    with on_threads(number):
+        if differences(one, reference()):
+            return "the last digits depend on the number of threads, as the reference's do"
+    values = case.build(context.device)
+    used = _pytorch_operators(lambda: kernel_outputs(subject, values))
+    return f"the last digits depend on the number of threads; it calls {', '.join(sorted(used)[:3])}" if used else ""
+
+
+def _pytorch_operators(call: Callable[[], Any]) -> set[str]:
+    """Return which operators of PyTorch's compute something in a call, in Python or in C++."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        call()
+    names = {event.name for event in profile.events() or ()}
+    return {name for name in names if name.startswith("aten::") and name.removeprefix("aten::") not in _HARMLESS}

@@ -1,0 +1,161 @@
+"""Lists the sizes to try: around the widths of vectors, warps and blocks, two large ones at once, and long rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from opsmith.subject.space import Choice, Space
+
+__all__ = ["DECIDES", "EDGES", "MOST_ELEMENTS", "plain_choice", "size_choices", "wide_choice"]
+
+# Around the widths of vectors, warps and blocks, widths that kernels have code of their own for, and primes between.
+EDGES = (
+    1,
+    3,
+    4,
+    8,
+    15,
+    16,
+    17,
+    31,
+    32,
+    33,
+    48,
+    63,
+    64,
+    65,
+    80,
+    96,
+    97,
+    127,
+    128,
+    129,
+    192,
+    255,
+    256,
+    257,
+    384,
+    511,
+    513,
+    768,
+    1000,
+    1024,
+    1025,
+    4099,
+)
+# What other names are meanwhile; small and different, so that sizes that are mixed up do not fit.
+_SMALL = (2, 3, 5, 4, 7, 6, 8, 9)
+_GROUP = (3, 5)
+_GROUPS = ((), (1,), (7,), (2, 3, 4), (2, 3, 4, 5), (2, 1, 3, 2, 2), (1, 1), (33, 65), (1023,), (4099,))
+_EMPTY_GROUPS = ((0,), (3, 0), (0, 5, 2))
+_LARGE = 70_001
+# More than one tile of 128 or 256 in both dimensions, with a rest in each; the second has other counts of them.
+_TILES = ((257, 259), (300, 520))
+_MOST_PAIRS = 4
+# Rows whose last place does not fit into 16 bits, with a sign and without.
+_LONG = (33_001, 66_001)
+# What the labels of those rows begin with.
+DECIDES = "the last element decides, "
+# A case on the CPU has no more elements than this, so that a suite takes a second and not a minute.
+MOST_ELEMENTS = 1 << 18
+
+
+def plain_choice(space: Space) -> Choice:
+    """Return the plainest call: small sizes, all different."""
+    sizes = {name: _SMALL[index % len(_SMALL)] for index, name in enumerate(space.names)}
+    return Choice(sizes, dict.fromkeys(space.groups, _GROUP), {}, {}, label="plain")
+
+
+def wide_choice(space: Space) -> Choice:
+    """Return a call with some dozens in each dimension, as far as a case may have that many elements."""
+    base = plain_choice(space)
+    for factor in (8, 4, 2):
+        sizes = {name: size * factor + 1 for name, size in base.sizes.items()}
+        wide = replace(base, sizes=sizes, groups=dict.fromkeys(space.groups, (9, 33)))
+        if space.elements(wide) <= MOST_ELEMENTS // 16:
+            return wide
+    return replace(base, groups=dict.fromkeys(space.groups, (9, 33)))
+
+
+def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
+    """Yield the calls of the groups sizes, empty and large: one size at a time, then two large ones, then long rows."""
+    for name in space.names:
+        for size in EDGES:
+            sizes = {**base.sizes, name: size}
+            yield replace(base, sizes=sizes, label=f"{name} = {size}", group="sizes")
+        yield replace(base, sizes={**base.sizes, name: 0}, label=f"{name} = 0", group="empty")
+    yield from _tiles(space, base)
+    for name in space.names:
+        large = dict.fromkeys(space.names, 1) | {name: _LARGE}
+        yield replace(base, sizes=large, label=f"{name} = {_LARGE}", group="large")
+    for group in space.groups:
+        yield from _of_group(space, base, group)
+    for size in (1, 4, 33) if space.names else ():
+        equal = dict.fromkeys(space.names, size)
+        yield replace(
+            base, sizes=equal, groups=dict.fromkeys(space.groups, (size,)), label=f"all sizes {size}", group="sizes"
+        )
+    yield from _long_rows(space, base)
+
+
+def _of_group(space: Space, base: Choice, group: str) -> Iterator[Choice]:
+    for shape in _GROUPS:
+        yield replace(base, groups={**base.groups, group: shape}, label=f"{group} = {shape}", group="sizes")
+    for shape in _EMPTY_GROUPS:
+        yield replace(base, groups={**base.groups, group: shape}, label=f"{group} = {shape}", group="empty")
+    for shape in _TILES:
+        yield replace(base, groups={**base.groups, group: shape}, label=f"{group} = {shape}", group="large")
+    yield replace(base, groups={**base.groups, group: (_LARGE,)}, label=f"{group} = {_LARGE}", group="large")
+
+
+def _tiles(space: Space, base: Choice) -> Iterator[Choice]:
+    """Yield calls in which two sizes of a tensor have more than one tile each, the others as small as they must be."""
+    pairs = _pairs(space)
+    for one, other in _TILES:
+        for first, second in pairs:
+            label = f"{first} x {second} = {one} x {other}"
+            sizes = {first: one, second: other}
+            yield from _fitting(space, replace(base, label=label, group="large"), sizes)
+
+
+def _pairs(space: Space) -> list[tuple[str, str]]:
+    """Return the names that stand together in an input or an output, the last two dimensions of each first."""
+    tensors = [parameter.tensor_type for parameter in space.signature.tensors]
+    tensors += [output.tensor for output in space.signature.outputs]
+    found: dict[tuple[str, str], int] = {}
+    for tensor in tensors:
+        dims = [sorted(dim.expression.names) for dim in tensor.shape.dims if dim.expression is not None]
+        names = [name for dim in dims for name in dim if name in space.names]
+        for distance, pair in enumerate(reversed(list(combinations(dict.fromkeys(names), 2)))):
+            known = next((p for p in found if set(p) == set(pair)), pair)
+            found[known] = min(distance, found.get(known, distance))
+    return sorted(found, key=lambda pair: found[pair])[:_MOST_PAIRS]
+
+
+def _long_rows(space: Space, base: Choice) -> Iterator[Choice]:
+    """Yield calls with long rows in which the last element decides: a largest one, a smallest one, the only true one."""
+    shapes = [parameter.tensor_type.shape for parameter in space.signature.tensors]
+    last = {name for shape in shapes for dim in shape.dims[-1:] if dim.expression for name in dim.expression.names}
+    for size in _LONG:
+        for name in space.names:
+            if name in last:
+                label = f"{DECIDES}{name} = {size}"
+                choice = replace(base, values={"": "last"}, label=label, group="large")
+                yield from _fitting(space, choice, {name: size})
+        for group in space.groups:
+            shape = (2, size)
+            label = f"{DECIDES}{group} = {shape}"
+            groups = {**base.groups, group: shape}
+            yield replace(base, groups=groups, values={"": "last"}, label=label, group="large")
+
+
+def _fitting(space: Space, choice: Choice, sizes: dict[str, int]) -> Sequence[Choice]:
+    """Return a choice with some sizes, the others 2, or 1 where that would be too many elements."""
+    for rest in (2, 1):
+        groups = dict.fromkeys(space.groups, (rest,))
+        found = replace(choice, sizes={**dict.fromkeys(space.names, rest), **sizes}, groups=groups)
+        if space.elements(found) <= MOST_ELEMENTS:
+            return [found]
+    return []
