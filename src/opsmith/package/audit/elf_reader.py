@@ -274,4 +274,5 @@ class _Reader:
 
 
 def _split(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part for path in paths for part in path.split(":"))
+    # An empty text is ignored by the loader; an empty part of one, as in "a:", is the current folder.
+    return tuple(part for path in paths if path for part in path.split(":"))
