@@ -94,8 +94,8 @@ def test_others_symbols_are_not_torchs(symbol):
     assert not is_unstable_torch(symbol)
 
 
-def built(folder, *flags):
-    (folder / "rows.cpp").write_text(SOURCE, encoding="utf-8")
+def built(folder, *flags, more=""):
+    (folder / "rows.cpp").write_text(SOURCE + more, encoding="utf-8")
     command = [find_compiler("g++"), "-shared", "-fPIC", "-O1", "-std=c++17", *flags, "-o", "rows.so", "rows.cpp"]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "rows.so"
@@ -110,6 +110,20 @@ def test_debug_information_tells_the_line(tmp_path):
     assert [place.rpartition("/")[2] for place in size.lines] == ["rows.cpp:6"]
     assert uses["c10::cuda::getCurrentCUDAStream(signed char)"].lines[0].endswith("rows.cpp:8")
     assert "torch::stable::Tensor::size" in str(result)
+
+
+@pytest.mark.compile
+def test_what_is_expanded_from_torchs_headers_is_of_the_line_that_uses_it(tmp_path):
+    header = tmp_path / "torch" / "include" / "ATen" / "columns.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(
+        "inline __attribute__((always_inline)) long columns(const at::Tensor& x) {\n  return x.size(1);\n}\n",
+        encoding="utf-8",
+    )
+    more = '#include "torch/include/ATen/columns.h"\nlong area(const at::Tensor& x) { return rows(x) * columns(x); }\n'
+    result = audit(built(tmp_path, "-g", more=more), why=True)
+    (size,) = (use for use in result.uses if use.name == "at::Tensor::size(long) const")
+    assert [place.rpartition("/")[2] for place in size.lines] == ["rows.cpp:6", "rows.cpp:10"]
 
 
 @pytest.mark.compile
