@@ -14,6 +14,7 @@ from opsmith._version import __version__
 if TYPE_CHECKING:
     from opsmith.benchmark.api import bench
     from opsmith.checker.api import check
+    from opsmith.checker.mutate.api import mutate
     from opsmith.cpp_extension.jit import load, load_inline
     from opsmith.profiler.api import profile
     from opsmith.runtime.declare import op
@@ -29,6 +30,7 @@ __all__ = [
     "errors",
     "load",
     "load_inline",
+    "mutate",
     "native",
     "op",
     "profile",
@@ -62,6 +64,7 @@ __getattr__ = lazy_names(
         "check": "checker.api",
         "load": "cpp_extension.jit",
         "load_inline": "cpp_extension.jit",
+        "mutate": "checker.mutate.api",
         "native": "runtime.kernel_file",
         "op": "runtime.declare",
         "profile": "profiler.api",
@@ -77,7 +80,9 @@ draw_with(
     {
         "opsmith.benchmark.build_result:BuildReport": "opsmith.report.bench.builds:report_text",
         "opsmith.benchmark.result:BenchReport": "opsmith.report.bench.text:report_text",
+        "opsmith.checker.mutate.report:MutationReport": "opsmith.report.check.mutation:report_text",
         "opsmith.checker.report:Report": "opsmith.report.check.text:report_text",
+        "opsmith.package.audit.result:Audit": "opsmith.report.audit.text:audit_text",
         "opsmith.profiler.result:ProfileReport": "opsmith.report.profile.text:report_text",
     }
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from opsmith.checker.options import CheckOptions
+from opsmith.cli.check_mutate import MUTATION_OPTIONS, run_mutation
 from opsmith.cli.options import flags_for_one, options_of, read_options
 from opsmith.cli.selection import import_modules, refuse_several, usage_errors
 from opsmith.errors import ArgumentError
@@ -36,6 +37,16 @@ __all__ = ["command"]
     metavar="KIND",
     help="Run under address, undefined or thread; on a GPU memcheck, racecheck, initcheck or synccheck.",
 )
+@click.option(
+    "--mutate", is_flag=True, help="Plant faults into copies of the kernels, and print how many of them a check finds."
+)
+@click.option("--mutants", metavar="N|all", help="With --mutate: how many, spread over kinds and lines.  [default: 40]")
+@click.option(
+    "--mutate-headers", is_flag=True, help="With --mutate: also into the headers of yours that the kernels include."
+)
+@click.option(
+    "--min-score", metavar="PERCENT", type=float, help="With --mutate: exit with 1 if fewer mutants are found."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
     "--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as an HTML page."
@@ -45,6 +56,7 @@ def command(
     path: str,
     imports: tuple[str, ...],
     sanitize: str | None,
+    mutate: bool,
     as_json: bool,
     page: Path | None,
     verbose: bool,
@@ -56,6 +68,9 @@ def command(
     line is wrong.
     """
     with usage_errors():
+        if mutate or any(values[name] for name in MUTATION_OPTIONS):
+            _refuse_beside_mutate(mutate, sanitize, page)
+            sys.exit(0 if run_mutation(path, imports, values, as_json=as_json, verbose=verbose) else 1)
         if sanitize is not None:
             reports = _sanitize(path, imports, sanitize, as_json, verbose, values)
         else:
@@ -68,6 +83,15 @@ def command(
         page.write_text(reports_as_html(reports), encoding="utf-8")
     if not all(report.ok for report in reports):
         sys.exit(1)
+
+
+def _refuse_beside_mutate(mutate: bool, sanitize: str | None, page: Path | None) -> None:
+    """Raise ArgumentError for an option of --mutate without it, and for what has no meaning beside it."""
+    if not mutate:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in MUTATION_OPTIONS)
+        raise ArgumentError(f"{flags} belong to --mutate")
+    if sanitize is not None or page is not None:
+        raise ArgumentError(f"--{'html' if page is not None else 'sanitize'} and --mutate cannot be combined")
 
 
 def _read(path: str, imports: tuple[str, ...], values: Mapping[str, object]) -> tuple[list[Subject], CheckPlan]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -21,6 +21,9 @@ from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec import registry
 from opsmith.spec.definition import Definition
 from opsmith.spec.sizes import SizeProgram, plan_sizes
+
+if TYPE_CHECKING:
+    from opsmith.runtime.load import Obtained
 
 __all__ = ["Operator", "load_module", "operators_of", "publish"]
 
@@ -262,8 +265,11 @@ def operators_of(module: str) -> tuple[Operator, ...]:
     return tuple(item for item in registry.declared_in(module) if isinstance(item, Operator))
 
 
-def load_module(module: str, *, anew: bool = False) -> None:
-    """Load and register the operators of a module that are not loaded yet; `anew` and errors as for `obtain`."""
+def load_module(module: str, *, anew: bool = False, obtained: Obtained | None = None) -> None:
+    """Load and register the operators of a module that are not loaded yet; `anew` and errors as for `obtain`.
+
+    They come from the library that was `obtained`, where it is given.
+    """
     from opsmith.runtime.load import obtain, register  # declaring an operator needs nothing of it
 
     with _lock:
@@ -271,7 +277,7 @@ def load_module(module: str, *, anew: bool = False) -> None:
         if not pending:
             return
         definitions = [operator.definition for operator in pending]
-        obtained = obtain(module, definitions, anew=anew)
+        obtained = obtained or obtain(module, definitions, anew=anew)
         find_bridge()  # which may build it now; `attach` asks for it again
         with hold_off_forks():
             register(definitions, obtained)

@@ -19,17 +19,17 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from opsmith import _env
 
-__all__ = ["GPU_LOST", "Child", "Ended", "Send", "in_child"]
+__all__ = ["GPU_LOST", "Child", "Ended", "Send", "die_with_parent", "from_several", "in_child"]
 
 # The exit status of a child whose GPU has stopped (see `lost_gpu`).
 GPU_LOST = 70
@@ -105,6 +105,11 @@ class Child:
                 return
             yield pickle.loads(message)
 
+    @property
+    def connection(self) -> Connection:
+        """What its messages arrive at."""
+        return self._receiver
+
     def _end(self, *, hung: bool, is_over: bool, is_late: bool = False) -> Ended:
         """Return how the child ended; one that is not over is killed."""
         if self._ended is None:
@@ -113,6 +118,18 @@ class Child:
             crash = "" if is_late else _crash_of(status, hung)
             self._ended = Ended(crash, hung, _tail(self._output), is_late)
         return self._ended
+
+
+def from_several(children: Sequence[Child]) -> Iterator[tuple[int, Any]]:
+    """Yield what children send as it comes, each with the index of its child, and an `Ended` of each at last."""
+    left = dict(enumerate(children))
+    while left:
+        ready = wait([child.connection for child in left.values()])
+        for index, child in [(index, child) for index, child in left.items() if child.connection in ready]:
+            message = next(child.messages(None))
+            yield index, message
+            if isinstance(message, Ended):
+                del left[index]
 
 
 def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> None:
@@ -128,7 +145,7 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
         )
         # The parent's objects need no collection here, and a collection that visits them copies their pages.
         gc.freeze()
-        _die_with_parent()
+        die_with_parent()
         _crash_in_silence()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         failed: list[BaseException] = []
@@ -174,7 +191,7 @@ def _packed(message: Any) -> bytes:
     return pickle.dumps(message)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Have the kernel end this process with its parent (Linux)."""
     if sys.platform != "linux":
         return

@@ -19,7 +19,8 @@ class Context:
 
     `tell` reports the case that is about to run, so that a crash has a name; call it before every call of the kernel.
     `seconds` is the time for more than the first few cases (see `TimedCases`). `until_s` is the moment, by
-    time.monotonic, at which a check with a limit ends.
+    time.monotonic, at which a check with a limit ends. `is_brief` says that nobody reads the finding: a failing input
+    is not made smaller.
     """
 
     subject: Subject
@@ -30,6 +31,7 @@ class Context:
     large: bool = False
     seconds: float = inf
     until_s: float = inf
+    is_brief: bool = False
 
     @property
     def dtype(self) -> str:

@@ -1,0 +1,1 @@
+"""Operators that are mutated in tests: none of them is loaded there."""
