@@ -13,7 +13,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
 from opsmith.subject.oracle import Disagreement, compare, expect
 
-__all__ = ["DIFFERS_ONLY", "RefusedError", "agrees", "disagreement", "is_repeatable", "roughly_equal"]
+__all__ = ["DIFFERS_ONLY", "RefusedError", "agrees", "disagreement", "is_repeatable", "kind_of", "roughly_equal"]
 
 DIFFERS_ONLY = "differs from the reference only"
 _TOLERANCE = 0.05
@@ -46,7 +46,7 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
         return error
     wrong = compare(found, expected)
     if wrong is None and notes is not None and expected.leaves_padding_out(found):
-        notes.add(f"{DIFFERS_ONLY} where zeros of a padding meet an infinity, and has no NaN there")
+        notes.add(f"{DIFFERS_ONLY} where zeros of a padding meet an infinity or NaN")
     if notes is not None and isinstance(wrong, Disagreement) and _is_near_overflow(context, case):
         notes.add(f"{DIFFERS_ONLY} where it is within a factor of 2^8 of overflow")
         return None
@@ -60,6 +60,11 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
         # another one for nothing (a convolution of no channels), or for another number.
         raise RefusedError("the reference returns another shape than the definition")
     return wrong
+
+
+def kind_of(wrong: Disagreement | Exception) -> str:
+    """Return what kind of failure it is, which a smaller call has to share: a wrong value is not a NaN or a refusal."""
+    return wrong.kind if isinstance(wrong, Disagreement) else type(wrong).__name__
 
 
 def _is_near_overflow(context: Context, case: Case) -> bool:

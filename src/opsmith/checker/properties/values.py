@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.outcome import Finding, Found, Outcome, failed, not_run, passed
+from opsmith.checker.particulars import named
 from opsmith.checker.process.timed_cases import TimedCases
-from opsmith.checker.properties.agreement import RefusedError, disagreement
+from opsmith.checker.properties.agreement import RefusedError, disagreement, kind_of
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.unproven import Refusal, unproven
-from opsmith.checker.shrink import smallest
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.oracle import Disagreement, compare, expect
 from opsmith.subject.scalar_values import is_unusual
@@ -26,6 +27,7 @@ __all__ = [
     "special",
     "strides",
     "value",
+    "wrong_value",
 ]
 
 
@@ -149,14 +151,30 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
     return passing, compared, refused
 
 
+def wrong_value(context: Context, case: Case) -> str:
+    """Return what is wrong with one call, named by what is particular about it, or ""."""
+    try:
+        wrong = disagreement(context, case)
+    except RefusedError:
+        return ""
+    return "" if wrong is None else _named(context, case, wrong)
+
+
+def _named(context: Context, case: Case, wrong: Disagreement | Exception) -> str:
+    return named(case, f"{_describe(context, wrong)}.", sizes_of(case, context))
+
+
 def _found(context: Context, case: Case, wrong: Disagreement | Exception, inputs: int) -> Outcome:
     """Return the failure that a case shows, at the smallest case that shows it too."""
-    small = smallest(context, case, partial(_fails_alike, context, type(wrong)))
+    finding = Finding(_named(context, case, wrong), case, _hint(context, case, wrong))
+    context.tell(Found(failed(finding, inputs=inputs)))
+    small = smallest(context, case, partial(_fails_alike, context, kind_of(wrong)))
+    if small == case:
+        return failed(finding, inputs=inputs)
     again = disagreement(context, small)
-    message = _describe(context, again if again is not None else wrong)
-    seen = "" if small == case or not case.label else f" First seen with: {case.label}."
-    where = f"{case.label}: " if small == case and case.label not in ("", "plain") else ""
-    return failed(Finding(f"{where}{message}.{seen}", small, _hint(context, small, again)), inputs=inputs)
+    seen = f" First seen with: {case.label}." if case.label else ""
+    message = f"{_named(context, small, again if again is not None else wrong)}{seen}"
+    return failed(Finding(message, small, _hint(context, small, again), first=case), inputs=inputs)
 
 
 def _why_nothing(refused: int, left_out: int) -> str:
@@ -232,11 +250,12 @@ def _differs(one: Any, other: Any) -> bool:
     return bool(one != other)
 
 
-def _fails_alike(context: Context, kind: type, case: Case) -> bool:
+def _fails_alike(context: Context, kind: str, case: Case) -> bool:
     try:
-        return isinstance(disagreement(context, case), kind)
+        wrong = disagreement(context, case)
     except RefusedError:
         return False
+    return wrong is not None and kind_of(wrong) == kind
 
 
 def _describe(context: Context, wrong: Disagreement | Exception) -> str:
