@@ -13,6 +13,7 @@ from pathlib import Path
 from deform_conv2d_tables import deform_conv2d_figures
 from floor_table import gradient_floor
 from lstm_table import against_lstm
+from mutation_table import mutation_survivors, mutation_table
 from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.benchmark.as_json import reports_from
@@ -102,6 +103,8 @@ REGIONS: dict[str, Callable[[], str]] = {
     "bench": bench_screen,
     "compare": compare_trust,
     "lstm": against_lstm,
+    "mutation": mutation_table,
+    "survivors": mutation_survivors,
     "nms": nms_figures,
     "roi_align": roi_align_figures,
     "deform_conv2d": deform_conv2d_figures,

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from opsmith.checker.excused import excused_notes
 from opsmith.checker.left_out import left_out_notes
 from opsmith.checker.outcome import Found, Outcome, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, see_earlier
@@ -120,7 +121,7 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
     for result in results:
         if told[result.name, result.column].state != result.outcome.state:
             watch.tell_result(result)
-    notes = (*subject.notes, *left_out_notes(results, is_limited=limit_s < inf))
+    notes = (*subject.notes, *excused_notes(results), *left_out_notes(results, is_limited=limit_s < inf))
     return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, notes)
 
 

@@ -103,7 +103,7 @@ class Case:
         floats = [item for item in flat if isinstance(item, float) and math.isfinite(item)]
         if not floats or all(recipe.values != "ties" for recipe in self.tensors().values()):
             return self
-        return self.changed(near=tuple(dict.fromkeys(item * factor for item in floats for factor in _AT_BOUNDS)))
+        return self.changed(near=tuple(dict.fromkeys(item * factor for factor in _AT_BOUNDS for item in floats)))
 
     @property
     def elements(self) -> int:

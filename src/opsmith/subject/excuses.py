@@ -13,6 +13,9 @@ from opsmith.subject.evidence import Evidence
 
 __all__ = ["allow_nan_of_padding", "allow_overflow"]
 
+# Finite numbers that make a difference wherever one may: small, and larger and smaller than all others.
+_SCALES = (1.0, 100.0, -100.0)
+
 
 def allow_overflow(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]) -> None:
     """Put no limit where a sum of numbers of one sign leaves the type that sums are made in.
@@ -38,32 +41,38 @@ def allow_overflow(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bo
                 limit.masked_fill_(torch.ones_like(is_wrong) if everywhere else is_wrong, torch.inf)
 
 
-def allow_nan_of_padding(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]) -> tuple[Tensor, ...]:
-    """Put no limit where the reference has NaN because an infinity met the zeros of a padding.
+def allow_nan_of_padding(
+    evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]
+) -> tuple[Tensor, ...]:
+    """Put no limit where the reference has NaN because NaN or an infinity met the zeros of a padding; return where.
 
-    A padding of zeros times inf is NaN, and a kernel that leaves the padding out is not wrong. The results that have one
-    are those in which some NaN stands where no finite number in place of the infinities makes a difference. A NaN among
-    the inputs has to stay one, and so has what is made of infinities elsewhere, as by inf - inf. Returns where that is.
+    A padding of zeros times inf is NaN, and a kernel that leaves the padding out is not wrong. It shows where a result is
+    NaN and no finite number in place of the special ones makes a difference. If there is such a one, the infinities of
+    others may have met zeros as well. All other NaN has to stay, and so has what is made of infinities, as by inf - inf.
     """
-    calm = evidence.run(mapped(copied(evidence.wide), _tamed(1.0)))
-    other = evidence.run(mapped(copied(evidence.wide), _tamed(-0.75)))
-    found = []
-    for limit, one, two, value, alone in zip(spread, calm, other, evidence.exact, pointwise, strict=True):
-        found.append(torch.zeros_like(value, dtype=torch.bool))
-        if alone or not (limit.shape == one.shape == two.shape and one.dtype.is_floating_point):
+    tamed = [evidence.run(mapped(copied(evidence.wide), _tamed(scale))) for scale in _SCALES]
+    found = [torch.zeros_like(value, dtype=torch.bool) for value in evidence.exact]
+    for index, value in enumerate(evidence.exact):
+        first, *others = (results[index] for results in tamed)
+        if pointwise[index] or not value.dtype.is_floating_point or first.shape != value.shape:
             continue
-        of_infinity = value.isnan() & ~one.detach().isnan()
-        if bool((of_infinity & (one == two)).any()):
-            found[-1] = of_infinity
-            limit.masked_fill_(of_infinity, torch.inf)
+        found[index] = value.isnan() & torch.stack([first == other for other in others]).all(0)
+    if any(bool(mask.any()) for mask in found):
+        calm = evidence.run(mapped(copied(evidence.wide), _tamed(1.0, with_nan=False)))
+        for mask, one, value in zip(found, calm, evidence.exact, strict=True):
+            if bool(mask.any()):
+                mask |= value.isnan() & ~one.detach().isnan()
+    for limit, mask in zip(spread, found, strict=True):
+        limit.masked_fill_(mask, torch.inf)
     return tuple(found)
 
 
-def _tamed(scale: float) -> Callable[[Tensor], Tensor]:
-    """Return what puts finite numbers in place of infinities, each another one: 1, 1.03, 1.06, ... times a scale."""
+def _tamed(scale: float, *, with_nan: bool = True) -> Callable[[Tensor], Tensor]:
+    """Return what puts finite numbers in place of infinities and NaN, each another one: 1, 1.03, 1.06, ... times a scale."""
 
     def tame(tensor: Tensor) -> Tensor:
         steps = torch.arange(tensor.numel(), dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape)
-        return torch.where(tensor.isinf(), tensor.sign() * scale * (1 + 0.03 * (steps % 31)), tensor)
+        is_special = tensor.isinf() | (tensor.isnan() if with_nan else tensor.isinf())
+        return torch.where(is_special, scale * (1 + 0.03 * (steps % 31)), tensor)
 
     return tame

@@ -63,7 +63,7 @@ def expect(
     pointwise = pointwise if len(pointwise) == len(evidence.exact) else (False,) * len(evidence.exact)
     measured = evidence.measured(1 if all(pointwise) else _SAMPLES)
     padded: tuple[Tensor, ...] = ()
-    if kinds & _WITH_INFINITIES:
+    if kinds & set(SPECIAL_VALUES):
         padded = allow_nan_of_padding(evidence, measured.spread, pointwise)
     if kinds & _OVERFLOWING:
         allow_overflow(evidence, measured.spread, pointwise)

@@ -45,7 +45,7 @@ class _Rounding(TorchDispatchMode):
     """Rounds what each operator of PyTorch's returns, in autograd's backward as well."""
 
     def __init__(self, dtype: torch.dtype, seed: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._dtype = dtype
         self._seed = seed
         self._random = torch.Generator().manual_seed(max(seed, 0))
@@ -81,5 +81,6 @@ def _is_absorbed(name: str, result: Tensor, args: Any) -> Tensor | bool:
         return args[0] != 0 if args[0].shape == result.shape else True
     if name in _SUMS:
         one, other = args[:2]
-        return (result.abs() == abs(one)) & (other != 0) | (result.abs() == abs(other)) & (one != 0)
+        lost: Tensor = (result.abs() == abs(one)) & (other != 0) | (result.abs() == abs(other)) & (one != 0)
+        return lost
     return False

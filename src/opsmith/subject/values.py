@@ -12,6 +12,7 @@ from opsmith.subject.placed_values import placed_values
 
 __all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "ROWS_OF_VALUES", "SPECIAL_VALUES", "fill", "group_of_values"]
 
+_TIES = (0.5, -1.0, 1.0, -0.5, 0.0, 2.5, -1.5, 2.0, 1.5, -2.0, 3.0, -2.5, 6.0, -3.0, 3.5, -0.0, 4.0, -3.5, -6.0, 8.0)
 _Make = Callable[[tuple[int, ...], torch.dtype, torch.Generator], Tensor]
 
 
@@ -34,7 +35,21 @@ def _faint(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) 
 
 def _ties(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
     """Integers and halves: ties of rounding and of comparisons, and the bounds of many an interval."""
-    return torch.randint(-9, 10, shape, generator=random) / 2.0
+    return _shuffled(_TIES, shape, random)
+
+
+def _ties_near(near: tuple[float, ...], shape: tuple[int, ...], random: torch.Generator) -> Tensor:
+    """The same, every second one from some numbers."""
+    halves = _TIES * (1 + len(near) // len(_TIES))
+    numbers = [number for pair in zip(near, halves, strict=False) for number in pair]
+    return _shuffled((*numbers, *halves[len(near) :]), shape, random)
+
+
+def _shuffled(numbers: tuple[float, ...], shape: tuple[int, ...], random: torch.Generator) -> Tensor:
+    """Return all of some numbers, as far as there is room, in any order; few elements have the first ones."""
+    count = math.prod(shape)
+    repeated = torch.tensor(numbers, dtype=torch.float64).repeat(1 + count // len(numbers))[:count]
+    return repeated[torch.randperm(count, generator=random)].reshape(shape)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
@@ -152,12 +167,8 @@ def _signs(shape: tuple[int, ...], random: torch.Generator) -> Tensor:
 
 
 def _strew(numbers: Tensor, values: tuple[float, ...], random: torch.Generator) -> Tensor:
-    return _strewn(numbers, values, 0.15, random)
-
-
-def _strewn(numbers: Tensor, values: tuple[float, ...], part: float, random: torch.Generator) -> Tensor:
     # The first element always, so that a tensor of one has one.
-    where = torch.rand(numbers.shape, generator=random) < part
+    where = torch.rand(numbers.shape, generator=random) < 0.15
     if where.numel() > 0:
         where.view(-1)[0] = True
     chosen = torch.tensor(values, dtype=torch.float64)[torch.randint(0, len(values), numbers.shape, generator=random)]
@@ -211,8 +222,7 @@ def fill(shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int, nea
     if dtype is torch.bool:
         return torch.rand(shape, generator=random) < 0.5
     if dtype.is_floating_point:
-        numbers = FLOAT_VALUES.get(values, _normal)(shape, dtype, random)
         if near and values == "ties":
-            numbers = _strewn(numbers, near, 0.3, random)
-        return numbers.to(dtype)
+            return _ties_near(near, shape, random).to(dtype)
+        return FLOAT_VALUES.get(values, _normal)(shape, dtype, random).to(dtype)
     return INTEGER_VALUES.get(values, _small_integers)(shape, dtype, random).to(dtype)

@@ -120,7 +120,7 @@ def test_a_report_of_mutants(builder: Builder):
     assert not shifted.is_loaded
 
 
-def test_a_check_that_looks_at_nothing_finds_nothing(tmp_path: Path):
+def test_a_check_that_looks_at_nothing_finds_nothing():
     options = MutateOptions(mutants=2, dtypes="float32", properties="empty")
     report = mutate_operator(doubled, options)
     assert report.score == 0
@@ -152,13 +152,11 @@ def run(*arguments: object, code: int = 0) -> str:
 
 
 def test_the_command_line():
-    quick = ("--mutate", "--mutants", 2, "--dtype", "float32", "--property", "value")
-    path = f"{KIT}/operators.py::doubled"
-    output = run(path, *quick, "--min-score", 100)
-    assert output.startswith("kit_mutate.doubled    cpu    2 of ")
-    assert " mutants found (100 %)" in output
-    found = json.loads(run(path, *quick[:-1], "empty", "--json", "--min-score", 50, code=1))
-    assert found["operators"][0]["score"] == 0
+    # Nothing is found with inputs of no elements; the table and the survivors are tested above.
+    quick = ("--mutate", "--mutants", 2, "--dtype", "float32", "--property", "empty")
+    found = json.loads(run(f"{KIT}/operators.py::doubled", *quick, "--json", "--min-score", 50, code=1))
+    (operator,) = found["operators"]
+    assert (operator["name"], operator["score"], operator["planted"]) == ("kit_mutate.doubled", 0, 2)
     assert found["machine"]["torch"]
 
 

@@ -41,6 +41,10 @@ def _with_library(**options: object) -> Callable[[Path], Path]:
     return lambda folder: wheel(folder, {OPS: library(**options)})  # type: ignore[arg-type]
 
 
+def _with_flag(flag: str) -> Callable[[Path], Path]:
+    return _with_library(flags=(flag,))
+
+
 def _with_calls(*names: str, **options: object) -> Callable[[Path], Path]:
     return lambda folder: wheel(folder, {OPS: library(calls=(*SHIMS, *names))}, **options)  # type: ignore[arg-type]
 
@@ -157,9 +161,9 @@ PLANTED = (
     Planted(
         "musl under a tag for glibc", _with_library(stubs=(_TORCH, ("libc.musl-x86_64.so.1", "", ()))), "wrong-libc"
     ),
-    Planted("an absolute RPATH", _with_library(flags=("-Wl,-rpath,/home/builder/env/lib",)), "leaked-rpath"),
-    Planted("a relative RPATH", _with_library(flags=("-Wl,-rpath,../lib",)), "leaked-rpath"),
-    Planted("an executable stack", _with_library(flags=("-Wl,-z,execstack",)), "executable-stack"),
+    Planted("an absolute RPATH", _with_flag("-Wl,-rpath,/home/builder/env/lib"), "leaked-rpath"),
+    Planted("a relative RPATH", _with_flag("-Wl,-rpath,../lib"), "leaked-rpath"),
+    Planted("an executable stack", _with_flag("-Wl,-z,execstack"), "executable-stack"),
     Planted(
         "less code than promised", lambda folder: gpu_wheel(folder, ("8.0", "9.0+PTX"), "80", "90"), "missing-arch"
     ),
@@ -194,6 +198,13 @@ PLANTED = (
         "torch's Python library",
         _with_library(stubs=(_TORCH, ("libtorch_python.so", "", ()))),
         "links-libtorch-python",
+        False,
+    ),
+    Planted("an RPATH out of site-packages", _with_flag("-Wl,-rpath,$ORIGIN/../../lib"), "rpath-far-away", False),
+    Planted(
+        "an RPATH of the system",
+        _with_flag("-Wl,-rpath,/usr/local/cuda/lib64"),
+        "rpath-of-the-system",
         False,
     ),
     Planted("the driver linked", _with_library(stubs=(_TORCH, ("libcuda.so.1", "", ()))), "links-libcuda", False),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _ctypes
 import random
+import re
 import struct
 import subprocess
+from pathlib import Path
 
 import pytest
 from make_library import SHIMS, library
@@ -12,6 +15,7 @@ from make_library import SHIMS, library
 from compilers import find_compiler
 from opsmith.errors import AuditError
 from opsmith.package.audit.elf_reader import parse_elf, read_elf
+from opsmith.package.audit.floors import find_floors
 from opsmith.package.audit.library import describe_library
 
 STUBS = (("libtorch_cpu.so", "", ()), ("libc.so.6", "GLIBC_2.34", ("new_in_libc",)))
@@ -41,15 +45,22 @@ def test_a_stripped_library_without_section_headers_has_the_same_symbols():
 
 def test_it_agrees_with_readelf_about_a_library_of_this_python(tmp_path):
     find_compiler("readelf")
-    import _ctypes
-
     path = _ctypes.__file__
     shown = subprocess.run(["readelf", "--dyn-syms", "-W", path], capture_output=True, text=True, check=True).stdout
     expected = {
         line.split()[7].partition("@")[0] for line in shown.splitlines() if " UND " in line and len(line.split()) > 7
     }
-    elf = read_elf(__import__("pathlib").Path(path))
+    elf = read_elf(Path(path))
     assert {symbol.name for symbol in elf.symbols if not symbol.is_defined} == expected - {""}
+
+
+def test_the_newest_version_of_several_counts(tmp_path):
+    find_compiler("readelf")
+    shown = subprocess.run(["readelf", "-V", "-W", _ctypes.__file__], capture_output=True, text=True, check=True).stdout
+    versions = {tuple(map(int, text.split("."))) for text in re.findall(r"Name: GLIBC_([\d.]+)", shown)}
+    assert len(versions) > 1
+    found = describe_library("_ctypes.so", Path(_ctypes.__file__).read_bytes())
+    assert find_floors([found]).glibc == max(versions)[:2]
 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 17, 63, 64, 100, 500, 2000, 5000])

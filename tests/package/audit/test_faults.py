@@ -41,6 +41,7 @@ def test_there_is_nothing_to_say_about_a_good_wheel(tmp_path):
         ({}, {"requires": ('torch>=2.10; python_version >= "3.8" and sys_platform == "linux"',)}),
         ({"calls": (*SHIMS, "torch_tensor_from_pyobject")}, {"requires": ("torch!=2.14.0,<3,>=2.14",)}),
         ({"calls": (*SHIMS, "PyObject_Call")}, {"tag": "cp310-abi3-manylinux_2_28_x86_64"}),
+        ({"calls": (*SHIMS, "Py_NewRef")}, {"tag": "cp310-abi3-manylinux_2_28_x86_64"}),
         ({"calls": (*SHIMS, "PyDict_SetDefault")}, {"tag": "cp311-cp311-manylinux_2_28_x86_64"}),
         ({"calls": ("PyObject_Call",)}, {"tag": "cp310-abi3-manylinux_2_28_x86_64", "requires": ()}),
         (
@@ -55,6 +56,7 @@ def test_there_is_nothing_to_say_about_a_good_wheel(tmp_path):
         "torch on Linux",
         "new torch, said otherwise",
         "abi3",
+        "abi3 of the same Python",
         "one Python",
         "no torch",
         "old glibc",

@@ -16,7 +16,7 @@ from opsmith.checker.process.child import Ended, Send, in_child
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.process.timed_cases import interleaved
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.gradients import MOST_ELEMENTS, request_of
+from opsmith.checker.properties.gradient_cases import MOST_ELEMENTS, request_of
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import gradients
 from opsmith.subject.subject import Subject

@@ -118,7 +118,7 @@ def _selects_operand(source: Source, at: int) -> bool:
         if depth < 0 or (depth == 0 and text in _BEFORE_OPERAND):
             break
         begin -= 1
-    marks = []
+    marks: list[int] = []
     for index in source.top_level(at + 1, len(source.tokens)):
         text = source.text_at(index)
         if text == "?" or (marks and text == ":" and len(marks) == 1):

@@ -27,6 +27,7 @@ from opsmith.checker.tasks import tasks_of
 from opsmith.runtime.load import Obtained
 from opsmith.runtime.operator import Operator, load_module
 from opsmith.subject.subject import Subject, subject_of
+from opsmith.toolchain.resources import available_memory_bytes
 
 __all__ = ["Limits", "Seen", "Trial", "loaded_subject", "try_library"]
 
@@ -49,7 +50,7 @@ _THEN = (
 # float32 shows most, and a half type the rest; what a narrower float hides shows in float64 alone.
 _DTYPES = ("float32", "bfloat16", "float64", "float16")
 # What a property may take on top of what there is: a mutant's loop may ask for memory without end.
-_MOST_MEMORY_BYTES = 4 << 30
+_LEAST_MEMORY_BYTES, _PART_OF_MEMORY = 4 << 30, 4
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _try(trial: Trial, library: Path, send: Send) -> None:
             is_brief=True,
         )
         started = now_s(trial.device)
-        outcome = _run(task, context)
+        outcome = _run(task, context, is_limited=not trial.goes_on)
         if task.item.weight:
             left_s -= now_s(trial.device) - started
         passed += outcome.state == "passed"
@@ -157,9 +158,9 @@ def loaded_subject(trial: Trial, library: Path) -> Subject:
     return without_slow_sizes(subject) if trial.left_out is None else replace(subject, left_out=trial.left_out)
 
 
-def _run(task: Task, context: Context) -> Outcome:
+def _run(task: Task, context: Context, *, is_limited: bool) -> Outcome:
     try:
-        with warnings.catch_warnings(), _no_more_memory(task):
+        with warnings.catch_warnings(), _less_memory(task) if is_limited else contextlib.nullcontext():
             warnings.simplefilter("ignore")
             return task.item.run(context)
     except Exception as error:
@@ -178,13 +179,15 @@ def _tasks(trial: Trial, tasks: Sequence[Task]) -> list[Task]:
 
 
 @contextlib.contextmanager
-def _no_more_memory(task: Task) -> Iterator[None]:
+def _less_memory(task: Task) -> Iterator[None]:
     """Have an allocation fail before it takes the memory of others; `large` needs addresses, which count as memory."""
     least, most = resource.getrlimit(resource.RLIMIT_DATA)
     # A GPU's driver takes much of it.
     if task.item.name != "large" and task.column.device == "cpu":
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _MOST_MEMORY_BYTES, most))
+            available = available_memory_bytes() or 0
+            more = max(_LEAST_MEMORY_BYTES, available // _PART_OF_MEMORY)
+            resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + more, most))
     try:
         yield
     finally:

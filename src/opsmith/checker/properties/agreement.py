@@ -46,7 +46,7 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
         return error
     wrong = compare(found, expected)
     if wrong is None and notes is not None and expected.leaves_padding_out(found):
-        notes.add(f"{DIFFERS_ONLY} where zeros of a padding meet an infinity, and has no NaN there")
+        notes.add(f"{DIFFERS_ONLY} where zeros of a padding meet an infinity or NaN")
     if notes is not None and isinstance(wrong, Disagreement) and _is_near_overflow(context, case):
         notes.add(f"{DIFFERS_ONLY} where it is within a factor of 2^8 of overflow")
         return None

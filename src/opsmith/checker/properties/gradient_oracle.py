@@ -116,9 +116,10 @@ def _at_worst(allowed: Tensor) -> Tensor:
 def _with_kinks(
     expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any], *, everywhere: bool
 ) -> Expected:
-    """Allow what lies between the gradients on both sides of zeros, or of all numbers: where several numbers are the largest, each may count.
+    """Allow what lies between the gradients on both sides of zeros, or of all numbers.
 
-    A function of one number has one slope at its kink, the reference's.
+    Where several numbers are the largest, each may count. A function of one number has one slope at its kink, the
+    reference's.
     """
     if all(expected.pointwise):
         return expected

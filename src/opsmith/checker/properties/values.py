@@ -17,6 +17,7 @@ from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.oracle import Disagreement, compare, expect
 from opsmith.subject.scalar_values import is_unusual
+from opsmith.subject.variations import is_resized
 
 __all__ = [
     "arguments",
@@ -123,10 +124,10 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
         except RefusedError as error:
             refused.append(Refusal(case, error))
             continue
-        compared += 1
-        if isinstance(wrong, Exception) and _is_other_number(case):
+        if isinstance(wrong, Exception) and (_is_other_number(case) or is_resized(case)):
             declined += 1
             continue
+        compared += 1
         if wrong is None:
             continue
         if case.base is not None and not with_plain and _is_wrong(context, case.base):
@@ -134,6 +135,8 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
             continue
         return _found(context, case, wrong, compared), compared, refused
     if compared == 0:
+        if declined and not refused:
+            return not_run(f"the kernel rejects all of {declined} inputs of this kind, which it may"), 0, refused
         return not_run(_why_nothing(len(refused), timed.left_out)), 0, refused
     if elsewhere:
         reason = f"{elsewhere} of {compared} inputs give wrong values, and so do ordinary ones: see `value`"
@@ -141,7 +144,7 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
     if refused:
         notes.add(f"the reference rejected {len(refused)} of {len(refused) + compared} inputs")
     if declined:
-        notes.add(f"the kernel rejected {declined} with other numbers, which it may")
+        notes.add(f"the kernel rejected {declined} with other numbers or sizes, which it may")
     passing = passed(
         compared, refused=len(refused), left_out=timed.left_out, note="; ".join(sorted(notes, reverse=True))
     )

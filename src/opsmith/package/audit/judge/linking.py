@@ -40,8 +40,9 @@ def _paths(library: Library) -> Iterator[Finding]:
     name = "RUNPATH" if library.elf.runpath else "RPATH"
     for path in (*library.elf.rpath, *library.elf.runpath):
         if path == "$ORIGIN" or path.startswith(("$ORIGIN/", "${ORIGIN}")):
+            # From the library's folder up to site-packages, where the other packages are.
             depth = library.path.count("/")
-            if path.count("../") + path.endswith("/..") > depth + 2 and depth:
+            if depth and path.split("/").count("..") > depth:
                 yield note(
                     "rpath-far-away",
                     f"{library.name} has {name} {path}, which leads out of site-packages",
@@ -80,7 +81,7 @@ def _build_paths(library: Library) -> Iterator[Finding]:
             f"{library.name} contains {count} path{'s' if count > 1 else ''} of the machine that it was built on, such as "
             f"{min(library.paths, key=len)}",
             detail="they tell who built it, and another folder gives other bytes",
-            remedy="compile with -ffile-prefix-map=FOLDER=. for your sources and for torch's headers; Rust: --remap-path-prefix",
+            remedy="compile with -ffile-prefix-map=FOLDER=. for sources and for torch's headers; Rust: --remap-path-prefix",
             where=library.path,
         )
 

@@ -19,7 +19,8 @@ _LINUX = re.compile(r"(?:manylinux(?:1|2010|2014|_\d+_\d+)|musllinux_\d+_\d+|lin
 # Libraries that come with torch or with the packages of NVIDIA and Intel that torch requires.
 # The loader, and the libraries of Python and of musl, have findings of their own.
 _ELSEWHERE = re.compile(
-    r"ld-linux[\w-]*\.so\.\d|libpython3\..*|libc\.musl-.*|lib(torch\w*|c10\w*|shm|cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|cusparseLt|nccl|nvrtc|nvjpeg|"
+    r"ld-linux[\w-]*\.so\.\d|libpython3\..*|libc\.musl-.*|"
+    r"lib(torch\w*|c10\w*|shm|cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|cusparseLt|nccl|nvrtc|nvjpeg|"
     r"nvJitLink|nvToolsExt|cupti|cuda|amdhip64|hiprtc|rocblas|hipblas\w*|MIOpen|gomp|iomp5)\.so[.\d]*"
 )
 
