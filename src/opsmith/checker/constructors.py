@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from opsmith.subject.placed_values import LAST, are_indices
+from opsmith.subject.values import numbers_of_ties
 
 __all__ = ["Code", "constructor_code", "is_call"]
 
@@ -46,10 +47,7 @@ def constructor_code(
     elif values in _ROWS:
         code = _ROWS[values](shape)
     else:
-        code = _FLOATS.get(values, _normal)(dtype)
-        if near and values == "ties":
-            # In float64, as the numbers of arguments are.
-            code = Code(_chosen([*near], ", dtype=torch.float64"), _strewn_before(code, 0.3))
+        code = _ties(near, math.prod(shape)) if values == "ties" else _FLOATS.get(values, _normal)(dtype)
     count = str(math.prod(shape))
     texts = [
         text.replace("{shape}", _shape(shape)).replace("{count}", count) for text in (*code.before, code.expression)
@@ -112,8 +110,11 @@ def _loud(dtype: torch.dtype) -> Code:
     return Code(f"{_largest(dtype)!r} * (0.1 + 0.2 * {_UNIFORM})")
 
 
-def _ties(dtype: torch.dtype) -> Code:
-    return Code("torch.randint(-9, 10, {shape}).double() / 2")
+def _ties(near: tuple[float, ...], count: int) -> Code:
+    numbers = numbers_of_ties(near)
+    listed = f"v = torch.tensor([{', '.join(map(repr, numbers))}], dtype=torch.float64)"
+    repeated = f"v.repeat({1 + count // len(numbers)})[:{{count}}]"
+    return Code(f"{repeated}[torch.randperm({{count}})].reshape({{shape}})", (listed,))
 
 
 def _faint(dtype: torch.dtype) -> Code:
@@ -121,19 +122,10 @@ def _faint(dtype: torch.dtype) -> Code:
     return Code(f"10 ** ({smallest / 2!r} - {smallest * 3 / 8!r} * {_UNIFORM}) * {_SIGNS}")
 
 
-def _chosen(values: list[float], kind: str = "") -> str:
-    """Return the expression for `v` with some of the values where `w` says so."""
-    numbers = ", ".join(map(repr, values))
-    return f"torch.where(w, torch.tensor([{numbers}]{kind})[torch.randint(0, {len(values)}, {{shape}})], v)"
-
-
-def _strewn_before(of: Code, part: float) -> tuple[str, ...]:
-    where = f"w = (torch.rand({{shape}}) < {part}) | (torch.arange({{count}}).reshape({{shape}}) == 0)"
-    return (*of.before, f"v = {of.expression}", where)
-
-
 def _strewn(*values: float) -> Callable[[torch.dtype], Code]:
-    return lambda dtype: Code(_chosen([*values]), _strewn_before(Code(_NORMAL), 0.15))
+    numbers = f"torch.tensor([{', '.join(map(repr, values))}])[torch.randint(0, {len(values)}, {{shape}})]"
+    where = "w = (torch.rand({shape}) < 0.15) | (torch.arange({count}).reshape({shape}) == 0)"
+    return lambda dtype: Code(f"torch.where(w, {numbers}, v)", (f"v = {_NORMAL}", where))
 
 
 def _rows(shape: tuple[int, ...]) -> Code:
@@ -202,7 +194,6 @@ _FLOATS: dict[str, Callable[[torch.dtype], Code]] = {
     "steep": _steep,
     "huge": _huge,
     "loud": _loud,
-    "ties": _ties,
     "faint": _faint,
     "nan": _strewn(math.nan),
     "special": _strewn(math.nan, math.inf, -math.inf),

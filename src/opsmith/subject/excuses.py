@@ -41,9 +41,7 @@ def allow_overflow(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bo
                 limit.masked_fill_(torch.ones_like(is_wrong) if everywhere else is_wrong, torch.inf)
 
 
-def allow_nan_of_padding(
-    evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]
-) -> tuple[Tensor, ...]:
+def allow_nan_of_padding(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]) -> tuple[Tensor, ...]:
     """Put no limit where the reference has NaN because NaN or an infinity met the zeros of a padding; return where.
 
     A padding of zeros times inf is NaN, and a kernel that leaves the padding out is not wrong. It shows where a result is
