@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bytecode test test-all test-everything test-slow test-without-bridge test-torches mutants fuzz upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted fuzz upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -50,23 +50,27 @@ demo: $(READY)
 bytecode: $(READY)
 	$(BIN)/python -m compileall -q src
 
-# Minutes: everything but what is marked `slow`. Times by test go to build/test.xml; tests/durations.py adds them up.
+# Minutes: everything but what is marked `slow` or `nightly`. Times by test go to build/test.xml; tests/durations.py adds them up.
 test: $(READY) bytecode
-	$(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test.xml $(PYTEST_FLAGS)
+	$(BIN)/python $(PYTEST) -m "not slow and not nightly" --junitxml build/test.xml $(PYTEST_FLAGS)
 
-# Everything that runs without a GPU, in one session, which has to start once; and the path in Python, which serves until
-# the bridge is built.
+# What CI runs for each change: all but what is marked `nightly`, in one session, which has to start once; and the path in
+# Python, which serves until the bridge is built.
 test-all: test-everything test-without-bridge
 
 test-everything: $(READY) bytecode
-	$(BIN)/python $(PYTEST) --junitxml build/test-all.xml $(PYTEST_FLAGS)
+	$(BIN)/python $(PYTEST) -m "not nightly" --junitxml build/test-all.xml $(PYTEST_FLAGS)
 
 test-slow: $(READY) bytecode
-	$(BIN)/python $(PYTEST) -m slow --junitxml build/test-slow.xml $(PYTEST_FLAGS)
+	$(BIN)/python $(PYTEST) -m "slow and not nightly" --junitxml build/test-slow.xml $(PYTEST_FLAGS)
+
+# What would make CI longer than half an hour, and fails rarely: `python tests/slow_tests.py` lists it with its reasons.
+test-nightly: $(READY) bytecode
+	$(BIN)/python $(PYTEST) -m nightly --junitxml build/test-nightly.xml $(PYTEST_FLAGS)
 
 # Gradients, mutation and autocast; what torch traces does not call the bridge.
 test-without-bridge: $(READY) bytecode
-	OPSMITH_BRIDGE=off $(BIN)/python $(PYTEST) -m "not slow" --junitxml build/test-without-bridge.xml $(PYTEST_FLAGS) \
+	OPSMITH_BRIDGE=off $(BIN)/python $(PYTEST) -m "not slow and not nightly" --junitxml build/test-without-bridge.xml $(PYTEST_FLAGS) \
 	  @tests/without_bridge.txt
 
 # The tests under each torch since 2.10, in virtual environments that come and go: what CI does every night.
@@ -80,6 +84,13 @@ test-torches:
 # What the tests are worth: how many of forty planted faults they find. An hour.
 mutants: $(READY)
 	$(BIN)/python tests/mutants/run.py
+
+# What `opsmith check` finds: every planted defect by its name, and nothing in correct operators, for five seeds. Hours on two
+# processors; a run that was killed goes on where it was. PLANTED_FLAGS are the program's options, such as "--seeds 0".
+PLANTED_FLAGS ?=
+
+planted: $(READY) bytecode
+	$(BIN)/python tests/checker/planted/score.py --json build/planted.json $(PLANTED_FLAGS)
 
 # An hour of inputs that nobody thought of; `make test` has the same few of them each time. With FUZZ_SANITIZER=address or
 # undefined the operators are built with that sanitizer.

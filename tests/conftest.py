@@ -175,7 +175,7 @@ def _kept_inductor_cache(root: Path) -> Iterator[Path]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse a slow test that does not say what takes long, and skip what needs a GPU where there is none."""
     for item in items:
-        for mark in item.iter_markers("slow"):
+        for mark in (*item.iter_markers("slow"), *item.iter_markers("nightly")):
             if not mark.args:
                 raise pytest.UsageError(f"{item.nodeid} is slow: say why, as in slow('compiles with Inductor')")
     _skip_without_gpu([item for item in items if item.get_closest_marker("gpu") is not None])

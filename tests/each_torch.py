@@ -54,7 +54,7 @@ class Plan:
     """What is run with each torch: paths of tests, pytest's marks, how many workers, and for how long."""
 
     tests: tuple[str, ...] = ()
-    marks: str = "not slow"
+    marks: str = "not slow and not nightly"
     workers: str = "auto"
     limit_s: float = 7200.0
 

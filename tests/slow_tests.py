@@ -1,4 +1,4 @@
-"""Lists what `make test` leaves to `make test-all`, by reason: python tests/slow_tests.py"""
+"""Lists what `make test` leaves to `make test-all` and `make test-nightly`, by reason: python tests/slow_tests.py"""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ class _Reasons:
     """A plugin that collects the reasons of slow tests."""
 
     def __init__(self) -> None:
-        self.files: dict[tuple[str, str], int] = defaultdict(int)
+        self.files: dict[tuple[str, str, str], int] = defaultdict(int)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Count the tests of each file and reason."""
         for item in session.items:
-            if (mark := item.get_closest_marker("slow")) is not None:
-                self.files[mark.args[0], item.location[0]] += 1
+            mark = item.get_closest_marker("nightly") or item.get_closest_marker("slow")
+            if mark is not None:
+                self.files[mark.name, mark.args[0], item.location[0]] += 1
 
 
 def main() -> None:
     """Print the reasons with their files and numbers of tests."""
     reasons = _Reasons()
-    pytest.main(["--collect-only", "-q", "-q", "-m", "slow", str(Path(__file__).parent)], plugins=[reasons])
-    for (reason, file), count in sorted(reasons.files.items()):
-        print(f"{count:5}  {file:48} {reason}")
+    pytest.main(["--collect-only", "-q", "-q", "-m", "slow or nightly", str(Path(__file__).parent)], plugins=[reasons])
+    for (mark, reason, file), count in sorted(reasons.files.items()):
+        print(f"{count:5}  {mark:7}  {file:48} {reason}")
 
 
 if __name__ == "__main__":

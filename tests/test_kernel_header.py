@@ -45,7 +45,9 @@ PROTOTYPES = {
 FLOATS = ["float", "double", "float16", "bfloat16"]
 # One file in `make test`, the others with all that nvcc and hipcc compile.
 ON_GPUS = [
-    kernels if kernels == "sigmoid/sigmoid" else pytest.param(kernels, marks=pytest.mark.slow("GPU compilers"))
+    kernels
+    if kernels == "sigmoid/sigmoid"
+    else pytest.param(kernels, marks=pytest.mark.nightly("compiled by test_compile.py too"))
     for kernels in PROTOTYPES
 ]
 TYPES = {"add2/add2": [*FLOATS, "int32_t", "int64_t"], "sigmoid/sigmoid": FLOATS, "lltm/gates": FLOATS}
@@ -62,7 +64,7 @@ def instantiation(kernels: str, suffix: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture(scope="module", params=["g++", pytest.param("clang++", marks=pytest.mark.slow("a second compiler"))])
+@pytest.fixture(scope="module", params=["g++", pytest.param("clang++", marks=pytest.mark.nightly("a second compiler"))])
 def host_compiler(request: pytest.FixtureRequest) -> str:
     return find_compiler(request.param)
 

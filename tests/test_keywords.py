@@ -181,7 +181,7 @@ opsmith.profile(plain, ncu="no")  # E
 """
 
 
-@pytest.mark.slow("mypy over torch")
+@pytest.mark.nightly("mypy over torch; `make lint` checks opsmith itself")
 def test_a_type_checker_knows_every_option(tmp_path: Path):
     pytest.importorskip("mypy")
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -82,6 +82,7 @@ draw_with(
         "opsmith.benchmark.result:BenchReport": "opsmith.report.bench.text:report_text",
         "opsmith.checker.mutate.report:MutationReport": "opsmith.report.check.mutation:report_text",
         "opsmith.checker.report:Report": "opsmith.report.check.text:report_text",
+        "opsmith.package.audit.result:Audit": "opsmith.report.audit.text:audit_text",
         "opsmith.profiler.result:ProfileReport": "opsmith.report.profile.text:report_text",
     }
 )

@@ -12,6 +12,7 @@ __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
     "ArgumentValueError",
+    "AuditError",
     "BuildError",
     "CheckError",
     "CompileError",
@@ -107,6 +108,10 @@ class StoreError(OpsmithError, RuntimeError):
 
 class LoadError(OpsmithError, RuntimeError):
     """A finished artefact cannot be loaded."""
+
+
+class AuditError(OpsmithError, ValueError):
+    """A library or a wheel cannot be read: it is damaged, or larger than it may be."""
 
 
 class CheckError(OpsmithError, AssertionError):

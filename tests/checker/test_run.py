@@ -35,7 +35,7 @@ def test_a_crash_is_a_finding_and_the_run_goes_on():
     report = check(subject_of(operators.crashing), "value", "sizes", "empty", "strides")
     assert states(report) == {"value": "passed", "sizes": "failed", "empty": "passed", "strides": "passed"}
     (finding,) = report.findings
-    assert finding.message == "it crashes: a segmentation fault on N = 4099"
+    assert finding.message == "N = 64: it crashes: a segmentation fault, first seen with N = 4099"
     assert finding.case is not None
     assert finding.case.tensors()["x"].shape == (64,)
 
@@ -61,7 +61,7 @@ def test_a_crash_is_made_smaller():
     only_large = [(torch.randn(999, dtype=torch.float32),)]
     report = check(subject_of(operators.crashing, examples=only_large), "value")
     (finding,) = report.findings
-    assert finding.message == "it crashes: a segmentation fault on example 1"
+    assert finding.message == "example 1: it crashes: a segmentation fault"
     assert finding.case is not None
     assert finding.case.tensors()["x"].shape == (64,)
     assert torch.equal(finding.case.build()["x"], only_large[0][0][:64])

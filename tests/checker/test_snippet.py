@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sys
@@ -15,15 +16,23 @@ from torch import Tensor
 
 import opsmith
 from forks import python_c
-from opsmith.checker.literals import number_text, tensor_code
+from opsmith.checker.literals import FEW, number_text, tensor_code
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.run import CheckPlan, run_check
-from opsmith.checker.snippet import snippet_of
+from opsmith.checker.snippet import MOST_COLUMNS, MOST_LINES, snippet_of
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.layouts import LAYOUTS, lay_out
+from opsmith.subject.layouts import LAYOUTS
 from opsmith.subject.subject import subject_of
+from opsmith.subject.values import FLOAT_VALUES, INTEGER_VALUES
 
-KNOWN = {"torch": torch, "inf": math.inf, "nan": math.nan, "lay_out": lay_out, "TensorRecipe": TensorRecipe}
+KNOWN = {"torch": torch, "inf": math.inf, "nan": math.nan}
+
+
+def made(recipe: TensorRecipe, few: int = FEW) -> Tensor:
+    """Run the code of a recipe, which names nothing but what a program imports."""
+    code, names = tensor_code(recipe, "cpu", few), dict(KNOWN)
+    exec("\n".join(code.before), names)
+    return eval(code.expression, names)
 
 
 def is_same(one: Tensor, other: Tensor) -> bool:
@@ -37,19 +46,47 @@ def is_same(one: Tensor, other: Tensor) -> bool:
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
 def test_a_line_makes_the_tensor_again(shape: tuple[int, ...], layout: str, dtype: str):
     recipe = TensorRecipe(shape, dtype, layout, "normal", 3)
-    made = eval(tensor_code(recipe, "cpu"), dict(KNOWN))
     wanted = recipe.build("cpu")
-    assert is_same(made, wanted)
-    if wanted.numel() > 0:
-        assert made.stride() == wanted.stride()
-        assert made.storage_offset() == wanted.storage_offset()
+    for few in (FEW, 0):
+        found = made(recipe, few)
+        assert is_same(found, wanted)
+        if wanted.numel() > 0:
+            assert found.stride() == wanted.stride()
+            assert found.storage_offset() == wanted.storage_offset()
 
 
-@pytest.mark.parametrize("values", ["mixed", "zeros", "tiny", "big", "huge", "nan", "special"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+KINDS = [
+    *itertools.product(("float64", "float32", "float16", "bfloat16"), FLOAT_VALUES),
+    *itertools.product(("int64", "int32", "int8", "uint8"), INTEGER_VALUES),
+    ("bool", "normal"),
+    *itertools.product(("float32", "int64", "bool"), ("last",)),
+    *itertools.product(("int64", "uint8"), ("below 70", "1 to 9")),
+]
+
+
+@pytest.mark.parametrize(("dtype", "values"), KINDS)
 def test_numbers_are_exact(dtype: str, values: str):
-    recipe = TensorRecipe((7, 5), dtype, "contiguous", values, 11)
-    assert is_same(eval(tensor_code(recipe, "cpu"), dict(KNOWN)), recipe.numbers())
+    for shape, seed in (((7, 5), 11), ((70, 50), 12)):
+        near = (0.1, 3.5) if values == "ties" and seed == 12 else ()
+        recipe = TensorRecipe(shape, dtype, "contiguous", values, seed, near=near)
+        assert "TensorRecipe" not in tensor_code(recipe, "cpu", 0).expression
+        assert is_same(made(recipe), recipe.numbers())
+        assert is_same(made(recipe, 0), recipe.numbers())
+
+
+@pytest.mark.parametrize(("dtype", "values"), KINDS)
+def test_a_program_imports_torch_and_the_module_alone_and_fits_on_a_screen(dtype: str, values: str):
+    subject = subject_of(scale, reference=scale)
+    for layout, (_, ranks) in LAYOUTS.items():
+        shape = {0: (40, 30), 1: (40, 30), 2: (9, 8)}.get(ranks.start, (2, 3, 8, 9))
+        case = Case({"x": TensorRecipe(shape, dtype, layout, values, 3), "scale": 2.5})
+        for name, earlier in (("value", (case,)), ("gradient", ())):
+            text = snippet_of(subject, case, "cpu", name, earlier)
+            imports = [line for line in text.splitlines() if line.startswith(("import", "from"))]
+            assert {line.split()[1] for line in imports} <= {"torch", __name__}
+            assert text.count("\n") < MOST_LINES, text
+            assert max(map(len, text.splitlines())) <= MOST_COLUMNS, text
+            compile(text, "<program>", "exec")
 
 
 def test_numbers_are_short():
@@ -59,15 +96,19 @@ def test_numbers_are_short():
     assert number_text(-0.0, torch.float32) == "-0.0"
 
 
-def test_small_tensors_are_plain_torch_and_large_ones_recipes():
-    assert tensor_code(TensorRecipe((2,), "float32", given=torch.tensor([1.0, 2.0])), "cuda") == (
+def test_small_tensors_are_written_out_and_large_ones_are_constructor_calls():
+    assert tensor_code(TensorRecipe((2,), "float32", given=torch.tensor([1.0, 2.0])), "cuda").expression == (
         "torch.tensor([1.0, 2.0], dtype=torch.float32, device='cuda')"
     )
-    assert tensor_code(TensorRecipe((2, 3), "int8", given=torch.ones(2, 3)), "cpu") == (
+    assert tensor_code(TensorRecipe((2, 3), "int8", given=torch.ones(2, 3)), "cpu").expression == (
         "torch.full((2, 3), 1, dtype=torch.int8)"
     )
-    large = tensor_code(TensorRecipe((100,), "float32", "offset", "big", 5), "cpu")
-    assert large == "TensorRecipe((100,), 'float32', 'offset', 'big', 5).build('cpu')"
+    large = tensor_code(TensorRecipe((100,), "float32", "contiguous", "big", 5), "cpu")
+    assert large.before == ("torch.manual_seed(5)",)
+    assert large.expression == "(60 + 60 * torch.rand((100,), dtype=torch.float64)).float()"
+    assert tensor_code(TensorRecipe((9, 99), "int32", given=torch.arange(891).reshape(9, 99)), "cpu").expression == (
+        "torch.arange(891, dtype=torch.int32).reshape((9, 99))"
+    )
 
 
 def run(text: str, code: int = 0) -> str:
@@ -121,7 +162,7 @@ CASE = Case({"x": TensorRecipe((2,), "float64", given=torch.tensor([1.0, 2.0])),
 def test_an_argument_may_be_called_as_the_operator_is(capsys: pytest.CaptureFixture[str]):
     text = snippet_of(subject_of(scale, reference=scale), CASE, "cpu")
     assert f"from {__name__} import scale as operator" in text
-    assert "from math import inf" in text
+    assert "from torch import inf" in text
     assert run_here(text, capsys)[0] == "operator:  tensor([inf, inf], dtype=torch.float64)"
 
 

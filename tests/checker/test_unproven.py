@@ -15,7 +15,7 @@ from opsmith.checker.run import CheckPlan, run_check
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.subject.index_bounds import with_index_bounds
 from opsmith.subject.scalar_values import named_values
-from opsmith.subject.space import Space
+from opsmith.subject.space import IndexBound, Space
 from opsmith.subject.subject import subject_of
 
 
@@ -80,6 +80,12 @@ def columns(table: Float[Tensor, "V N"], index: Int64[Tensor, "M"]) -> Float[Ten
     return table[:, index]
 
 
+def from_one(table: Float[Tensor, "V N"], index: Int64[Tensor, "M"]) -> Float[Tensor, "M N"]:
+    if (index < 1).any():
+        raise IndexError("places count from 1")
+    return table[index - 1]
+
+
 def of_two(pair: Float[Tensor, "2 N"], index: Int64[Tensor, "N"]) -> Float[Tensor, "N"]:
     return pair.gather(0, index[None])[0]
 
@@ -89,7 +95,14 @@ def counts(x: Float[Tensor, "N"], count: Int64[Tensor, "N"]) -> Float[Tensor, "N
 
 
 @pytest.mark.parametrize(
-    ("function", "bound"), [(rows, {"index": "V"}), (columns, {"index": "N"}), (of_two, {"index": 2}), (counts, {})]
+    ("function", "bound"),
+    [
+        (rows, {"index": IndexBound(size="V")}),
+        (columns, {"index": IndexBound(size="N")}),
+        (from_one, {"index": IndexBound(first=1, size="V")}),
+        (of_two, {"index": IndexBound(number=2)}),
+        (counts, {}),
+    ],
 )
 def test_indices_stay_below_what_the_reference_takes(function: Any, bound: dict[str, Any]) -> None:
     subject = with_index_bounds(subject_of(function, reference=function))

@@ -29,7 +29,7 @@ HEADERS = [
 ]
 
 
-@pytest.fixture(params=["g++", pytest.param("clang++", marks=pytest.mark.slow("a second compiler"))])
+@pytest.fixture(params=["g++", pytest.param("clang++", marks=pytest.mark.nightly("a second compiler"))])
 def compiler(request: pytest.FixtureRequest) -> str:
     return find_compiler(request.param)
 

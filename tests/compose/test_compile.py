@@ -51,12 +51,18 @@ def test_one_graph_forward_and_backward(case: Case):
     compare(case, backend="aot_eager")
 
 
-@each_operator
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[] if case.name == "lltm_cell" else pytest.mark.slow("Inductor"))
+        for case in FORWARD
+    ],
+)
 def test_inductor(case: Case):
     compare(case, backend="inductor", dynamic=True)
 
 
-@pytest.mark.slow("compiles every operator with Inductor; make test traces them")
+@pytest.mark.nightly("compiles every backward with Inductor; make test traces them")
 @pytest.mark.parametrize("case", BACKWARD, ids=lambda case: case.name)
 @pytest.mark.parametrize(("dynamic", "batches"), [(False, (3,)), (True, (3, 5))], ids=["fixed", "dynamic"])
 def test_inductor_of_backward_operators(case: Case, dynamic: bool, batches: tuple[int, ...]):
@@ -64,7 +70,7 @@ def test_inductor_of_backward_operators(case: Case, dynamic: bool, batches: tupl
     compare(case, batches=batches, backend="inductor", dynamic=dynamic)
 
 
-@pytest.mark.slow("compiles every operator with Inductor; make test traces them")
+@pytest.mark.nightly("compiles every operator once more with Inductor; make test-all has dynamic sizes")
 @each_operator
 def test_inductor_with_fixed_sizes(case: Case):
     compare(case, batches=(3,), backend="inductor", dynamic=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from compose_kit.table import Case, each_case, each_operator, needs_bridge
+from compose_kit.table import FORWARD, Case, each_case, each_operator, needs_bridge
 from torch import Tensor, nn
 from torch.export import Dim, export
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -79,8 +79,19 @@ def test_export_for_training_keeps_gradients_possible():
     assert all(parameter.grad is not None for parameter in module.parameters())
 
 
-@pytest.mark.slow("compiles every operator ahead of time")
-@each_operator
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            id=case.name,
+            marks=pytest.mark.slow("compiles ahead of time")
+            if case.name == "lltm_gates"
+            else pytest.mark.nightly("compiles every operator ahead of time; make test-all does for lltm_gates"),
+        )
+        for case in FORWARD
+    ],
+)
 def test_aot_inductor(case: Case, tmp_path: Path):
     module, arguments = Calls(case), case.make(dtype=torch.float32, requires_grad=False)
     program = export(module, arguments, dynamic_shapes=(dynamic(case),))

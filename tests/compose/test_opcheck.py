@@ -24,7 +24,7 @@ def views(case: Case) -> Iterator[tuple[Tensor, ...]]:
     yield case.make(dtype=torch.float32)
 
 
-@pytest.mark.slow("every test utility of opcheck; make test has its parts")
+@pytest.mark.nightly("every test utility of opcheck; make test has its parts")
 @each_case
 def test_opcheck(case: Case):
     for arguments in views(case):

@@ -110,6 +110,7 @@ def test_several_extensions_of_one_setup_do_not_meet(several: Path) -> None:
 
 
 @pytest.mark.compile
+@pytest.mark.slow("setup.py builds an extension")
 def test_store_that_cannot_be_written_does_not_stop_a_build(several: Path) -> None:
     (several / "file").touch()
     setup = SETUP.split("class Command", maxsplit=1)[0] + (
@@ -138,6 +139,7 @@ setup(name="x", include_dirs="include", ext_modules=[extension], cmdclass={"buil
 
 
 @pytest.mark.compile
+@pytest.mark.slow("setup.py builds three times")
 def test_build_without_ninja_shows_commands_where_asked_and_compiles_again_by_force(several: Path) -> None:
     (several / "setup.py").write_text(WITHOUT_NINJA)
     store = str(several / "store")

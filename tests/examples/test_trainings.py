@@ -74,7 +74,7 @@ def test_two_networks_learn_alike_with_kernels_and_definitions() -> None:
     assert ours["pictures"]["before"] != ours["pictures"]["1 epoch"]
 
 
-@pytest.mark.slow("trains a network")
+@pytest.mark.nightly("trains a network; others are trained for each change")
 def test_what_was_drawn_becomes_a_picture(tmp_path: Path) -> None:
     plot = tmp_path / "curves.png"
     printed = run("gan.py", ["--build", "reference", "--epochs", "1", "--steps", "1", "--plot", str(plot)])
@@ -83,7 +83,7 @@ def test_what_was_drawn_becomes_a_picture(tmp_path: Path) -> None:
         assert file.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow("trains a network twice")
+@pytest.mark.nightly("trains a network twice; others are trained for each change")
 def test_builds_train_alike_and_stand_side_by_side(tmp_path: Path) -> None:
     plot = tmp_path / "digits.png"
     given = ["--build", "jit", "--build", "cmake", "--epochs", "1", "--steps", "10", "--plot", str(plot)]

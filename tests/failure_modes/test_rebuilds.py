@@ -47,6 +47,7 @@ def test_6_torch_that_is_upgraded_in_its_place_is_noticed(tool: Tool, module: Pa
 
 
 @pytest.mark.torch_fails(by=AssertionError)
+@pytest.mark.slow("builds twice in new processes")
 def test_6_another_commit_of_the_same_version_is_another_torch(tool: Tool, module: Path, torch_copy: TorchCopy) -> None:
     """A nightly, or one built from sources: PyTorch's tool sees no difference."""
     header = torch_copy.headers / "headeronly" / "version.h"

@@ -23,6 +23,7 @@ STABLE_TORCH_LIBRARY_IMPL(mode23, CompositeExplicitAutograd, m) { m.impl("f", TO
 
 
 @pytest.mark.torch_fails(by=AssertionError)
+@pytest.mark.slow("builds with torch's headers")
 def test_23_edited_operator_is_loaded_again_in_one_process(tool: Tool) -> None:
     """PyTorch's second load ends the process: no exception, no notebook."""
     code = f"""

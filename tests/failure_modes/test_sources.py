@@ -85,6 +85,7 @@ def test_21_origin_reaches_the_linker(tool: Tool, module: Path, written: str) ->
 
 
 @pytest.mark.torch_fails(by=RuntimeError)
+@pytest.mark.slow("builds with torch's headers")
 def test_22_any_text_can_be_a_docstring(tool: Tool) -> None:
     """PyTorch pastes it into C++ as it is: a quote ends the literal."""
     doc = 'a "quote",\na line, C:\\ and ü'

@@ -16,7 +16,19 @@ from outcomes import Raised, attempt
 from opsmith.cli import main
 
 # Not those that start other programs for minutes, or forever.
-_COMMANDS = ("build", "check", "bench", "profile", "stub", "explain-error", "cache", "editor", "plan", "plan-sources")
+_COMMANDS = (
+    "build",
+    "check",
+    "bench",
+    "profile",
+    "stub",
+    "explain-error",
+    "cache",
+    "editor",
+    "plan",
+    "plan-sources",
+    "audit",
+)
 # They run an operator that they find, for as long as it takes.
 _RUNNING = frozenset({"check", "bench", "profile"})
 

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cache import CACHE
 from mutants import MUTANTS, ROOT, Mutant, mutated
 
-FAST, SLOW = "not slow and not gpu", "slow and not gpu"
+FAST, SLOW = "not slow and not nightly and not gpu", "(slow or nightly) and not gpu"
 ORIGINAL = ROOT / "src"
 LIMIT_S = 2400
 _UNTIL_ONE_FAILS = ("-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider")

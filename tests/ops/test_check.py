@@ -38,6 +38,7 @@ def test_on_the_cpu(op, monkeypatch):
     assert not [result for result in report.results if result.outcome.is_error]
 
 
+@pytest.mark.nightly("values in three more types; test_library.py has every type for each change")
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
 def test_values_in_the_other_types(op):
     # What does not depend on the type was tried in float32; `make gpu-test` has no limit.

@@ -34,7 +34,7 @@ print(x.grad[0].item())
 """
 
 
-@pytest.mark.slow("three processes compile with Inductor")
+@pytest.mark.nightly("three processes compile with Inductor")
 def test_an_edited_body_gives_its_own_gradient(tmp_path: Path) -> None:
     environment = {
         **os.environ,

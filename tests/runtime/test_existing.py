@@ -167,6 +167,7 @@ def test_missing_header_says_where_to_name_its_folder(sources: Path) -> None:
 
 
 @pytest.mark.compile
+@pytest.mark.slow("several processes that build")
 def test_processes_with_one_name_and_different_sources_never_mix(sources: Path) -> None:
     files = []
     for value in range(3):

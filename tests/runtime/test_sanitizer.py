@@ -12,7 +12,7 @@ import pytest
 
 import opsmith
 
-pytestmark = [pytest.mark.compile, pytest.mark.slow("builds under AddressSanitizer")]
+pytestmark = [pytest.mark.compile, pytest.mark.nightly("builds the bridge under AddressSanitizer")]
 
 BRIDGE = Path(opsmith.__file__).parent / "bridge"
 

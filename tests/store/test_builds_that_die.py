@@ -32,7 +32,11 @@ def run_kit(what: str, root: Path, count: int, seed: int) -> dict[str, float]:
 
 @pytest.mark.compile
 @pytest.mark.parametrize(
-    "rounds", [pytest.param(5, id="5"), pytest.param(100, id="100", marks=pytest.mark.slow("100 builds are killed"))]
+    "rounds",
+    [
+        pytest.param(5, id="5"),
+        pytest.param(100, id="100", marks=pytest.mark.nightly("100 builds are killed")),
+    ],
 )
 def test_a_build_that_is_killed_at_a_random_point_is_built_again_at_once(tmp_path, rounds):
     answer = run_kit("kill", tmp_path / "root", rounds, seed=rounds)
@@ -47,6 +51,7 @@ def test_a_build_that_is_killed_at_a_random_point_is_built_again_at_once(tmp_pat
 
 @pytest.mark.all_cores
 @pytest.mark.compile
+@pytest.mark.slow("16 processes")
 def test_of_16_processes_one_builds(tmp_path):
     answer = run_kit("race", tmp_path / "root", 16, seed=1)
     assert (answer["builds"], answer["failures"]) == (1, 0)

@@ -41,7 +41,9 @@ class Judge:
         """Compute what is expected; raises what the reference raises."""
         with torch.no_grad():
             if self._is_small:
-                self._bounds = expect(self._subject, self._workload.case, self._values, self._run)
+                self._bounds = expect(
+                    self._subject, self._workload.case, self._values, self._run, about=("timed", self._phase)
+                )
                 return
             self._own = self._run(_copied(self._values))
             self._exact = self._run(upcast(self._values))

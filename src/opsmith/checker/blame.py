@@ -1,37 +1,55 @@
 """Charges a failure that follows from another defect to that one, so that a defect has one name.
 
 Elements that are not written hold whatever was there, and are wrong in value, in every layout and from call to call. A
-write outside of a tensor spoils what the process keeps of its memory, and it dies later, anywhere.
+write outside of a tensor spoils what the process keeps of its memory, and it dies later, anywhere. A wrong gradient is
+wrong under every transform. All results are known when this is asked, and a failure is charged only to another failure
+of the same report.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from math import inf
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from opsmith.checker.outcome import Outcome, not_run
-from opsmith.checker.process.child import Ended, in_child
+from opsmith.checker.outcome import Finding, Outcome, not_run
 from opsmith.checker.properties.answers import OTHER_RESULT
-from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.table import PROPERTIES, Property
-from opsmith.subject.subject import Subject
+from opsmith.checker.properties.memory import UNTOUCHED
+from opsmith.checker.properties.repeats import ON_ONE_THREAD
+from opsmith.checker.properties.table import PROPERTIES
 
-__all__ = ["Blame"]
+__all__ = ["Failure", "Key", "cause_of", "charged_to", "key_of", "suspects_of"]
+
+# What a row of the report is known by: the property, the device, and the element types where it has some of its own.
+Key = tuple[str, str, frozenset[tuple[str, str]]]
 
 # What depends on memory that is not the kernel's to read, or on which thread comes first, may be wrong anywhere.
 _ANYWHERE = ("outputs written", "reads outside", "threads")
+# What writes where it must not, hands out one memory twice or keeps something, spoils what comes after.
+_SPOILED = ("inputs unchanged", "aliasing", "state")
 # What is another result in each call, or for ordinary numbers, is wrong for other numbers as well.
-_VALUES = ("magnitude", "special values", "sizes", "strides", "arguments")
+_VALUES = ("magnitude", "special values", "sizes", "strides", "arguments", "empty")
+_ANY_VALUE = ("value", *_VALUES)
+_TRACING = ("compile", "export", "opcheck")
 # A property that failed -> what may lie behind it, the likeliest first.
 _CAUSES: Mapping[str, tuple[str, ...]] = {
-    "determinism": _ANYWHERE,
-    "value": (*_ANYWHERE, "determinism"),
-    **dict.fromkeys(_VALUES, (*_ANYWHERE, "determinism", "value")),
-    "threads": ("outputs written", "reads outside"),
-    "large": ("reads outside",),
-    # On a GPU what lies behind a copy of an input is filled as new memory is.
-    "outputs written": ("reads outside",),
+    "determinism": ("outputs written", "reads outside", *_SPOILED, "threads"),
+    "value": (*_ANYWHERE, *_SPOILED, "determinism"),
+    **dict.fromkeys(_VALUES, (*_ANYWHERE, *_SPOILED, "determinism", "value")),
+    "threads": ("outputs written", "reads outside", *_SPOILED, "determinism"),
+    "large": ("reads outside", "strides"),
+    "gradient": (*_SPOILED, "outputs written", "reads outside", "determinism", "value"),
+    "second gradient": (*_SPOILED, "gradient", "determinism", "value"),
+    "func.grad": (*_SPOILED, "gradient", "second gradient", "vmap", "determinism", "value", "compile"),
+    "vmap": (*_SPOILED, "outputs written", "reads outside", "determinism", "value"),
+    "jvp": (*_SPOILED, "gradient", "determinism", "value"),
+    "fake": _SPOILED,
+    "state": ("inputs unchanged", "aliasing", "outputs written"),
+    "outputs written": ("state", "reads outside"),
+    "aliasing": ("inputs unchanged",),
+    "memory growth": ("writes outside", "state"),
+    "opcheck": (*_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
+    "compile": (*_SPOILED, "fake", "gradient", "determinism", "threads", "value"),
+    "export": (*_SPOILED, "fake", "compile", "determinism", "threads", "value"),
     **dict.fromkeys(("streams", "graph", "devices"), (*_ANYWHERE, "determinism")),
 }
 # The same where one of these says that a gradient differs.
@@ -42,98 +60,109 @@ _CAUSE_OF_CRASHES = "writes outside"
 _FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments", "large"})
 # These come before the property of sizes, and have large ones too.
 _BEFORE_SIZES = frozenset({"magnitude", "special values"})
-# For how long a property that may lie behind a failure tries inputs, and in a check with a limit what part of the rest.
-_SECONDS = 5.0
-_PART_OF_LIMIT = 0.1
-
-# A property on a device in certain element types.
-_Row = tuple[str, str, frozenset[tuple[str, str]]]
+# Numbers whose sums leave the element type, tried on long rows too: where those alone fail, it is the rows.
+_LONG_ROWS = ", "
+# Kinds of values with infinities among them.
+_INFINITE = frozenset({"special", "rows", "columns"})
 
 
-class Blame:
-    """Finds what lies behind failures; each property is run again at most once a check.
+class Failure(NamedTuple):
+    """A failed row: what was found, and whether its process died of it."""
 
-    A failure is charged only to a row of the same report, and that row then reports what was found here: a race may
-    not show a second time.
-    """
-
-    def __init__(self, subject: Subject, silence_s: float, rows: Iterable[_Row], until_s: float = inf) -> None:
-        self._subject = subject
-        self._silence_s = silence_s
-        self._until_s = until_s
-        # The rows of the report with their outcomes, None for those that are still to come.
-        self._rows: dict[_Row, Outcome | None] = dict.fromkeys(rows)
-        self._rerun_outcomes: dict[_Row, Outcome | None] = {}
-
-    @staticmethod
-    def row(name: str, device: str, dtypes: Mapping[str, str]) -> _Row:
-        """Return what a row of the report is known by; some are there once for all element types."""
-        is_for_all = any(item.name == name and item.per == "device" for item in PROPERTIES)
-        return name, device, frozenset() if is_for_all else frozenset(dtypes.items())
-
-    def charged(
-        self, item: Property, device: str, dtypes: Mapping[str, str], outcome: Outcome, *, crashed: bool
-    ) -> Outcome:
-        """Return what the report says of a property: its outcome, or a reference to the property that it is due to."""
-        row = self.row(item.name, device, dtypes)
-        charged = self._charged(row, item, device, dtypes, outcome, crashed=crashed)
-        self._rows[row] = charged
-        return charged
-
-    def _charged(
-        self, row: _Row, item: Property, device: str, dtypes: Mapping[str, str], outcome: Outcome, *, crashed: bool
-    ) -> Outcome:
-        if outcome.state != "failed":
-            earlier = self._rerun_outcomes.get(row)
-            return earlier if earlier is not None and earlier.state == "failed" else outcome
-        what = "the process died" if crashed else "it fails"
-        for cause, state in _suspects(item.name, outcome, crashed):
-            if self._ends(self.row(cause, device, dtypes), dtypes, state):
-                return not_run(f"{what}, which follows from another defect: see `{cause}`")
-        return outcome
-
-    def _ends(self, row: _Row, dtypes: Mapping[str, str], state: str) -> bool:
-        """Whether a row of the report ends, or will end, in that state: "failed" or "died"."""
-        if row not in self._rows:
-            return False
-        if (known := self._rows[row]) is not None:
-            return known.state == "failed"
-        if row not in self._rerun_outcomes:
-            self._rerun_outcomes[row] = self._run_again(row, dtypes)
-        again = self._rerun_outcomes[row]
-        return again is None if state == "died" else again is not None and again.state == state
-
-    def _run_again(self, row: _Row, dtypes: Mapping[str, str]) -> Outcome | None:
-        """Return the outcome of a property, or None if its process died."""
-        name, device, _ = row
-        item = next(item for item in PROPERTIES if item.name == name)
-        outcome = not_run("it does not finish")
-        # In a check with a limit the others need the time that is left as well.
-        seconds = min(_SECONDS, _PART_OF_LIMIT * (self._until_s - time.monotonic()))
-        if seconds <= 0:
-            return outcome
-        context = Context(self._subject, device, dtypes, seconds=seconds, until_s=self._until_s)
-        for message in in_child(lambda send: send(item.run(context)), silence_s=self._silence_s, until_s=self._until_s):
-            if isinstance(message, Outcome):
-                outcome = message
-            elif isinstance(message, Ended) and message.crash and not message.hung:
-                return None
-        return outcome
+    outcome: Outcome
+    crashed: bool
 
 
-def _suspects(name: str, outcome: Outcome, crashed: bool) -> Iterator[tuple[str, str]]:
-    """Yield the properties that may lie behind a failure, each with how it has to end for that."""
-    text = "\n".join(finding.message for finding in outcome.findings)
-    if name in _IN_GRADIENT and (crashed or "the gradient of" in text or "Gradients of" in text):
-        yield _CAUSE_OF_GRADIENTS, "failed"
-    if name == "value" and "alias" in text:  # PyTorch's own refusal of such a result
-        yield "aliasing", "failed"
+def key_of(name: str, device: str, dtypes: Mapping[str, str]) -> Key:
+    """Return what a row of the report is known by; some are there once for all element types."""
+    is_for_all = any(item.name == name and item.per == "device" for item in PROPERTIES)
+    return name, device, frozenset() if is_for_all else frozenset(dtypes.items())
+
+
+def charged_to(cause: str, *, crashed: bool = False) -> Outcome:
+    """Return what the report says of a failure that another one explains."""
+    what = "the process died" if crashed else "it fails"
+    return not_run(f"{what}, which follows from another defect: see `{cause}`")
+
+
+def cause_of(
+    name: str, device: str, dtypes: Mapping[str, str], failure: Failure, failed: Mapping[Key, Failure]
+) -> str | None:
+    """Return the property that a failure is charged to, or None; `failed` are all rows that failed."""
+    near = {other: failed.get(key_of(other, device, dtypes)) for other in _NEAR}
+    for cause, must_die in _suspects(name, failure, near):
+        found = failed.get(key_of(cause, device, dtypes))
+        if found is not None and (found.crashed or not must_die):
+            return cause
+    return None
+
+
+def suspects_of(name: str) -> tuple[str, ...]:
+    """Return what is worth another look where a failure of that name does not come back: what depends on chance."""
+    return tuple(cause for cause in _CAUSES.get(name, ()) if cause in (*_ANYWHERE, "determinism"))
+
+
+def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -> Iterator[tuple[str, bool]]:
+    """Yield the properties that may lie behind a failure, each with whether its process has to have died for that."""
+    outcome, crashed = failure
+    text = _text(failure)
+    if name in _IN_GRADIENT and (crashed or _is_about_gradients(text)):
+        yield _CAUSE_OF_GRADIENTS, False
     if crashed and name not in _FIND_CRASHES:
-        yield _CAUSE_OF_CRASHES, "failed"
+        yield _CAUSE_OF_CRASHES, False
         if name in _BEFORE_SIZES:
-            yield "sizes", "died"
+            yield "sizes", True
         return
     causes = _CAUSES.get(name, ())
     if name == "bad arguments" and all(OTHER_RESULT in line for line in text.splitlines()[1:]):
-        causes = ("outputs written", "reads outside")
-    yield from ((cause, "failed") for cause in causes)
+        causes = ("outputs written", "reads outside", "determinism", "value", "strides")
+    # Of two that may stand for each other, results that vary on one thread are not a race.
+    if name == "determinism" and _is_of_one_thread(failure):
+        causes = tuple(cause for cause in causes if cause != "threads")
+    if name == "threads" and not _is_of_one_thread(near["determinism"]):
+        causes = tuple(cause for cause in causes if cause != "determinism")
+    # Nor is memory that nobody wrote a state.
+    if "outputs written" in (name, *causes) and name in ("outputs written", "state"):
+        is_unwritten = UNTOUCHED in _text(failure if name == "outputs written" else near["outputs written"])
+        causes = tuple(c for c in causes if c != ("state" if is_unwritten else "outputs written"))
+    if name == "gradient":
+        causes = tuple(cause for cause in causes if not _is_about_gradients(_text(near.get(cause))))
+    yield from ((cause, False) for cause in causes)
+    if name == "special values" and _has_infinities(outcome.findings):
+        yield "magnitude", False  # an infinity is the limit of what is too large
+    magnitude = near["magnitude"]
+    if magnitude is not None and _is_of_long_rows(magnitude.outcome.findings):
+        if name == "magnitude":
+            yield "sizes", False
+    elif name == "sizes":
+        yield "magnitude", False
+
+
+# What tells two properties apart that may stand for each other.
+_NEAR = ("magnitude", "determinism", "outputs written", "reads outside")
+
+
+def _is_about_gradients(text: str) -> bool:
+    return "the gradient of" in text or "Gradients of" in text
+
+
+def _text(failure: Failure | None) -> str:
+    return "" if failure is None else "\n".join(finding.message for finding in failure.outcome.findings)
+
+
+def _is_of_one_thread(failure: Failure | None) -> bool:
+    """Whether results vary on one thread already, or with the calls before."""
+    return failure is not None and any(
+        words in _text(failure) for words in (ON_ONE_THREAD, "changes after", "earlier calls")
+    )
+
+
+def _has_infinities(findings: tuple[Finding, ...]) -> bool:
+    cases = [finding.first or finding.case for finding in findings]
+    return any(case is not None and bool(_INFINITE & {r.values for r in case.tensors().values()}) for case in cases)
+
+
+def _is_of_long_rows(findings: tuple[Finding, ...]) -> bool:
+    """Whether numbers were too large for long rows alone: calls with ordinary sizes come before them."""
+    cases = [finding.first or finding.case for finding in findings]
+    return any(case is not None and " = " in case.label.rpartition(_LONG_ROWS)[2] for case in cases)

@@ -1,6 +1,6 @@
-"""Writes a tensor of a check as a line of Python: few elements as numbers, many by the recipe that makes them.
+"""Writes a tensor of a check as Python: few elements as numbers, many as constructor calls that make the same ones.
 
-The line makes exactly the same tensor: the same bits in the same layout.
+The code makes exactly the same tensor, the same bits in the same layout, and names nothing but torch, inf and nan.
 """
 
 from __future__ import annotations
@@ -8,36 +8,83 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
 
+from opsmith.checker.constructors import Code, constructor_code, is_call
 from opsmith.subject.case import TensorRecipe
-from opsmith.subject.layouts import apply_layout
+from opsmith.subject.layouts import apply_layout, lay_out
 
-__all__ = ["number_text", "tensor_code"]
+__all__ = ["FEW", "TOO_LARGE", "Code", "number_text", "tensor_code"]
 
-# As many numbers as a reader looks at; more are written only where no recipe makes them.
-_FEW = 64
-_MANY = 1024
+# As many numbers as a reader looks at.
+FEW = 64
+# As many as are written where nothing shorter makes them: those of an example.
+_MANY = 256
 _WIDTH = 96
+# Stands in a program whose numbers are missing.
+TOO_LARGE = "too large to print: use the example's"
 
 
-def tensor_code(recipe: TensorRecipe, device: str) -> str:
-    """Return an expression that makes a tensor of a recipe. It may name torch, inf, nan, lay_out and TensorRecipe."""
+def tensor_code(recipe: TensorRecipe, device: str, few: int = FEW) -> Code:
+    """Return the code of a recipe's tensor; with more elements than `few` it is made by constructor calls."""
     count = math.prod(recipe.shape)
-    if recipe.given is None and count > _FEW:
-        parts = (recipe.shape, recipe.dtype, recipe.layout, recipe.values, recipe.seed)
-        return f"TensorRecipe({', '.join(map(repr, parts))}).build({device!r})"
-    if count > _MANY:
-        return f"torch.empty({tuple(recipe.shape)}, {_kind(recipe.dtype, device)})  # too large to print: use the example's"
     numbers = recipe.numbers()
+    made = _made(recipe, numbers) if count > few else None
+    if made is None and count > max(few, _MANY):
+        if recipe.given is None:
+            return Code(f"{recipe!r}.build({device!r})")  # a kind without constructor calls
+        return Code(f"torch.empty({tuple(recipe.shape)}, {_kind(recipe.dtype, device)})  # {TOO_LARGE}")
     layout = recipe.layout if apply_layout(recipe.layout, numbers.dim()) else "contiguous"
-    write = _LAYOUTS.get(layout)
-    if write is None:
-        return f"lay_out({_literal(numbers, device)}, {layout!r})"
-    return write(numbers, device)
+    if layout == "contiguous" and made is not None:
+        return Code(made.expression if device == "cpu" else f"{_held(made.expression)}.to({device!r})", made.before)
+    before: tuple[str, ...] = ()
+    inside = ""
+    if made is not None:
+        before, inside = (*made.before, f"v = {made.expression}"), "v"
+    if (write := _LAYOUTS.get(layout)) is not None:
+        return Code(write(numbers, inside, device), before)
+    return Code(_strided(lay_out(numbers, layout), numbers, inside, device), before)
+
+
+def _made(recipe: TensorRecipe, numbers: Tensor) -> Code | None:
+    """Return constructor calls that make these very numbers, or None if there are none."""
+    shape, dtype = tuple(numbers.shape), numbers.dtype
+    if recipe.given is None:
+        code = constructor_code(shape, dtype, recipe.values, recipe.seed, recipe.near)
+        return code if _makes(code, numbers) else None
+    flat = numbers.reshape(-1)
+    first = number_text(flat[0].item(), dtype)
+    for text in (
+        f"torch.full({shape}, {first}, dtype={dtype})",
+        f"torch.arange({flat.numel()}, dtype={dtype}).reshape({shape})",
+    ):
+        if _makes(Code(text), numbers):
+            return Code(text)
+    return None
+
+
+def _makes(code: Code, numbers: Tensor) -> bool:
+    """Whether code makes exactly these numbers. It leaves PyTorch's generator as it was."""
+    names = {"torch": torch, "inf": math.inf, "nan": math.nan}
+    try:
+        with torch.random.fork_rng(devices=[]):
+            exec("\n".join(code.before), names)  # the code is from here and from `constructors`
+            found = eval(code.expression, names)
+    except RuntimeError:
+        return False  # arange has no bfloat16 of that size, say
+    same = found.dtype == numbers.dtype and found.shape == numbers.shape
+    return bool(same and found.is_contiguous() and torch.equal(_bytes(found), _bytes(numbers)))
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _held(expression: str) -> str:
+    """Return an expression to which a method can be added."""
+    return expression if is_call(expression) else f"({expression})"
 
 
 def number_text(number: complex | bool, dtype: torch.dtype) -> str:
@@ -80,71 +127,65 @@ def _kind(dtype: str, device: str) -> str:
     return f"dtype=torch.{dtype}" + (f", device={device!r}" if device != "cpu" else "")
 
 
-def _transposed(numbers: Tensor, device: str) -> str:
+def _contiguous(numbers: Tensor, inside: str, device: str) -> str:
+    return inside or _literal(numbers, device)
+
+
+def _transposed(numbers: Tensor, inside: str, device: str) -> str:
     order = tuple(reversed(range(numbers.dim())))
-    inside = _literal(numbers.permute(order).contiguous(), device)
-    return f"{inside}.t()" if numbers.dim() == 2 else f"{inside}.permute{order}"
+    turn = ".t()" if numbers.dim() == 2 else f".permute{order}"
+    if inside:
+        return f"{inside}{turn}.contiguous(){turn}{_to(device)}"
+    return f"{_literal(numbers.permute(order).contiguous(), device)}{turn}"
 
 
-def _every_second(numbers: Tensor, device: str) -> str:
-    return f"{_around(numbers, (*numbers.shape[:-1], 2 * numbers.shape[-1]), device)}[..., ::2]{_put(numbers, device)}"
+def _every_second(numbers: Tensor, inside: str, device: str) -> str:
+    shape = (*numbers.shape[:-1], 2 * numbers.shape[-1])
+    return f"{_around(numbers, shape, device)}[..., ::2]{_put(numbers, inside, device)}"
 
 
-def _inner_rows(numbers: Tensor, device: str) -> str:
+def _inner_rows(numbers: Tensor, inside: str, device: str) -> str:
     where = ", ".join(f"1:{size + 1}" for size in numbers.shape)
-    return f"{_around(numbers, tuple(size + 3 for size in numbers.shape), device)}[{where}]{_put(numbers, device)}"
+    shape = tuple(size + 3 for size in numbers.shape)
+    return f"{_around(numbers, shape, device)}[{where}]{_put(numbers, inside, device)}"
 
 
-def _offset(numbers: Tensor, device: str) -> str:
+def _offset(numbers: Tensor, inside: str, device: str) -> str:
     flat = f"{_around(numbers, (numbers.numel() + 1,), device)}[1:]"
     view = "" if numbers.dim() == 1 else f".view({tuple(numbers.shape)})"
-    return f"{flat}{view}{_put(numbers, device)}"
+    return f"{flat}{view}{_put(numbers, inside, device)}"
 
 
-def _expanded(numbers: Tensor, device: str) -> str:
+def _expanded(numbers: Tensor, inside: str, device: str) -> str:
     if numbers.shape[0] == 0:
-        return _literal(numbers, device)
-    return f"{_literal(numbers[:1], device)}.expand({tuple(numbers.shape)})"
+        return _contiguous(numbers, inside, device)
+    row = f"{inside}[:1]{_to(device)}" if inside else _literal(numbers[:1], device)
+    return f"{row}.expand({tuple(numbers.shape)})"
 
 
-def _channels_last(numbers: Tensor, device: str) -> str:
+def _channels_last(numbers: Tensor, inside: str, device: str) -> str:
     name = {4: "channels_last", 5: "channels_last_3d"}[numbers.dim()]
-    return f"{_literal(numbers, device)}.contiguous(memory_format=torch.{name})"
+    to = _to(device) if inside else ""
+    return f"{_contiguous(numbers, inside, device)}{to}.contiguous(memory_format=torch.{name})"
 
 
-def _cut_from_transposed(numbers: Tensor, device: str) -> str:
-    order = tuple(reversed(range(numbers.dim())))
-    around = _around(numbers, tuple(size + 3 for size in reversed(numbers.shape)), device)
-    where = ", ".join(f"1:{size + 1}" for size in numbers.shape)
-    return f"{around}.permute({order})[{where}]{_put(numbers, device)}"
+def _strided(laid: Tensor, numbers: Tensor, inside: str, device: str) -> str:
+    """Write any layout by its strides; dimensions whose elements share memory are expanded."""
+    shared = [size > 1 and stride == 0 for size, stride in zip(laid.shape, laid.stride(), strict=True)]
+    shape = tuple(1 if is_shared else size for size, is_shared in zip(laid.shape, shared, strict=True))
+    once = numbers
+    for dim, is_shared in enumerate(shared):
+        once = once.narrow(dim, 0, 1) if is_shared else once
+    if inside and any(shared):
+        inside += f"[{', '.join(':1' if is_shared else ':' for is_shared in shared)}]"
+    length = laid.untyped_storage().nbytes() // laid.element_size()
+    where = f".as_strided({shape}, {tuple(laid.stride())}, {laid.storage_offset()})"
+    text = f"{_around(numbers, (length,), device)}{where}{_put(once.contiguous(), inside, device)}"
+    return f"{text}.expand({tuple(laid.shape)})" if any(shared) else text
 
 
-def _leading(numbers: Tensor, device: str) -> str:
-    *before, columns = numbers.shape
-    return f"{_around(numbers, (*before, columns + 3), device)}[..., :{columns}]{_put(numbers, device)}"
-
-
-def _sliced_twice(numbers: Tensor, device: str) -> str:
-    *before, rows, columns = numbers.shape
-    return f"{_around(numbers, (*before, 2 * rows, 3 * columns), device)}[..., ::2, ::3]{_put(numbers, device)}"
-
-
-def _exchanged(numbers: Tensor, device: str, one: int, other: int) -> str:
-    inside = _literal(numbers.transpose(one, other).contiguous(), device)
-    return f"{inside}.transpose({one}, {other})"
-
-
-def _cut_from_channels_last(numbers: Tensor, device: str) -> str:
-    name = {4: "channels_last", 5: "channels_last_3d"}[numbers.dim()]
-    around = _around(numbers, (numbers.shape[0], *(size + 3 for size in numbers.shape[1:])), device)
-    where = ", ".join(f"1:{size + 1}" for size in numbers.shape[1:])
-    return f"{around}.contiguous(memory_format=torch.{name})[:, {where}]{_put(numbers, device)}"
-
-
-def _expanded_columns(numbers: Tensor, device: str) -> str:
-    if numbers.shape[-1] == 0:
-        return _literal(numbers, device)
-    return f"{_literal(numbers[..., :1], device)}.expand({tuple(numbers.shape)})"
+def _to(device: str) -> str:
+    return "" if device == "cpu" else f".to({device!r})"
 
 
 def _around(numbers: Tensor, shape: tuple[int, ...], device: str) -> str:
@@ -154,25 +195,17 @@ def _around(numbers: Tensor, shape: tuple[int, ...], device: str) -> str:
     return f"torch.full({shape}, {value}, {_kind(str(dtype).removeprefix('torch.'), device)})"
 
 
-def _put(numbers: Tensor, device: str) -> str:
-    return f".copy_(\n    {_literal(numbers, device)}\n)"
+def _put(numbers: Tensor, inside: str, device: str) -> str:
+    return f".copy_({inside or _literal(numbers, device)})"
 
 
-# Layouts that plain PyTorch says in a line; the others are made by `lay_out`.
-_LAYOUTS: dict[str, Callable[[Tensor, str], str]] = {
-    "contiguous": _literal,
+# Layouts that PyTorch has words for; the others are said by their strides.
+_LAYOUTS: dict[str, Callable[[Tensor, str, str], str]] = {
+    "contiguous": _contiguous,
     "transposed": _transposed,
     "every second": _every_second,
     "inner rows": _inner_rows,
     "offset": _offset,
     "expanded": _expanded,
     "channels_last": _channels_last,
-    "cut out of a transposed one": _cut_from_transposed,
-    "with a larger leading dimension": _leading,
-    "sliced in two dimensions": _sliced_twice,
-    "with its last dimension expanded": _expanded_columns,
-    "with its first two dimensions exchanged": partial(_exchanged, one=0, other=1),
-    "with its last two dimensions exchanged": partial(_exchanged, one=-2, other=-1),
-    "with its middle dimensions exchanged": partial(_exchanged, one=1, other=2),
-    "cut out of a channels_last one": _cut_from_channels_last,
 }

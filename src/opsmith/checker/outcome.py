@@ -7,7 +7,7 @@ from typing import Literal
 
 from opsmith.subject.case import Case
 
-__all__ = ["Finding", "Outcome", "State", "failed", "not_run", "not_run_for", "out_of_time", "passed"]
+__all__ = ["Finding", "Found", "Outcome", "State", "failed", "not_run", "not_run_for", "out_of_time", "passed"]
 
 _ERROR = "the check failed with "
 _OUT_OF_TIME = "no time left"
@@ -18,13 +18,17 @@ State = Literal["passed", "failed", "not run"]
 class Finding:
     """One thing that is wrong: what was seen, on which input, and what the cause may be.
 
-    `case` is the input, as small as it could be made; `snippet` shows it as a program.
+    `case` is the input, as small as it could be made, and `first` the one that failed first; `snippet` shows it as a
+    program, in which the `earlier` calls come before it. `seen_as` is the property that saw it, where another reports it.
     """
 
     message: str
     case: Case | None = None
     hint: str = ""
     snippet: str = ""
+    first: Case | None = field(default=None, compare=False)
+    earlier: tuple[Case, ...] = ()
+    seen_as: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,13 @@ class Outcome:
     def is_out_of_time(self) -> bool:
         """Whether the limit of time left nothing for this property."""
         return self.state == "not run" and self.note == _OUT_OF_TIME
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a property reports before it makes a finding's input smaller: its outcome, if that ends the process."""
+
+    outcome: Outcome
 
 
 def passed(inputs: int = 1, *, refused: int = 0, left_out: int = 0, note: str = "") -> Outcome:

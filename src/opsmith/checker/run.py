@@ -12,18 +12,19 @@ from typing import Any
 
 import torch
 
-from opsmith.checker.blame import Blame
+from opsmith.checker.excused import excused_notes
 from opsmith.checker.left_out import left_out_notes
-from opsmith.checker.outcome import Outcome, not_run_for, out_of_time
+from opsmith.checker.outcome import Found, Outcome, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, see_earlier
 from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first
 from opsmith.checker.process.slow_sizes import without_slow_sizes
 from opsmith.checker.process.workers import Finished, Workers, run_tasks
+from opsmith.checker.programs import with_programs
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.checker.report import Column, Report, Result
-from opsmith.checker.snippet import snippet_of
 from opsmith.checker.tasks import tasks_of
+from opsmith.checker.verdict import Judged, Verdict
 from opsmith.errors import ArgumentError
 from opsmith.subject.index_bounds import with_index_bounds
 from opsmith.subject.subject import Subject
@@ -54,7 +55,7 @@ class Watcher:
 
     def tell_doing(self, task: Task, doing: Any) -> None:
         """Report what is tried."""
-        if self.on_doing is not None:
+        if self.on_doing is not None and not isinstance(doing, Found):
             self.on_doing(task.item.name, task.column, doing)
 
 
@@ -70,6 +71,8 @@ class CheckPlan:
     that cost more than is left are left out, always the same ones for the same limit, and the report says so. What is
     still running at the end is stopped. Loading and building the operator come before, and do not count.
 
+    `rerun` runs the program of each finding again in a new process, before the report has it.
+
     `processes` is how many parts of the check run side by side: by default one to three, as the processors allow.
     """
 
@@ -81,10 +84,13 @@ class CheckPlan:
     silence_s: float = 60.0
     seconds: float | None = None
     processes: int | None = None
+    rerun: bool = True
 
 
 def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | None = None) -> Report:
     """Check an operator and return what was found; `watch` gets each result as it comes.
+
+    It gets a result once more where another one explains it, which is known when all are there.
 
     Raises ArgumentError if the operator has none of the element types that `plan` names, and for a limit of time
     beside `thorough`.
@@ -98,24 +104,30 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
     started = time.perf_counter()
     limit_s = inf if plan.seconds is None else plan.seconds
     until_s = time.monotonic() + limit_s
-    results: list[Result] = []
     subject = with_index_bounds(subject)
     if not plan.thorough:
         subject = without_slow_sizes(subject)
     tasks = tasks_of(subject, plan.properties, plan.dtypes)
     order = {(task.item.name, task.column): index for index, task in enumerate(tasks)}
-    for bare in _results(subject, plan, tasks if limit_s == inf else essentials_first(tasks), watch, limit_s, until_s):
-        result = _with_snippets(subject, bare)
-        results.append(result)
-        watch.tell_result(result)
-    results.sort(key=lambda result: order[result.name, result.column])
-    notes = (*subject.notes, *left_out_notes(results, is_limited=limit_s < inf))
+    rows: list[Judged] = []
+    told: dict[tuple[str, Column], Outcome] = {}
+    for row in _rows(subject, plan, tasks if limit_s == inf else essentials_first(tasks), watch, limit_s, until_s):
+        rows.append(row)
+        told[row.task.item.name, row.task.column] = row.outcome
+        watch.tell_result(Result(row.task.item.name, row.task.column, row.outcome))
+    rows.sort(key=lambda row: order[row.task.item.name, row.task.column])
+    Verdict(subject, rows, plan.silence_s, until_s, plan.isolate).reach()
+    results = with_programs(subject, rows, is_run=plan.rerun and plan.isolate, until_s=until_s)
+    for result in results:
+        if told[result.name, result.column].state != result.outcome.state:
+            watch.tell_result(result)
+    notes = (*subject.notes, *excused_notes(results), *left_out_notes(results, is_limited=limit_s < inf))
     return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, notes)
 
 
-def _results(
+def _rows(
     subject: Subject, plan: CheckPlan, tasks: list[Task], watch: Watcher, limit_s: float, until_s: float
-) -> Iterable[Result]:
+) -> Iterable[Judged]:
     # What is forked from a process that uses a GPU cannot use one.
     spoiled = torch.cuda.is_initialized()
     here = [task for task in tasks if not plan.isolate or (spoiled and task.column.device != "cpu")]
@@ -131,7 +143,7 @@ def _results(
         until_s - (limit_s - part_s if here and limit_s < inf else 0.0),
         plan.processes,
     )
-    yield from _judged(subject, plan, run_tasks(workers, elsewhere), tasks, workers.until_s)
+    yield from _ended(subject, run_tasks(workers, elsewhere), workers.until_s)
     kept = affordable(here, limit_s - part_s if limit_s < inf else inf)
     for index, task in enumerate(here):
         watch.tell_doing(task, None)
@@ -139,15 +151,11 @@ def _results(
         has_time = index in kept and time.monotonic() < until_s
         tell = partial(watch.tell_doing, task)
         outcome = _run(subject, plan, task, tell, time_of_task) if has_time else out_of_time()
-        yield Result(task.item.name, task.column, outcome)
+        yield Judged(task, outcome)
 
 
-def _judged(
-    subject: Subject, plan: CheckPlan, done: Iterable[Finished], tasks: list[Task], until_s: float
-) -> Iterable[Result]:
-    """Yield what the report says of each task: its outcome, a crash, or what other defect it follows from."""
-    rows = (Blame.row(task.item.name, task.column.device, task.dtypes) for task in tasks)
-    blame = Blame(subject, plan.silence_s, rows, until_s)
+def _ended(subject: Subject, done: Iterable[Finished], until_s: float) -> Iterable[Judged]:
+    """Yield each task with its outcome, which is a crash where its process had none."""
     died: list[Task] = []
     for one in done:
         task, outcome, has_crashed = one.task, one.outcome, False
@@ -158,10 +166,9 @@ def _judged(
             context = Context(subject, device, task.dtypes, until_s=until_s)
             outcome = see_earlier(context, one.doing, earlier) or crashed(context, one.ended, one.doing)
             has_crashed = not one.ended.hung
-        charged = blame.charged(task.item, task.column.device, task.dtypes, outcome, crashed=has_crashed)
-        if one.outcome is None and charged.state == "failed":
-            died.append(task)
-        yield Result(task.item.name, task.column, replace(charged, seconds=outcome.seconds))
+            if outcome.state == "failed":
+                died.append(task)
+        yield Judged(task, outcome, has_crashed, one.history)
 
 
 def _is_elsewhere(one: Task, other: Task) -> bool:
@@ -192,18 +199,3 @@ def _run(
         # Not a finding: the check itself has failed, and says so instead of passing for a result.
         outcome = not_run_for(error)
     return replace(outcome, seconds=time.perf_counter() - started)
-
-
-def _with_snippets(subject: Subject, result: Result) -> Result:
-    """Return a result whose findings show their input as a program, where they have one and show none by themselves."""
-    findings = []
-    for finding in result.outcome.findings:
-        if finding.case is not None and not finding.snippet:
-            try:
-                text = snippet_of(subject, finding.case, result.column.device, result.name)
-            except Exception as error:
-                text = f"# It cannot be written as a program ({type(error).__name__}: {error}): {finding.case.label}"
-            findings.append(replace(finding, snippet=text))
-        else:
-            findings.append(finding)
-    return replace(result, outcome=replace(result.outcome, findings=tuple(findings)))

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from opsmith.checker.literals import FEW
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.placed_values import BELOW
+from opsmith.subject.placed_values import are_indices
 
 if TYPE_CHECKING:
     from opsmith.checker.properties.context import Context
 
-__all__ = ["smallest"]
+__all__ = ["sizes_of", "smallest"]
 
 _TRIES = 60
 # A try may take a second, where the reference is slow.
@@ -38,7 +39,7 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
     except ImportError:
         return _plainer(case, fails)
     tensors = case.tensors()
-    sizes = _sizes_of(case, context)
+    sizes = sizes_of(case, context)
     if sizes is None:
         return _plainer(case, fails)
     names = list(sizes)
@@ -58,7 +59,7 @@ def smallest(context: Context, case: Case, fails: Callable[[Case], bool]) -> Cas
                 layout=draw(st.sampled_from(list(dict.fromkeys(("contiguous", layouts[name]))))),
                 values=draw(st.sampled_from(list(dict.fromkeys(("normal", values[name]))))),
             )
-            if recipe.values.startswith(BELOW):
+            if are_indices(recipe.values):
                 # Indices have to stay below what is now the smaller size.
                 changed = replace(changed, values=made[name].values)
             _put(arguments, name, _resized(changed, made[name].shape))
@@ -122,12 +123,13 @@ def _up_to(st: Any, size: int) -> Any:
 def _plainer(case: Case, fails: Callable[[Case], bool]) -> Case:
     """Take layouts and values back to the plain ones, tensor by tensor, if it still fails."""
     for name in case.tensors():
-        for change in ({"layout": "contiguous"}, {"values": "normal"}):
+        for change in ({"layout": "contiguous"}, {"values": "normal", "given": None}):
             recipe = case.tensors()[name]
-            if recipe.given is not None and "values" in change:
+            # An example's numbers mean something; only more than a reader looks at make way for random ones.
+            if recipe.given is not None and "values" in change and recipe.given.numel() <= FEW:
                 continue
             arguments = dict(case.arguments)
-            _put(arguments, name, replace(recipe, **change))  # type: ignore[arg-type]
+            _put(arguments, name, replace(recipe, **change))
             other = replace(case, arguments=arguments)
             if other != case and fails(other):
                 case = other
@@ -144,18 +146,22 @@ def _put(arguments: dict[str, Any], name: str, recipe: TensorRecipe) -> None:
     arguments[base] = tuple(items)
 
 
-def _sizes_of(case: Case, context: Context) -> dict[str, int] | None:
-    """Return what each name of the signature is in a case, and each size of a variadic group as `group.0`, `group.1`."""
+def sizes_of(case: Case, context: Context) -> dict[str, int] | None:
+    """Return what each name of the signature is in a case, and each size of a variadic group as `group.0`, `group.1`.
+
+    None where there is no signature, or the case does not fit it.
+    """
     from opsmith.runtime.arguments import check_call
     from opsmith.spec.sizes import plan_sizes
 
-    signature = context.subject.signature
-    assert signature is not None
+    signature, space = context.subject.signature, context.subject.suite.space
+    if signature is None or space is None:
+        return None
     try:
         bound = check_call(signature, plan_sizes(signature), case.build("cpu"))
     except Exception:
         return None
-    sizes = {name: int(value) for name, value in bound.sizes.items() if name in context.subject.suite.space.names}  # type: ignore[union-attr]
+    sizes = {name: int(value) for name, value in bound.sizes.items() if name in space.names}
     for group, shape in bound.groups.items():
         sizes |= {f"{group}.{index}": int(size) for index, size in enumerate(shape)}
     return sizes

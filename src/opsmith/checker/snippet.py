@@ -1,33 +1,52 @@
 """Writes a finding as a program: its input in plain PyTorch, then the operator and the reference side by side.
 
-The program is for a file or a notebook of the user's, and imports the operator as they do.
+The program is for a file or a notebook of the user's, imports the operator as they do and nothing else but torch, and
+fits on a screen.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from opsmith.checker.literals import number_text, tensor_code
+import torch
+
+from opsmith.checker.endings import Parts, ending
+from opsmith.checker.literals import FEW, TOO_LARGE, Code, number_text, tensor_code
 from opsmith.runtime.operator import Operator
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.subject import Subject
 
-__all__ = ["snippet_of"]
+__all__ = ["MOST_COLUMNS", "MOST_LINES", "Program", "program_of", "snippet_of"]
 
-# Names that a program may need, and where they come from.
+# Names that a program may need, and where they come from; the first is for kinds of numbers that have no constructor.
 _IMPORTS = {
-    "inf": "from math import inf",
-    "nan": "from math import nan",
-    "lay_out": "from opsmith.subject.layouts import lay_out",
     "TensorRecipe": "from opsmith.subject.case import TensorRecipe",
     "FakeTensorMode": "from torch._subclasses import FakeTensorMode",
 }
+_CONSTANTS = ("inf", "nan")
 _DIGITS = {"float64": 17, "float32": 9}
 _FEW = 256
+# A screen. Where numbers take more, constructor calls take their place, for ever fewer numbers.
+MOST_LINES, MOST_COLUMNS = 24, 100
+_FEWER = (FEW, 24, 8, 2)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A finding as a program: its text, and the names by which it knows the operator and the reference."""
+
+    text: str
+    operator: str
+    reference: str
+    # What is missing for it to run, in words: something that has no name to import it by, or an example's numbers.
+    missing: str = ""
+    # Whether it names what is defined in the program that runs the check, which a new process does not have.
+    is_of_main: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,38 +57,25 @@ class _Name:
     line: str = ""
 
 
-@dataclass(frozen=True)
-class _Program:
-    """What the lines that call the operator are made of. `wide` are the arguments in float64, as the reference gets them."""
-
-    operator: str
-    reference: str
-    arguments: tuple[str, ...]
-    wide: tuple[str, ...]
-    differentiable: tuple[str, ...]
-    mutated: tuple[str, ...]
-    is_large: bool
-    keyword_only: tuple[str, ...] = ()
-
-    @property
-    def call(self) -> str:
-        return f"{self.operator}({self.spelled(self.arguments)})"
-
-    def spelled(self, values: Iterable[str]) -> str:
-        """Return the inside of a call with these values for the arguments."""
-        return ", ".join(
-            f"{name}={value}" if name in self.keyword_only else value
-            for name, value in zip(self.arguments, values, strict=True)
-        )
+def snippet_of(subject: Subject, case: Case, device: str, name: str = "value", earlier: Sequence[Case] = ()) -> str:
+    """Return a program that shows what the property of that name has found on a case, after the `earlier` calls."""
+    return program_of(subject, case, device, name, earlier).text
 
 
-def snippet_of(subject: Subject, case: Case, device: str, name: str = "value") -> str:
-    """Return a program that shows what the property of that name has found on a case."""
+def program_of(subject: Subject, case: Case, device: str, name: str, earlier: Sequence[Case] = ()) -> Program:
+    """Return the program with the most numbers written out that fits on a screen."""
+    for few in _FEWER:
+        program = _program_of(subject, case, device, name, earlier, few)
+        if program.text.count("\n") < MOST_LINES:
+            break
+    return program
+
+
+def _program_of(subject: Subject, case: Case, device: str, name: str, earlier: Sequence[Case], few: int) -> Program:
     operator = _name_of_operator(subject)
     reference = _name_of_reference(subject, operator)
     passed = tuple(parameter for parameter in subject.parameters if parameter in case.arguments)
-    body = [f"{parameter} = {_code(case.arguments[parameter], device)}" for parameter in passed]
-    program = _Program(
+    program = Parts(
         operator.expression,
         reference.expression,
         passed,
@@ -79,115 +85,120 @@ def snippet_of(subject: Subject, case: Case, device: str, name: str = "value") -
         case.elements > _FEW,
         subject.keyword_only,
     )
-    body += ["", *_ENDS.get(name, _compare)(program)]
+    inputs = _inputs_of(passed, case, device, few)
+    calls = _earlier_calls(subject, program, earlier, device, few)
+    shown = ending(name, program)
+    if earlier and name in _REPEATED:
+        shown = ["first = " + program.call, *calls, *inputs, f"print(first, {program.call}, sep='\\n')"]
+    else:
+        # Numbers that an earlier call had already.
+        inputs = [*calls, *(line for line in inputs if line not in calls or "torch." in line or "v" in line.split())]
+    body = [*inputs, "", *shown]
     digits = max((_DIGITS.get(recipe.dtype, 5) for recipe in case.tensors().values()), default=5)
     text = "\n".join(body)
     needed = [line for word, line in _IMPORTS.items() if re.search(rf"\b{word}\b", text)]
+    constants = [word for word in _CONSTANTS if re.search(rf"(?<![.\w]){word}\b", text)]
+    needed += [f"from torch import {', '.join(constants)}"] if constants else []
     head = [*needed, "import torch", *subject.imports, operator.line, reference.line]
     lines = [line for line in dict.fromkeys(head) if line]
-    return "\n".join([*lines, "", f"torch.set_printoptions(precision={digits})", text])
+    options = [f"torch.set_printoptions(precision={digits})"] if "print(" in text else []
+    whole = [*lines, "", *options, *(part for line in text.splitlines() for part in _within_columns(line))]
+    return Program(
+        "\n".join(whole),
+        operator.expression,
+        reference.expression,
+        _missing(operator, reference, text),
+        any(_is_of_main(name) for name in (operator, reference)),
+    )
 
 
-def _compare(program: _Program) -> list[str]:
-    if program.mutated:
-        copies = [f"{name}_expected = {name}.clone()" for name in program.mutated]
-        given = [f"{name}_expected" if name in program.mutated else name for name in program.arguments]
-        lines = [*copies, program.call, f"{program.reference}({program.spelled(given)})"]
-        for name in program.mutated:
-            lines += [f'print("{name} after the operator: ", {name})']
-            lines += [f'print("{name} after the reference:", {name}_expected)']
-        return lines
-    expected = f"{program.reference}({program.spelled(program.wide)})"
-    if program.is_large:
-        return [f"torch.testing.assert_close({program.call}, {expected}, equal_nan=True, check_dtype=False)"]
-    return [f'print("operator: ", {program.call})', f'print("reference:", {expected})']
+def _is_of_main(name: _Name) -> bool:
+    return not name.line and name.expression.isidentifier() and name.expression not in ("operator", "reference")
 
 
-def _gradient(program: _Program) -> list[str]:
-    if not program.differentiable:
-        return _compare(program)
-    inputs = ", ".join(program.differentiable)
-    return [
-        f"def gradients(function, {inputs}):",
-        *(f"    {name} = {name}.detach().requires_grad_()" for name in program.differentiable),
-        f"    results = function({program.spelled(program.arguments)})",
-        "    results = results if isinstance(results, tuple) else (results,)",
-        "    floating = [result for result in results if result.requires_grad]",
-        "    weights = [torch.arange(1, 1 + out.numel()).reshape(out.shape).to(out) for out in floating]",
-        f"    return torch.autograd.grad(floating, [{inputs}], weights, allow_unused=True)",
-        "",
-        "",
-        f'print("operator: ", gradients({program.operator}, {inputs}))',
-        f'print("reference:", gradients({program.reference}, {inputs}))',
-    ]
+def _missing(operator: _Name, reference: _Name, text: str) -> str:
+    """Return what a program lacks to be run by itself, in words, or ""."""
+    if operator.line.startswith("#") or (operator.expression == "operator" and not operator.line):
+        return "the operator is not an attribute of a module"
+    if reference.line.startswith("#"):
+        return "the reference is not an attribute of a module"
+    return "an example's numbers are too many to print" if TOO_LARGE in text else ""
 
 
-def _twice(program: _Program) -> list[str]:
-    return [f"first, second = {program.call}, {program.call}", "print(first, second, sep='\\n')"]
+def _inputs_of(passed: Iterable[str], case: Case, device: str, few: int) -> list[str]:
+    return [line for name in passed for line in _assigned(name, case.arguments[name], device, few)]
 
 
-def _inputs(program: _Program) -> list[str]:
-    tensors = [name for name, wide in zip(program.arguments, program.wide, strict=True) if name != wide]
-    before = [f"{name}_before = {name}.clone()" for name in tensors]
-    after = [f'print("{name} is what it was:", {name}.equal({name}_before))' for name in tensors]
-    return [*before, program.call, *after]
-
-
-def _fake(program: _Program) -> list[str]:
-    return [
-        f'print("operator:", {program.call})',
-        "mode = FakeTensorMode(allow_non_fake_inputs=True)",
-        "with mode:",
-        f'    print("fake:    ", {program.call})',
-    ]
-
-
-def _compiled(program: _Program) -> list[str]:
-    inside = program.spelled(program.arguments)
-    return [
-        f'compiled = torch.compile(lambda *a, **k: {program.operator}(*a, **k), fullgraph=True, backend="eager")',
-        f"print(compiled({inside}))",
-    ]
-
-
-def _called(program: _Program) -> list[str]:
-    return [program.call]
-
-
-# How a property's finding shows itself, where it is not in the values that are returned.
-_ENDS: dict[str, Callable[[_Program], list[str]]] = {
-    "gradient": _gradient,
-    "second gradient": _gradient,
-    "func.grad": _gradient,
-    "determinism": _twice,
-    "threads": _twice,
-    "inputs unchanged": _inputs,
-    "fake": _fake,
-    "compile": _compiled,
-    "export": _called,
-    "memory growth": _called,
-    "outputs written": _called,
-    "writes outside": _called,
-    "reads outside": _called,
-    "aliasing": _called,
-    "bad arguments": _called,
-    "vmap": _called,
-    "jvp": _called,
-}
-
-
-def _code(value: Any, device: str) -> str:
+def _assigned(name: str, value: Any, device: str, few: int) -> list[str]:
+    """Return the lines that make an argument."""
     if isinstance(value, TensorRecipe):
-        return tensor_code(value, device)
+        code = tensor_code(value, device, few)
+        return [*code.before, f"{name} = {code.expression}"]
     if isinstance(value, list | tuple):
-        items = [_code(item, device) for item in value]
-        line = f"[{', '.join(items)}]"
-        return line if len(line) < 100 else "[\n    {},\n]".format(",\n    ".join(items))
-    if isinstance(value, float):
-        import torch
+        codes = [_item_code(item, device, few) for item in value]
+        if any(code.before for code in codes):
+            lines = [line for n, code in enumerate(codes) for line in (*code.before, f"{name}_{n} = {code.expression}")]
+            return [*lines, f"{name} = [{', '.join(f'{name}_{n}' for n in range(len(codes)))}]"]
+        line = f"[{', '.join(code.expression for code in codes)}]"
+        if len(name) + 3 + len(line) > MOST_COLUMNS:
+            line = "[\n    {},\n]".format(",\n    ".join(code.expression for code in codes))
+        return [f"{name} = {line}"]
+    return [f"{name} = {_item_code(value, device, few).expression}"]
 
-        return number_text(value, torch.float64)
-    return repr(value)
+
+def _item_code(value: Any, device: str, few: int) -> Code:
+    if isinstance(value, TensorRecipe):
+        return tensor_code(value, device, few)
+    return Code(number_text(value, torch.float64) if isinstance(value, float) else repr(value))
+
+
+def _earlier_calls(subject: Subject, program: Parts, earlier: Sequence[Case], device: str, few: int) -> list[str]:
+    """Return the lines that make calls before the one that fails; equal ones after each other in a loop."""
+    lines: list[str] = []
+    for case, alike in itertools.groupby(earlier):
+        times = len(list(alike))
+        passed = tuple(parameter for parameter in subject.parameters if parameter in case.arguments)
+        call = replace(program, arguments=passed).call
+        lines += _inputs_of(passed, case, device, min(few, _FEW_EARLIER))
+        lines += [f"for _ in range({times}):", f"    {call}"] if times > 1 else [f"{call}  # an earlier call"]
+    return lines
+
+
+# An earlier call is not what a reader looks at.
+_FEW_EARLIER = 8
+# Findings about the same call twice: what is called between.
+_REPEATED = ("determinism",)
+
+
+def _within_columns(line: str) -> Iterator[str]:
+    """Break a line that is too long at spaces within brackets, where Python allows it: as few brackets as there are."""
+    indent, depth = " " * (len(line) - len(line.lstrip()) + 4), 0
+    while len(line) > MOST_COLUMNS:
+        places = _breaks_of(line, depth)
+        if not places:
+            break
+        # In the right half of the line, so that each piece is shorter than what it leaves.
+        at, depth = min(places, key=lambda place: (place[0] < MOST_COLUMNS // 2, place[1], -place[0]))
+        yield line[:at].rstrip()
+        line = indent + line[at:].lstrip()
+    yield line
+
+
+def _breaks_of(line: str, depth: int) -> list[tuple[int, int]]:
+    """Return the places within the columns at which a line may be broken, each with the number of open brackets."""
+    found, quote = [], ""
+    for place, letter in enumerate(line[:MOST_COLUMNS]):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter == "#":
+            break
+        elif letter == " " and depth > 0 and line[:place].strip():
+            found.append((place, depth))
+        else:
+            depth += (letter in "([{") - (letter in ")]}")
+    return found
 
 
 def _wide(name: str, value: Any) -> str:
@@ -199,8 +210,6 @@ def _wide(name: str, value: Any) -> str:
 
 
 def _is_floating(value: Any) -> bool:
-    import torch
-
     return isinstance(value, TensorRecipe) and bool(getattr(torch, value.dtype).is_floating_point)
 
 

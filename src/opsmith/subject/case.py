@@ -6,6 +6,7 @@ the same values on every device, and the same values in every element type as fa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,13 +19,16 @@ from opsmith.subject.values import fill
 
 __all__ = ["Case", "TensorRecipe"]
 
+# Where a function with a bound or a step may jump, as parts of it.
+_AT_BOUNDS = (1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5)
+
 
 @dataclass(frozen=True)
 class TensorRecipe:
     """One tensor. `shape` in elements, `dtype` by PyTorch's name; `layout` and `values` by the names of their tables.
 
     `given` are explicit values, of an example or of a case that was made smaller by hand; `values` and `seed` then say
-    nothing.
+    nothing. `near` are numbers that `ties` lie at besides integers and halves.
     """
 
     shape: tuple[int, ...]
@@ -33,6 +37,7 @@ class TensorRecipe:
     values: str = "normal"
     seed: int = 0
     given: Tensor | None = field(default=None, compare=False)
+    near: tuple[float, ...] = ()
 
     def numbers(self) -> Tensor:
         """Return the values, contiguous and on the CPU."""
@@ -40,7 +45,7 @@ class TensorRecipe:
         if self.given is not None:
             # A copy: a kernel that writes to its inputs must not change the recipe.
             return self.given.detach().to("cpu", dtype, copy=True).contiguous()
-        return fill(self.shape, dtype, self.values, self.seed)
+        return fill(self.shape, dtype, self.values, self.seed, self.near)
 
     def build(self, device: str) -> Tensor:
         """Return the tensor on a device, in its layout."""
@@ -91,6 +96,14 @@ class Case:
             self,
             arguments={name: value if name in kept else change(value) for name, value in self.arguments.items()},
         )
+
+    def at_bounds(self) -> Case:
+        """Return the case with ties at its float arguments too, which may be bounds, and at halves of them and opposites."""
+        flat = (item for value in self.arguments.values() for item in (value if isinstance(value, tuple) else (value,)))
+        floats = [item for item in flat if isinstance(item, float) and math.isfinite(item)]
+        if not floats or all(recipe.values != "ties" for recipe in self.tensors().values()):
+            return self
+        return self.changed(near=tuple(dict.fromkeys(item * factor for factor in _AT_BOUNDS for item in floats)))
 
     @property
     def elements(self) -> int:

@@ -64,9 +64,8 @@ def _combined(space: Space, wide: Choice) -> Iterator[Choice]:
         for name, values in space.scalars.items()
         if len(values) > 1 and (isinstance(values[1], bool | str) or values[0] is None)
     ]
-    listed: list[tuple[_Switch, ...]] = [
-        both for both in combinations([*flags, *optional], 2) if not (both[0].absent and both[1].absent)
-    ]
+    pairs = combinations([*flags, *optional], 2)
+    listed: list[tuple[_Switch, ...]] = [both for both in pairs if not (both[0].absent and both[1].absent)]
     if len(optional) > 1:
         # All but the single ones and all of them, which have come before.
         counts = range(2, len(optional)) if len(optional) <= _FEW_OPTIONAL else (2,)

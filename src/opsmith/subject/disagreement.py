@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,12 +18,23 @@ class Expected:
 
     `own` are the reference's results in the element type under check: results that agree with them to the last digits
     agree with the definition, and where they are not finite a kernel need not be either. It is None if the reference does
-    not run in that type.
+    not run in that type. `pointwise` says of each result whether its elements depend on one element of each input.
+
+    `closely` returns what may be allowed besides, by more runs of the reference. It is asked where results are wrong.
+    `padded` says where a NaN of the reference may come from a padding, and need not be one.
     """
 
     values: tuple[Tensor, ...]
     allowed: tuple[Tensor, ...]
     own: tuple[Tensor, ...] | None
+    pointwise: tuple[bool, ...] = ()
+    closely: Callable[[], tuple[Tensor, ...]] | None = None
+    padded: tuple[Tensor, ...] = ()
+
+    def leaves_padding_out(self, found: list[Tensor]) -> bool:
+        """Whether results are numbers where the reference's are NaN because of a padding alone."""
+        same = zip(found, self.padded, strict=False)
+        return any(one.shape == mask.shape and bool((mask.cpu() & ~one.cpu().isnan()).any()) for one, mask in same)
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,15 @@ def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
     """Return the worst disagreement of some results with what is expected, or None if there is none."""
     if len(found) != len(expected.values):
         return Disagreement(0, (), len(found), len(expected.values), 0, 0, 0, "count")
-    for number, (result, value, allowed) in enumerate(zip(found, expected.values, expected.allowed, strict=True)):
+    wrong = _first(found, expected, expected.allowed)
+    if wrong is None or wrong.kind == "shape" or expected.closely is None:
+        return wrong
+    return _first(found, expected, tuple(map(torch.maximum, expected.allowed, expected.closely())))
+
+
+def _first(found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...]) -> Disagreement | None:
+    """Return the worst disagreement of the first result that has one."""
+    for number, (result, value, allowed) in enumerate(zip(found, expected.values, limits, strict=True)):
         if result.shape != value.shape:
             return Disagreement(number, (), math.nan, math.nan, 0, 0, 0, "shape")
         own = None if expected.own is None else expected.own[number]
@@ -67,18 +87,22 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
         return None
     if not result.dtype.is_floating_point:
         wrong = (result != value) & (allowed == 0)
+        if own is not None and own.shape == result.shape:
+            wrong &= result != own
         distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
     else:
         got, want = result.to(torch.float64), value.to(torch.float64)
         distance = (got - want).abs()
         info = torch.finfo(result.dtype)
-        # What leaves the type rounds to inf, and just below that either is right.
-        overflows = (want.abs() > info.max * (1 - 2 * info.eps)) & (got.abs() >= info.max * (1 - 2 * info.eps))
+        # What leaves the type rounds to inf, and just below that either is right; an infinity is no large number.
+        limit = info.max * (1 - 2 * info.eps)
+        overflows = want.isfinite() & (want.abs() > limit) & (got.abs() >= limit)
         right = (distance <= allowed) | (got == want) | (got.isnan() & want.isnan()) | allowed.isinf()
         right |= overflows & (got.sign() == want.sign())
         if own is not None and own.shape == result.shape:
             mine = own.to(torch.float64)
-            right |= (got == mine) | (got.isnan() & mine.isnan()) | ((got - mine).abs() <= 4 * info.eps * mine.abs())
+            near = (got - mine).abs() <= 4 * info.eps * mine.abs().nan_to_num(0.0, 0.0, 0.0)
+            right |= (got == mine) | (got.isnan() & mine.isnan()) | near
         wrong = ~right
         distance = torch.where(wrong, distance.nan_to_num(nan=math.inf, posinf=math.inf), torch.zeros_like(distance))
     if not bool(wrong.any()):
@@ -86,6 +110,6 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
     score = torch.where(wrong, distance / (allowed + torch.finfo(torch.float64).tiny), torch.full_like(distance, -1.0))
     flat = int(score.reshape(-1).argmax())
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), result.shape)) if result.dim() else ()
-    one, other, limit = (float(tensor.reshape(-1)[flat]) for tensor in (result, value, allowed))
+    one, other, most = (float(tensor.reshape(-1)[flat]) for tensor in (result, value, allowed))
     kind = "nan" if math.isnan(one) != math.isnan(other) else "inf" if math.isinf(one) != math.isinf(other) else "value"
-    return Disagreement(number, index, one, other, limit, result.numel(), int(wrong.sum()), kind)
+    return Disagreement(number, index, one, other, most, result.numel(), int(wrong.sum()), kind)

@@ -1,4 +1,4 @@
-"""Finds out what the indices in an integer tensor have to stay below, by calling the reference with some.
+"""Finds out what the indices in an integer tensor count, by calling the reference with some.
 
 Nothing in a signature says that `index` in `table[index]` counts the rows of the table. The reference does: it refuses an
 index that is too large. So each size in turn is made larger than the others, and the largest index that it allows is tried.
@@ -14,8 +14,8 @@ import torch
 from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Parameter
 from opsmith.subject.choices_of_sizes import plain_choice
-from opsmith.subject.placed_values import BELOW
-from opsmith.subject.space import Space
+from opsmith.subject.placed_values import indices
+from opsmith.subject.space import IndexBound, Space
 from opsmith.subject.subject import Subject
 
 __all__ = ["with_index_bounds"]
@@ -40,7 +40,7 @@ def with_index_bounds(subject: Subject) -> Subject:
 
 
 class _Probe:
-    """Calls the reference with indices below a bound in one tensor, and with zeros in the other integer tensors."""
+    """Calls the reference with indices of so many in one tensor, and with the first in the other integer tensors."""
 
     def __init__(self, subject: Subject, space: Space, names: tuple[str, ...]) -> None:
         self.names = names
@@ -50,22 +50,22 @@ class _Probe:
         usual = [dtypes for dtypes in subject.dtypes if "float32" in dtypes.values()]
         self._dtypes: Mapping[str, str] = (usual or list(subject.dtypes))[0]
 
-    def bound_of(self, name: str) -> str | int | None:
-        """Return the name of the size that limits the indices in a tensor, a number, or "" for the smallest size.
-
-        None if they have no limit, or if zeros are refused too, so that nothing is known.
-        """
+    def bound_of(self, name: str) -> IndexBound | None:
+        """Return what the indices in a tensor count; None if any number will do, or if nothing is known."""
         small = dict.fromkeys(self._space.names, _SMALL)
-        if self._takes(name, _FREE, small) or not self._takes(name, 1, small):
+        if self._takes(name, 0, _FREE, small):
+            return None
+        first = next((first for first in (0, 1) if self._takes(name, first, 1, small)), None)
+        if first is None:
             return None
         for size in self._space.names:
-            if self._takes(name, _LARGER, {**small, size: _LARGER}):
-                return size
-        fixed = next((bound for bound in _FIXED if self._takes(name, bound, small)), None)
-        return fixed if fixed is not None and fixed != _SMALL else ""
+            if self._takes(name, first, _LARGER, {**small, size: _LARGER}):
+                return IndexBound(first, size)
+        fixed = next((number for number in _FIXED if self._takes(name, first, number, small)), 0)
+        return IndexBound(first, number=fixed)
 
-    def _takes(self, name: str, bound: int, sizes: Mapping[str, int]) -> bool:
-        values = {other: f"{BELOW}{1 if other != name else bound}" for other in self.names}
+    def _takes(self, name: str, first: int, size: int, sizes: Mapping[str, int]) -> bool:
+        values = {other: indices(first, 1 if other != name else size) for other in self.names}
         groups = dict.fromkeys(self._space.groups, (_SMALL,))
         choice = replace(plain_choice(self._space), sizes=sizes, groups=groups, values=values)
         case = self._space.case(choice, self._dtypes, 1)

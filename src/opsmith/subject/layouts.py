@@ -69,7 +69,7 @@ def _sliced_twice(tensor: Tensor) -> Tensor:
 
 def _exchanged(tensor: Tensor, one: int, other: int) -> Tensor:
     """Two dimensions lie in memory in the other order."""
-    return tensor.transpose(one, other).contiguous().transpose(one, other)
+    return tensor.transpose(one, other).clone(memory_format=torch.contiguous_format).transpose(one, other)
 
 
 def _cut_from_channels_last(tensor: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def _cut_from_channels_last(tensor: Tensor) -> Tensor:
 
 def _expanded_columns(tensor: Tensor) -> Tensor:
     """One column for all: the last dimension has stride 0, so the values differ from those of the other layouts."""
-    return tensor[..., :1].expand(tensor.shape) if tensor.shape[-1] > 0 else tensor
+    return tensor[..., :1].contiguous().expand(tensor.shape) if tensor.shape[-1] > 0 else tensor
 
 
 def _middle(wide: Tensor, tensor: Tensor) -> Tensor:

@@ -1,19 +1,19 @@
 """Computes the expected results of a call, and how far off a kernel may be.
 
-The reference runs in float64 on the same numbers. The effect of one rounding on the result is measured, not
-guessed: the reference runs again with the inputs off by one unit in the last place of the element type, up or down at
-random, in float64 (which shows what cancels) and in the element type itself (which shows what its own roundings and
-overflows do). A kernel may be off by a small multiple of that, of how far the reference itself is off in that type, and
-of the rounding of the result. In half precision the multiple does not grow with the length of a sum, because sums belong
-in float32 there; in float32 and float64 it does (Higham, Accuracy and Stability of Numerical Algorithms, ch. 4: the error
-of a sum of n terms in order is at most n roundings).
+The reference runs in float64 on the same numbers. The effect of one rounding on each element of the result is measured,
+not guessed (see `evidence`), and a kernel may be off by a small multiple of it, of how far the reference itself is off in
+the element type, and of the rounding of the result. In half precision the multiple does not grow with the length of a
+sum, because sums belong in float32 there; in float32 and float64 it does (Higham, Accuracy and Stability of Numerical
+Algorithms, ch. 4: the error of a sum of n terms in order is at most n roundings).
+
+A few runs show little of an effect that is small by chance. What is off by more is looked at more closely, with more of
+them, before it counts as wrong.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
@@ -21,207 +21,102 @@ from torch import Tensor
 
 from opsmith.subject.accepted_types import in_accepted_types
 from opsmith.subject.case import Case
+from opsmith.subject.copies import upcast, working_dtype
 from opsmith.subject.disagreement import Disagreement, Expected, compare
+from opsmith.subject.evidence import Evidence, Measurement
+from opsmith.subject.excuses import allow_nan_of_padding, allow_overflow
+from opsmith.subject.stochastic import Run
+from opsmith.subject.structure import pointwise_results
 from opsmith.subject.subject import Subject
-from opsmith.subject.tolerance import EXTREME, OF_RESULT, allowed_errors, reduction_length, upcast, usual_scale
+from opsmith.subject.tolerance import EXTREME, allowed_errors, evened, floor_of_sums, reduction_length, usual_scale
+from opsmith.subject.values import SPECIAL_VALUES
 
 __all__ = ["Disagreement", "Expected", "compare", "evened", "expect", "upcast"]
 
 _OVERFLOWING = frozenset({"huge", "loud"})
-_PERTURBATIONS = 2
-_MANY_ELEMENTS = 1 << 13
-# The part of the others' noise that is allowed each element of ordinary inputs.
-_OF_OTHERS = 0.25
+_WITH_INFINITIES = frozenset(SPECIAL_VALUES) - {"nan"}
+# In float64 ten digits of extreme numbers are asked for: a reference has thresholds above which it leaves terms out
+# (PyTorch's softplus of more than 20 is its argument), and a kernel without them is better.
+_DIGITS_OF_EXTREMES = 2.0**-32
+_SAMPLES = 2
+_SAMPLES_OF_A_CLOSER_LOOK = 4
 
 
 def expect(
     subject: Subject,
     case: Case,
     values: Mapping[str, Any],
-    run: Callable[[Mapping[str, Any]], list[Tensor]] | None = None,
+    run: Run | None = None,
     *,
     terms: int | None = None,
+    about: Hashable = None,
 ) -> Expected:
     """Return what a call should give; `values` are its arguments, which are not changed.
 
-    `run` computes the results from arguments, by default the subject's reference; `terms` is how many terms its sums may
-    have, by default those of the operator's. Raises whatever the reference raises.
+    `run` computes the results from arguments, by default the subject's reference; `about` says what it computes, and
+    `terms` how many terms its sums may have, by default those of the operator's. Raises whatever the reference raises.
     """
     run = in_accepted_types(subject, run or (lambda given: subject.results(subject.reference, given)), values)
-    wide = upcast(values)
-    exact = [result.detach() for result in run(_copied(wide))]
-    dtype = _working_dtype(values)
+    evidence = Evidence(run, values, working_dtype(values), case.elements + 17)
     kinds = {recipe.values for recipe in case.tensors().values()}
-    own = _own(run, values)
-    spread = [torch.zeros_like(value, dtype=torch.float64) for value in exact]
-    noise = [torch.zeros_like(value) for value in spread]
-    if dtype is not None:
-        random = torch.Generator().manual_seed(case.elements + 17)
-        floating = _floating(values)
-        # One argument at a time, since the effects of two could cancel; where that takes long, all at once.
-        for names in [[name] for name in floating] if case.elements < _MANY_ELEMENTS else [floating]:
-            for _ in range(_PERTURBATIONS):
-                _add_distance(spread, exact, run(_perturbed(wide, names, dtype, random)))
-        # float64 has no wider type to be compared with: its noise is that of float32, scaled down. Where magnitudes are
-        # extreme that says nothing, and seven digits are asked for.
-        low = torch.float32 if dtype is torch.float64 else dtype
-        working = dtype
-        if kinds & EXTREME:
-            dtype = low
-        for _ in range(_PERTURBATIONS if own is not None else 0):
-            other = _perturbed(_cast(values, low), floating, low, random)
-            _add_distance(noise, run(upcast(other)), run(other))
-        if own is not None and kinds & EXTREME and low in (torch.float16, torch.bfloat16):
-            # Two columns of a softmax may be one after rounding: that hangs on these very numbers, not on ones beside them.
-            _add_distance(noise, exact, own)
-        if "special" in kinds:
-            _allow_nan_of_inf(spread, run, wide, exact)
-        if kinds & _OVERFLOWING:
-            _allow_overflow(spread, run, wide, exact, torch.float64 if working is torch.float64 else torch.float32)
-        if not kinds & (EXTREME | {"special"}):
-            noise = [evened(item) for item in noise]
-        if low is not dtype:
-            ratio = torch.finfo(dtype).eps / torch.finfo(low).eps
-            noise = [item * ratio for item in noise]
+    pointwise = pointwise_results(subject, case, run, about) if evidence.dtype is not None else ()
+    pointwise = pointwise if len(pointwise) == len(evidence.exact) else (False,) * len(evidence.exact)
+    measured = evidence.measured(1 if all(pointwise) else _SAMPLES)
+    padded: tuple[Tensor, ...] = ()
+    if kinds & set(SPECIAL_VALUES):
+        padded = allow_nan_of_padding(evidence, measured.spread, pointwise)
+    if kinds & _OVERFLOWING:
+        allow_overflow(evidence, measured.spread, pointwise)
     length = reduction_length(subject, case) if terms is None else terms
-    usual = usual_scale(subject, case, run, dtype)
-    allowed = [
-        allowed_errors(value, one, two, dtype, length, usual)
-        for value, one, two in zip(exact, spread, noise, strict=True)
-    ]
-    return Expected(tuple(exact), tuple(allowed), None if own is None else tuple(result.cpu() for result in own))
+    lengths = [0 if alone else length for alone in pointwise]
+    floors = _floors(case, run, evidence, [_has_floor(kinds, terms, alone) for alone in pointwise])
+    digits = _DIGITS_OF_EXTREMES if evidence.dtype is torch.float64 and kinds & EXTREME else 0.0
+
+    def closely() -> tuple[Tensor, ...]:
+        closer = evidence.measured_closely(measured, _SAMPLES_OF_A_CLOSER_LOOK)
+        noise = evidence.lost_digits(closer.noise)
+        return _allowed(evidence, Measurement(closer.spread, closer.correlated, noise), lengths, floors, digits)
+
+    if not kinds & (EXTREME | _WITH_INFINITIES):
+        measured.noise = [evened(one) for one in measured.noise]
+    own = None if evidence.own is None else tuple(result.cpu() for result in evidence.own)
+    allowed = _allowed(evidence, measured, lengths, floors, digits)
+    look = functools.cache(closely) if evidence.dtype is not None else None
+    return Expected(tuple(evidence.exact), allowed, own, pointwise, look, padded)
 
 
-def _allow_overflow(
-    spread: list[Tensor],
-    run: Callable[[Mapping[str, Any]], list[Tensor]],
-    wide: Mapping[str, Any],
-    exact: list[Tensor],
-    dtype: torch.dtype,
-) -> None:
-    """Put no limit where a sum of numbers of one sign leaves the type that sums are made in.
+def _allowed(
+    evidence: Evidence, measured: Measurement, lengths: list[int], floors: list[float], digits: float
+) -> tuple[Tensor, ...]:
+    effects = zip(measured.spread, measured.correlated, measured.noise, strict=True)
+    return tuple(
+        allowed_errors(value, *effect, evidence.dtype, length) + floor + _part_of(value, digits)
+        for value, effect, length, floor in zip(evidence.exact, effects, lengths, floors, strict=True)
+    )
 
-    With both signs it may leave it as well or not, depending on the order of the sum.
+
+def _has_floor(kinds: set[str], terms: int | None, alone: bool) -> bool:
+    """Whether a result may be off by roundings of what is usual in it.
+
+    Of ordinary numbers few are small, and those by chance. Of extreme ones each has to be right to its own last digits;
+    but in a gradient that depends on several elements terms cancel which the inputs do not show.
     """
-
-    def positive(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return value.abs() if value.dtype.is_floating_point else value
-        return [positive(item) for item in value] if isinstance(value, list) else value
-
-    try:
-        results = run(_cast({name: positive(value) for name, value in wide.items()}, dtype))
-    except (RuntimeError, NotImplementedError):
-        return
-    for limit, result in zip(spread, results, strict=True):
-        if limit.shape == result.shape and result.dtype.is_floating_point:
-            limit.masked_fill_(~result.detach().isfinite(), math.inf)
-    # Nor where the reference itself has no digit right in that type, because a square or a product left it.
-    with contextlib.suppress(RuntimeError, NotImplementedError):
-        for limit, result, value in zip(spread, run(_cast(_copied(wide), dtype)), exact, strict=True):
-            if limit.shape == result.shape and result.dtype.is_floating_point:
-                distance = (result.detach().to(torch.float64) - value).abs()
-                if bool((~(distance <= 0.5 * value.abs()) & value.isfinite()).any()):
-                    limit.fill_(math.inf)
+    return not kinds & EXTREME or (terms is not None and not alone)
 
 
-def _allow_nan_of_inf(
-    spread: list[Tensor],
-    run: Callable[[Mapping[str, Any]], list[Tensor]],
-    wide: Mapping[str, Any],
-    exact: list[Tensor],
-) -> None:
-    """Put no limit where the reference has NaN because of an infinity alone.
-
-    A padding of zeros times inf is NaN, and a kernel that leaves the padding out is not wrong. A NaN has to stay one.
-    """
-
-    def tame(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return value.nan_to_num(nan=math.nan, posinf=1.0, neginf=-1.0) if value.dtype.is_floating_point else value
-        return [tame(item) for item in value] if isinstance(value, list) else value
-
-    calm = run({name: tame(value) for name, value in _copied(wide).items()})
-    for limit, result, value in zip(spread, calm, exact, strict=True):
-        if limit.shape == result.shape and result.dtype.is_floating_point:
-            limit.masked_fill_(value.isnan() & ~result.detach().isnan(), math.inf)
-
-
-def evened(noise: Tensor) -> Tensor:
-    """Return noise with a part of what all have added to each: where roundings grow from step to step, or the reference
-    has lost its digits too, chance decides which element has few.
-    """
-    finite = noise[noise.isfinite()]
-    return noise if finite.numel() == 0 else noise + _OF_OTHERS * float(finite.square().mean().sqrt())
-
-
-def _own(run: Callable[[Mapping[str, Any]], list[Tensor]], values: Mapping[str, Any]) -> list[Tensor] | None:
-    try:
-        return [result.detach() for result in run(_copied(values))]
-    except (RuntimeError, NotImplementedError):
-        return None  # "not implemented for 'Half'"
-
-
-def _add_distance(total: list[Tensor], one: list[Tensor], other: list[Tensor]) -> None:
-    """Add how far results are apart; what is NaN or infinite on one side alone is infinitely far."""
-    for sums, first, second in zip(total, one, other, strict=True):
-        if first.shape != second.shape:
-            sums.fill_(math.inf)
-            continue
-        a, b = first.detach().to(torch.float64), second.detach().to(torch.float64)
-        alike = (a == b) | (a.isnan() & b.isnan())
-        sums.add_(torch.where(alike, 0.0, (a - b).abs()).nan_to_num(nan=math.inf, posinf=math.inf))
-
-
-def _floating(values: Mapping[str, Any]) -> list[str]:
-    """Return the names of the arguments that hold floating-point numbers."""
+def _floors(case: Case, run: Run, evidence: Evidence, wanted: list[bool]) -> list[float]:
+    dtype = evidence.dtype
+    if dtype is None or not any(wanted):
+        return [0.0] * len(wanted)
+    usual = usual_scale(case, run, dtype)
+    # Seven digits of extreme numbers.
+    is_extreme = any(recipe.values in EXTREME for recipe in case.tensors().values())
+    dtype = torch.float32 if dtype is torch.float64 and is_extreme else dtype
     return [
-        name
-        for name, value in values.items()
-        for first in (value[:1] if isinstance(value, list) else [value])
-        if isinstance(first, Tensor) and first.dtype.is_floating_point
+        floor_of_sums(value, dtype, usual) if one and value.dtype.is_floating_point else 0.0
+        for value, one in zip(evidence.exact, wanted, strict=True)
     ]
 
 
-def _perturbed(
-    values: Mapping[str, Any], names: list[str], dtype: torch.dtype, random: torch.Generator
-) -> dict[str, Any]:
-    """Return copies of the arguments, some of them off by one unit in the last place of `dtype`."""
-    eps = torch.finfo(dtype).eps
-
-    def off(tensor: Tensor) -> Tensor:
-        signs = torch.randint(0, 2, tensor.shape, generator=random).to(tensor.device, torch.float64) * 2 - 1
-        return (tensor.to(torch.float64) * (1 + eps * signs)).to(tensor.dtype)
-
-    copied = _copied(values)
-    for name in names:
-        value = copied[name]
-        copied[name] = [off(item) for item in value] if isinstance(value, list) else off(value)
-    return copied
-
-
-def _cast(values: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
-    def cast(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.dtype.is_floating_point:
-            return value.detach().to(dtype)
-        return [cast(item) for item in value] if isinstance(value, list) else value
-
-    return {name: cast(value) for name, value in values.items()}
-
-
-def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with copies of the tensors: the reference may write to them."""
-
-    def copy(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return value.detach().clone()
-        return [copy(item) for item in value] if isinstance(value, list) else value
-
-    return {name: copy(value) for name, value in values.items()}
-
-
-def _working_dtype(values: Mapping[str, Any]) -> torch.dtype | None:
-    """Return the coarsest floating type among the arguments."""
-    tensors = [item for value in values.values() for item in (value if isinstance(value, list) else [value])]
-    found = {item.dtype for item in tensors if isinstance(item, Tensor) and item.dtype.is_floating_point}
-    return max(found & OF_RESULT.keys(), key=lambda dtype: torch.finfo(dtype).eps, default=None)
+def _part_of(value: Tensor, part: float) -> Tensor | float:
+    return part * value.abs().nan_to_num(0.0, 0.0, 0.0) if part and value.dtype.is_floating_point else 0.0

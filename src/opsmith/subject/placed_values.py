@@ -7,21 +7,33 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["BELOW", "LAST", "placed_values"]
+__all__ = ["LAST", "are_indices", "indices", "placed_values"]
 
-# "below 7": indices of 0 to 6, of which the first is 6.
-BELOW = "below "
 LAST = "last"
+_BELOW = "below "
+_FROM_ONE = "1 to "
 _DECIDES = 9
+
+
+def indices(first: int, size: int) -> str:
+    """Return the kind of values that are indices of so many, which count from 0 or from 1: "below 7", "1 to 7"."""
+    return f"{_FROM_ONE if first else _BELOW}{size}"
+
+
+def are_indices(values: str) -> bool:
+    """Whether a kind of values is one of indices."""
+    return values.startswith((_BELOW, _FROM_ONE))
 
 
 def placed_values(shape: tuple[int, ...], dtype: torch.dtype, values: str, random: torch.Generator) -> Tensor | None:
     """Return a tensor of one of these kinds, or None for another kind."""
     is_floating = dtype.is_floating_point
-    if values.startswith(BELOW) and not is_floating and dtype is not torch.bool:
-        bound = min(max(1, int(values.removeprefix(BELOW))), torch.iinfo(dtype).max + 1)
-        numbers = torch.randint(0, bound, shape, generator=random)
-        numbers.view(-1)[:1] = bound - 1
+    if are_indices(values) and not is_floating and dtype is not torch.bool:
+        first = int(values.startswith(_FROM_ONE))
+        size = max(1, min(int(values.rpartition(" ")[2]), torch.iinfo(dtype).max))
+        numbers = torch.randint(first, first + size, shape, generator=random)
+        # The last one always, so that it is tried in a tensor of one.
+        numbers.view(-1)[:1] = first + size - 1
         return numbers.to(dtype)
     return _last(shape, dtype, random) if values == LAST and shape and 0 not in shape else None
 
@@ -38,7 +50,8 @@ def _last(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -
         numbers = (~is_largest).expand(shape).clone()
         last: Tensor = is_largest
     elif dtype.is_floating_point:
-        numbers = torch.rand(shape, generator=random, dtype=torch.float64) * 2 - 1
+        # Eighths, so that sums of all of them are exact.
+        numbers = torch.randint(-7, 8, shape, generator=random).to(torch.float64) / 8
         last = torch.where(is_largest, float(_DECIDES), -float(_DECIDES)).to(torch.float64)
     else:
         numbers = torch.randint(1, 4, shape, generator=random)

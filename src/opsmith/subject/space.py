@@ -11,11 +11,11 @@ from typing import Any
 from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Parameter, Signature
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.placed_values import BELOW
+from opsmith.subject.placed_values import are_indices, indices
 from opsmith.subject.scalar_values import values_of
 from opsmith.subject.values import INTEGER_VALUES
 
-__all__ = ["Choice", "Space"]
+__all__ = ["Choice", "IndexBound", "Space"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,18 @@ class Choice:
     group: str = "plain"
 
 
+@dataclass(frozen=True)
+class IndexBound:
+    """What the indices in a tensor count, from 0 or from 1: the name of a size, or a number.
+
+    Where neither is known, the smallest size of the other tensors.
+    """
+
+    first: int = 0
+    size: str = ""
+    number: int = 0
+
+
 class Space:
     """The calls that a signature allows, with element types still to be chosen."""
 
@@ -45,11 +57,9 @@ class Space:
         self,
         signature: Signature,
         named: Mapping[str, tuple[Any, ...]] | None = None,
-        index_bounds: Mapping[str, str | int] | None = None,
+        index_bounds: Mapping[str, IndexBound] | None = None,
     ) -> None:
-        """`named` are values that the body names, by argument; `index_bounds` what limits the numbers of an integer tensor:
-        the name of a size, a number, or "" for the smallest size of the other tensors.
-        """
+        """`named` are values that the body names, and `index_bounds` what limits integer tensors, by argument."""
         self.signature = signature
         self._named = named or {}
         self._index_bounds = index_bounds or {}
@@ -124,14 +134,14 @@ class Space:
         """Return the kind of values of a tensor: of indices that are known to have a bound, those below it."""
         kind = choice.values.get(parameter.name, choice.values.get("", "normal"))
         bound = self._index_bounds.get(parameter.name)
-        if bound is None or kind in INTEGER_VALUES or kind.startswith(BELOW):
+        if bound is None or kind in INTEGER_VALUES or are_indices(kind):
             return kind
-        if isinstance(bound, str) and bound:
-            return f"{BELOW}{choice.sizes[bound]}"
-        if isinstance(bound, int):
-            return f"{BELOW}{bound}"
+        if bound.size:
+            return indices(bound.first, choice.sizes[bound.size])
+        if bound.number:
+            return indices(bound.first, bound.number)
         others = [self._shape(p.tensor_type.shape, choice) for p in self.signature.tensors if p is not parameter]
-        return f"{BELOW}{min((size for shape in others for size in shape or () if size > 0), default=1)}"
+        return indices(bound.first, min((size for shape in others for size in shape or () if size > 0), default=1))
 
     def _several(self, recipe: TensorRecipe, length: int) -> tuple[TensorRecipe, ...]:
         items = range(length)

@@ -21,7 +21,7 @@ from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case, dtypes_of, flattened, labelled
 from opsmith.subject.scalar_values import named_values
-from opsmith.subject.space import Space
+from opsmith.subject.space import IndexBound, Space
 from opsmith.subject.suite import MOST_ELEMENTS, Suite
 
 __all__ = ["Subject", "devices_here", "subject_of"]
@@ -61,8 +61,8 @@ class Subject:
     most_elements: int = MOST_ELEMENTS
     # Sizes that are not tried, by their cases' labels: the reference is slow there.
     left_out: frozenset[str] = frozenset()
-    # What the indices in an integer tensor have to stay below (see `index_bounds`).
-    index_bounds: Mapping[str, str | int] = field(default_factory=dict)
+    # What the indices in integer tensors count (see `index_bounds`).
+    index_bounds: Mapping[str, IndexBound] = field(default_factory=dict)
 
     @cached_property
     def suite(self) -> Suite:

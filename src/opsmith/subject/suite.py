@@ -17,7 +17,7 @@ from opsmith.subject.choices_of_layouts import layout_choices
 from opsmith.subject.choices_of_sizes import EDGES, MOST_ELEMENTS, plain_choice, size_choices, wide_choice
 from opsmith.subject.layouts import LAYOUTS
 from opsmith.subject.space import Choice, Space
-from opsmith.subject.values import FLOAT_VALUES, group_of_values
+from opsmith.subject.values import FLOAT_VALUES, ROWS_OF_VALUES, group_of_values
 from opsmith.subject.variations import variations
 
 __all__ = ["EDGES", "MOST_ELEMENTS", "Suite"]
@@ -80,6 +80,7 @@ class Suite:
                 continue
             seed = self.seed * 7919 + 31 * number
             case = self.space.case(choice, dtypes, seed)
+            case = case and case.at_bounds()
             if case is not None and (key := repr((case.arguments, case.group))) not in seen:
                 seen.add(key)
                 yield replace(case, base=self._base(self.space, choice, dtypes, seed))
@@ -125,7 +126,8 @@ class Suite:
             group = group_of_values(kind)
             if kind == "normal" or not floating:
                 continue
-            yield replace(base, values={"": kind}, label=f"{kind} values", group=group)
+            if len(floating) == 1 or kind not in ROWS_OF_VALUES:
+                yield replace(base, values={"": kind}, label=f"{kind} values", group=group)
             if len(floating) > 1:
                 for name in floating:
                     yield replace(base, values={name: kind}, label=f"{kind} values in {name}", group=group)

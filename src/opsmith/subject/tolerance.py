@@ -1,4 +1,4 @@
-"""Computes how far off a kernel may be from the measured effect of one rounding (see `oracle`)."""
+"""Computes how far off a kernel may be from the measured effect of one rounding (see `evidence`)."""
 
 from __future__ import annotations
 
@@ -11,53 +11,71 @@ from torch import Tensor
 
 from opsmith.spec.signature import Kind
 from opsmith.subject.case import Case
+from opsmith.subject.copies import upcast
 from opsmith.subject.subject import Subject
 
-__all__ = ["EXTREME", "OF_RESULT", "allowed_errors", "reduction_length", "upcast", "usual_scale"]
+__all__ = ["EXTREME", "allowed_errors", "evened", "floor_of_sums", "reduction_length", "usual_scale"]
 
 # How many roundings of the result, and how many times the effect of one rounding in the inputs, a kernel may be off.
 # Functions of libm and of a GPU differ by a few units; in half precision the one rounding at the end is most of it.
-OF_RESULT = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}
+_OF_RESULT = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
-_OF_INPUTS = {torch.float64: 16.0, torch.float32: 8.0, torch.float16: 4.0, torch.bfloat16: 4.0}
+_OF_INPUTS = {torch.float64: 16.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
 _OF_SCALE = 16.0
 
 _OF_NOISE = 4.0
 
-EXTREME = frozenset({"mixed", "big", "steep", "huge", "loud"})
+# The part of the others' noise that is allowed each element of ordinary inputs, where elements depend on each other.
+_OF_OTHERS = 0.25
+
+EXTREME = frozenset({"mixed", "faint", "big", "steep", "huge", "loud"})
 
 
 def allowed_errors(
-    value: Tensor, spread: Tensor, noise: Tensor, dtype: torch.dtype | None, length: int, usual: float
+    value: Tensor, spread: Tensor, correlated: Tensor, noise: Tensor, dtype: torch.dtype | None, length: int
 ) -> Tensor:
-    """Return how far off each element may be: `spread` is what a rounding of the inputs does."""
+    """Return how far off each element may be; `length` is how many terms a sum inside may have, 0 for none.
+
+    `spread` is what roundings of the inputs do, one by one; `correlated`, what they do together, is measured against all
+    that is added up, and does not grow with the length again.
+    """
     if dtype is None or not value.dtype.is_floating_point:
-        # Discrete results are right or wrong, but where one rounding decides them.
-        return torch.where(spread + noise > 0, math.inf, 0.0).to(torch.float64)
+        # Discrete results are right or wrong, but where the rounding of what is inside decides them.
+        return torch.where(noise > 0, math.inf, 0.0).to(torch.float64)
     info = torch.finfo(dtype)
     of_length = length / 4 if dtype in (torch.float32, torch.float64) else 0
-    finite = value[value.isfinite()]
-    scale = float(finite.square().mean().sqrt()) if finite.numel() > 0 else 0.0
-    # Sums inside are as accurate as float32 at least, measured against what is usual in the result.
-    floor = (
-        _OF_SCALE * min(info.eps, torch.finfo(torch.float32).eps) * max(scale if math.isfinite(scale) else 0.0, usual)
-    )
-    # What is denormal may be flushed to zero.
+    # What is denormal may be flushed to zero; an infinity is right or wrong.
     total = (
-        (OF_RESULT[dtype] + of_length) * info.eps * value.abs()
+        (_OF_RESULT[dtype] + of_length) * info.eps * value.abs().nan_to_num(0.0, 0.0, 0.0)
         + (_OF_INPUTS[dtype] + of_length) * spread
+        + _OF_INPUTS[dtype] * correlated
         + _OF_NOISE * noise
-        + floor
         + 4 * info.smallest_normal
     )
-    # NaN has no distance.
-    return torch.where(total.isnan(), torch.where((spread + noise).isinf(), math.inf, 0.0).to(total.dtype), total)
+    return total.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
-def usual_scale(
-    subject: Subject, case: Case, run: Callable[[Mapping[str, Any]], list[Tensor]], dtype: torch.dtype | None
-) -> float:
+def floor_of_sums(value: Tensor, dtype: torch.dtype, usual: float) -> float:
+    """Return what each element may be off where elements depend on each other in a way that the inputs do not show.
+
+    Sums inside are as accurate as float32 at least, measured against what is usual in the result.
+    """
+    finite = value[value.isfinite()]
+    scale = float(finite.square().mean().sqrt()) if finite.numel() > 0 else 0.0
+    eps = min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
+    return _OF_SCALE * eps * max(scale if math.isfinite(scale) else 0.0, usual)
+
+
+def evened(noise: Tensor) -> Tensor:
+    """Return noise with a part of what all have added to each: where roundings grow from step to step, or the reference
+    has lost its digits too, chance decides which element has few.
+    """
+    finite = noise[noise.isfinite()]
+    return noise if finite.numel() == 0 else noise + _OF_OTHERS * float(finite.square().mean().sqrt())
+
+
+def usual_scale(case: Case, run: Callable[[Mapping[str, Any]], list[Tensor]], dtype: torch.dtype | None) -> float:
     """Return how large results are for ordinary inputs, at most 1.
 
     Where a result is far smaller, the reference may have lost all digits of it (1 - tanh(20)**2 is 0) and a better
@@ -100,18 +118,3 @@ def reduction_length(subject: Subject, case: Case) -> int:
                 own *= recipe.shape[axis]
         length = max(length, own)
     return max(1, length)
-
-
-def upcast(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with floating tensors in float64; all tensors are copies, contiguous."""
-
-    def up(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return (
-                value.detach()
-                .to(torch.float64 if value.dtype.is_floating_point else value.dtype, copy=True)
-                .contiguous()
-            )
-        return [up(item) for item in value] if isinstance(value, list) else value
-
-    return {name: up(value) for name, value in values.items()}

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from opsmith.subject.placed_values import placed_values
 
-__all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "SPECIAL_VALUES", "fill", "group_of_values"]
+__all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "ROWS_OF_VALUES", "SPECIAL_VALUES", "fill", "group_of_values"]
 
+_TIES = (0.5, -1.0, 1.0, -0.5, 0.0, 2.5, -1.5, 2.0, 1.5, -2.0, 3.0, -2.5, 6.0, -3.0, 3.5, -0.0, 4.0, -3.5, -6.0, 8.0)
 _Make = Callable[[tuple[int, ...], torch.dtype, torch.Generator], Tensor]
 
 
@@ -23,6 +24,32 @@ def _mixed(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) 
     """Magnitudes over six decades: sums in the wrong order lose the small ones."""
     exponent = torch.rand(shape, generator=random, dtype=torch.float64) * 6 - 4
     return _signs(shape, random) * 10**exponent
+
+
+def _faint(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
+    """Small, but far from denormal, squares included: 1 + x is 1, and what is made by way of it has no digits."""
+    smallest = math.log10(max(torch.finfo(dtype).smallest_normal, torch.finfo(torch.float32).smallest_normal))
+    exponent = smallest / 2 - smallest * 3 / 8 * torch.rand(shape, generator=random, dtype=torch.float64)
+    return _signs(shape, random) * 10**exponent
+
+
+def _ties(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
+    """Integers and halves: ties of rounding and of comparisons, and the bounds of many an interval."""
+    return _shuffled(_TIES, shape, random)
+
+
+def _ties_near(near: tuple[float, ...], shape: tuple[int, ...], random: torch.Generator) -> Tensor:
+    """The same, every second one from some numbers."""
+    halves = _TIES * (1 + len(near) // len(_TIES))
+    numbers = [number for pair in zip(near, halves, strict=False) for number in pair]
+    return _shuffled((*numbers, *halves[len(near) :]), shape, random)
+
+
+def _shuffled(numbers: tuple[float, ...], shape: tuple[int, ...], random: torch.Generator) -> Tensor:
+    """Return all of some numbers, as far as there is room, in any order; few elements have the first ones."""
+    count = math.prod(shape)
+    repeated = torch.tensor(numbers, dtype=torch.float64).repeat(1 + count // len(numbers))[:count]
+    return repeated[torch.randperm(count, generator=random)].reshape(shape)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
@@ -74,6 +101,46 @@ def _nan(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) ->
     return _strew(_normal(shape, dtype, random), (math.nan,), random)
 
 
+def _rows(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
+    """Rows that are -inf or NaN throughout, or nearly so, or all equal; of a vector, -inf throughout."""
+    numbers = _normal(shape, dtype, random)
+    if numbers.dim() < 2:
+        return torch.full_like(numbers, -math.inf)
+    return _fill_rows(numbers)
+
+
+def _columns(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
+    """The same by the first dimension; of a vector, one finite number among -inf."""
+    numbers = _normal(shape, dtype, random)
+    if numbers.dim() < 2:
+        return torch.where(torch.arange(numbers.numel()).reshape(shape) == 1, numbers, -math.inf)
+    return _fill_rows(numbers.transpose(0, -1).contiguous()).transpose(0, -1).contiguous()
+
+
+def _fill_rows(numbers: Tensor) -> Tensor:
+    rows = numbers.reshape(-1, numbers.shape[-1]) if numbers.numel() > 0 else numbers.new_zeros(0, 1)
+    middle = rows.shape[-1] // 2
+    for index, row in enumerate(rows):
+        match index % 7:
+            case 0:
+                row.fill_(-math.inf)
+            case 1:
+                kept = row[middle].clone()
+                row.fill_(-math.inf)
+                row[middle] = kept
+            case 2:
+                row.fill_(math.nan)
+            case 3:
+                row[middle] = math.inf
+            case 4:
+                row.fill_(row[middle].item())
+            case 5:
+                row.fill_(math.inf)
+            case _:
+                row[-1] = -math.inf
+    return rows.reshape(numbers.shape)
+
+
 def _small_integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
     """0 to 3: valid as an index or a count in most operators."""
     return torch.randint(0, 4, shape, generator=random)
@@ -112,6 +179,8 @@ FLOAT_VALUES: dict[str, _Make] = {
     "normal": _normal,
     "mixed": _mixed,
     "zeros": _zeros,
+    "ties": _ties,
+    "faint": _faint,
     "tiny": _tiny,
     "big": _big,
     "steep": _steep,
@@ -119,9 +188,15 @@ FLOAT_VALUES: dict[str, _Make] = {
     "loud": _loud,
     "nan": _nan,
     "special": _special,
+    "rows": _rows,
+    "columns": _columns,
 }
 # Those whose results are compared for being NaN or infinite more than for their digits.
-SPECIAL_VALUES = ("nan", "special")
+# Of several tensors one at a time has rows of special values: what is left of two is chance.
+ROWS_OF_VALUES = ("rows", "columns")
+SPECIAL_VALUES = ("nan", "special", *ROWS_OF_VALUES)
+# Those at which functions jump or have kinks, and at which exact inputs have exact answers.
+_EQUAL_VALUES = ("zeros", "ties")
 INTEGER_VALUES: dict[str, _Make] = {
     "small": _small_integers,
     "integers": _integers,
@@ -131,14 +206,15 @@ INTEGER_VALUES: dict[str, _Make] = {
 
 def group_of_values(kind: str) -> str:
     """Return the group of a suite that a kind of floating-point values other than "normal" belongs to."""
-    return "special" if kind in SPECIAL_VALUES else "equal" if kind == "zeros" else "values"
+    return "special" if kind in SPECIAL_VALUES else "equal" if kind in _EQUAL_VALUES else "values"
 
 
-def fill(shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int) -> Tensor:
+def fill(shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int, near: tuple[float, ...] = ()) -> Tensor:
     """Return a contiguous tensor on the CPU with values of a kind; the same arguments give the same numbers.
 
     Kinds of floating-point numbers mean small integers for an integer tensor, and integers mean `normal` for a floating
-    one, so that one name can be given for all tensors of a call. Bool tensors hold both values.
+    one, so that one name can be given for all tensors of a call. Bool tensors hold both values. `near` are numbers that
+    ties lie at too, such as the call's other arguments.
     """
     random = torch.Generator().manual_seed(seed)
     if (placed := placed_values(shape, dtype, values, random)) is not None:
@@ -146,5 +222,7 @@ def fill(shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int) -> 
     if dtype is torch.bool:
         return torch.rand(shape, generator=random) < 0.5
     if dtype.is_floating_point:
+        if near and values == "ties":
+            return _ties_near(near, shape, random).to(dtype)
         return FLOAT_VALUES.get(values, _normal)(shape, dtype, random).to(dtype)
     return INTEGER_VALUES.get(values, _small_integers)(shape, dtype, random).to(dtype)

@@ -12,11 +12,12 @@ from dataclasses import replace
 import torch
 
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.values import FLOAT_VALUES, group_of_values
+from opsmith.subject.values import FLOAT_VALUES, ROWS_OF_VALUES, group_of_values
 
-__all__ = ["variations"]
+__all__ = ["is_resized", "variations"]
 
 _MOST_SIZES = 4
+_IN_PLACE = " in place of "
 
 
 def variations(case: Case, optional: tuple[str, ...], flags: Mapping[str, bool], seed: int) -> Iterator[Case]:
@@ -29,7 +30,9 @@ def variations(case: Case, optional: tuple[str, ...], flags: Mapping[str, bool],
         if kind == "normal" or not floating:
             continue
         group = group_of_values(kind)
-        yield replace(_filled(case, floating, kind, seed), label=f"{case.label}, {kind} values", group=group, base=case)
+        filled = _filled(case, floating, kind, seed).at_bounds()
+        if len(floating) == 1 or kind not in ROWS_OF_VALUES:
+            yield replace(filled, label=f"{case.label}, {kind} values", group=group, base=case)
         for name in floating if len(floating) > 1 else ():
             label = f"{case.label}, {kind} values in {name}"
             yield replace(_filled(case, [name], kind, seed), label=label, group=group, base=case)
@@ -43,13 +46,18 @@ def variations(case: Case, optional: tuple[str, ...], flags: Mapping[str, bool],
             yield Case({**case.arguments, name: other}, f"{case.label}, {name} = {other}", "scalars", base=case)
 
 
+def is_resized(case: Case) -> bool:
+    """Whether a case is an example in another size, which a kernel may refuse: an argument may have to say the size too."""
+    return case.group == "sizes" and _IN_PLACE in case.label
+
+
 def _resized(case: Case) -> Iterator[Case]:
     """Yield a call with each of its sizes doubled, one less and cut to 1, wherever that size stands."""
     tensors = case.tensors().values()
     for size in sorted({size for recipe in tensors for size in recipe.shape if size > 1})[:_MOST_SIZES]:
         for other in (2 * size, size - 1, 1):
             arguments = {name: _with_size(value, size, other) for name, value in case.arguments.items()}
-            label = f"{case.label}, {other} in place of {size}"
+            label = f"{case.label}, {other}{_IN_PLACE}{size}"
             yield Case(arguments, label, "sizes", base=case)
 
 

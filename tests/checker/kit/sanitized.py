@@ -28,3 +28,9 @@ def raced(x: Float32[Tensor, "N"]) -> Float32[Tensor, ""]:
 def copied(x: Float32[Tensor, "N"]) -> Float32[Tensor, "N"]:
     """x, copied by several threads."""
     return x.clone()
+
+
+@opsmith.op(cpu="sanitized.cpp")
+def raced_for_the_same(x: Float32[Tensor, "N"]) -> Float32[Tensor, "N"]:
+    """x, copied by several threads, which write the same mark: a race that no result shows."""
+    return x.clone()

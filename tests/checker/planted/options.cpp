@@ -41,6 +41,7 @@ void smooth_l1(View<const T, 1> x, double beta, View<T, 1> y) {
 template <class T>
 void rolled(View<const T, 2> x, int64_t by, View<T, 2> y) {
   const int64_t count = x.size[1];
+  if (by == INT64_MIN) fail("by is ", by, ", which has no opposite");
   for (int64_t b = 0; b < x.size[0]; ++b) {
     for (int64_t n = 0; n < count; ++n) {
       int64_t from = (n - by) % count;
@@ -64,8 +65,8 @@ void powers(View<const T, 1> x, int64_t order, View<T, 1> y) {
   if (order < 0) fail("order is ", order, "; it is 0 or more");
   for (int64_t n = 0; n < x.size[0]; ++n) {
     T power = 1;
-    for (int64_t k = 0; k < (planted ? std::min<int64_t>(order, 4) : order); ++k) power *= x(n);
-    y(n) = power;
+    for (int64_t k = 0; k < std::min<int64_t>(order, 4); ++k) power *= x(n);
+    y(n) = planted || order <= 4 ? power : std::pow(x(n), T(order));
   }
 }
 

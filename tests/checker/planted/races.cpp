@@ -70,7 +70,7 @@ void compact(View<const T, 1> x, View<T, 1> y) {
 
 namespace {
 
-constexpr int64_t kTable = 4096;
+constexpr int64_t kTable = 1 << 15;
 
 double entry(int64_t k) { return std::log1p(double(k)) / 8; }
 

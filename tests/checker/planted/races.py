@@ -33,7 +33,7 @@ def compact(x: Vector) -> Vector:
 @opsmith.op(**declare)
 def first_call(x: Vector) -> Vector:
     wide = x if x.dtype is torch.float64 else x.float()
-    table = (torch.arange(x.shape[0], dtype=torch.float64) % 4096).log1p() / 8
+    table = (torch.arange(x.shape[0], dtype=torch.float64) % 32768).log1p() / 8
     return (wide * table.to(wide.dtype)).to(x.dtype)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from load import module
 
@@ -22,6 +24,7 @@ class Planted:
     """A defect. `dtypes` are those that it is looked for in; `also` are properties that may fail with the named one.
 
     `file` is the module of this folder that declares the operator, and `kind` the class of defects it belongs to.
+    `seen_in` are properties whose calls the named one needs, which reports what they see.
     """
 
     name: str
@@ -30,7 +33,14 @@ class Planted:
     defect: str
     also: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
+    seen_in: tuple[str, ...] = ()
     kind: str = "first"
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the operator is registered by hand; opsmith registers what it defines. Nothing is loaded for that."""
+        text = Path(__file__).with_name(f"{self.file}.py").read_text(encoding="utf-8")
+        return re.search(rf"^@opsmith\.op\(.*\)\ndef {self.name}\(", text, re.MULTILINE) is None
 
     def subject(self, *, planted: bool, seed: int = 0) -> Subject:
         """Return the operator with the defect or without it, as it is checked."""
@@ -42,6 +52,6 @@ class Planted:
 
 
 def rows(file: str, kind: str, *listed: tuple[object, ...]) -> tuple[Planted, ...]:
-    """Return the rows of a file, each (name, property, defect) and, where they are not the default, `also` and `dtypes`."""
+    """Return the rows of a file, each (name, property, defect), with `also`, `dtypes`, `seen_in` where not usual."""
     made = (Planted(one[0], file, *one[1:]) for one in listed)  # type: ignore[arg-type]
     return tuple(replace(one, kind=kind) for one in made)

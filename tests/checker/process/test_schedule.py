@@ -27,6 +27,14 @@ def test_the_halves_run_side_by_side_and_a_gpus_tasks_beside_both():
     assert shapes == [[[6], [2]], [[4, 2], [2]], [[4, 2, 2]]]
 
 
+def test_what_needs_all_cores_comes_when_the_others_are_done():
+    listed = tasks("value", "determinism", "threads", "vmap")
+    rounds = [[[task.item.name for task in queue.tasks] for queue in one] for one in rounds_of(listed, 1.0, 2)]
+    assert rounds == [[["value"] * 2 + ["determinism"] * 2, ["vmap"] * 2], [["threads"] * 2]]
+    assert len(rounds_of(listed, 1.0, 1)) == 1
+    assert len(rounds_of(listed, 1.0, 2, is_limited=True)) == 1
+
+
 def test_every_property_has_a_weight_or_a_cost():
     assert [item.name for item in PROPERTIES if (item.weight > 0) == (item.cost_s > 0)] == []
 

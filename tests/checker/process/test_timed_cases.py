@@ -48,6 +48,16 @@ def test_all_are_there_once_and_of_every_kind_some_are_early():
     assert max(first) > 1000
 
 
+def test_tiles_long_rows_and_combined_layouts_are_early():
+    suite = context().subject.suite
+    sizes = [case.label for case in interleaved(suite.cases(T, "sizes", "large"))]
+    assert "B x N = 257 x 259" in sizes[:8]
+    assert "the last element decides, N = 33001" in sizes[:8]
+    layouts = [case.label for case in interleaved(suite.cases(T, "layouts"))]
+    assert "every tensor cut out of a transposed one" in layouts[:20]
+    assert any(label.startswith("rows of 520") for label in layouts[:30])
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.02])
 def test_less_time_is_fewer_of_the_same(seconds: float):
     def tried(seconds: float) -> tuple[list[str], int]:

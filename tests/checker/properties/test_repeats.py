@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from kit import sanitized
 from kit_memory import sums
 
 from opsmith.checker.properties.table import chosen
@@ -60,6 +61,21 @@ def test_a_data_race(op: Any) -> None:
     report = check(op, names=("threads",))
     assert report.failed == ("threads",)
     assert "varies from call to call" in report.findings[0].message
+
+
+@pytest.mark.slow("builds and runs under ThreadSanitizer")
+def test_a_thorough_check_runs_under_thread_sanitizer() -> None:
+    def result(op: Any, *, thorough: bool) -> Any:
+        (found,) = run_check(subject_of(op), CheckPlan(chosen(("threads",)), thorough=thorough)).results
+        return found.outcome
+
+    assert result(sanitized.raced_for_the_same, thorough=False).state == "passed"
+    found = result(sanitized.raced_for_the_same, thorough=True)
+    if "ThreadSanitizer did not run" in found.note:
+        pytest.skip(found.note)
+    assert found.state == "failed"
+    assert "data race" in found.findings[0].message
+    assert result(sanitized.copied, thorough=True).state == "passed"
 
 
 @pytest.mark.slow("stress of operators in Python")

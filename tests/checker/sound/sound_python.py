@@ -48,3 +48,6 @@ def reference(q: Float[Tensor, "A N"], k: Float[Tensor, "B N"]) -> Float[Tensor,
 def function(q: Tensor, k: Tensor) -> Tensor:
     """The same as a plain function of Python's."""
     return (q @ k.t()).softmax(dim=1)
+
+
+OPERATORS: dict[str, tuple[Any, Any]] = {"attend": (attend, reference), "function": (function, reference)}

@@ -31,6 +31,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("job", list(ranks.JOBS))
+@pytest.mark.slow("two processes that import torch, for each rule")
 def test_two_processes(job: str, said: Path):
     for rank in (0, 1):
         assert (said / f"{job}.{rank}").read_text() == ""

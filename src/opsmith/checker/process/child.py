@@ -29,7 +29,7 @@ from typing import Any
 
 from opsmith import _env
 
-__all__ = ["GPU_LOST", "Child", "Ended", "Send", "from_several", "in_child"]
+__all__ = ["GPU_LOST", "Child", "Ended", "Send", "die_with_parent", "from_several", "in_child"]
 
 # The exit status of a child whose GPU has stopped (see `lost_gpu`).
 GPU_LOST = 70
@@ -145,7 +145,7 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
         )
         # The parent's objects need no collection here, and a collection that visits them copies their pages.
         gc.freeze()
-        _die_with_parent()
+        die_with_parent()
         _crash_in_silence()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         failed: list[BaseException] = []
@@ -191,7 +191,7 @@ def _packed(message: Any) -> bytes:
     return pickle.dumps(message)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Have the kernel end this process with its parent (Linux)."""
     if sys.platform != "linux":
         return

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run
+from opsmith.checker.particulars import named
 from opsmith.checker.process.child import Ended, Send, in_child
 from opsmith.checker.process.lost_gpu import leave_where_lost
 from opsmith.checker.properties.context import Context
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
 
 __all__ = ["crashed", "see_earlier"]
@@ -29,23 +31,25 @@ def see_earlier(context: Context, doing: Any, earlier: list[str]) -> Outcome | N
 
 def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
     """Return the outcome of a property whose child died or hangs; the input is made smaller, each try in a child."""
-    case = doing if isinstance(doing, Case) else None
+    case = first = doing if isinstance(doing, Case) else None
     words = "it hangs: no answer" if ended.hung else f"it crashes: {ended.crash or 'the process ended'}"
     on = f" on {case.label}" if case is not None and case.label else ""
     if case is None and isinstance(doing, str):
         on = f" in {doing}"
     output = f"\n{ended.output}" if ended.output else ""
-    if case is not None and not ended.hung and context.device == "cpu":  # a process with a GPU takes a second
-        case = _smallest_crash(context, case)
-    return failed(Finding(f"{words}{on}{output}", case))
+    if case is None or ended.hung or context.device != "cpu":  # a process with a GPU takes a second
+        return failed(Finding(f"{words}{on}{output}", case))
+    case = _smallest_crash(context, case, ended.crash)
+    message = named(case, words, sizes_of(case, context))
+    assert first is not None
+    seen = f", first seen with {first.label}" if case != first and first.label not in ("", *message.split(":")) else ""
+    return failed(Finding(f"{message}{seen}{output}", case, first=first))
 
 
-def _smallest_crash(context: Context, case: Case) -> Case:
-    from opsmith.checker.shrink import smallest
-
+def _smallest_crash(context: Context, case: Case, crash: str) -> Case:
     def crashes(other: Case) -> bool:
         ended = _call_alone(context, other)
-        return _died(ended) and not ended.hung
+        return _died(ended) and not ended.hung and ended.crash == crash
 
     return smallest(context, case, crashes) if crashes(case) else case
 

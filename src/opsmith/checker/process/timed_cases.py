@@ -13,7 +13,7 @@ from typing import Any
 
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
-from opsmith.subject.placed_values import BELOW
+from opsmith.subject.placed_values import are_indices
 
 __all__ = ["TimedCases", "interleaved"]
 
@@ -62,7 +62,7 @@ def _kind(case: Case) -> Any:
     if case.group == "sizes":
         return case.group, case.label.partition(" = ")[0]
     recipes = case.tensors().values()
-    kinds = {recipe.values for recipe in recipes if not recipe.values.startswith(BELOW)}
+    kinds = {recipe.values for recipe in recipes if not are_indices(recipe.values)}
     unusual = {recipe.layout for recipe in recipes} - {"contiguous"} | kinds - {"normal"}
     return case.group, frozenset(unusual)
 

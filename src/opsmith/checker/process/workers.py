@@ -15,7 +15,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from opsmith.checker.outcome import Outcome, not_run, out_of_time
+from opsmith.checker.outcome import Found, Outcome, not_run, out_of_time
 from opsmith.checker.process.child import Child, Ended, Send, in_child
 from opsmith.checker.process.clock import now_s, wake
 from opsmith.checker.process.lost_gpu import leave_where_lost
@@ -29,6 +29,7 @@ from opsmith.checker.process.schedule import (
     rounds_of,
     weight_of,
 )
+from opsmith.subject.case import Case
 from opsmith.toolchain.resources import cpu_count
 
 __all__ = ["Finished", "Workers", "run_tasks"]
@@ -36,12 +37,16 @@ __all__ = ["Finished", "Workers", "run_tasks"]
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a task: its outcome, or how its process ended before there was one, and what it was doing then."""
+    """The end of a task: its outcome, or how its process ended before there was one, and what it was doing then.
+
+    `history` are the calls that its process had reported by then, in order, where something failed.
+    """
 
     task: Task
     outcome: Outcome | None
     ended: Ended | None = None
     doing: Any = None
+    history: tuple[Case, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,8 @@ def _side_by_side(workers: Workers, queues: Sequence[Queue]) -> Iterator[Finishe
             done = 0
             for message in child.messages(None):
                 if not isinstance(message, Ended):
-                    outcome, ended, doing = message
-                    yield Finished(queue.tasks[done], outcome, ended, doing)
+                    outcome, ended, doing, history = message
+                    yield Finished(queue.tasks[done], outcome, ended, doing, history)
                     done += 1
             # A child that was killed from outside leaves tasks undone: they are done here.
             yield from _in_order(workers, Queue(queue.tasks[done:], 0.0))
@@ -93,7 +98,7 @@ def _side_by_side(workers: Workers, queues: Sequence[Queue]) -> Iterator[Finishe
 
 def _send_all(workers: Workers, queue: Queue, send: Send) -> None:
     for one in _in_order(workers, queue):
-        send((one.outcome, one.ended, one.doing))
+        send((one.outcome, one.ended, one.doing, one.history))
 
 
 def _tell_nobody(task: Task, doing: Any) -> None:
@@ -117,6 +122,8 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
             return
         done, doing = 0, None
         ended: Ended | None = None
+        found: Outcome | None = None
+        history: list[Case] = []
         batch = _batch(left)
         workers.tell(left[0], None)
         work = _worker(workers, batch, left, seconds)
@@ -125,20 +132,26 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
                 ended = message
             elif isinstance(message, _Report):
                 seconds -= message.seconds
-                yield Finished(left[done], message.outcome)
-                done, doing = done + 1, None
+                failed = message.outcome.state == "failed"
+                yield Finished(left[done], message.outcome, history=tuple(history) if failed else ())
+                done, doing, found = done + 1, None, None
                 if done < len(left):
                     workers.tell(left[done], None)
+            elif isinstance(message, Found):
+                found = message.outcome
             else:
                 doing = message
+                if isinstance(doing, Case):
+                    history.append(doing)
                 workers.tell(left[done], doing)
         assert ended is not None
         if done < len(batch) and not ended.is_late:
             task = left[done]
-            yield Finished(task, None, ended, doing)
+            # What ended the process while an input was made smaller is not what the input had shown.
+            yield Finished(task, found, None if found is not None else ended, doing, tuple(history))
             done += 1
             # The next column would be silent for as long again, with the same finding.
-            while ended.hung and done < len(left) and _is_same_row(task, left[done]):
+            while ended.hung and found is None and done < len(left) and _is_same_row(task, left[done]):
                 yield Finished(left[done], not_run(f"it already hangs in {task.column.dtype}"))
                 done += 1
         left = left[done:]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +14,7 @@ from opsmith.checker.properties.agreement import roughly_equal
 from opsmith.checker.properties.probes import Probe
 from opsmith.subject.subject import Subject
 
-__all__ = ["OTHER_RESULT", "SpoiledError", "judge"]
+__all__ = ["OTHER_RESULT", "SpoiledError", "is_accident", "judge"]
 
 # The words of a reference that runs out of memory or of digits: a limit of PyTorch's, which says nothing of the call.
 _LIMITS = ("allocate", "out of memory", "enough memory", "overflow", "too large", "invalid size")
@@ -82,8 +84,8 @@ def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Te
     # A number that the reference takes may still make the kernel crash.
     is_number = probe.about == "number"
     if isinstance(found, Exception):
-        if probe.about == "view" or (is_number and _is_limit(found)):
-            return _Rule(is_made=is_number)
+        if probe.about == "view" or (is_number and _is_limit(found)) or is_accident(found, probe.about):
+            return _Rule(is_made=is_number or probe.about != "view")
         return _Rule(f"the reference rejects it ({type(found).__name__}: {_first_line(found)})")
     is_compared = probe.about in ("dtype", "view") or (
         # One row for all: the results are as large as before, or it is just another size.
@@ -173,6 +175,45 @@ def _cast(value: Any, real: torch.dtype, integer: torch.dtype) -> Any:
     if not isinstance(value, Tensor) or value.dtype is torch.bool:
         return value
     return value.detach().to(real if value.is_floating_point() or value.is_complex() else integer)
+
+
+def is_accident(error: Exception, about: str) -> bool:
+    """Whether PyTorch fails inside of a reference for lack of a function, which says nothing of the call.
+
+    An operator may well have such a function: for sparse tensors, say. What the reference raises in its own words is
+    meant, and so are PyTorch's own checks of sizes and types.
+    """
+    if isinstance(error, _REFUSALS) or _is_raised_by_hand(error):
+        return False
+    text = str(error)
+    if _ASSERTION in text or any(words in text for words in _LACKING):
+        return True
+    return about == "layout"
+
+
+def _is_raised_by_hand(error: BaseException) -> bool:
+    """Whether a `raise` or an `assert` outside of PyTorch's own files is where an exception comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or Path(frames[-1].filename).is_relative_to(_PYTORCH):
+        return False
+    line = (frames[-1].line or "").lstrip()
+    return line.startswith(("raise", "assert"))
+
+
+# What Python raises for a call that makes no sense.
+_REFUSALS = (TypeError, ValueError, IndexError, KeyError)
+# The words of a function that PyTorch does not have for a type, a layout or a device.
+_LACKING = (
+    "not implemented for",
+    "Could not run 'aten::",
+    "is not supported",
+    "are not supported",
+    "not yet implemented",
+    "NYI",
+    "does not have storage",
+    "sparse tensors do not have",
+)
+_PYTORCH = Path(torch.__file__).parent
 
 
 def _is_limit(error: Exception) -> bool:

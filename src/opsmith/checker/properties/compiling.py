@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
@@ -30,7 +30,7 @@ from opsmith.subject.derivatives import (
 from opsmith.subject.subject import Subject
 from opsmith.subject.values import fill
 
-__all__ = ["compiled", "exported", "trainable_inputs"]
+__all__ = ["compiled", "exported", "trainable_inputs", "why_body_is_not_traced"]
 
 _ONE_SIZE = "there is only one input size to try"
 _FIXED = (
@@ -236,8 +236,36 @@ def _count_graphs(context: Context, cases: list[Case]) -> int:
     return len(graphs)
 
 
+def why_body_is_not_traced(context: Context) -> str:
+    """Return why PyTorch does not trace the body by itself, with its gradient, or "" if it does.
+
+    An operator is one node for a tracer, but its gradient may be the body's, and a body that branches on data cannot be
+    traced by anyone.
+    """
+    subject = context.subject
+    cases = cases_of_sizes(context)
+    names = differentiable_inputs(subject, cases[0]) if why_no_gradient(context) is None else ()
+
+    def body(*arguments: Any, **keywords: Any) -> Any:
+        return subject.reference(*arguments, **keywords)
+
+    torch._dynamo.reset()
+    with _any_sizes():
+        traced = torch.compile(body, fullgraph=True, dynamic=True, backend="aot_eager")
+        try:
+            for case in cases:
+                _call(replace(context, tell=_tell_nobody), case, traced, names)
+        except Exception as error:
+            return f"torch.compile does not trace the body by itself ({type(error).__name__}: {_cause(error)})"
+    return ""
+
+
+def _tell_nobody(case: Any) -> None:
+    """Report nothing: it is the body that is called, and not the operator."""
+
+
 def _judged(context: Context, case: Case, message: str, hint: str, *, is_export: bool = False) -> Outcome:
-    """Return a finding, unless a more basic defect explains it."""
+    """Return a finding, unless a more basic defect explains it, or the body cannot be traced either."""
     if hint == _FIXED and not is_export and _is_of_the_body(context):
         return passed(
             MOST_SIZES, note="one graph for all sizes; the gradient comes from the body, which has one for each size"
@@ -246,19 +274,26 @@ def _judged(context: Context, case: Case, message: str, hint: str, *, is_export:
         return not_run("the fake kernel is missing or wrong, and tracing needs it")
     if is_export and compiled(context).state == "failed":
         return not_run("torch.compile, which traces the operator in the same way, already fails")
-    try:
+    if why := _why_not_judged(context, case):
+        return not_run(why)
+    return failed(Finding(message, case, hint))
+
+
+def _why_not_judged(context: Context, case: Case) -> str:
+    """Return what else is wrong, in the kernel or in the body, or "" for nothing."""
+    with suppress(RefusedError):
         if disagreement(context, case) is not None:
-            return not_run("the kernel's own results are already wrong")
-    except RefusedError:
-        pass
+            return "the kernel's own results are already wrong"
     one, other = (_call(context, case, context.subject.call, ()) for _ in range(2))
     if _wrong(one, other) is not None:
-        return not_run("the kernel's own results differ from call to call")
-    return failed(Finding(message, case, hint))
+        return "the kernel's own results differ from call to call"
+    return why_body_is_not_traced(context)
 
 
 def _cause(error: BaseException) -> str:
     """Return what went wrong below what dynamo wraps around it."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return first_line(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # "backend='aot_eager' raised:", and then what it did.
+    return lines[1][:300] if len(lines) > 1 and lines[0].endswith("raised:") else first_line(error)

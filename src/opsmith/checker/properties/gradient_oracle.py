@@ -18,8 +18,9 @@ from opsmith.subject.oracle import Expected, evened, expect, upcast
 
 __all__ = ["eased", "expected_gradients", "without_overflow"]
 
-# A kink of the reference at a zero: how far to both sides of it gradients may be taken from.
-_BESIDE_ZERO = 1e-6
+# A kink of the reference: how far to both sides of it gradients may be taken from.
+_BESIDE = 1e-6
+_AT_KINKS = frozenset({"zeros", "ties"})
 
 # How many roundings of what a gradient usually is one may be off whose terms cancel.
 _OF_USUAL = 16.0
@@ -53,22 +54,27 @@ def expected_gradients(context: Context, case: Case, request: GradientRequest, v
     run = in_accepted_types(context.subject, as_result(context.subject, context.subject.reference, request), values)
     terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
     try:
-        expected = expect(context.subject, case, values, run, terms=max(terms, 1))
-        if any(recipe.values == "zeros" for recipe in case.tensors().values()):
-            expected = _with_kinks(expected, run, values)
+        # The layout of the gradients that arrive makes no difference to what depends on what.
+        about = replace(request, layout="contiguous", dtype="float64")
+        expected = expect(context.subject, case, values, run, terms=max(terms, 1), about=about)
+        if kinds := {recipe.values for recipe in case.tensors().values()} & _AT_KINKS:
+            expected = _with_kinks(expected, run, values, everywhere="ties" in kinds)
     except NoGradientError as error:
         raise RefusedError(str(error)) from error
     except Exception as error:
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
     is_half = request.dtype in ("float16", "bfloat16")
     even_out = _at_worst if is_half and _is_large(case) else evened
-    allowed = [even_out(one) for one in expected.allowed]
+    allowed = [one if alone else even_out(one) for one, alone in zip(expected.allowed, expected.pointwise, strict=True)]
     if request.layout == "summed":
         # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
         plain = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))
         usual = in_accepted_types(context.subject, plain, values)(upcast(values))
         eps = torch.finfo(getattr(torch, request.dtype)).eps
-        allowed = [one + _OF_USUAL * eps * _largest(value) for one, value in zip(allowed, usual, strict=True)]
+        allowed = [
+            one if alone else one + _OF_USUAL * eps * _largest(value)
+            for one, value, alone in zip(allowed, usual, expected.pointwise, strict=True)
+        ]
     return replace(expected, allowed=tuple(allowed))
 
 
@@ -87,7 +93,8 @@ def eased(context: Context, case: Case, request: GradientRequest, expected: Expe
         return expected
     eps = torch.finfo(getattr(torch, request.dtype)).eps
     scale = min(1.0, max(map(_largest, usual), default=0.0))
-    return replace(expected, allowed=tuple(one + eps * scale for one in expected.allowed))
+    allowed = zip(expected.allowed, expected.pointwise, strict=True)
+    return replace(expected, allowed=tuple(one if alone else one + eps * scale for one, alone in allowed))
 
 
 def _is_large(case: Case) -> bool:
@@ -106,22 +113,32 @@ def _at_worst(allowed: Tensor) -> Tensor:
     return allowed if finite.numel() == 0 else allowed + float(finite.max())
 
 
-def _with_kinks(expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any]) -> Expected:
-    """Allow what lies between the gradients on both sides of zero: at a kink every one of them is right."""
+def _with_kinks(
+    expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any], *, everywhere: bool
+) -> Expected:
+    """Allow what lies between the gradients on both sides of zeros, or of all numbers.
+
+    Where several numbers are the largest, each may count. A function of one number has one slope at its kink, the
+    reference's.
+    """
+    if all(expected.pointwise):
+        return expected
     wide = upcast(values)
     allowed = list(expected.allowed)
     for signs in (torch.ones_like, lambda x: -torch.ones_like(x), _alternating):
-        for index, beside in enumerate(run(_beside_zero(wide, signs))):
+        for index, beside in enumerate(run(_beside(wide, signs, everywhere))):
+            if expected.pointwise[index]:
+                continue
             distance = (beside - expected.values[index]).abs().nan_to_num(nan=torch.inf)
             # What a smooth function does over so small a distance is not a kink, but may be steep.
             allowed[index] = allowed[index] + distance.to(allowed[index].dtype)
     return replace(expected, allowed=tuple(allowed))
 
 
-def _beside_zero(values: dict[str, Any], signs: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _beside(values: dict[str, Any], signs: Callable[[Tensor], Tensor], everywhere: bool) -> dict[str, Any]:
     def move(value: Any) -> Any:
         if isinstance(value, Tensor) and value.dtype.is_floating_point:
-            return torch.where(value == 0, _BESIDE_ZERO * signs(value), value)
+            return torch.where((value == 0) | everywhere, value + _BESIDE * signs(value), value)
         return [move(item) for item in value] if isinstance(value, list) else value
 
     return {name: move(value) for name, value in values.items()}

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from opsmith.checker.calls import is_gradient_of_body
-from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.outcome import Finding, Found, Outcome, failed, not_run, passed
+from opsmith.checker.particulars import named
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.agreement import RefusedError, agrees, is_repeatable
@@ -23,7 +24,7 @@ from opsmith.checker.properties.gradient_cases import (
 )
 from opsmith.checker.properties.gradient_oracle import eased, expected_gradients, without_overflow
 from opsmith.checker.properties.unproven import Refusal, unproven
-from opsmith.checker.shrink import smallest
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (
     GradientRequest,
@@ -46,6 +47,7 @@ __all__ = [
     "first_wrong",
     "gradient",
     "is_gradient_wrong",
+    "wrong_gradient",
 ]
 
 _BODY = "PyTorch computes it through the body, so few sizes and values are tried"
@@ -61,10 +63,11 @@ class NotRegisteredError(Exception):
 
 @dataclass(frozen=True)
 class Wrong:
-    """What is wrong with a gradient, in words."""
+    """What is wrong with a gradient, in words; a smaller call has to have the same kind of failure."""
 
     message: str
     hint: str = ""
+    kind: str = "refused"
 
 
 @dataclass
@@ -153,11 +156,12 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
             return Wrong(
                 "inputs require gradients and no result does: gradients are silently lost",
                 "Register a gradient, or have the operator raise where an input requires one.",
+                "lost",
             )
         except Exception as error:
             if is_refusal(error):
                 raise NotRegisteredError(first_line(error)) from error
-            return Wrong(f"the gradient raises {type(error).__name__}: {first_line(error)}")
+            return Wrong(f"the gradient raises {type(error).__name__}: {first_line(error)}", kind=type(error).__name__)
         if is_unregistered():
             raise NotRegisteredError("PyTorch warns about it in a backward, and the gradients stay None")
     leaves = leaves_of(values, request.inputs)
@@ -169,9 +173,11 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
         return None
     name = request.inputs[wrong.output]
     if found[wrong.output] is None:
-        return Wrong(f"{name} gets no gradient{_how(request)}; the reference gives it {wrong.expected:.6g}")
+        return Wrong(
+            f"{name} gets no gradient{_how(request)}; the reference gives it {wrong.expected:.6g}", kind="lost"
+        )
     text = str(wrong).replace(f"output {wrong.output}", f"the gradient of {name}", 1)
-    return Wrong(f"{text}{_how(request)}", _hint(request))
+    return Wrong(f"{text}{_how(request)}", _hint(request), wrong.kind)
 
 
 def _numeric(context: Context) -> Finding | None:
@@ -207,13 +213,32 @@ def _gradcheck(context: Context, case: Case, request: GradientRequest, function:
 def _found(context: Context, case: Case, request: GradientRequest, wrong: Wrong, compared: int) -> Outcome:
     def fails(other: Case) -> bool:
         try:
-            return set(request.inputs) <= other.tensors().keys() and first_wrong(context, other, request) is not None
+            if not set(request.inputs) <= other.tensors().keys():
+                return False
+            again = first_wrong(context, other, request)
         except (RefusedError, NotRegisteredError):
             return False
+        return again is not None and again.kind == wrong.kind
 
+    def finding(shown: Case, what: Wrong) -> Finding:
+        first = case if shown != case else None
+        return Finding(named(shown, what.message, sizes_of(shown, context)), shown, what.hint, first=first)
+
+    context.tell(Found(failed(finding(case, wrong), inputs=compared)))
     small = smallest(context, case, fails)
-    again = first_wrong(context, small, request) or wrong
-    return failed(Finding(f"{small.label}: {again.message}", small, again.hint), inputs=compared)
+    return failed(finding(small, first_wrong(context, small, request) or wrong), inputs=compared)
+
+
+def wrong_gradient(context: Context, case: Case) -> str:
+    """Return what is wrong with the gradients of one call, named by what is particular about it, or ""."""
+    try:
+        for request in requests_of(context, case):
+            if (wrong := first_wrong(context, case, request)) is not None:
+                return named(case, wrong.message, sizes_of(case, context))
+        numeric = _numeric(context) if case == context.subject.suite.plain(context.dtypes) else None
+    except (RefusedError, NotRegisteredError):
+        return ""
+    return "" if numeric is None else numeric.message
 
 
 def _how(request: GradientRequest) -> str:

@@ -16,6 +16,7 @@ from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.clock import now_s
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
+from opsmith.subject.case import Case
 
 __all__ = ["memory_growth"]
 
@@ -59,14 +60,14 @@ def memory_growth(context: Context) -> Outcome:
             forward()
         except Exception as error:
             return not_run(f"the kernel rejects an ordinary input: {str(error).splitlines()[0][:200]}")
-        calls, grown = _growth(context, forward, _CALLS)
+        calls, grown = _growth(context, case, forward, _CALLS)
         kind = ""
         if not grown:
             try:
                 backward()
             except Exception:
                 return passed(calls, note="without a backward, which it does not have")
-            calls, grown = _growth(context, backward, _CALLS_WITH_GRADIENT)
+            calls, grown = _growth(context, case, backward, _CALLS_WITH_GRADIENT)
             kind = " with a backward"
     if not grown:
         return passed(calls)
@@ -80,7 +81,7 @@ def memory_growth(context: Context) -> Outcome:
     )
 
 
-def _growth(context: Context, call: Callable[[], None], calls: int) -> tuple[int, str]:
+def _growth(context: Context, case: Case, call: Callable[[], None], calls: int) -> tuple[int, str]:
     """Return how many calls were made, and what they left behind in words; "" for nothing.
 
     What grows at first is a cache, a pool, or one of Python's free lists, of which some take hundreds of calls to fill
@@ -93,8 +94,10 @@ def _growth(context: Context, call: Callable[[], None], calls: int) -> tuple[int
     for windows, least in _WINDOWS:
         held = [_held(context)]
         for times in windows:
-            for _ in range(calls * times):
-                call()
+            for _ in range(times):
+                context.tell(case)  # an operator that is slow does not hang
+                for _ in range(calls):
+                    call()
             held.append(_held(context))
         made = calls * sum(windows)
         grown = _describe(held, made, least)

@@ -11,14 +11,17 @@ from opsmith.checker.memory.guard import why_unguarded
 from opsmith.checker.memory.observations import Observation, depends_on, observation_of, observe_cases
 from opsmith.checker.memory.observed_call import observe_call
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.particulars import named
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.read_only import written_and_put_back
-from opsmith.checker.shrink import smallest
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
 
-__all__ = ["inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
+__all__ = ["UNTOUCHED", "inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
 
+# Says of an element that the kernel left it out.
+UNTOUCHED = "is not written"
 # Says what was seen in a case, or "" where nothing was wrong.
 _Judge = Callable[[Case], str]
 
@@ -33,7 +36,7 @@ def outputs_written(context: Context) -> Outcome:
         if not found:
             return ""
         if found[0].is_untouched:
-            return f"{found[0]} is not written: it holds what its memory held before the call"
+            return f"{found[0]} {UNTOUCHED}: it holds what its memory held before the call"
         return f"{found[0]} depends on uninitialized memory: something reads an allocation before writing it"
 
     return _first(
@@ -125,7 +128,8 @@ def _first(context: Context, cases: list[Case], judge: _Judge, hint: str, note: 
         small = smallest(context, case, lambda other: accepts(context, other) and bool(judge(other)))
         message = judge(small) or judge(case)
         if message:
-            return failed(Finding(f"{small.label}: {message}", small, hint), inputs=count, note=note)
+            finding = Finding(named(small, message, sizes_of(small, context)), small, hint, first=case)
+            return failed(finding, inputs=count, note=note)
     return passed(count, left_out=observed.left_out, note=note)
 
 

@@ -21,7 +21,7 @@ from opsmith.subject.case import Case
 __all__ = ["interference"]
 
 _THREADS = 4
-_SECONDS = 0.15
+_SECONDS = 0.1
 _SWITCH_S = 1e-4
 _HINT = (
     "Memory that is static is shared by all threads that call: use local variables, thread_local ones, or a lock around "
@@ -38,16 +38,16 @@ class _Call:
 
 @dataclass
 class _Run:
-    """What threads share: the calls that they make, when they end, and what was wrong first."""
+    """What threads share: the calls that they make, for how much processor time each, and what was wrong first."""
 
     calls: list[_Call]
-    until_s: float
+    seconds: float
     wrong: list[tuple[Case, str]] = field(default_factory=list)
 
     def work(self, context: Context, number: int) -> None:
         """Make one call after the other, beginning at another one in each thread."""
         turn = number
-        while not self.wrong and time.monotonic() < self.until_s:
+        while not self.wrong and time.thread_time() < self.seconds:
             call = self.calls[turn % len(self.calls)]
             turn += 1
             try:
@@ -63,7 +63,7 @@ def interference(context: Context, long: list[Case]) -> Finding | None:
     if len(calls) < 2:
         return None
     context.tell("calls from several Python threads at once")
-    run = _Run(calls, time.monotonic() + _SECONDS * (10 if context.thorough else 1))
+    run = _Run(calls, _SECONDS * (10 if context.thorough else 1))
     workers = [threading.Thread(target=run.work, args=(context, number)) for number in range(_THREADS)]
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)

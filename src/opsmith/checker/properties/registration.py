@@ -11,7 +11,7 @@ import torch
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import RefusedError, disagreement, is_repeatable
-from opsmith.checker.properties.compiling import compiled, trainable_inputs
+from opsmith.checker.properties.compiling import compiled, trainable_inputs, why_body_is_not_traced
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradient_cases import why_no_gradient
 from opsmith.checker.properties.tracing import NO_OPERATOR, is_fake_wrong
@@ -93,6 +93,8 @@ def _named_elsewhere(context: Context, case: Case, test: str, error: BaseExcepti
         return "`fake`"
     if test == _TRACING_TEST and compiled(context).state == "failed":
         return "`compile`"
+    if test == _TRACING_TEST and why_body_is_not_traced(context):
+        return "the body"
     with contextlib.suppress(RefusedError):
         if disagreement(context, case) is not None:
             return "`value`"

@@ -30,7 +30,7 @@ from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
 
-__all__ = ["determinism"]
+__all__ = ["ON_ONE_THREAD", "determinism"]
 
 # Small calls run on one thread whatever is allowed, so a few of them say all. Of large ones many are needed: a race
 # shows where two threads happen to do the same thing at the same time.
@@ -38,6 +38,10 @@ _FEW, _MANY = 4, 200
 _LARGE_ELEMENTS = 4096
 _SECONDS = 0.1
 _M_PERTURB = -6
+# For how long one thread's results are looked at where several threads' vary.
+_LEAST_ALONE, _SECONDS_ALONE = 20, 0.3
+# Says that it is not a race.
+ON_ONE_THREAD = "on one thread too"
 _BUSY_ELEMENTS, _BUSY_LAUNCHES = 1 << 22, 8  # a few hundred microseconds
 
 
@@ -175,11 +179,25 @@ def _keep_busy(device: str) -> None:
 
 def _varies(context: Context, case: Case, difference: Difference, calls: int) -> Finding:
     message = f"{case.label}: {difference} differs between equal calls, within {calls} of them"
+    if _varies_alone(context, case):
+        message += f", {ON_ONE_THREAD}"
     hint = "The result depends on more than the arguments: uninitialized memory, a counter or cache, "
     hint += "random numbers, the order of sums."
     if context.device != "cpu":
         hint += " Floating-point atomics add in a different order each time."
     return Finding(message, case, hint)
+
+
+def _varies_alone(context: Context, case: Case) -> bool:
+    """Whether one of many equal calls on one thread gives another result."""
+    base = _run(context, case, 1)
+    until_s = time.thread_time() + _SECONDS_ALONE
+    for number in range(_MANY):
+        if differences(base.results, _run(context, case, 1).results):
+            return True
+        if number >= _LEAST_ALONE and time.thread_time() > until_s:
+            break
+    return False
 
 
 def _remembers(case: Case, difference: Difference) -> Finding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -120,14 +121,19 @@ def _changes(context: Context, case: Case, values: Mapping[str, Any]) -> Iterato
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor) and value.numel() > 0}
     for name, tensor in tensors.items():
         flat, new = tensor.data.view(-1), given[name].reshape(-1)
-        yield f"{name} changes", lambda flat=flat, new=new: flat.copy_(new)
+        yield f"{name} changes", partial(_put, flat, new)
         for at in dict.fromkeys((flat.numel() - 1, flat.numel() // 3)):
-            yield (
-                f"one element of {name} changes",
-                lambda flat=flat, at=at, new=new: flat[at].copy_(_far(flat[at], new)),
-            )
+            yield f"one element of {name} changes", partial(_put_far, flat, at, new)
         if flat.numel() > 3:
-            yield f"two elements of {name} are exchanged", lambda flat=flat: _exchange(flat, 1, flat.numel() - 2)
+            yield f"two elements of {name} are exchanged", partial(_exchange, flat, 1, flat.numel() - 2)
+
+
+def _put(flat: Tensor, numbers: Tensor) -> None:
+    flat.copy_(numbers)
+
+
+def _put_far(flat: Tensor, at: int, numbers: Tensor) -> None:
+    flat[at].copy_(_far(flat[at], numbers))
 
 
 def _far(old: Tensor, numbers: Tensor) -> Tensor:

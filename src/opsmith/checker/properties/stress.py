@@ -1,4 +1,4 @@
-"""Makes calls long enough for threads to meet in: inputs that a kernel works on for a millisecond or more."""
+"""Makes calls long enough for threads to meet in: inputs that a kernel works on for some milliseconds."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["are_equal", "copied", "long_calls", "results_of"]
 # All sizes but one are this: indices, which are 0 to 3, are right, and often the same.
 _OTHERS = 8
 _GROWTH = 4
-_FIRST_SIZE, _MOST_SIZE = 1 << 9, 1 << 19
+_FIRST_SIZE, _MOST_SIZE = 1 << 9, 1 << 21
 _MOST_ELEMENTS = 1 << 22
-_LONG_S = 1e-3
+_LONG_S = 3e-3
 _MOST_NAMES = 3
 
 
 def long_calls(context: Context) -> Iterator[Case]:
-    """Yield a call for each of the first sizes, grown until it takes a millisecond on one thread."""
+    """Yield a call for each of the first sizes, grown until it takes some milliseconds on one thread."""
     space = context.subject.suite.space
     if space is None:
         return

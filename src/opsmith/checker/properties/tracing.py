@@ -8,11 +8,12 @@ from torch import Tensor
 
 from opsmith.checker.calls import is_accepted
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.particulars import named
 from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.agreement import RefusedError, disagreement
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.fakes import MissingFakeError, call_fake, difference
-from opsmith.checker.shrink import smallest
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import differentiable_inputs, first_line, has_autograd_kernel, with_leaves
 from opsmith.subject.oracle import Disagreement
@@ -111,11 +112,12 @@ def _is_real_shape_wrong(context: Context, case: Case) -> bool:
 def _found(context: Context, case: Case, symbolic: bool, message: str, compared: int) -> Outcome:
     def fails(other: Case) -> bool:
         try:
-            return _wrong_fake(context, other, symbolic) is not None
+            found = _wrong_fake(context, other, symbolic)
+            return found is not None and found.partition(" of output")[0] == message.partition(" of output")[0]
         except (RefusedError, MissingFakeError):
             return False
 
     small = smallest(context, case, fails)
     again = _wrong_fake(context, small, symbolic) or message
     hint = "torch.compile allocates and indexes by the fake kernel: a wrong one corrupts memory or results."
-    return failed(Finding(f"{small.label}: {again}", small, hint), inputs=compared)
+    return failed(Finding(named(small, again, sizes_of(small, context)), small, hint, first=case), inputs=compared)

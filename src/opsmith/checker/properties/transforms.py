@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -108,9 +108,7 @@ def func_grad(context: Context) -> Outcome:
         try:
             found = transform(total, inputs)
         except Exception as error:
-            if is_refusal(error):
-                return not_run(f"torch.func.{name} is rejected: {first_line(error)}")
-            return failed(Finding(f"torch.func.{name} raises {type(error).__name__}: {first_line(error)}", plain.case))
+            return _raised(context, plain, name, error)
         compared += 1
         for input_name, one, other in zip(plain.request.inputs, found, expected, strict=True):
             if not _is_close(one, other):
@@ -122,6 +120,19 @@ def func_grad(context: Context) -> Outcome:
                     return not_run("ordinary gradients are already wrong")
                 return failed(Finding(message, plain.case), inputs=compared)
     return passed(compared)
+
+
+def _raised(context: Context, plain: _Plain, name: str, error: Exception) -> Outcome:
+    """Return the outcome of a transform that raises: a refusal, a finding, or neither where it does not take the body."""
+    if is_refusal(error):
+        return not_run(f"torch.func.{name} is rejected: {first_line(error)}")
+    body = replace(context, subject=replace(context.subject, kernel=context.subject.reference))
+    try:
+        _TRANSFORMS[name](_total_of(body, plain), plain.inputs(context))
+    except Exception as other:
+        # The operator's gradient may be the body's.
+        return not_run(f"torch.func.{name} does not take the body by itself: {first_line(other)}")
+    return failed(Finding(f"torch.func.{name} raises {type(error).__name__}: {first_line(error)}", plain.case))
 
 
 def _plain(context: Context) -> _Plain:

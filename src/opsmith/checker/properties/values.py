@@ -7,15 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
+from opsmith.checker.outcome import Finding, Found, Outcome, failed, not_run, passed
+from opsmith.checker.particulars import named
 from opsmith.checker.process.timed_cases import TimedCases
-from opsmith.checker.properties.agreement import RefusedError, disagreement
+from opsmith.checker.properties.agreement import RefusedError, disagreement, kind_of
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.unproven import Refusal, unproven
-from opsmith.checker.shrink import smallest
+from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.oracle import Disagreement, compare, expect
 from opsmith.subject.scalar_values import is_unusual
+from opsmith.subject.variations import is_resized
 
 __all__ = [
     "arguments",
@@ -25,6 +27,7 @@ __all__ = [
     "special",
     "strides",
     "value",
+    "wrong_value",
 ]
 
 
@@ -113,17 +116,18 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
     """
     compared, elsewhere, declined = 0, 0, 0
     refused: list[Refusal] = []
+    notes: set[str] = set()
     timed = TimedCases(context, cases)
     for case in timed:
         try:
-            wrong = disagreement(context, case)
+            wrong = disagreement(context, case, notes)
         except RefusedError as error:
             refused.append(Refusal(case, error))
             continue
-        compared += 1
-        if isinstance(wrong, Exception) and _is_other_number(case):
+        if isinstance(wrong, Exception) and (_is_other_number(case) or is_resized(case)):
             declined += 1
             continue
+        compared += 1
         if wrong is None:
             continue
         if case.base is not None and not with_plain and _is_wrong(context, case.base):
@@ -131,24 +135,46 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
             continue
         return _found(context, case, wrong, compared), compared, refused
     if compared == 0:
+        if declined and not refused:
+            return not_run(f"the kernel rejects all of {declined} inputs of this kind, which it may"), 0, refused
         return not_run(_why_nothing(len(refused), timed.left_out)), 0, refused
     if elsewhere:
         reason = f"{elsewhere} of {compared} inputs give wrong values, and so do ordinary ones: see `value`"
         return not_run(reason), compared, refused
-    notes = [f"the reference rejected {len(refused)} of {len(refused) + compared} inputs"] if refused else []
-    notes += [f"the kernel rejected {declined} with other numbers, which it may"] if declined else []
-    passing = passed(compared, refused=len(refused), left_out=timed.left_out, note="; ".join(notes))
+    if refused:
+        notes.add(f"the reference rejected {len(refused)} of {len(refused) + compared} inputs")
+    if declined:
+        notes.add(f"the kernel rejected {declined} with other numbers or sizes, which it may")
+    passing = passed(
+        compared, refused=len(refused), left_out=timed.left_out, note="; ".join(sorted(notes, reverse=True))
+    )
     return passing, compared, refused
+
+
+def wrong_value(context: Context, case: Case) -> str:
+    """Return what is wrong with one call, named by what is particular about it, or ""."""
+    try:
+        wrong = disagreement(context, case)
+    except RefusedError:
+        return ""
+    return "" if wrong is None else _named(context, case, wrong)
+
+
+def _named(context: Context, case: Case, wrong: Disagreement | Exception) -> str:
+    return named(case, f"{_describe(context, wrong)}.", sizes_of(case, context))
 
 
 def _found(context: Context, case: Case, wrong: Disagreement | Exception, inputs: int) -> Outcome:
     """Return the failure that a case shows, at the smallest case that shows it too."""
-    small = smallest(context, case, partial(_fails_alike, context, type(wrong)))
+    finding = Finding(_named(context, case, wrong), case, _hint(context, case, wrong))
+    context.tell(Found(failed(finding, inputs=inputs)))
+    small = smallest(context, case, partial(_fails_alike, context, kind_of(wrong)))
+    if small == case:
+        return failed(finding, inputs=inputs)
     again = disagreement(context, small)
-    message = _describe(context, again if again is not None else wrong)
-    seen = "" if small == case or not case.label else f" First seen with: {case.label}."
-    where = f"{case.label}: " if small == case and case.label not in ("", "plain") else ""
-    return failed(Finding(f"{where}{message}.{seen}", small, _hint(context, small, again)), inputs=inputs)
+    seen = f" First seen with: {case.label}." if case.label else ""
+    message = f"{_named(context, small, again if again is not None else wrong)}{seen}"
+    return failed(Finding(message, small, _hint(context, small, again), first=case), inputs=inputs)
 
 
 def _why_nothing(refused: int, left_out: int) -> str:
@@ -180,9 +206,13 @@ def _depends_on_size(context: Context) -> bool:
     values = next(("integers" for recipe in wrong.tensors().values() if recipe.values == "integers"), "normal")
     even = [suite.even(context.dtypes, values, seed) for seed in (1, 2, 3)]
     try:
-        return all(case is not None and disagreement(context, case) is None for case in even)
+        if not all(case is not None and disagreement(context, case) is None for case in even):
+            return False
     except RefusedError:
         return False
+    # In half precision ties come up among ordinary numbers too.
+    ties = suite.even(context.dtypes, "ties", 1)
+    return ties is None or not _is_wrong(context, ties)
 
 
 def _ignored(context: Context) -> str:
@@ -220,11 +250,12 @@ def _differs(one: Any, other: Any) -> bool:
     return bool(one != other)
 
 
-def _fails_alike(context: Context, kind: type, case: Case) -> bool:
+def _fails_alike(context: Context, kind: str, case: Case) -> bool:
     try:
-        return isinstance(disagreement(context, case), kind)
+        wrong = disagreement(context, case)
     except RefusedError:
         return False
+    return wrong is not None and kind_of(wrong) == kind
 
 
 def _describe(context: Context, wrong: Disagreement | Exception) -> str:

@@ -1,0 +1,237 @@
+"""Runs the program of a finding in a new Python process, as a user would, and judges its call there once more.
+
+The process is forked from a server that has torch and opsmith imported and nothing of the user's, so it costs what the
+import of the user's module costs. The server starts with the first finding of this process and ends with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import pickle
+import re
+import select
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.subject.case import Case
+
+__all__ = ["Again", "Request", "run_again", "serve"]
+
+# How long a program may be silent: its imports, its calls, and the property that looks at them.
+_SILENCE_S = 20.0
+_START_S = 60.0
+_LENGTH = struct.Struct("<q")
+_SERVE = "from opsmith.checker.process.fresh import serve; serve()"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A program, by what names it knows the operator and the reference ("" for the operator's own), and its call.
+
+    `property` is the name of the one that failed; `files` are where the modules lie that the program imports.
+    """
+
+    text: str
+    operator: str
+    reference: str
+    property: str
+    case: Case
+    earlier: tuple[Case, ...]
+    device: str
+    dtypes: Mapping[str, str]
+    seed: int
+    is_crash: bool
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Again:
+    """What came of a program: whether it failed again, or why it could not be run."""
+
+    failed: bool = False
+    why_not: str = ""
+
+
+def run_again(request: Request, until_s: float) -> Again:
+    """Run a program in a new process; it ends at `until_s`, a moment of time.monotonic, at the latest."""
+    try:
+        packed = pickle.dumps((request, list(sys.path), dict(os.environ), str(Path.cwd()), until_s))
+    except Exception as error:
+        return Again(why_not=f"its arguments cannot be sent to another process ({type(error).__name__})")
+    try:
+        return _server().ask(packed, until_s)
+    except (OSError, EOFError) as error:
+        return Again(why_not=f"the process for it ended: {error}")
+
+
+class _Server:
+    """The process that forks those of programs."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        search = os.pathsep.join(filter(None, sys.path))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": search},
+            start_new_session=True,
+        )
+
+    def ask(self, packed: bytes, until_s: float) -> Again:
+        """Send a request and return the answer; raises EOFError where there is none in time."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(_LENGTH.pack(len(packed)) + packed)
+        self._process.stdin.flush()
+        patience_s = min(until_s - time.monotonic() + 1.0, _START_S + 4 * _SILENCE_S)
+        ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, patience_s))
+        if not ready:
+            self.close()
+            raise EOFError("it did not answer in time")
+        answer = pickle.loads(_received(self._process.stdout))
+        assert isinstance(answer, Again)
+        return answer
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is this process's own, and lives."""
+        return self.owner == os.getpid() and self._process.poll() is None
+
+    def close(self) -> None:
+        """End it."""
+        if self.owner == os.getpid():
+            self._process.kill()
+            self._process.wait()
+
+
+_servers: list[_Server] = []
+
+
+def _server() -> _Server:
+    if not _servers or not _servers[-1].is_running:
+        _servers[:] = [_Server()]
+        atexit.register(_servers[-1].close)
+    return _servers[-1]
+
+
+def _received(stream: IO[bytes]) -> bytes:
+    """Return one message; raises EOFError at the end."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError("no answer")
+    return stream.read(_LENGTH.unpack(head)[0])
+
+
+def serve() -> None:
+    """Answer requests until there are no more, each in a process of its own."""
+    from opsmith.checker.process.child import die_with_parent
+    from opsmith.checker.properties import gradients, values  # noqa: F401 -- for all that are forked
+
+    die_with_parent()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    while True:
+        try:
+            packed = _received(sys.stdin.buffer)
+        except EOFError:
+            return
+        answer = pickle.dumps(_answer(packed))
+        answers.write(_LENGTH.pack(len(answer)) + answer)
+        answers.flush()
+
+
+def _answer(packed: bytes) -> Again:
+    """Run a request's program in a child, and judge its call in another."""
+    # A case holds tensors and plain data alone, so it needs none of the user's modules.
+    request, search, environment, folder, until_s = pickle.loads(packed)
+
+    def prepared(send: Send) -> dict[str, Any]:
+        sys.path[:] = search
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        _find_by_file(request.files)
+        send(None)
+        return {"__name__": "program"}
+
+    def run(send: Send) -> None:
+        names = prepared(send)
+        head = "\n".join(line for line in request.text.splitlines() if re.match(r"(import|from) ", line))
+        try:
+            exec(head, names)
+        except BaseException as error:
+            send(f"{type(error).__name__}: {error}"[:200])
+            return
+        send(None)
+        with contextlib.suppress(Exception):  # what the operator raises is the finding
+            exec(compile(request.text, "<program>", "exec"), names)
+
+    def judge(send: Send) -> None:
+        names = prepared(send)
+        head = "\n".join(line for line in request.text.splitlines() if re.match(r"(import|from) ", line))
+        exec(head, names)
+        send(bool(_message(request, names)))
+
+    ended, found = _last(run, until_s)
+    if isinstance(found, str):
+        return Again(why_not=found)
+    died = ended.hung or (bool(ended.crash) and ended.crash != "exit status 1")
+    if died or request.is_crash or ended.is_late:
+        return Again(died, "there was no time for it" if ended.is_late else "")
+    ended, found = _last(judge, until_s)
+    if ended.is_late:
+        return Again(why_not="there was no time for it")
+    if ended.crash == "exit status 1":
+        return Again(why_not=(ended.output.splitlines() or ["it fails"])[-1][:200])
+    return Again(bool(found) or bool(ended.crash))
+
+
+def _last(work: Any, until_s: float) -> tuple[Ended, Any]:
+    """Return how a child ended, and the last that it sent."""
+    found: Any = None
+    for message in in_child(work, silence_s=_SILENCE_S, until_s=until_s):
+        if isinstance(message, Ended):
+            return message, found
+        found = message
+    raise AssertionError("a child's messages end with how it ended")
+
+
+def _message(request: Request, names: dict[str, Any]) -> str:
+    from opsmith.checker.judge import message_of
+    from opsmith.checker.properties.context import Context
+    from opsmith.subject.subject import subject_of
+
+    operator = eval(request.operator.removesuffix(".torch_op"), names)
+    reference = eval(request.reference, names) if request.reference else None
+    subject = subject_of(
+        operator, reference=reference, examples=[request.case.build()], devices=(request.device,), seed=request.seed
+    )
+    return message_of(Context(subject, request.device, request.dtypes), request.property, request.case, request.earlier)
+
+
+class _ByFile(importlib.abc.MetaPathFinder):
+    """Finds modules that are not on the path where the first process had them from: scripts and files of tests."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = files
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        file = self._files.get(name)
+        return None if file is None else importlib.util.spec_from_file_location(name, file)
+
+
+def _find_by_file(files: Mapping[str, str]) -> None:
+    sys.meta_path.append(_ByFile(files))

@@ -1,0 +1,154 @@
+"""Judges what a file says about GPUs: the architectures that it has code for, and how it is tied to a CUDA release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from opsmith.errors import ToolchainError
+from opsmith.package.audit.facts import Facts, Library
+from opsmith.package.audit.finding import Finding, fault, note
+from opsmith.package.audit.floors import cuda_majors
+from opsmith.toolchain.archs import CudaArch, parse_cuda_archs
+
+__all__ = ["judge_gpu", "merge_archs", "missing_archs"]
+
+_REBUILD = "strip or patch libraries before the wheel is made, or build it again"
+
+
+def judge_gpu(facts: Facts, archs: tuple[str, ...] = ()) -> Iterator[Finding]:
+    """Yield findings about CUDA and ROCm. `archs` are the architectures that the file must have code for."""
+    for library in facts.libraries:
+        yield from _manifest(library)
+        yield from _driver(library)
+    if archs:
+        yield from _asked(facts, archs)
+    yield from _cuda_major(facts)
+    yield from _no_ptx(facts)
+    if any(library.amd_is_compressed for library in facts.libraries):
+        yield note("compressed-amd-code", "its code for AMD is compressed, so its targets could not be read")
+
+
+def merge_archs(archs: Iterable[CudaArch]) -> tuple[CudaArch, ...]:
+    """Return the architectures of several libraries, each once."""
+    merged: dict[str, CudaArch] = {}
+    for arch in archs:
+        known = merged.get(arch.number, arch)
+        merged[arch.number] = replace(arch, sass=arch.sass or known.sass, ptx=arch.ptx or known.ptx)
+    return tuple(sorted(merged.values()))
+
+
+def missing_archs(wanted: tuple[CudaArch, ...], found: tuple[CudaArch, ...]) -> tuple[CudaArch, ...]:
+    """Return which architectures, or which half of one, there is no code for."""
+    there = {arch.number: arch for arch in found}
+    missing = []
+    for arch in wanted:
+        have = there.get(arch.number)
+        sass = arch.sass and not (have and have.sass)
+        ptx = arch.ptx and not (have and have.ptx)
+        if sass or ptx:
+            missing.append(replace(arch, sass=sass, ptx=ptx))
+    return tuple(missing)
+
+
+def _manifest(library: Library) -> Iterator[Finding]:
+    """Yield faults where opsmith's description of a library is not that of the library."""
+    manifest = library.manifest
+    if manifest is None:
+        return
+    if manifest.sha256 != library.sha256:
+        yield fault(
+            "manifest-differs",
+            f"{library.name} is not the library that its description says: it was changed after the build",
+            detail="opsmith refuses to load a library whose size is another than described",
+            remedy=_REBUILD,
+            where=library.path,
+        )
+    amd = [arch for arch in manifest.archs if arch.startswith("gfx")]
+    cuda = ";".join(_word(arch) for arch in manifest.archs if not arch.startswith("gfx"))
+    try:
+        wanted = parse_cuda_archs(cuda) if cuda else ()
+    except ToolchainError as error:
+        yield fault("manifest-differs", f"the description of {library.name} is damaged: {error}", remedy=_REBUILD)
+        return
+    yield from _missing(missing_archs(wanted, library.cuda), "its description promises", library)
+    gone = sorted({arch.partition(":")[0] for arch in amd} - {target.partition(":")[0] for target in library.amd})
+    if gone and not library.amd_is_compressed:
+        yield _missing_code(", ".join(gone), "its description promises", library.path, ", ".join(library.amd))
+
+
+def _word(arch: str) -> str:
+    """Return an architecture as lists have it: the description writes PTX without machine code as "9.0 (PTX)"."""
+    number, is_ptx, _ = arch.partition(" (PTX)")
+    return f"compute_{number.replace('.', '')}" if is_ptx else arch
+
+
+def _asked(facts: Facts, archs: tuple[str, ...]) -> Iterator[Finding]:
+    found = merge_archs(arch for library in facts.libraries for arch in library.cuda)
+    cuda = ";".join(arch for arch in archs if not arch.startswith("gfx"))
+    amd = {arch for arch in archs if arch.startswith("gfx")}
+    wanted = parse_cuda_archs(cuda) if cuda else ()
+    missing = missing_archs(wanted, found)
+    shown = ", ".join(map(str, found))
+    if missing:
+        yield _missing_code(", ".join(map(str, missing)), "--archs asks for", "", shown)
+    targets = {target for library in facts.libraries for target in library.amd}
+    if gone := sorted(amd - targets - {target.partition(":")[0] for target in targets}):
+        yield _missing_code(", ".join(gone), "--archs asks for", "", ", ".join(sorted(targets)))
+
+
+def _missing(missing: tuple[CudaArch, ...], claim: str, library: Library) -> Iterator[Finding]:
+    if missing:
+        yield _missing_code(", ".join(map(str, missing)), claim, library.path, ", ".join(map(str, library.cuda)))
+
+
+def _missing_code(missing: str, claim: str, where: str, found: str) -> Finding:
+    variable = 'OPSMITH_ROCM_ARCHS="gfx90a;gfx942"' if missing.startswith("gfx") else 'OPSMITH_CUDA_ARCHS="8.0;9.0+PTX"'
+    return fault(
+        "missing-arch",
+        f"{claim} {missing}, and there is no code for it",
+        detail=f"there is code for {found}" if found else "there is no code for any GPU of that kind",
+        remedy=f"build it with {variable} or the like",
+        where=where,
+    )
+
+
+def _driver(library: Library) -> Iterator[Finding]:
+    linked = [name for name in library.elf.needed if name.startswith(("libcuda.so", "libnvidia-"))]
+    if linked:
+        yield note(
+            "links-libcuda",
+            f"{library.name} is linked to {linked[0]}: on a machine without NVIDIA's driver it does not load",
+            remedy="get the driver's functions at run time, by cudaGetDriverEntryPoint or dlopen",
+            where=library.path,
+        )
+
+
+def _cuda_major(facts: Facts) -> Iterator[Finding]:
+    """Yield a note where a file that any torch may load is tied to one CUDA, by the name of its libraries."""
+    if facts.wheel is not None and facts.wheel.name == "torch":
+        return  # its version says for which CUDA it is
+    bundled = {library.name for library in facts.libraries}
+    for library in facts.libraries:
+        majors = cuda_majors([library])
+        linked = [name for name in library.elf.needed if name.startswith("libcudart.so.") and name not in bundled]
+        if majors and linked and not library.needs.torch_cpp:
+            yield note(
+                "tied-to-cuda",
+                f"{library.name} is linked to {linked[0]}: beside a torch for another CUDA than {majors[0]} it "
+                "does not load, and its metadata cannot say so",
+                remedy="link the CUDA runtime statically (nvcc's -cudart static, as opsmith does)",
+                where=library.path,
+            )
+            return
+
+
+def _no_ptx(facts: Facts) -> Iterator[Finding]:
+    found = merge_archs(arch for library in facts.libraries for arch in library.cuda)
+    if found and not any(arch.ptx for arch in found):
+        newest = max(found)
+        yield note(
+            "no-ptx",
+            f"it has no PTX: on a GPU that is newer than sm_{newest.number} there is nothing to run",
+            remedy=f'add "+PTX" to the newest architecture: OPSMITH_CUDA_ARCHS="...;{newest.major}.{newest.minor}+PTX"',
+        )

@@ -1,0 +1,5 @@
+"""Draws what an audit has found."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

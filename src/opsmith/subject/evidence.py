@@ -1,0 +1,228 @@
+"""Measures what roundings do to each element of a reference's results.
+
+Nothing is guessed from the size of the other elements: the reference runs again with inputs off by one unit in the last
+place, and in the element type itself. A jump right at an input (a tie, a bound, a kink) is told from a steep slope, since
+it stays as high where the step is smaller: exact inputs have an exact answer, and what lies beside them says nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.subject.copies import CORRELATED, cast, copied, floating_names, perturbed, upcast
+from opsmith.subject.stochastic import DOWN, UP, Run, rounded_at_random
+
+__all__ = ["Evidence", "Measurement"]
+
+_MANY_ELEMENTS = 1 << 13
+# Seeds of a closer look are others than those of the first.
+_CLOSER = 101
+# A step smaller by this factor changes what is smooth by as much less. In float64 it is larger by as much.
+_SMALLER = 64.0
+# Less than this part of a result, or than these many units in the last place, is no jump.
+_LEAST_JUMP, _LEAST_JUMP_UNITS = 1e-3, 16.0
+# With an error of so large a part of a result digits are lost in float32; with one of so few units some are left.
+_LOST, _SOUND_UNITS = 2.0**-12, 4e6
+
+
+@dataclass
+class Measurement:
+    """How far each element of each result moves: what the roundings of inputs do, one by one and all to one side, and
+    what the reference's own roundings in the element type do.
+    """
+
+    spread: list[Tensor]
+    correlated: list[Tensor]
+    noise: list[Tensor]
+
+
+class Evidence:
+    """The reference's results for one call, and what changes them. `values` are copied at once: a kernel may write to them.
+
+    `dtype` is the element type under check; its noise is measured in `low`, which is float32 where it is float64.
+    """
+
+    def __init__(self, run: Run, values: Mapping[str, Any], dtype: torch.dtype | None, seed: int) -> None:
+        self.run, self.dtype, self.seed = run, dtype, seed
+        self.wide = upcast(values)
+        self.exact = [result.detach() for result in run(copied(self.wide))]
+        self.own = self._own(values)
+        self.low = torch.float32 if dtype is torch.float64 else dtype
+        self._floating = floating_names(values)
+        elements = sum(value.numel() for value in self.wide.values() if isinstance(value, Tensor))
+        # One argument at a time, since the effects of two could cancel; where that takes long, all at once.
+        self._groups = [[name] for name in self._floating] if elements < _MANY_ELEMENTS else [self._floating]
+
+    def measured(self, samples: int) -> Measurement:
+        """Return the effects of roundings, each of random ones summed over some samples."""
+        found = Measurement(self._zeros(), self._zeros(), self._zeros())
+        if self.dtype is None:
+            return found
+        for names in self._groups:
+            for sample in range(samples):
+                self._add_spread(found.spread, names, self.seed + sample)
+            self._add_spread(found.correlated, names, CORRELATED)
+        self._add_noise(found.noise, samples)
+        return found
+
+    def measured_closely(self, first: Measurement, samples: int) -> Measurement:
+        """Return larger effects where more samples find them: of a sum over two, twice the root of the mean square."""
+        assert self.dtype is not None
+        return Measurement(
+            self._raised(first.spread, samples, self._random_spread),
+            first.correlated,
+            self._raised(self._raised(first.noise, samples, self._low_noise), samples, self._moved_at_random),
+        )
+
+    def _raised(self, first: list[Tensor], samples: int, measure: Callable[[int], list[Tensor]]) -> list[Tensor]:
+        squares = self._zeros()
+        count = 0
+        # What the reference does not take in another form is no evidence.
+        with contextlib.suppress(Exception):
+            for sample in range(samples):
+                for sums, distance in zip(squares, measure(self.seed + _CLOSER + sample), strict=True):
+                    sums.add_(distance.square())
+                count += 1
+        usual = [2 * (one / max(count, 1)).sqrt() for one in squares]
+        return [torch.maximum(one, other) for one, other in zip(first, usual, strict=True)]
+
+    def _random_spread(self, seed: int) -> list[Tensor]:
+        found = self._zeros()
+        for names in self._groups:
+            self._add_spread(found, names, seed)
+        return found
+
+    def _low_noise(self, seed: int) -> list[Tensor]:
+        found = self._zeros()
+        self._add_low_noise(found, seed)
+        return self._without_jumps(found)
+
+    @cached_property
+    def jumps(self) -> list[Tensor]:
+        """Where a result jumps right at the inputs; complete once the spread is measured."""
+        return [torch.zeros_like(value, dtype=torch.bool) for value in self.exact]
+
+    def _zeros(self) -> list[Tensor]:
+        return [torch.zeros_like(value, dtype=torch.float64) for value in self.exact]
+
+    def _own(self, values: Mapping[str, Any]) -> list[Tensor] | None:
+        try:
+            return [result.detach() for result in self.run(copied(values))]
+        except (RuntimeError, NotImplementedError):
+            return None  # "not implemented for 'Half'"
+
+    def _add_spread(self, total: list[Tensor], names: list[str], seed: int) -> None:
+        eps = self._step(seed)
+        moved = self._distance(self.run(perturbed(self.wide, names, eps, seed)))
+        least = [
+            torch.maximum(max(_LEAST_JUMP, _LEAST_JUMP_UNITS * eps) * value.abs().to(torch.float64), 64 * _tiny(value))
+            for value in self.exact
+        ]
+        may_jump = [distance.isfinite() & (distance > most) for distance, most in zip(moved, least, strict=True)]
+        if any(bool(one.any()) for one in may_jump):
+            self._take_jumps_out(moved, may_jump, names, seed)
+        for sums, distance in zip(total, moved, strict=True):
+            sums.add_(distance)
+
+    def _step(self, seed: int) -> float:
+        """Return by how much inputs are off: one unit in the last place; together, of the type that sums are made in."""
+        assert self.dtype is not None
+        eps = torch.finfo(self.dtype).eps
+        return min(eps, torch.finfo(torch.float32).eps) if seed == CORRELATED else eps
+
+    def _take_jumps_out(self, moved: list[Tensor], may_jump: list[Tensor], names: list[str], seed: int) -> None:
+        eps = self._step(seed)
+        is_widest = self.dtype is torch.float64
+        step = eps * _SMALLER if is_widest else eps / _SMALLER
+        other = self._distance(self.run(perturbed(self.wide, names, step, seed)))
+        for index, (one, two) in enumerate(zip(moved, other, strict=True)):
+            smaller, larger = (one, two) if is_widest else (two, one)
+            jump = may_jump[index] & (smaller > larger / 8)
+            one.masked_fill_(jump, 0.0)
+            self.jumps[index] |= jump
+
+    def _add_noise(self, total: list[Tensor], samples: int) -> None:
+        if self.own is None or self.low is None:
+            return
+        at_inputs = self._of_floating(self._distance(self.own)) if self.dtype is self.low else self._zeros()
+        for sums, distance in zip(total, at_inputs, strict=True):
+            sums.add_(distance)
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            one = self._zeros()
+            for sample in range(samples if self.dtype is not self.low else samples - 1):
+                self._add_low_noise(one, self.seed + 51 + sample)
+            for sums, distance in zip(total, self._without_jumps(one), strict=True):
+                sums.add_(distance)
+
+    def _add_low_noise(self, total: list[Tensor], seed: int) -> None:
+        """Add how far off the reference is in the element type, at inputs beside the given ones."""
+        if self.own is None:
+            return
+        assert self.low is not None and self.dtype is not None
+        other = perturbed(cast(self.wide, self.low), self._floating, torch.finfo(self.low).eps, seed)
+        ratio = torch.finfo(self.dtype).eps / torch.finfo(self.low).eps
+        for sums, exact, found in zip(total, self.run(upcast(other)), self.run(other), strict=True):
+            distance = apart(found, exact)
+            if self.dtype is not self.low:
+                # Overflow in float32 says nothing of float64.
+                distance = torch.where(distance.isfinite(), distance * ratio, 0.0)
+            sums.add_(distance)
+
+    def _without_jumps(self, noise: list[Tensor]) -> list[Tensor]:
+        found = [torch.where(jump, 0.0, one) for one, jump in zip(noise, self.jumps, strict=True)]
+        return self._of_floating(found)
+
+    def _of_floating(self, noise: list[Tensor]) -> list[Tensor]:
+        """Return noise without that of discrete results, which jump wherever they change."""
+        return [one if value.dtype.is_floating_point else one * 0 for one, value in zip(noise, self.exact, strict=True)]
+
+    def _moved_at_random(self, seed: int) -> list[Tensor]:
+        """Return what roundings of the intermediate results do; sums belong in float32 in half precision too."""
+        assert self.dtype is not None
+        inside = self.dtype if self.dtype is torch.float64 else torch.float32
+        directed = {self.seed + _CLOSER: UP, self.seed + _CLOSER + 1: DOWN}
+        return self._distance(rounded_at_random(self.run, self.wide, inside, directed.get(seed, seed)))
+
+    def lost_digits(self, noise: list[Tensor]) -> list[Tensor]:
+        """Return noise, and of elements that have no digit left besides the noise that all have in float64.
+
+        A fused function of PyTorch's may cancel inside: its gelu of -7 is the difference of two ones, times -3.5. In
+        float32 the error then equals the result, and says nothing of float64; and of -9 float64 has no digit either,
+        where a better kernel has all of them.
+        """
+        assert self.dtype is not None
+        eps = torch.finfo(self.dtype).eps
+        ratio = torch.finfo(torch.float64).eps / eps
+        found = []
+        for one, value in zip(noise, self.exact, strict=True):
+            wide = value.abs().to(torch.float64)
+            is_normal = (wide > torch.finfo(torch.float32).smallest_normal) | (wide == 0)
+            of_low = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps if ratio == 1 else 1.0
+            sound = one[one <= min(0.1, _SOUND_UNITS * eps) * wide]
+            usual = float(sound.max()) * ratio if sound.numel() > 0 else 0.0
+            lost = is_normal & (one >= _LOST * of_low * wide)
+            found.append(torch.where(lost, one.clamp(min=usual), one))
+        return found
+
+    def _distance(self, results: list[Tensor]) -> list[Tensor]:
+        return [apart(one, exact) for one, exact in zip(results, self.exact, strict=True)]
+
+
+def apart(one: Tensor, other: Tensor) -> Tensor:
+    """Return how far two results are apart; what is NaN or infinite on one side alone is infinitely far."""
+    if one.shape != other.shape:
+        return torch.full(other.shape, torch.inf, dtype=torch.float64, device=other.device)
+    a, b = one.detach().to(other.device, torch.float64), other.detach().to(torch.float64)
+    alike = (a == b) | (a.isnan() & b.isnan())
+    return torch.where(alike, 0.0, (a - b).abs()).nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+
+def _tiny(value: Tensor) -> Tensor:
+    return torch.full_like(value, torch.finfo(torch.float32).smallest_normal, dtype=torch.float64)

@@ -1,0 +1,86 @@
+"""Runs a function of PyTorch's in stochastic arithmetic: each intermediate result is rounded up or down at random.
+
+This measures what the roundings inside of a function do to its results, also where float64 itself has no digits left
+(J. Vignes, A stochastic arithmetic for reliable scientific computation, 1993). A result that the element type holds
+exactly has no rounding and stays as it is: a tie of exact numbers is decided as ever. That tanh(20) is 1 is a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opsmith.subject.copies import copied
+
+__all__ = ["DOWN", "UP", "Run", "rounded_at_random"]
+
+# In place of a seed: every result is rounded in one direction. What hangs on one rounding is seen in one of them.
+UP, DOWN = -1, -2
+
+# Functions whose results are never exact but at 0.
+_TRANSCENDENTAL = frozenset(
+    (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "sin", "sinh", "tan", "tanh"),
+        *("exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "pow", "rsqrt", "_softmax", "_log_softmax"),
+        *("digamma", "erf", "erfc", "erfinv", "lgamma"),
+        *("gelu", "log_sigmoid_forward", "mish", "sigmoid", "silu", "softplus"),
+    )
+)
+_SUMS = frozenset(("add", "sub", "rsub"))
+
+Run = Callable[[Mapping[str, Any]], list[Tensor]]
+
+
+def rounded_at_random(run: Run, wide: Mapping[str, Any], dtype: torch.dtype, seed: int) -> list[Tensor]:
+    """Return the results of a call in float64 whose intermediate results are rounded to a type, up or down."""
+    with _Rounding(dtype, seed):
+        return [result.detach() for result in run(copied(wide))]
+
+
+class _Rounding(TorchDispatchMode):
+    """Rounds what each operator of PyTorch's returns, in autograd's backward as well."""
+
+    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._dtype = dtype
+        self._seed = seed
+        self._random = torch.Generator().manual_seed(max(seed, 0))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        results = result if isinstance(result, tuple | list) else (result,)
+        for one, returned in zip(results, func._schema.returns, strict=False):
+            # A view of what was rounded before is no result of an operation.
+            is_view = returned.alias_info is not None and not returned.alias_info.is_write
+            if isinstance(one, Tensor) and one.dtype is torch.float64 and one.numel() > 0 and not is_view:
+                self._round(one, _is_absorbed(func.overloadpacket.__name__, one, args))
+        return result
+
+    def _round(self, exact: Tensor, is_absorbed: Tensor | bool) -> None:
+        # float64 has no wider type: what needs few digits has most likely been computed without a rounding.
+        few = torch.float32 if self._dtype is torch.float64 else self._dtype
+        inexact = (exact.to(few).to(torch.float64) != exact) | is_absorbed
+        if not bool(inexact.any()):
+            return
+        if self._seed in (UP, DOWN):
+            signs = torch.full_like(exact, 1.0 if self._seed == UP else -1.0) * exact.sign()
+        else:
+            signs = torch.randint(0, 2, exact.shape, generator=self._random).to(exact) * 2 - 1
+        eps = torch.finfo(self._dtype).eps
+        moved = exact * (1 + signs * (eps if self._dtype is torch.float64 else eps / 2))
+        exact.copy_(torch.where(inexact, moved.to(self._dtype).to(torch.float64), exact))
+
+
+def _is_absorbed(name: str, result: Tensor, args: Any) -> Tensor | bool:
+    """Return where a result is as short as an exact one, and is none: an addend was lost, or a function has saturated."""
+    if name in _TRANSCENDENTAL and isinstance(args[0], Tensor):
+        return args[0] != 0 if args[0].shape == result.shape else True
+    if name in _SUMS:
+        one, other = args[:2]
+        lost: Tensor = (result.abs() == abs(one)) & (other != 0) | (result.abs() == abs(other)) & (one != 0)
+        return lost
+    return False

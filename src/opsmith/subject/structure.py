@@ -1,0 +1,71 @@
+"""Finds out whether an operator is pointwise: whether each element of a result depends on one element of each input.
+
+Such a result owes nothing to its neighbours, so it has to be right to its own last digits, however large they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.subject.case import Case
+from opsmith.subject.copies import copied, floating_names, mapped, upcast
+from opsmith.subject.stochastic import Run
+from opsmith.subject.subject import Subject
+
+__all__ = ["pointwise_results"]
+
+# How often half of an argument's elements is exchanged. A sum over two elements passes one such test in two.
+_TRIES = 5
+_SEED = 977
+
+
+def pointwise_results(subject: Subject, case: Case, run: Run, about: Hashable) -> tuple[bool, ...]:
+    """Return for each result of `run` whether it is pointwise, as far as experiments show; () if they fail.
+
+    The answer is kept with the subject, by `about` and the case's arguments that are not tensors.
+    """
+    known: dict[Any, tuple[bool, ...]] = subject.__dict__.setdefault("_pointwise", {})
+    key = (about, repr({name: _form(value) for name, value in case.arguments.items()}))
+    if key not in known:
+        try:
+            plain = case.changed(values="normal", layout="contiguous")
+            known[key] = _measured(run, upcast(plain.build()))
+        except Exception:
+            known[key] = ()  # the reference does not take other numbers: boxes, probabilities, permutations
+    return known[key]
+
+
+def _form(value: Any) -> Any:
+    """Return what of an argument may decide the structure: numbers do, and how many dimensions tensors have."""
+    if isinstance(value, tuple):
+        return [_form(item) for item in value]
+    return len(value.shape) if hasattr(value, "shape") else value
+
+
+def _measured(run: Run, values: Mapping[str, Any]) -> tuple[bool, ...]:
+    before = [result.detach() for result in run(copied(values))]
+    found = [True] * len(before)
+    random = torch.Generator().manual_seed(_SEED)
+    for name in floating_names(values):
+        other = mapped({name: values[name]}, lambda one: torch.randn(one.shape, generator=random, dtype=one.dtype))
+        after = run({**copied(values), **copied(other)})
+        for _ in range(_TRIES):
+            mixed = run({**copied(values), name: _mixed(values[name], other[name], random)})
+            for index, (one, two, either) in enumerate(zip(before, after, mixed, strict=True)):
+                found[index] &= one.shape == either.shape == two.shape and _is_one_of(either, one, two)
+    return tuple(found)
+
+
+def _mixed(one: Any, other: Any, random: torch.Generator) -> Any:
+    """Return a tensor, or a list of some, with half of the elements of one and half of another."""
+    if isinstance(one, list):
+        return [_mixed(first, second, random) for first, second in zip(one, other, strict=True)]
+    return torch.where(torch.rand(one.shape, generator=random) < 0.5, one, other)
+
+
+def _is_one_of(either: Tensor, one: Tensor, other: Tensor) -> bool:
+    return bool(((either == one) | (either == other) | either.isnan()).all())

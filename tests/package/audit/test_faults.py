@@ -1,0 +1,110 @@
+"""Every planted fault is found by name, with a remedy, and nothing else is said of the wheel; good wheels are sound."""
+
+from __future__ import annotations
+
+import pytest
+from make_library import SHIMS, library
+from make_wheel import wheel
+from planted import OPS, PLANTED, Planted, good_wheel, gpu_wheel
+
+from opsmith.package.audit import audit
+
+# Two libraries that are made alike also export the same.
+_MAY_FOLLOW = {"missing-arch": {"no-ptx"}, "namespace-clash": {"exported-twice"}}
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_a_planted_fault_is_found_by_name(planted: Planted, tmp_path):
+    result = audit(planted.make(tmp_path))
+    found = [finding for finding in result.findings if finding.name == planted.finding]
+    assert found, result
+    assert result.is_sound is not planted.is_fault
+    assert all(finding.severity == ("fault" if planted.is_fault else "note") for finding in found)
+    assert not planted.is_fault or found[0].remedy
+    others = result.names() - {planted.finding} - _MAY_FOLLOW.get(planted.finding, set())
+    assert others == set(), result
+
+
+def test_there_is_nothing_to_say_about_a_good_wheel(tmp_path):
+    result = audit(good_wheel(tmp_path))
+    assert result.findings == ()
+    assert result.floors.torch == (2, 10)
+    assert [schema.qualified for schema in result.facts.schemas] == ["smooth::lowpass"]
+
+
+@pytest.mark.parametrize(
+    ("library_options", "wheel_options"),
+    [
+        ({"flags": ("-Wl,-rpath,$ORIGIN/../torch/lib",)}, {}),
+        ({"calls": (*SHIMS, "torch_tensor_from_pyobject")}, {"requires": ("torch>=2.14",)}),
+        ({}, {"requires": ("opsmith>=0.1",)}),
+        ({}, {"requires": ('torch>=2.10; python_version >= "3.8" and sys_platform == "linux"',)}),
+        ({"calls": (*SHIMS, "torch_tensor_from_pyobject")}, {"requires": ("torch!=2.14.0,<3,>=2.14",)}),
+        ({"calls": (*SHIMS, "PyObject_Call")}, {"tag": "cp310-abi3-manylinux_2_28_x86_64"}),
+        ({"calls": (*SHIMS, "Py_NewRef")}, {"tag": "cp310-abi3-manylinux_2_28_x86_64"}),
+        ({"calls": (*SHIMS, "PyDict_SetDefault")}, {"tag": "cp311-cp311-manylinux_2_28_x86_64"}),
+        ({"calls": ("PyObject_Call",)}, {"tag": "cp310-abi3-manylinux_2_28_x86_64", "requires": ()}),
+        (
+            {"calls": (*SHIMS, "old"), "stubs": (("libc.so.6", "GLIBC_2.17", ("old",)),)},
+            {"tag": "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"},
+        ),
+    ],
+    ids=[
+        "rpath of its own",
+        "new torch",
+        "torch by way of opsmith",
+        "torch on Linux",
+        "new torch, said otherwise",
+        "abi3",
+        "abi3 of the same Python",
+        "one Python",
+        "no torch",
+        "old glibc",
+    ],
+)
+def test_a_true_claim_is_not_refused(library_options, wheel_options, tmp_path):
+    result = audit(wheel(tmp_path, {OPS: library(**library_options)}, **wheel_options))
+    assert result.findings == (), result
+
+
+def test_torchs_cpp_api_is_no_fault_where_the_torch_is_pinned(tmp_path):
+    data = library(calls=(*SHIMS, "_ZNK2at6Tensor4sizeEl"))
+    result = audit(wheel(tmp_path, {OPS: data}, requires=("torch==2.13.0",)))
+    assert result.is_sound
+    assert result.names() == {"unstable-torch-symbols"}
+    assert result.floors.torch_is_exact
+
+
+def test_what_another_library_of_the_wheel_provides_is_not_needed_of_others(tmp_path):
+    helper = library(calls=(), code="void aoti_torch_of_tomorrow(void) {}")
+    user = library(calls=(*SHIMS, "aoti_torch_of_tomorrow"))
+    assert audit(wheel(tmp_path, {OPS: user, "smooth/helper.so": helper})).findings == ()
+
+
+def test_a_library_of_32_bits_is_not_called_broken(tmp_path):
+    data = library()
+    result = audit(
+        wheel(tmp_path, {"smooth/old.so": data[:4] + b"\x01" + data[5:]}, tag="py3-none-manylinux_2_28_i686")
+    )
+    assert result.is_sound
+    assert result.names() == {"other-platform"}
+
+
+def test_weak_symbols_may_stay_undefined(tmp_path):
+    code = "__attribute__((weak)) void PyObject_Call(void);\nvoid* address(void) { return PyObject_Call; }"
+    assert audit(wheel(tmp_path, {OPS: library(code=code)})).findings == ()
+
+
+def test_the_promised_gpu_code_is_there(tmp_path):
+    result = audit(gpu_wheel(tmp_path, ("8.0", "9.0a", "9.0 (PTX)"), "80", "90a", "90 PTX"))
+    assert result.findings == (), result
+
+
+def test_asked_architectures_are_demanded(tmp_path):
+    path = gpu_wheel(tmp_path, ("8.0", "9.0+PTX"), "80", "90", "90 PTX")
+    assert audit(path, archs=("8.0", "9.0+PTX")).is_sound
+    refused = audit(path, archs=("8.0", "10.0", "gfx90a"))
+    assert [finding.title for finding in refused.faults] == [
+        "--archs asks for 10.0, and there is no code for it",
+        "--archs asks for gfx90a, and there is no code for it",
+    ]
