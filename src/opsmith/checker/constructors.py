@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from opsmith.subject.placed_values import LAST, are_indices
+from opsmith.subject.values import numbers_of_ties
 
 __all__ = ["Code", "constructor_code", "is_call"]
 
@@ -46,10 +47,11 @@ def constructor_code(
     elif values in _ROWS:
         code = _ROWS[values](shape)
     else:
-        code = _FLOATS.get(values, _normal)(dtype)
-        if near and values == "ties":
-            code = Code(_WHERE.format(values=", ".join(map(repr, near)), count=len(near)), _strewn_before(code, 0.3))
-    texts = [text.replace("{shape}", _shape(shape)) for text in (*code.before, code.expression)]
+        code = _ties(near, math.prod(shape)) if values == "ties" else _FLOATS.get(values, _normal)(dtype)
+    count = str(math.prod(shape))
+    texts = [
+        text.replace("{shape}", _shape(shape)).replace("{count}", count) for text in (*code.before, code.expression)
+    ]
     wanted = torch.float64 if dtype.is_floating_point else torch.int64
     cast = _CASTS.get(dtype, f".to({dtype})") if dtype not in (wanted, torch.bool) else ""
     last = f"({texts[-1]}){cast}" if cast and not is_call(texts[-1]) else f"{texts[-1]}{cast}"
@@ -108,8 +110,11 @@ def _loud(dtype: torch.dtype) -> Code:
     return Code(f"{_largest(dtype)!r} * (0.1 + 0.2 * {_UNIFORM})")
 
 
-def _ties(dtype: torch.dtype) -> Code:
-    return Code("torch.randint(-9, 10, {shape}).double() / 2")
+def _ties(near: tuple[float, ...], count: int) -> Code:
+    numbers = numbers_of_ties(near)
+    listed = f"v = torch.tensor([{', '.join(map(repr, numbers))}], dtype=torch.float64)"
+    repeated = f"v.repeat({1 + count // len(numbers)})[:{{count}}]"
+    return Code(f"{repeated}[torch.randperm({{count}})].reshape({{shape}})", (listed,))
 
 
 def _faint(dtype: torch.dtype) -> Code:
@@ -117,18 +122,10 @@ def _faint(dtype: torch.dtype) -> Code:
     return Code(f"10 ** ({smallest / 2!r} - {smallest * 3 / 8!r} * {_UNIFORM}) * {_SIGNS}")
 
 
-_WHERE = "torch.where(w, torch.tensor([{values}]).double()[torch.randint(0, {count}, {{shape}})], v)"
-
-
-def _strewn_before(of: Code, part: float) -> tuple[str, ...]:
-    return (*of.before, f"v = {of.expression}", f"w = torch.rand({{shape}}) < {part}", "w.view(-1)[0] = True")
-
-
-def _strewn(values: str, count: int) -> Callable[[torch.dtype], Code]:
-    def make(dtype: torch.dtype) -> Code:
-        return Code(_WHERE.format(values=values, count=count), _strewn_before(Code(_NORMAL), 0.15))
-
-    return make
+def _strewn(*values: float) -> Callable[[torch.dtype], Code]:
+    numbers = f"torch.tensor([{', '.join(map(repr, values))}])[torch.randint(0, {len(values)}, {{shape}})]"
+    where = "w = (torch.rand({shape}) < 0.15) | (torch.arange({count}).reshape({shape}) == 0)"
+    return lambda dtype: Code(f"torch.where(w, {numbers}, v)", (f"v = {_NORMAL}", where))
 
 
 def _rows(shape: tuple[int, ...]) -> Code:
@@ -149,9 +146,8 @@ def _filled_rows(length: int) -> tuple[str, ...]:
     middle = length // 2
     return (
         f"w = v.view(-1, {length})",
-        f"w[0::7], w[1::7, :{middle}], w[1::7, {middle + 1}:], w[2::7] = -inf, -inf, -inf, nan",
-        f"w[3::7, {middle}], w[4::7], w[5::7] = inf, w[4::7, {middle}].unsqueeze(1), inf",
-        "w[6::7, -1] = -inf",
+        f"w[0::7], w[1::7, :{middle}], w[1::7, {middle + 1}:], w[6::7, -1] = -inf, -inf, -inf, -inf",
+        f"w[2::7], w[3::7, {middle}], w[4::7], w[5::7] = nan, inf, w[4::7, {middle}].unsqueeze(1), inf",
     )
 
 
@@ -198,10 +194,9 @@ _FLOATS: dict[str, Callable[[torch.dtype], Code]] = {
     "steep": _steep,
     "huge": _huge,
     "loud": _loud,
-    "ties": _ties,
     "faint": _faint,
-    "nan": _strewn("nan", 1),
-    "special": _strewn("nan, inf, -inf", 3),
+    "nan": _strewn(math.nan),
+    "special": _strewn(math.nan, math.inf, -math.inf),
 }
 _ROWS: dict[str, Callable[[tuple[int, ...]], Code]] = {"rows": _rows, "columns": _columns}
 _INTEGERS: dict[str, Callable[[torch.dtype], Code]] = {"small": _small, "integers": _integers, "extremes": _extremes}

@@ -65,7 +65,6 @@ def _gradient(program: Parts) -> list[str]:
         "    found = [out for out in (found if isinstance(found, tuple) else (found,)) if out.requires_grad]",
         "    weights = [torch.arange(1, 1 + out.numel()).reshape(out.shape).to(out) for out in found]",
         f"    return torch.autograd.grad(found, [{inputs}], weights, allow_unused=True)",
-        "",
         f'print("operator: ", gradients({program.operator}, {inputs}))',
         f'print("reference:", gradients({program.reference}, {inputs}))',
     ]

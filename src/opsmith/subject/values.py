@@ -10,7 +10,15 @@ from torch import Tensor
 
 from opsmith.subject.placed_values import placed_values
 
-__all__ = ["FLOAT_VALUES", "INTEGER_VALUES", "ROWS_OF_VALUES", "SPECIAL_VALUES", "fill", "group_of_values"]
+__all__ = [
+    "FLOAT_VALUES",
+    "INTEGER_VALUES",
+    "ROWS_OF_VALUES",
+    "SPECIAL_VALUES",
+    "fill",
+    "group_of_values",
+    "numbers_of_ties",
+]
 
 _TIES = (0.5, -1.0, 1.0, -0.5, 0.0, 2.5, -1.5, 2.0, 1.5, -2.0, 3.0, -2.5, 6.0, -3.0, 3.5, -0.0, 4.0, -3.5, -6.0, 8.0)
 _Make = Callable[[tuple[int, ...], torch.dtype, torch.Generator], Tensor]
@@ -40,9 +48,14 @@ def _ties(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -
 
 def _ties_near(near: tuple[float, ...], shape: tuple[int, ...], random: torch.Generator) -> Tensor:
     """The same, every second one from some numbers."""
+    return _shuffled(numbers_of_ties(near), shape, random)
+
+
+def numbers_of_ties(near: tuple[float, ...] = ()) -> tuple[float, ...]:
+    """Return the numbers that ties are among, every second one from some others, if there are any."""
     halves = _TIES * (1 + len(near) // len(_TIES))
     numbers = [number for pair in zip(near, halves, strict=False) for number in pair]
-    return _shuffled((*numbers, *halves[len(near) :]), shape, random)
+    return (*numbers, *halves[len(near) :])
 
 
 def _shuffled(numbers: tuple[float, ...], shape: tuple[int, ...], random: torch.Generator) -> Tensor:
