@@ -30,7 +30,8 @@ def mutation_table() -> str:
     lines = [
         *_machines(reports),
         "",
-        "| operator | possible | planted | not compiled | same code | found | survived | of these no fault | found of the faults |",
+        "| operator | possible | planted | not compiled | same code | found | survived | of these no fault "
+        "| found of the faults |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_row(f"`{report['name'].removeprefix('opsmith.')}`", [report]) for report in reports]

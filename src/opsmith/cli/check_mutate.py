@@ -1,4 +1,4 @@
-"""Does what `opsmith check --mutate` asks for: mutates operators and prints how many of the mutants a check finds."""
+"""Runs `opsmith check --mutate`: mutates operators and prints how many of the mutants a check finds."""
 
 from __future__ import annotations
 

@@ -48,29 +48,37 @@ def allow_nan_of_padding(evidence: Evidence, spread: list[Tensor], pointwise: tu
     NaN and no finite number in place of the special ones makes a difference. If there is such a one, the infinities of
     others may have met zeros as well. All other NaN has to stay, and so has what is made of infinities, as by inf - inf.
     """
-    tamed = [evidence.run(mapped(copied(evidence.wide), _tamed(scale))) for scale in _SCALES]
-    found = [torch.zeros_like(value, dtype=torch.bool) for value in evidence.exact]
-    for index, value in enumerate(evidence.exact):
-        first, *others = (results[index] for results in tamed)
-        if pointwise[index] or not value.dtype.is_floating_point or first.shape != value.shape:
-            continue
-        found[index] = value.isnan() & torch.stack([first == other for other in others]).all(0)
+    found = _independent(evidence, of_infinities=True)
+    found = [mask & ~torch.tensor(alone, device=mask.device) for mask, alone in zip(found, pointwise, strict=True)]
     if any(bool(mask.any()) for mask in found):
-        calm = evidence.run(mapped(copied(evidence.wide), _tamed(1.0, with_nan=False)))
-        for mask, one, value in zip(found, calm, evidence.exact, strict=True):
-            if bool(mask.any()):
-                mask |= value.isnan() & ~one.detach().isnan()
+        more = _independent(evidence, of_infinities=False)
+        found = [mask | other if bool(mask.any()) else mask for mask, other in zip(found, more, strict=True)]
     for limit, mask in zip(spread, found, strict=True):
         limit.masked_fill_(mask, torch.inf)
     return tuple(found)
 
 
-def _tamed(scale: float, *, with_nan: bool = True) -> Callable[[Tensor], Tensor]:
-    """Return what puts finite numbers in place of infinities and NaN, each another one: 1, 1.03, 1.06, ... times a scale."""
+def _independent(evidence: Evidence, *, of_infinities: bool) -> list[Tensor]:
+    """Return where results are NaN and no finite number in place of NaN, or of infinities too, makes a difference."""
+    first, *others = (
+        evidence.run(mapped(copied(evidence.wide), _tamed(scale, scale if of_infinities else 1.0))) for scale in _SCALES
+    )
+    found = []
+    for index, value in enumerate(evidence.exact):
+        same = [first[index] == other[index] for other in others if other[index].shape == value.shape]
+        is_known = value.dtype.is_floating_point and len(same) == len(others)
+        found.append(
+            value.isnan() & torch.stack(same).all(0) if is_known else torch.zeros_like(value, dtype=torch.bool)
+        )
+    return found
+
+
+def _tamed(of_nan: float, of_infinity: float) -> Callable[[Tensor], Tensor]:
+    """Return what puts finite numbers in place of NaN and infinities, each another one: 1, 1.03, 1.06, ... times a scale."""
 
     def tame(tensor: Tensor) -> Tensor:
         steps = torch.arange(tensor.numel(), dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape)
-        is_special = tensor.isinf() | (tensor.isnan() if with_nan else tensor.isinf())
-        return torch.where(is_special, scale * (1 + 0.03 * (steps % 31)), tensor)
+        numbers = torch.where(tensor.isnan(), of_nan, of_infinity) * (1 + 0.03 * (steps % 31))
+        return torch.where(tensor.isfinite(), tensor, numbers)
 
     return tame

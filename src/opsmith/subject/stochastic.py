@@ -71,7 +71,8 @@ class _Rounding(TorchDispatchMode):
         else:
             signs = torch.randint(0, 2, exact.shape, generator=self._random).to(exact) * 2 - 1
         eps = torch.finfo(self._dtype).eps
-        moved = exact * (1 + signs * (eps if self._dtype is torch.float64 else eps / 2))
+        # More than a half, so that a short number moves too.
+        moved = exact * (1 + signs * (eps if self._dtype is torch.float64 else 0.75 * eps))
         exact.copy_(torch.where(inexact, moved.to(self._dtype).to(torch.float64), exact))
 
 

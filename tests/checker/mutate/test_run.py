@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,3 +190,24 @@ def test_results_are_read_without_what_draws_them():
     assert report.score is None
     report.raise_if_below(90)
     assert "no mutant counts" in str(report)
+
+
+IN_USE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch, opsmith
+from kit_mutate.operators import doubled
+
+assert doubled(torch.ones(3)).tolist() == [2, 2, 2]
+report = opsmith.mutate(doubled, mutants=1, dtypes="float32", properties="value")
+assert report.score == 100 and len(report.verdicts) == 1, report
+assert doubled(torch.ones(3)).tolist() == [2, 2, 2]
+"""
+
+
+@pytest.mark.slow("two processes that import torch")
+def test_an_operator_in_use_is_mutated_in_a_new_process():
+    argv = [sys.executable, "-c", IN_USE, str(KIT.parent)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

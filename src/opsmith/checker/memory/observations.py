@@ -12,6 +12,7 @@ from typing import Any
 
 from opsmith.checker.bits import Difference, differences
 from opsmith.checker.calls import is_accepted
+from opsmith.checker.main_types import for_types
 from opsmith.checker.memory.guard import why_unguarded
 from opsmith.checker.memory.observed_call import BODIES, ObservedCall, observe_call
 from opsmith.checker.process.threads import on_threads
@@ -99,7 +100,7 @@ def observation_of(context: Context, case: Case, calls: list[ObservedCall]) -> O
 
 
 def _cases(context: Context) -> Iterator[Case]:
-    cases = list(context.subject.suite.cases(context.dtypes, *_GROUPS))
+    cases = list(for_types(context, context.subject.suite.cases(context.dtypes, *_GROUPS)))
     sizes = sum(case.group == "sizes" for case in cases)
     known = [dict(dtypes) for dtypes in context.subject.dtypes]
     turn = known.index(dict(context.dtypes)) if dict(context.dtypes) in known else 0

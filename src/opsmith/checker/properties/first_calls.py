@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opsmith.checker.calls import accepted, quiet
+from opsmith.checker.calls import accepted, quiet, seed_generators
 from opsmith.checker.outcome import Finding
 from opsmith.checker.process.child import Ended, Send, in_child
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.stress import results_of
+from opsmith.checker.properties.stress import copied
 from opsmith.subject.case import Case
 
 __all__ = ["unsteady_first_call"]
 
-_PROCESSES, _MANY = 8, 4
+_MANY = 4
 _SILENCE_S = 20.0
 _ELEMENTS = 1 << 18
 _HINT = (
@@ -30,10 +31,10 @@ _HINT = (
 )
 
 
-def unsteady_first_call(context: Context) -> Finding | None:
+def unsteady_first_call(context: Context, processes: int) -> Finding | None:
     """Return a finding if the first call of a process on several threads gives other results than those after it.
 
-    This process must not have called the kernel before.
+    `processes` is how many make one. This process must not have called the kernel before.
     """
     case = next(accepted(context, "large"), None)
     if case is None:
@@ -41,7 +42,7 @@ def unsteady_first_call(context: Context) -> Finding | None:
     # As many as usual begin at once; of many, some interrupt the one that initializes.
     usual = max(2, torch.get_num_threads())
     context.tell(case)
-    counts = (usual, _MANY * usual) * (_PROCESSES // 2)
+    counts = (usual, _MANY * usual) * (processes // 2)
     count = next((count for count in counts if _is_first_other(context, case, count)), 0)
     if count == 0 or _is_first_other(context, case, 1):
         return None  # where one thread alone differs, it is not because of threads
@@ -56,7 +57,7 @@ def _is_first_other(context: Context, case: Case, count: int) -> bool:
         values = case.build(context.device)
         with quiet(), on_threads(count):
             torch.ones(_ELEMENTS).mul_(2.0)  # the threads are there from now on, and begin at the same time
-            send([_digest(results_of(context, values)) for _ in range(3)])
+            send([_digest(_outputs(context, values)) for _ in range(3)])
 
     for message in in_child(work, silence_s=_SILENCE_S, until_s=context.until_s):
         if not isinstance(message, Ended):
@@ -65,8 +66,13 @@ def _is_first_other(context: Context, case: Case, count: int) -> bool:
     return False
 
 
-def _digest(results: Mapping[str, Tensor]) -> str:
+def _outputs(context: Context, values: Mapping[str, Any]) -> list[Tensor]:
+    seed_generators(context.subject.seed)
+    return context.subject.results(context.subject.kernel, copied(values))
+
+
+def _digest(results: list[Tensor]) -> str:
     digest = hashlib.blake2b()
-    for result in results.values():
+    for result in results:
         digest.update(result.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

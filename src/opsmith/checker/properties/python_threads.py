@@ -21,7 +21,6 @@ from opsmith.subject.case import Case
 __all__ = ["interference"]
 
 _THREADS = 4
-_SECONDS = 0.1
 _SWITCH_S = 1e-4
 _HINT = (
     "Memory that is static is shared by all threads that call: use local variables, thread_local ones, or a lock around "
@@ -57,13 +56,16 @@ class _Run:
                 self.wrong.append((call.case, f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"))
 
 
-def interference(context: Context, long: list[Case]) -> Finding | None:
-    """Return a finding if results change while other threads call with other numbers, sizes and arguments."""
+def interference(context: Context, long: list[Case], seconds: float) -> Finding | None:
+    """Return a finding if results change while other threads call with other numbers, sizes and arguments.
+
+    `seconds` is the processor time of each thread.
+    """
     calls = list(_calls(context, long))
     if len(calls) < 2:
         return None
     context.tell("calls from several Python threads at once")
-    run = _Run(calls, _SECONDS * (10 if context.thorough else 1))
+    run = _Run(calls, seconds)
     workers = [threading.Thread(target=run.work, args=(context, number)) for number in range(_THREADS)]
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)

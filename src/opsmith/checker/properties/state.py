@@ -73,8 +73,8 @@ def _changed_by_call(context: Context, case: Case) -> str:
     with contextlib.suppress(Exception):
         results, leaves = differentiated(subject, values)
         if results:
-            given = [torch.ones_like(result) for result in results]
-            torch.autograd.grad(results, list(leaves.values()), given, allow_unused=True)
+            total = sum((result.sum() for result in results[1:]), results[0].sum())
+            torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
     words = changed_modes(before, modes())
     return f"{words}, in its gradient" if words else _reseeded(context, case, generator)
 
@@ -171,8 +171,8 @@ def _results(context: Context, values: Mapping[str, Any]) -> _Results | None:
     if not is_gradient_of_body(subject):
         with contextlib.suppress(Exception):
             results, leaves = differentiated(subject, values)
-            given = [torch.ones_like(result) for result in results]
-            gradients = torch.autograd.grad(results, list(leaves.values()), given, allow_unused=True)
+            total = sum((result.sum() for result in results[1:]), results[0].sum())
+            gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
             for name, gradient in zip(leaves, gradients, strict=True):
                 if gradient is not None:
                     found[f"the gradient of {name}"] = gradient.clone()

@@ -78,7 +78,7 @@ PROPERTIES: tuple[Property, ...] = (
         devices=("cpu",),
         fresh=True,
         all_cores=True,
-        cost_s=1.2,
+        cost_s=0.8,
     ),
     Property("state", "nothing is kept or left changed between calls", "state:state", per="device", cost_s=0.2),
     Property(

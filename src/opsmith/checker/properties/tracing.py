@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from opsmith.checker.calls import is_accepted
+from opsmith.checker.main_types import for_types
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.particulars import named
 from opsmith.checker.process.timed_cases import TimedCases
@@ -66,7 +67,7 @@ def is_fake_wrong(context: Context) -> bool:
 
 def _cases(context: Context) -> Iterator[Case]:
     groups = ("plain", "scalars", "sizes", "empty", "layouts")
-    for index, case in enumerate(context.subject.suite.cases(context.dtypes, *groups)):
+    for index, case in enumerate(for_types(context, context.subject.suite.cases(context.dtypes, *groups))):
         if case.elements <= _MOST_ELEMENTS and (case.group != "sizes" or index % 3 == 0):
             yield case
 

@@ -1,0 +1,93 @@
+"""What is measured of a reference: which results are pointwise, what roundings inside do, and where it jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.evidence import Evidence
+from opsmith.subject.stochastic import DOWN, UP, rounded_at_random
+from opsmith.subject.structure import pointwise_results
+from opsmith.subject.subject import subject_of
+
+Body = Callable[[Tensor, Tensor], Any]
+
+
+def _structure(body: Body) -> tuple[bool, ...]:
+    def reference(x: Float[Tensor, "B N"], scale: Float[Tensor, "N"]) -> Any:
+        return body(x, scale)
+
+    subject = subject_of(reference, reference=reference, examples=[(torch.ones(4, 6), torch.ones(6))], devices=("cpu",))
+    case = Case({"x": TensorRecipe((4, 6), "float32"), "scale": TensorRecipe((6,), "float32", seed=1)})
+    return pointwise_results(subject, case, lambda given: subject.results(reference, given), None)
+
+
+POINTWISE: dict[str, tuple[Body, tuple[bool, ...]]] = {
+    "scaled by columns": (lambda x, scale: torch.tanh(x * scale), (True,)),
+    "turned": (lambda x, scale: x.t().clone(), (True,)),
+    "softmax": (lambda x, scale: x.softmax(1), (False,)),
+    "running sum": (lambda x, scale: x.cumsum(1), (False,)),
+    "maximum": (lambda x, scale: x.amax(1), (False,)),
+    "two results": (lambda x, scale: (x + scale, x.sum(0)), (True, False)),
+}
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+def test_which_results_are_pointwise(name: str):
+    body, expected = POINTWISE[name]
+    assert _structure(body) == expected
+
+
+def test_a_reference_that_takes_no_other_numbers_is_not_known():
+    def picky(x: Tensor, scale: Tensor) -> Tensor:
+        if not bool((x > 0).all()):
+            raise ValueError("x is not positive")
+        return x
+
+    assert _structure(picky) == ()
+
+
+def _moved(function: Callable[[Tensor], Tensor], numbers: list[float], dtype: torch.dtype, seed: int) -> list[bool]:
+    wide = {"x": torch.tensor(numbers, dtype=torch.float64)}
+
+    def run(values: Mapping[str, Any]) -> list[Tensor]:
+        return [function(values["x"])]
+
+    return (rounded_at_random(run, wide, dtype, seed)[0] != run(wide)[0]).tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("seed", [0, UP, DOWN])
+def test_what_is_exact_is_not_rounded(dtype: torch.dtype, seed: int):
+    assert _moved(lambda x: x + 0.5, [1.0, -2.5, 0.0], dtype, seed) == [False] * 3
+    assert _moved(torch.tanh, [0.0], dtype, seed) == [False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("seed", [UP, DOWN])
+def test_what_is_rounded_moves(dtype: torch.dtype, seed: int):
+    assert _moved(lambda x: x / 3, [1.0, -2.0], dtype, seed) == [True] * 2
+    # Short results that are not exact: a saturated function, and a lost addend.
+    assert _moved(torch.tanh, [30.0], dtype, seed) == [True]
+    assert _moved(lambda x: x + 1e-30, [1.0], dtype, seed) == [True]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_a_jump_is_told_from_a_slope(dtype: torch.dtype):
+    values = {"x": torch.tensor([3.0, 2.5, -4.0], dtype=dtype)}
+
+    def run(given: Mapping[str, Any]) -> list[Tensor]:
+        return [torch.floor(given["x"]), torch.exp(given["x"])]
+
+    evidence = Evidence(run, values, dtype, 1)
+    measured = evidence.measured(4)
+    assert evidence.jumps[0].tolist() == [True, False, True]
+    assert not bool(evidence.jumps[1].any())
+    assert measured.spread[0].tolist() == [0, 0, 0]
+    assert bool((measured.spread[1] > 0).all())
