@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +16,9 @@ from opsmith.subject.case import Case
 
 __all__ = ["Answer", "explain", "judge_in_child"]
 
-# How long one try may take, and all of them for a finding.
-_TRY_S, _ALL_S = 15.0, 40.0
+# How long one try may take by the clock, and all of them for a finding: by the clock, and of processor time, which counts
+# on a busy machine.
+_TRY_S, _ALL_S, _PROCESSOR_S = 15.0, 40.0, 4.0
 # As many calls are made again at most; a state that takes more of them is not found.
 _MOST_CALLS = 4096
 # So often a call is made by itself before it counts as right there.
@@ -89,6 +91,12 @@ def _renewed(old: str, new: str) -> str:
     return new or old
 
 
+def _spent_s() -> float:
+    """Return the processor time of all children that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def _shapes(case: Case) -> tuple[tuple[int, ...], ...]:
     return tuple(recipe.shape for recipe in case.tensors().values())
 
@@ -113,8 +121,11 @@ _SINGLES = 6
 def _fewest_before(context: Context, name: str, case: Case, history: list[Case]) -> list[Case]:
     """Return few calls after which a call fails, in order, or nothing where it does after none of them."""
 
+    begun_s = _spent_s()
+
     def fails(earlier: list[Case]) -> bool:
-        return time.monotonic() < context.until_s and judge_in_child(context, name, case, earlier).is_wrong
+        has_time = time.monotonic() < context.until_s and _spent_s() - begun_s < _PROCESSOR_S
+        return has_time and judge_in_child(context, name, case, earlier).is_wrong
 
     # What is kept is often kept by shape, so one call of the same shapes is enough.
     shapes = _shapes(case)
