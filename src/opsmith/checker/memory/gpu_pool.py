@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.checker.memory.guard import Damage, Guard
+from opsmith.checker.memory.damage import Damage, Guard
 
 __all__ = ["GpuGuard"]
 

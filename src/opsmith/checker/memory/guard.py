@@ -9,46 +9,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from opsmith.checker.memory.damage import Damage, Guard
 from opsmith.errors import OpsmithError, ToolchainError
 
-__all__ = ["MARGIN_BYTES", "Damage", "Guard", "guarded", "sheltered", "why_unguarded"]
+__all__ = ["MARGIN_BYTES", "guarded", "sheltered", "why_unguarded"]
 
 MARGIN_BYTES = 4096
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A written byte outside every allocation.
-
-    `address` and `size_bytes` are the block's that it is next to; `offset_bytes` is counted from the block's beginning,
-    so it is negative before the block. `is_free` says that the block itself had been freed.
-    """
-
-    address: int
-    size_bytes: int
-    offset_bytes: int
-    is_free: bool = False
-
-    def describe(self, block: str) -> str:
-        """Say what happened, with a name for the block of memory."""
-        size = f"{block} ({self.size_bytes} bytes)"
-        if self.is_free and 0 <= self.offset_bytes < self.size_bytes:
-            return f"byte {self.offset_bytes} of {size} is written after being freed"
-        if self.offset_bytes < 0:
-            return f"it writes to byte {-self.offset_bytes} before the start of {size}"
-        return f"it writes to byte {self.offset_bytes - self.size_bytes + 1} past the end of {size}"
-
-
-class Guard:
-    """Memory under watch, between `guarded`'s beginning and its end."""
-
-    def damage(self, results: Iterable[int] = ()) -> Damage | None:
-        """Return the first write outside of all blocks, or None; on a GPU behind those of results, by address."""
-        raise NotImplementedError
 
 
 class _CpuGuard(Guard):

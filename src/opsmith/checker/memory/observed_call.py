@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from opsmith.checker.calls import differentiated, is_gradient_of_body, kernel_outputs, quiet, seed_generators
-from opsmith.checker.memory.guard import Damage, Guard, guarded
+from opsmith.checker.memory.damage import Damage, Guard
+from opsmith.checker.memory.guard import guarded
 from opsmith.checker.memory.margins import PaddedTensor, pad_tensors
 from opsmith.checker.process.lost_gpu import settle
 from opsmith.checker.process.threads import on_threads
