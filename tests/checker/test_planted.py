@@ -36,14 +36,22 @@ def _chosen(rows: Iterable[Planted]) -> list[Planted]:
     return list(first.values())
 
 
-def _params(rows: Iterable[Planted]) -> list[ParameterSet]:
-    # A race shows where two threads run at the same time.
+def _params(rows: Iterable[Planted], *few: Planted, mark: pytest.MarkDecorator | None = None) -> list[ParameterSet]:
+    """Return rows as parameters; those that are not among the few have a mark."""
+    marked = [] if mark is None else [mark]
     return [
-        pytest.param(row, id=row.name, marks=[pytest.mark.all_cores] if row.named == "threads" else []) for row in rows
+        pytest.param(
+            row,
+            id=row.name,
+            # A race shows where two threads run at the same time.
+            marks=[*([pytest.mark.all_cores] if row.named == "threads" else []), *([] if row in few else marked)],
+        )
+        for row in rows
     ]
 
 
 _ROWS = _chosen(TABLE)
+_ONE_OF_EACH_NAME = list({row.named: row for row in reversed(_ROWS)}.values())
 _OTHERS = [row for row in TABLE if row not in _ROWS]
 # What traces an operator looks at what is registered, which opsmith does for its own.
 _REGISTERED = [row for row in TABLE if row.is_registered]
@@ -54,14 +62,19 @@ def _plan(row: Planted, items: Iterable[Property], **more: Any) -> CheckPlan:
     return CheckPlan(tuple(items), row.dtypes, rerun=False, silence_s=_SILENCE_S, **more)
 
 
-@pytest.mark.parametrize("row", _params(TABLE))
+@pytest.mark.parametrize(
+    "row", _params(TABLE, *_ROWS, mark=pytest.mark.slow("make test has one of each class of defects and name"))
+)
 def test_its_property_finds_the_defect(row: Planted) -> None:
     items = [item for item in PROPERTIES if item.name in (row.named, *row.seen_in)]
     assert run_check(row.subject(planted=True), _plan(row, items)).failed == (row.named,)
 
 
-@pytest.mark.slow("all properties of an operator for each class of defects and name; make planted has all")
-@pytest.mark.parametrize("row", _params(_ROWS))
+@pytest.mark.slow("all properties of an operator for each name; make planted has all operators")
+@pytest.mark.parametrize(
+    "row",
+    _params(_ROWS, *_ONE_OF_EACH_NAME, mark=pytest.mark.nightly("all properties; make test-all has one of each name")),
+)
 def test_the_defect_is_called_by_its_name(row: Planted) -> None:
     # What traces has a test of its own below; a race takes most of a second to look for, and only races are found.
     skipped = TRACING | ({"threads"} - {row.named, *row.also})
@@ -73,7 +86,7 @@ def test_the_defect_is_called_by_its_name(row: Planted) -> None:
     assert found.keys() <= {row.named, *row.also}, found
 
 
-@pytest.mark.slow("compile, export and opcheck of an operator for each class of defects and name")
+@pytest.mark.nightly("compile, export and opcheck of an operator for each class of defects and name")
 @pytest.mark.parametrize("row", _params(row for row in _chosen(_REGISTERED)))
 def test_what_traces_calls_it_by_no_other_name(row: Planted) -> None:
     items = [item for item in PROPERTIES if item.name in {*TRACING, row.named, *row.seen_in}]
@@ -82,7 +95,7 @@ def test_what_traces_calls_it_by_no_other_name(row: Planted) -> None:
     assert set(failed) <= {row.named, *row.also}
 
 
-@pytest.mark.slow("all properties of an operator for each class of defects and name, in all types")
+@pytest.mark.nightly("all properties of an operator for each class of defects and name, in all types")
 @pytest.mark.parametrize("row", _params(_ROWS))
 def test_without_the_defect_nothing_is_found_in_any_type(row: Planted) -> None:
     skipped = LONG - {row.named} - (TRACING if row in _REGISTERED else frozenset())

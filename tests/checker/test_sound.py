@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from _pytest.mark import ParameterSet
 from long_properties import LONG
 from sound.listed import OPERATORS
 
@@ -13,6 +14,14 @@ from opsmith.subject.subject import Subject, subject_of
 pytestmark = pytest.mark.compile
 
 _VALUES = ("value", "magnitude", "special values", "empty", "strides", "arguments")
+
+# Every kind is among these: the operators are listed kind by kind.
+_FAST, _FEW = set(list(OPERATORS)[::3]), set(list(OPERATORS)[::6])
+
+
+def _params(few: set[str], mark: pytest.MarkDecorator) -> list[ParameterSet]:
+    return [pytest.param(name, id=name, marks=[] if name in few else mark) for name in OPERATORS]
+
 
 _DEPEND_ON_VALUES = tuple(item for item in PROPERTIES if item.name not in LONG)
 
@@ -30,14 +39,14 @@ def _named(*names: str) -> tuple[Property, ...]:
     return tuple(item for item in PROPERTIES if item.name in names)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", _params(_FAST, pytest.mark.slow("make test has every third operator")))
 def test_its_values_are_right(name: str) -> None:
     report = run_check(_subject(name, 0), CheckPlan(_named(*_VALUES)))
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
 @pytest.mark.slow("compile, export, threads, determinism and others of 42 operators")
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", _params(_FEW, pytest.mark.nightly("make test-all has every sixth operator")))
 def test_the_other_properties_do_not_complain(name: str) -> None:
     # In one type: the tests above and below try all of them.
     others = tuple(item for item in PROPERTIES if item.name not in _VALUES)
@@ -46,7 +55,7 @@ def test_the_other_properties_do_not_complain(name: str) -> None:
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
-@pytest.mark.slow("what depends on values, of 42 operators with another seed")
+@pytest.mark.nightly("what depends on values, of 42 operators with another seed")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_no_property_complains_about_other_values(name: str) -> None:
     report = run_check(_subject(name, 1), CheckPlan(_DEPEND_ON_VALUES, seconds=4))
