@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-__all__ = ["COMBINED", "LAYOUTS", "apply_layout", "lay_out"]
+__all__ = ["COLUMN_FOR_ALL", "COMBINED", "LAYOUTS", "apply_layout", "lay_out"]
 
 
 def _contiguous(tensor: Tensor) -> Tensor:
@@ -98,6 +98,7 @@ def _strange(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     )
 
 
+COLUMN_FOR_ALL = "with its last dimension expanded"
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 # Name -> what makes it, and the ranks it is possible for.
@@ -112,7 +113,7 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], range]] = {
     "cut out of a transposed one": (_cut_from_transposed, range(2, 64)),
     "with a larger leading dimension": (_leading, range(2, 64)),
     "sliced in two dimensions": (_sliced_twice, range(2, 64)),
-    "with its last dimension expanded": (_expanded_columns, range(2, 64)),
+    COLUMN_FOR_ALL: (_expanded_columns, range(2, 64)),
     "with its first two dimensions exchanged": (partial(_exchanged, one=0, other=1), range(3, 64)),
     "with its last two dimensions exchanged": (partial(_exchanged, one=-2, other=-1), range(3, 64)),
     "with its middle dimensions exchanged": (partial(_exchanged, one=1, other=2), range(4, 5)),
