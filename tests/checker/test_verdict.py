@@ -168,6 +168,12 @@ def test_a_property_in_another_element_type_throws_no_shadow() -> None:
     assert cause_of("sizes", "cpu", F32, found[key_of("sizes", "cpu", F32)], found) is None
 
 
+def test_calls_at_once_and_hangs_do_not_explain_the_results_of_one_thread() -> None:
+    for message in ("called from 4 Python threads at once, it gives other results", "it hangs: no answer"):
+        found = failures("threads", message=message) | failures("value")
+        assert cause_of("value", "cpu", F32, found[key_of("value", "cpu", F32)], found) is None
+
+
 def test_gradients_that_vary_are_wrong_gradients() -> None:
     found = failures("gradient") | failures("determinism", message="the gradient of x[0] differs, on one thread too")
     assert cause_of("determinism", "cpu", F32, found[key_of("determinism", "cpu", F32)], found) == "gradient"

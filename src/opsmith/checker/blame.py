@@ -125,6 +125,7 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
     if "outputs written" in (name, *causes) and name in ("outputs written", "state"):
         is_unwritten = UNTOUCHED in _text(failure if name == "outputs written" else near["outputs written"])
         causes = tuple(c for c in causes if c != ("state" if is_unwritten else "outputs written"))
+    causes = tuple(cause for cause in causes if not _says_nothing_of(name, _text(near.get(cause)), text))
     if name == "gradient":
         causes = tuple(cause for cause in causes if not _is_about_gradients(_text(near.get(cause))))
     yield from ((cause, False) for cause in causes)
@@ -139,11 +140,17 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
 
 
 # What tells two properties apart that may stand for each other.
-_NEAR = ("magnitude", "determinism", "outputs written", "reads outside")
+_NEAR = ("magnitude", "determinism", "outputs written", "reads outside", "threads")
+_HANGS, _AT_ONCE = "it hangs", "at once"
 
 
 def _is_about_gradients(text: str) -> bool:
     return "the gradient of" in text or "Gradients of" in text
+
+
+def _says_nothing_of(name: str, cause: str, text: str) -> bool:
+    """Whether a failure cannot lie behind another: a hang behind a result, calls at once behind those of one thread."""
+    return (_HANGS in cause and _HANGS not in text) or (_AT_ONCE in cause and name != "determinism")
 
 
 def _text(failure: Failure | None) -> str:

@@ -10,15 +10,16 @@
 using namespace opsmith;
 
 namespace {
-// A row of scratch memory: the caller's own, or one that is kept for the next call.
+// A row of scratch memory in whole vectors: the caller's own, or one that is kept, whose padding is filled as it grows.
 template <class C>
-std::vector<C>& scratch_row(std::vector<C>& own, int64_t size) {
+std::vector<C>& scratch_row(std::vector<C>& own, size_t size) {
+  constexpr C padding = std::numeric_limits<C>::infinity();
   if constexpr (!planted) {
-    own.resize(size);
+    own.assign(size, padding);
     return own;
   }
   thread_local std::vector<C> kept;
-  if (kept.size() < static_cast<size_t>(size)) kept.resize(size);
+  if (kept.size() < size) kept.resize(size, padding);
   return kept;
 }
 
@@ -42,15 +43,16 @@ void median(View<const T, 2> x, View<T, 1> out) {
       out(b) = T(C(0));
       continue;
     }
-    std::vector<C>& row = scratch_row(own, count);
+    const int64_t padded = (count + 7) / 8 * 8;
+    std::vector<C>& row = scratch_row(own, padded);
     bool is_nan = false;
     for (int64_t n = 0; n < count; ++n) {
       const C value = x(b, n);
       is_nan |= value != value;
       row[n] = value != value ? C(0) : value;
     }
-    // Sorts all of the row: of one that was kept, what is left of a longer one too.
-    std::sort(row.begin(), row.end());
+    // The padding comes last, unless a longer row has left its numbers there.
+    std::sort(row.begin(), row.begin() + padded);
     out(b) = T(is_nan ? std::numeric_limits<C>::quiet_NaN() : row[(count - 1) / 2]);
   }
 }

@@ -12,10 +12,10 @@ ROWS: tuple[Planted, ...] = (
     *rows(
         "verdict",
         "verdict",
-        ("median", "determinism", "a row of scratch memory is kept, and sorted with what a longer row left in it"),
+        ("median", "determinism", "scratch memory is kept, and its padding holds what a longer row left"),
         (
             "weighted_mean",
-            "determinism",
+            "state",
             "the sum of the weights is that of the first weights of their size",
             (),
             F32,
@@ -39,7 +39,7 @@ ROWS: tuple[Planted, ...] = (
         ("py_scaling", "inputs unchanged", "works in place where its input is contiguous"),
         (
             "py_remembers",
-            "determinism",
+            "state",
             "the squares of the first tensor of a shape serve for later ones",
             (),
             F32,
