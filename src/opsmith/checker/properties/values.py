@@ -105,8 +105,8 @@ def _agree_or_refused(context: Context, *groups: str) -> tuple[Outcome, list[Ref
         return varied, []
     if compared:
         return replace(outcome, inputs=outcome.inputs + varied.inputs), []
-    # In a check with a limit there may have been time for one.
-    return outcome, [] if context.is_limited else [*refused, *more]
+    # Where inputs were left out, there may have been time for none that it takes.
+    return outcome, [] if context.is_limited or outcome.left_out else [*refused, *more]
 
 
 def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple[Outcome, int, list[Refusal]]:
@@ -137,7 +137,8 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
     if compared == 0:
         if declined and not refused:
             return not_run(f"the kernel rejects all of {declined} inputs of this kind, which it may"), 0, refused
-        return not_run(_why_nothing(len(refused), timed.left_out)), 0, refused
+        why = not_run(_why_nothing(len(refused), timed.left_out))
+        return replace(why, left_out=timed.left_out), 0, refused
     if elsewhere:
         reason = f"{elsewhere} of {compared} inputs give wrong values, and so do ordinary ones: see `value`"
         return not_run(reason), compared, refused
