@@ -122,7 +122,7 @@ class Evidence:
         eps = self._step(seed)
         moved = self._distance(self.run(perturbed(self.wide, names, eps, seed)))
         least = [
-            torch.maximum(max(_LEAST_JUMP, _LEAST_JUMP_UNITS * eps) * value.abs().to(torch.float64), 64 * _tiny(value))
+            torch.maximum(max(_LEAST_JUMP, _LEAST_JUMP_UNITS * eps) * value.to(torch.float64).abs(), 64 * _tiny(value))
             for value in self.exact
         ]
         may_jump = [distance.isfinite() & (distance > most) for distance, most in zip(moved, least, strict=True)]
@@ -202,7 +202,7 @@ class Evidence:
         ratio = torch.finfo(torch.float64).eps / eps
         found = []
         for one, value in zip(noise, self.exact, strict=True):
-            wide = value.abs().to(torch.float64)
+            wide = value.to(torch.float64).abs()
             is_normal = (wide > torch.finfo(torch.float32).smallest_normal) | (wide == 0)
             of_low = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps if ratio == 1 else 1.0
             sound = one[one <= min(0.1, _SOUND_UNITS * eps) * wide]

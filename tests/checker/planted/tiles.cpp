@@ -125,13 +125,14 @@ template <class T>
 void hidden_768(View<const T, 2> x, View<const T, 1> weight, View<T, 2> y) {
   const int64_t count = x.size[1];
   for (int64_t b = 0; b < x.size[0]; ++b) {
-    T mean = 0, squares = 0;
-    for (int64_t n = 0; n < count; ++n) mean += x(b, n);
-    mean /= T(count);
-    for (int64_t n = 0; n < count; ++n) squares += (x(b, n) - mean) * (x(b, n) - mean);
-    const T scale = 1 / std::sqrt(squares / T(count) + T(1e-5));
+    // In float32 a sum of 33,001 terms would be off by more than PyTorch's, which adds them in pairs.
+    double mean = 0, squares = 0;
+    for (int64_t n = 0; n < count; ++n) mean += double(x(b, n));
+    mean /= double(count);
+    for (int64_t n = 0; n < count; ++n) squares += (double(x(b, n)) - mean) * (double(x(b, n)) - mean);
+    const double scale = 1 / std::sqrt(squares / double(count) + 1e-5);
     for (int64_t n = 0; n < count; ++n) {
-      y(b, n) = (x(b, n) - mean) * scale * weight(planted && count == 768 && n >= 512 ? n - 256 : n);
+      y(b, n) = T((double(x(b, n)) - mean) * scale * double(weight(planted && count == 768 && n >= 512 ? n - 256 : n)));
     }
   }
 }

@@ -17,9 +17,14 @@ def _listed() -> dict[str, tuple[Any, Any]]:
     for file in sorted(Path(__file__).parent.glob("*.py")):
         if file.stem not in ("__init__", "listed"):
             module = importlib.import_module(f"{__package__}.{file.stem}")
-            found |= {name: (made, None) for name, made in vars(module).items() if isinstance(made, Operator)}
+            found |= {name: (made, None) for name, made in vars(module).items() if _has_body(made)}
             found |= getattr(module, "OPERATORS", {})
     return found
+
+
+def _has_body(made: object) -> bool:
+    """Whether something is an operator with a reference; a backward may be declared without one."""
+    return isinstance(made, Operator) and not made.definition.is_derived
 
 
 OPERATORS = _listed()

@@ -100,13 +100,20 @@ def _agree_or_refused(context: Context, *groups: str) -> tuple[Outcome, list[Ref
     if outcome.state == "failed" or compared > len(refused):
         return outcome, []
     # Where the reference takes little of what is generated, the examples show what it does take.
-    varied, of_examples, more = _compare(context, suite.varied(context.dtypes, *groups), "plain" in groups)
+    others = [*suite.varied(context.dtypes, *groups), *(_even(context) if "plain" in groups and not compared else ())]
+    varied, of_examples, more = _compare(context, others, "plain" in groups)
     if varied.state == "failed" or (of_examples and not compared):
         return varied, []
     if compared:
         return replace(outcome, inputs=outcome.inputs + varied.inputs), []
     # Where inputs were left out, there may have been time for none that it takes.
     return outcome, [] if context.is_limited or outcome.left_out else [*refused, *more]
+
+
+def _even(context: Context) -> list[Case]:
+    """Return a call with sizes that are powers of two, for a reference that refuses odd ones."""
+    even = context.subject.suite.even(context.dtypes, "normal", context.subject.seed)
+    return [] if even is None else [even]
 
 
 def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple[Outcome, int, list[Refusal]]:
