@@ -33,8 +33,8 @@ def test_an_input_of_which_there_is_no_derivative_has_none() -> None:
     [
         (bodies.shorter, r"output out has the sizes \(2,\), the definition says \(3,\): Float32\[Tensor, \"N\"\]"),
         (bodies.of_another_rank, r"output out has the sizes \(1, 3\), the definition says \(3,\)"),
-        (bodies.pair, "returned 2 results, the definition says 1"),
-        (bodies.nothing, "output out is NoneType"),
+        (bodies.pair, "returned Tensor, Tensor, the definition says 1 tensor"),
+        (bodies.nothing, "returned NoneType, the definition says 1 tensor"),
     ],
 )
 def test_a_body_of_another_form_is_named(op: opsmith.Operator, words: str) -> None:

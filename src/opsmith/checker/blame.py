@@ -46,6 +46,8 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "state": ("inputs unchanged", "aliasing", "outputs written"),
     "outputs written": ("state", "reads outside"),
     "aliasing": ("inputs unchanged",),
+    # Beside an output may lie an input.
+    "inputs unchanged": ("writes outside",),
     "memory growth": ("writes outside", "state"),
     "opcheck": (*_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
     "compile": (*_SPOILED, "fake", "gradient", "determinism", "threads", "value"),

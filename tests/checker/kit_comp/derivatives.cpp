@@ -77,7 +77,7 @@ void leaky_backward(View<const T, 1> grad_y, View<const T, 1> x, View<T, 1> grad
   }
 }
 
-// max(x, 0) whose gradient at zero is that from the right: no defect, the reference's is that from the left.
+// max(x, 0) whose gradient at zero is that from the right; the reference's is that from the left.
 template <class T>
 void kinked(View<const T, 1> x, View<T, 1> y) {
   for (int64_t n = 0; n < x.size[0]; ++n) y(n) = compute_t<T>(x(n)) < 0 ? T(0) : x(n);

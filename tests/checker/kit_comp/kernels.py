@@ -52,7 +52,7 @@ def leaky_backward(grad_y: Row, x: Row) -> Row: ...
 
 @opsmith.op(cpu="derivatives.cpp", outputs="y")
 def kinked(x: Row) -> Row:
-    """The larger of x and 0; a subgradient of 1 at 0."""
+    """The larger of x and 0, whose kernel has the subgradient 1 at 0, where the reference has 0."""
     return torch.relu(x)
 
 

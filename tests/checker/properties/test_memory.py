@@ -93,7 +93,8 @@ def test_python_operators_that_return_their_argument() -> None:
     # PyTorch refuses such a result itself, and the argument was written to before.
     assert "aliasing" in check(shared.itself, reference=shared.reference).failed
     assert check(torch.ops.kit_memory.twin, reference=shared.same).failed == ("aliasing",)
-    assert check(shared.itself_by_hand, reference=shared.same).failed == ("aliasing",)
+    # This one writes the same numbers to it: memory that cannot be written to shows it.
+    assert check(shared.itself_by_hand, reference=shared.same).failed == ("inputs unchanged",)
 
 
 @pytest.mark.parametrize("op", [torch.ops.kit_memory.view_of, torch.ops.kit_memory.parts])

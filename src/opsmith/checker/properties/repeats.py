@@ -193,6 +193,7 @@ def _varies_alone(context: Context, case: Case) -> bool:
     base = _run(context, case, 1)
     until_s = time.thread_time() + _SECONDS_ALONE
     for number in range(_MANY):
+        _perturb_malloc(number)
         if differences(base.results, _run(context, case, 1).results):
             return True
         if number >= _LEAST_ALONE and time.thread_time() > until_s:
