@@ -214,7 +214,9 @@ template <class T>
 void around(View<const T, 2> x, int64_t place, View<T, 1> out) {
   // The column at `place`, counted around; zero where there is none.
   const volatile int64_t count = x.size[1];
-  for (int64_t b = 0; b < x.size[0]; ++b) out(b) = planted || count > 0 ? x(b, place % count) : T(0.f);
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    out(b) = planted || count > 0 ? x(b, (place % count + count) % count) : T(0.f);
+  }
 }
 
 template <class T>
