@@ -56,7 +56,7 @@ def test_each_property_is_a_test(user_python: Python, project: Path):
     ):
         assert line in printed
     assert "✗ value, cpu, float32: y[0, 0] is " in printed
-    assert "it crashes: a segmentation fault on N = 4099" in printed
+    assert "it crashes: a segmentation fault" in printed
     assert "from kit_screen.operators import wrong" in printed
     # No traceback of opsmith's, and nothing of the user's other tests.
     assert "pytest_plugin.py" not in printed

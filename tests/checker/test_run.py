@@ -33,7 +33,8 @@ def states(report: Report) -> dict[str, str]:
 @pytest.mark.compile
 def test_a_crash_is_a_finding_and_the_run_goes_on():
     report = check(subject_of(operators.crashing), "value", "sizes", "empty", "strides")
-    assert states(report) == {"value": "passed", "sizes": "failed", "empty": "passed", "strides": "passed"}
+    # Layouts are tried in long rows too, which crash as well: that is the same defect.
+    assert states(report) == {"value": "passed", "sizes": "failed", "empty": "passed", "strides": "not run"}
     (finding,) = report.findings
     assert finding.message == "N = 64: it crashes: a segmentation fault, first seen with N = 4099"
     assert finding.case is not None
@@ -164,7 +165,8 @@ def test_a_slow_reference_is_spared_the_largest_inputs():
     assert quick.notes == ()
     labels, fewer = ([case.label for case in one.suite.cases({"T": "float32"})] for one in (quick, slow))
     # Its time depends on N alone.
-    assert set(labels) - set(fewer) == {"N = 4099", "N = 70001"}
+    long_rows = {f"the last element decides, N = {size}" for size in (33001, 66001)}
+    assert set(labels) - set(fewer) == {"N = 4099", "N = 70001", *long_rows}
     assert "B = 70001" in fewer
     (note,) = slow.notes
     assert note.endswith("s for N = 4099: inputs of that size and larger are left out (--thorough tries them)")

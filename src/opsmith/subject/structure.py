@@ -43,7 +43,10 @@ def _form(value: Any) -> Any:
     """Return what of an argument may decide the structure: numbers do, and how many dimensions tensors have."""
     if isinstance(value, tuple):
         return [_form(item) for item in value]
-    return len(value.shape) if hasattr(value, "shape") else value
+    if hasattr(value, "shape"):
+        return len(value.shape)
+    # An object of the user's may not be printable.
+    return value if value is None or isinstance(value, (int, float, str)) else id(value)
 
 
 def _measured(run: Run, values: Mapping[str, Any]) -> tuple[bool, ...]:
