@@ -14,7 +14,6 @@ TYPES = (torch.float64, torch.float32)
 Vector = Float[Tensor, "N"]
 Matrix = Float[Tensor, "B N"]
 Rows = Float[Tensor, "B"]
-_ROTATION = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
 
 
 @opsmith.op(cpu="suspicious.cpp", dtypes=TYPES)
@@ -74,7 +73,9 @@ def quarter_turn(x: Float32[Tensor, "B 2"], scale: Float64[Tensor, "B"]) -> Floa
     """Two types, and a matrix of its own in one of them."""
     if scale.dtype is not torch.float64:
         raise TypeError("scale is float64")
-    return (x @ _ROTATION.t()) * scale.float()[:, None]
+    # Made here: with a tensor from outside PyTorch cannot trace the gradient of a body.
+    rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    return (x @ rotation.t()) * scale.float()[:, None]
 
 
 @opsmith.op(cpu="suspicious.cpp", dtypes=TYPES)
