@@ -1,4 +1,4 @@
-"""What the audit's tests share: `from planted import ...`, small libraries made with gcc, and wheels around them."""
+"""What the audit's tests share: `from planted_faults import ...`, small libraries made with gcc, and wheels around them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from make_library import library
 from make_wheel import wheel
-from planted import gpu_wheel
+from planted_faults import gpu_wheel
 
 from opsmith.package.audit import archive, audit
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 from make_library import SHIMS, library
 from make_wheel import wheel
-from planted import OPS, PLANTED, Planted, good_wheel, gpu_wheel
+from planted_faults import OPS, PLANTED, Planted, good_wheel, gpu_wheel
 
 from opsmith.package.audit import audit
 

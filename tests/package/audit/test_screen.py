@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from make_library import SHIMS, library
 from make_wheel import wheel
-from planted import good_wheel
+from planted_faults import good_wheel
 
 import opsmith
 from opsmith.cli.audit import command
