@@ -206,7 +206,10 @@ class Operator:
                 better = explain(args, kwargs)
                 if better is None:
                     raise
-                raise better from None
+                try:
+                    raise better from None
+                finally:
+                    del better  # its traceback holds this frame, which would hold it and the arguments
             return select(results) if hides else results
 
         self._overload = overload
