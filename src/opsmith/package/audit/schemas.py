@@ -7,7 +7,9 @@ version at hand, and a wheel is judged without one.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 __all__ = ["Argument", "Schema", "parse_schema"]
 
@@ -131,39 +133,28 @@ def _type(text: str) -> tuple[str | None, bool]:
     return (kind, is_mutated) if _TYPES.fullmatch(kind) else (None, False)
 
 
-def _closing(text: str, start: int) -> int | None:
-    """Return where the bracket at `start` is closed; brackets in quotes do not count."""
+def _unquoted(text: str, start: int = 0) -> Iterator[tuple[int, str, int]]:
+    """Yield the place of each character outside of quotes, the character, and how many brackets are open behind it."""
     depth, quote = 0, ""
     for place in range(start, len(text)):
         char = text[place]
         if quote:
             quote = "" if char == quote else quote
-        elif char in "'\"":
+            continue
+        if char in "'\"":
             quote = char
-        elif char in "([":
-            depth += 1
-        elif char in ")]":
-            depth -= 1
-            if depth == 0:
-                return place
-    return None
+            continue
+        depth += (char in "([") - (char in ")]")
+        yield place, char, depth
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Return where the bracket at `start` is closed; brackets in quotes do not count."""
+    return next((place for place, char, depth in _unquoted(text, start) if char in ")]" and depth == 0), None)
 
 
 def _split(text: str) -> list[str]:
     """Return the parts between commas outside of brackets and quotes."""
-    parts, depth, quote, current = [], 0, "", ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char in "([":
-            depth += 1
-        elif char in ")]":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(current.strip())
-            current = ""
-            continue
-        current += char
-    return [*parts, current.strip()] if current.strip() or parts else []
+    commas = [place for place, char, depth in _unquoted(text) if char == "," and depth == 0]
+    parts = [text[begin + 1 : end].strip() for begin, end in pairwise([-1, *commas, len(text)])]
+    return parts if commas or parts[0] else []
