@@ -50,7 +50,7 @@ def test_operators_without_a_defect(op: Any) -> None:
 )
 def test_a_defect_has_one_name(op: Any, failed: tuple[str, ...], words: str) -> None:
     report = check(op)
-    assert report.failed == failed
+    assert report.failed == failed, report.findings
     assert words in report.findings[0].message
 
 
@@ -64,7 +64,7 @@ def test_a_data_race(op: Any) -> None:
     assert any(one in report.findings[0].message for one in words)
 
 
-@pytest.mark.slow("builds and runs under ThreadSanitizer")
+@pytest.mark.nightly("builds and runs under ThreadSanitizer")
 def test_a_thorough_check_runs_under_thread_sanitizer() -> None:
     def result(op: Any, *, thorough: bool) -> Any:
         (found,) = run_check(subject_of(op), CheckPlan(chosen(("threads",)), thorough=thorough)).results

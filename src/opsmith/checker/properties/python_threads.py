@@ -59,12 +59,21 @@ class _Run:
 def interference(context: Context, long: list[Case], seconds: float) -> Finding | None:
     """Return a finding if results change while other threads call with other numbers, sizes and arguments.
 
-    `seconds` is the processor time of each thread.
+    `seconds` is the processor time of each thread, for calls of one kind and for various ones.
     """
-    calls = list(_calls(context, long))
+    context.tell("calls from several Python threads at once")
+    # Threads meet in a kernel most often, for the time that it takes, where calls are as long as a few of Python's steps.
+    pairs = list(_calls(context, _and_others(context, list(islice(accepted(context, "large"), 1)))))
+    every = [*pairs, *_calls(context, _various(context, long))]
+    for calls in (pairs, every) if len(pairs) > 1 else (every,):
+        if (finding := _interference_of(context, calls, seconds)) is not None:
+            return finding
+    return None
+
+
+def _interference_of(context: Context, calls: list[_Call], seconds: float) -> Finding | None:
     if len(calls) < 2:
         return None
-    context.tell("calls from several Python threads at once")
     run = _Run(calls, seconds)
     workers = [threading.Thread(target=run.work, args=(context, number)) for number in range(_THREADS)]
     before_s = sys.getswitchinterval()
@@ -82,14 +91,20 @@ def interference(context: Context, long: list[Case], seconds: float) -> Finding 
     return Finding(f"{case.label}: called from {_THREADS} Python threads at once, it gives {words}", case, _HINT)
 
 
-def _calls(context: Context, long: list[Case]) -> Iterator[_Call]:
-    """Yield calls whose results do not vary by themselves."""
-    plain = list(islice(accepted(context, "plain"), 2))
-    large = list(islice(accepted(context, "large"), 1))
-    scalars = list(islice(accepted(context, "scalars"), 4))
+def _and_others(context: Context, cases: list[Case]) -> list[Case]:
+    """Return the cases, and each with other numbers."""
+    return [*cases, *(case for case in map(other_numbers, cases) if accepts(context, case))]
+
+
+def _various(context: Context, long: list[Case]) -> list[Case]:
     # Long ones were taken by the reference in a smaller size.
-    others = [case for case in map(other_numbers, [*plain, *large]) if accepts(context, case)]
-    for case in [*long[:1], *large, *plain, *others, *scalars]:
+    plain = _and_others(context, list(islice(accepted(context, "plain"), 2)))
+    return [*long[:1], *plain, *islice(accepted(context, "scalars"), 4)]
+
+
+def _calls(context: Context, cases: list[Case]) -> Iterator[_Call]:
+    """Yield calls whose results do not vary by themselves."""
+    for case in cases:
         values = case.build(context.device)
         try:
             one, other = results_of(context, values), results_of(context, values)

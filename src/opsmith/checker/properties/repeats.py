@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import time
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from opsmith.checker.calls import (
     seed_generators,
 )
 from opsmith.checker.memory.guard import sheltered
+from opsmith.checker.memory.perturb import perturb_malloc, perturbed_no_more
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
@@ -37,7 +37,6 @@ __all__ = ["ON_ONE_THREAD", "determinism"]
 _FEW, _MANY = 4, 200
 _LARGE_ELEMENTS = 4096
 _SECONDS = 0.1
-_M_PERTURB = -6
 # For how long one thread's results are looked at where several threads' vary.
 _LEAST_ALONE, _SECONDS_ALONE = 20, 0.3
 # Says that it is not a race.
@@ -70,14 +69,13 @@ def determinism(context: Context) -> Outcome:
             between = [case, other_numbers(case)]
             between = [one for one in between if one is case or accepts(context, one)]
             for number in _repeats(context, case):
-                _perturb_malloc(number)
                 if number % 2:
                     # A run calls an even number of times; what changes with every second call shows now, and so does
                     # what is left of other numbers.
                     with contextlib.suppress(Exception):
                         kernel_outputs(context.subject, between[number // 2 % len(between)].build(context.device))
                     _keep_busy(context.device)
-                other = _run(context, case, usual)
+                other = _run(context, case, usual, number)
                 kept = [base, *kept[-3:], other]
                 if found := differences(base.results, other.results):
                     return failed(_varies(context, case, found[0], number + 2), inputs=count)
@@ -97,8 +95,11 @@ def _cases(context: Context) -> Iterator[Case]:
     yield from itertools.islice((case for case in largest if is_accepted(context, case)), 1)
 
 
-def _run(context: Context, case: Case, count: int) -> _Run:
-    """Call the kernel on a number of threads, and once more for gradients; everything is made anew."""
+def _run(context: Context, case: Case, count: int, fill: int | None = None) -> _Run:
+    """Call the kernel on a number of threads, and once more for gradients; everything is made anew.
+
+    `fill` is what memory that is not initialized shall hold.
+    """
     subject = context.subject
     context.tell(case)
     call = _Run()
@@ -106,6 +107,8 @@ def _run(context: Context, case: Case, count: int) -> _Run:
     seed_generators(subject.seed)
     try:
         with on_threads(count):
+            if fill is not None:
+                perturb_malloc(fill)  # last, or what was allocated since would be what the kernel finds
             outputs = kernel_outputs(subject, values)
         call.results = {f"output {index}": output for index, output in enumerate(outputs)}
         call.results |= {name: values[name] for name in subject.mutated if isinstance(values[name], Tensor)}
@@ -145,26 +148,7 @@ def _deterministic() -> Iterator[None]:
         yield
     finally:
         torch._C._set_deterministic_algorithms(before, warn_only=warns)
-        _perturb_malloc(-1)  # 0, which is off
-
-
-def _perturb_malloc(number: int) -> None:
-    """Have malloc give out other bytes each time, so that a read of uninitialized memory shows.
-
-    glibc fills what is larger than its caches for each thread; those are filled by hand.
-    """
-    byte = (37 * (number + 1)) % 256
-    try:
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_PERTURB, byte)
-    except (AttributeError, OSError):
-        return
-    library.malloc.restype = ctypes.c_void_p
-    library.free.argtypes = [ctypes.c_void_p]
-    for size in range(24, 1033, 16):
-        pointer = library.malloc(size)
-        ctypes.memset(pointer, byte, size)
-        library.free(pointer)
+        perturbed_no_more()
 
 
 def _keep_busy(device: str) -> None:
@@ -193,8 +177,7 @@ def _varies_alone(context: Context, case: Case) -> bool:
     base = _run(context, case, 1)
     until_s = time.thread_time() + _SECONDS_ALONE
     for number in range(_MANY):
-        _perturb_malloc(number)
-        if differences(base.results, _run(context, case, 1).results):
+        if differences(base.results, _run(context, case, 1, number).results):
             return True
         if number >= _LEAST_ALONE and time.thread_time() > until_s:
             break

@@ -13,6 +13,7 @@ import torch
 from opsmith.checker.bits import Difference, differences
 from opsmith.checker.calls import accepted, kernel_outputs, quiet
 from opsmith.checker.memory.guard import sheltered
+from opsmith.checker.memory.perturb import perturb_malloc, perturbed_no_more
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
@@ -161,20 +162,29 @@ def _of_varying(context: Context, one: _Stress, number: int, varying: Difference
 
 def _unsteady_alone(context: Context, one: _Stress) -> Outcome | None:
     """Return the outcome for an operator whose results vary on one thread of PyTorch's already."""
+    try:
+        found = _other_alone(context, one)
+    finally:
+        perturbed_no_more()
+    if found is None:
+        return None
+    if _starts_threads(context, one):
+        different = differences(one.base, found)[0]
+        message = f"{one.case.label}: {different} varies from call to call, and the kernel starts threads of its own"
+        return failed(Finding(message, one.case, _RACE_HINT))
+    return not_run("results already vary on one thread; see determinism")
+
+
+def _other_alone(context: Context, one: _Stress) -> dict[str, torch.Tensor] | None:
+    """Return other results of the same call, if one of many has them; what is not initialized differs in each."""
     started = time.thread_time()
     for count in range(_MOST):
         if count >= _LEAST and time.thread_time() - started > _SECONDS / 5:
-            return None
+            break
+        perturb_malloc(count)
         found = results_of(context, one.values)
-        if are_equal(one.base, found):
-            continue
-        if _starts_threads(context, one):
-            different = differences(one.base, found)[0]
-            message = (
-                f"{one.case.label}: {different} varies from call to call, and the kernel starts threads of its own"
-            )
-            return failed(Finding(message, one.case, _RACE_HINT))
-        return not_run("results already vary on one thread; see determinism")
+        if not are_equal(one.base, found):
+            return found
     return None
 
 
