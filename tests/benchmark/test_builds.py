@@ -118,7 +118,7 @@ def differing(functions: dict[str, Callable[..., Any]], **changes: Any) -> tuple
 
 
 @pytest.mark.compile
-@pytest.mark.slow("builds one operator three ways")
+@pytest.mark.nightly("builds one operator three ways, as the demo of make test-all does")
 def test_the_three_builds_of_an_operator_are_equal() -> None:
     told: list[str] = []
     report = bench_builds(subject_of(kit_three.twice, devices=("cpu",)), "cpu", QUICK, told.append)

@@ -82,7 +82,11 @@ def _plan(row: Planted, items: Iterable[Property], **more: Any) -> CheckPlan:
 
 
 @pytest.mark.parametrize(
-    "row", _params(TABLE, *_ROWS, mark=pytest.mark.slow("make test has one of each class of defects and name"))
+    "row",
+    [
+        *_params(_ROWS, *_ONE_OF_EACH_NAME, mark=pytest.mark.slow("make test has a defect for each name")),
+        *_params(_OTHERS, mark=pytest.mark.nightly("make test-all has one of each class of defects and name")),
+    ],
 )
 def test_its_property_finds_the_defect(row: Planted) -> None:
     items = [item for item in PROPERTIES if item.name in (row.named, *row.seen_in)]
@@ -125,7 +129,7 @@ def test_without_the_defect_nothing_is_found_in_any_type(row: Planted) -> None:
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
-@pytest.mark.slow("the property that finds each other defect, on the operator without it")
+@pytest.mark.nightly("the property that finds each other defect, on the operator without it")
 @pytest.mark.parametrize("row", _params(_OTHERS))
 def test_its_property_holds_without_the_defect(row: Planted) -> None:
     items = [item for item in PROPERTIES if item.name in (row.named, *row.seen_in)]

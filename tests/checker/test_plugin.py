@@ -41,7 +41,7 @@ def test_nothing_is_imported():
 
 
 @pytest.mark.compile
-@pytest.mark.slow("a check in a process of its own")
+@pytest.mark.nightly("a whole check in a process of its own")
 def test_each_property_is_a_test(user_python: Python, project: Path):
     pytest_ = ("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider")
     # `hanging` takes as long as a check's patience lasts, and has tests of its own.

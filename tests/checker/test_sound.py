@@ -16,7 +16,7 @@ pytestmark = pytest.mark.compile
 _VALUES = ("value", "magnitude", "special values", "empty", "strides", "arguments")
 
 # Every kind is among these: the operators are listed kind by kind.
-_FAST, _FEW = set(list(OPERATORS)[::3]), set(list(OPERATORS)[::6])
+_FAST, _FEW = set(list(OPERATORS)[::3]), set(list(OPERATORS)[::9])
 
 
 def _params(few: set[str], mark: pytest.MarkDecorator) -> list[ParameterSet]:
@@ -39,14 +39,14 @@ def _named(*names: str) -> tuple[Property, ...]:
     return tuple(item for item in PROPERTIES if item.name in names)
 
 
-@pytest.mark.parametrize("name", _params(_FAST, pytest.mark.slow("make test has every third operator")))
+@pytest.mark.parametrize("name", _params(_FAST, pytest.mark.nightly("make test has every third operator")))
 def test_its_values_are_right(name: str) -> None:
     report = run_check(_subject(name, 0), CheckPlan(_named(*_VALUES)))
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]
 
 
 @pytest.mark.slow("compile, export, threads, determinism and others of 42 operators")
-@pytest.mark.parametrize("name", _params(_FEW, pytest.mark.nightly("make test-all has every sixth operator")))
+@pytest.mark.parametrize("name", _params(_FEW, pytest.mark.nightly("make test-all has every ninth operator")))
 def test_the_other_properties_do_not_complain(name: str) -> None:
     # In one type: the tests above and below try all of them.
     others = tuple(item for item in PROPERTIES if item.name not in _VALUES)

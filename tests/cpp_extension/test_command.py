@@ -89,7 +89,7 @@ print(*(module.value() for module in (inner.first, inner.second, third, plain)))
 """
 
 
-@pytest.mark.slow("compiles torch/extension.h three times")
+@pytest.mark.nightly("compiles torch/extension.h three times")
 @pytest.mark.compile
 def test_several_extensions_of_one_setup_do_not_meet(several: Path) -> None:
     """#10, #9: PyTorch gives all of them one build.ninja and objects named after the last part of the path."""

@@ -94,7 +94,7 @@ def test_smooth_is_installed_by_pip_and_runs_without_a_compiler(
     assert "0.247" in user_python.run(script, cwd=tmp_path, has_compilers=False).stdout
 
 
-@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
+@pytest.mark.nightly("pip and CMake; make test-all installs the same example with pip")
 @pytest.mark.compile
 def test_smooth_becomes_a_wheel_by_scikit_build_core(
     copied: Callable[[str], Path], user_python: Any, cmake: Callable[..., str], tmp_path: Path
@@ -121,7 +121,7 @@ def test_pybind_tutorial_loads_by_jit(copied: Callable[[str], Path], user_python
     assert "the gradients are right" in user_python.run("jit.py", cwd=project).stdout
 
 
-@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
+@pytest.mark.nightly("a tutorial with torch/extension.h; make test-all has the one that loads by JIT")
 @pytest.mark.compile
 def test_pybind_tutorial_is_installed_by_setup_py(
     copied: Callable[[str], Path], user_python: Any, tmp_path: Path

@@ -20,6 +20,8 @@ from warm import warm_up
 pytestmark = [pytest.mark.compile, pytest.mark.slow("a whole check of each operator")]
 
 VALUES = ("value", "magnitude", "special values", "sizes", "empty", "strides", "arguments", "gradient")
+# They share their kernels' code with others here.
+NIGHTLY = {"hard_nms_padded", "soft_nms_padded", "roi_align_sized", "focal_loss_sum", "focal_loss_classes_sum"}
 OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]
 
 
@@ -29,7 +31,16 @@ def warm() -> None:
     warm_up()
 
 
-@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.definition.name)
+@pytest.mark.parametrize(
+    "op",
+    [
+        pytest.param(op, marks=pytest.mark.nightly("make test-all checks an operator with the same code"))
+        if op.definition.name in NIGHTLY
+        else op
+        for op in OPERATORS
+    ],
+    ids=lambda op: op.definition.name,
+)
 def test_on_the_cpu(op, monkeypatch):
     # All properties to their end, but for those that try as many inputs as there is time for: they get a third of it.
     monkeypatch.setattr("opsmith.checker.run._SECONDS", 5.0)

@@ -74,6 +74,7 @@ def test_pip_builds_an_unchanged_project_in_an_isolated_environment(below, tiny,
     assert "opsmith: building tiny_native" in done.stderr
 
 
+@pytest.mark.nightly("pip builds a project twice in isolation")
 def test_wheels_of_the_two_tools_do_not_meet_in_pips_cache(below, tiny, tmp_path):
     # pip keeps the wheels of archives; those of folders it builds each time.
     subprocess.run([sys.executable, "setup.py", "-q", "sdist", "-d", tmp_path / "links"], cwd=tiny, check=True)

@@ -109,7 +109,7 @@ def test_multi_phase_module_can_be_imported_by_its_name(tmp_path: Path) -> None:
     assert opsmith.load("phased", [file]) is importlib.import_module("phased")
 
 
-@pytest.mark.slow("compiles torch/extension.h, 15 s each")
+@pytest.mark.nightly("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_edited_pybind11_module_is_a_new_one_of_the_same_name(tmp_path: Path) -> None:
     """pybind11 remembers modules by name: an edited one must not come back as it was."""
@@ -220,7 +220,7 @@ def test_arguments_are_not_changed(sources: Path) -> None:
     assert len(texts) == 1
 
 
-@pytest.mark.slow("compiles torch/extension.h, 15 s each")
+@pytest.mark.nightly("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_edited_library_takes_the_place_of_its_earlier_version(tmp_path: Path) -> None:
     """#23: with torch.utils.cpp_extension the second load ends the process."""

@@ -53,7 +53,7 @@ void same(View<const T, 1> x, View<T, 1> y, Stream stream) {
 """
 
 
-@pytest.mark.slow("downloads nvcc")
+@pytest.mark.nightly("downloads nvcc")
 @pytest.mark.compile
 def test_the_extra_is_enough_to_compile(user_python, tmp_path):
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["cuda"]
