@@ -17,7 +17,8 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import PROPERTIES, chosen
 from opsmith.checker.report import Column, Report, Result
 from opsmith.checker.run import CheckPlan, Watcher, run_check
-from opsmith.errors import ArgumentError
+from opsmith.errors import ArgumentError, CheckError
+from opsmith.subject import oracle
 from opsmith.subject.case import Case
 from opsmith.subject.subject import Subject, subject_of
 
@@ -117,6 +118,27 @@ def test_a_check_that_fails_itself_is_no_finding(monkeypatch: pytest.MonkeyPatch
     outcome = report.results[0].outcome
     assert outcome.is_error
     assert outcome.note == "the check failed with KeyError: 'T'"
+    # It is no defect of the operator's, and nothing is proved either.
+    assert (report.failed, report.ok) == ((), False)
+    assert "1 of 2 properties not judged: the check itself failed" in str(report)
+    with pytest.raises(CheckError, match="KeyError"):
+        report.raise_if_failed()
+
+
+def test_a_defect_of_the_oracle_is_not_taken_for_a_refusal_of_the_reference(monkeypatch: pytest.MonkeyPatch):
+    def broken(*given: Any) -> None:
+        raise IndexError("of the oracle's own")
+
+    monkeypatch.setattr(oracle, "reduction_length", broken)
+    report = check(subject(), "value")
+    assert report.results[0].outcome.note == "the check failed with IndexError: of the oracle's own"
+
+    def refusing(x: Tensor) -> Tensor:
+        raise IndexError("of the reference")
+
+    report = check(subject_of(triple, reference=refusing, examples=[(torch.ones(4),)]), "value")
+    assert report.failed == ("value",)
+    assert "IndexError: of the reference" in report.findings[0].message
 
 
 def test_a_watcher_is_told_of_everything():

@@ -40,13 +40,18 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
-        return not self.failures
+        """Whether nothing failed, neither the operator nor the check itself."""
+        return not self.failures and not self.errors
 
     @property
     def failures(self) -> tuple[Result, ...]:
         """The results that failed."""
         return tuple(result for result in self.results if result.outcome.state == "failed")
+
+    @property
+    def errors(self) -> tuple[Result, ...]:
+        """The results that say nothing because the check itself failed, which is a defect of opsmith's."""
+        return tuple(result for result in self.results if result.outcome.is_error)
 
     @property
     def failed(self) -> tuple[str, ...]:

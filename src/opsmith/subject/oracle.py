@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from opsmith.subject.accepted_types import in_accepted_types
+from opsmith.subject.blame import blamed_on_reference
 from opsmith.subject.case import Case
 from opsmith.subject.copies import upcast, working_dtype
 from opsmith.subject.disagreement import Disagreement, Expected, compare
@@ -54,9 +55,11 @@ def expect(
     """Return what a call should give; `values` are its arguments, which are not changed.
 
     `run` computes the results from arguments, by default the subject's reference; `about` says what it computes, and
-    `terms` how many terms its sums may have, by default those of the operator's. Raises whatever the reference raises.
+    `terms` how many terms its sums may have, by default those of the operator's. Raises whatever the reference raises;
+    `is_of_reference` tells that from a defect of the check.
     """
-    run = in_accepted_types(subject, run or (lambda given: subject.results(subject.reference, given)), values)
+    run = blamed_on_reference(run or (lambda given: subject.results(subject.reference, given)))
+    run = in_accepted_types(subject, run, values)
     evidence = Evidence(run, values, working_dtype(values), case.elements + 17)
     kinds = {recipe.values for recipe in case.tensors().values()}
     pointwise = pointwise_results(subject, case, run, about) if evidence.dtype is not None else ()

@@ -10,6 +10,7 @@ from torch import Tensor
 from opsmith.checker.process.lost_gpu import settle
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
+from opsmith.subject.blame import is_of_reference
 from opsmith.subject.case import Case
 from opsmith.subject.oracle import Disagreement, compare, expect
 
@@ -37,6 +38,8 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
         with on_threads(1):
             expected = expect(subject, case, values)
     except Exception as error:
+        if not is_of_reference(error):
+            raise
         raise RefusedError(str(error)) from error
     context.tell(case)
     try:

@@ -12,6 +12,7 @@ from torch import Tensor
 from opsmith.checker.properties.agreement import RefusedError
 from opsmith.checker.properties.context import Context
 from opsmith.subject.accepted_types import in_accepted_types
+from opsmith.subject.blame import blamed_on_reference, is_of_reference
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import GradientRequest, NoGradientError, as_result, first_line
 from opsmith.subject.oracle import Expected, evened, expect, upcast
@@ -51,7 +52,8 @@ def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> lis
 
 def expected_gradients(context: Context, case: Case, request: GradientRequest, values: dict[str, Any]) -> Expected:
     """Return the gradients that a call should have; raises RefusedError if the reference cannot be differentiated."""
-    run = in_accepted_types(context.subject, as_result(context.subject, context.subject.reference, request), values)
+    run = blamed_on_reference(as_result(context.subject, context.subject.reference, request))
+    run = in_accepted_types(context.subject, run, values)
     terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
     try:
         # The layout of the gradients that arrive makes no difference to what depends on what.
@@ -62,6 +64,8 @@ def expected_gradients(context: Context, case: Case, request: GradientRequest, v
     except NoGradientError as error:
         raise RefusedError(str(error)) from error
     except Exception as error:
+        if not is_of_reference(error):
+            raise
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
     is_half = request.dtype in ("float16", "bfloat16")
     even_out = _at_worst if is_half and _is_large(case) else evened

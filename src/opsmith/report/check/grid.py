@@ -121,7 +121,9 @@ def totals(report: Report) -> str:
         verdict = f"{len(ran_names)} of {one_of} hold, {len(names) - len(ran_names)} not run"
         if len(ran_names) == len(names):
             verdict = f"all {one_of} hold" if len(names) > 1 else "the property holds"
-    else:
+    elif report.failed:
         verdict = f"{len(report.failed)} of {one_of} failed"
+    else:
+        verdict = f"{len({result.name for result in report.errors})} of {one_of} not judged: the check itself failed"
     parts = (verdict, f"{count_of(ran, 'check')} of {count_of(inputs, 'input')}", f"seed {report.seed}")
     return " · ".join([*parts, f"{report.seconds:.1f} s"])

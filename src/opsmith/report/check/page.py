@@ -70,7 +70,7 @@ def reports_as_html(reports: Iterable[Report]) -> str:
     """Return a page with all reports."""
     listed = list(reports)
     links = [
-        Link(f"op{number}", report.operator, "passed" if report.ok else "failed", ", ".join(report.failed))
+        Link(f"op{number}", report.operator, "passed" if report.ok else "failed", _names_of(report))
         for number, report in enumerate(listed)
     ]
     return page(
@@ -83,6 +83,11 @@ def reports_as_html(reports: Iterable[Report]) -> str:
         sections=[section_of(report, link.anchor) for report, link in zip(listed, links, strict=True)],
         footer=made_on(machine_facts(), datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
     )
+
+
+def _names_of(report: Report) -> str:
+    """Return the properties that failed, or those in which the check itself did."""
+    return ", ".join(report.failed or dict.fromkeys(result.name for result in report.errors))
 
 
 def section_of(report: Report, anchor: str) -> Section:

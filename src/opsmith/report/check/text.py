@@ -26,7 +26,8 @@ def report_text(report: Report) -> str:
 def failure_text(report: Report) -> str:
     """Return what failed and the totals, without the table."""
     lines = [line for failure in failures_of(report) for line in [*_finding_lines(failure, plain, _WIDTH), ""]]
-    return "\n".join([*lines, totals(report)])
+    errors = [f"{MARKS['error']} {result.name}: {result.outcome.note}" for result in report.errors]
+    return "\n".join([*lines, *errors, totals(report)])
 
 
 def report_lines(report: Report, *, style: Style = plain, width: int = _WIDTH, verbose: bool = False) -> Iterator[str]:
