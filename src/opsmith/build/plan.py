@@ -112,30 +112,45 @@ def _defines(api: Api, target: Target) -> tuple[str, ...]:
 
 
 def _host_command(extension: Extension, toolchain: Toolchain) -> tuple[str, ...]:
-    # Without the prefix map the user's absolute path would end up in the binary, and with it in the cache of others.
-    prefix = f"-ffile-prefix-map={extension.root}=."
-    return (*toolchain.host.command, "-O3", *_HOST_FLAGS, *_VISIBILITY, *_HOST_MATH, prefix)
+    return (
+        *toolchain.host.command,
+        "-O3",
+        *_HOST_FLAGS,
+        *_VISIBILITY,
+        *_HOST_MATH,
+        *_prefix_maps(extension, toolchain),
+    )
+
+
+def _prefix_maps(extension: Extension, toolchain: Toolchain) -> tuple[str, ...]:
+    """Return flags without which this machine's absolute paths would end up in the binary, and in the cache of others."""
+    # In the headers of torch only messages have their file: debuggers still find it.
+    return (f"-ffile-prefix-map={extension.root}=.", f"-fmacro-prefix-map={toolchain.torch.root}=torch")
 
 
 def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api: Api) -> tuple[str, ...]:
     if toolchain.cuda is not None:
-        return _nvcc_command(toolchain.cuda, target, api)
+        return _nvcc_command(toolchain.cuda, target, api, _prefix_maps(extension, toolchain)[1:])
     assert toolchain.rocm is not None, "find_toolchain raises where a GPU compiler is asked for and missing"
     archs = [flag for arch in target.rocm_archs for flag in arch.flags]
-    prefix = f"-ffile-prefix-map={extension.root}=."
+    prefixes = _prefix_maps(extension, toolchain)
     standard = "-std=c++17" if api == "none" else "-std=c++20"
     flags = (standard, *_HOST_FLAGS[1:], *_VISIBILITY)
-    return (str(toolchain.rocm.hipcc), "-x", "hip", "-O3", *flags, prefix, *archs)
+    return (str(toolchain.rocm.hipcc), "-x", "hip", "-O3", *flags, *prefixes, *archs)
 
 
-def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api) -> tuple[str, ...]:
+def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api, prefixes: tuple[str, ...]) -> tuple[str, ...]:
     # nvcc of CUDA 11 knows no C++20, and torch's headers need it from 2.13 on.
     standard = "-std=c++20" if api != "none" or int(cuda.version.split(".")[0]) >= 12 else "-std=c++17"
-    host = ",".join((_HOST_FLAGS[1], *_VISIBILITY, *_HOST_MATH))
+    # nvcc takes a comma for the end of a flag.
+    plain = (flag for flag in prefixes if "," not in flag)
+    host = ",".join((_HOST_FLAGS[1], *_VISIBILITY, *_HOST_MATH, *plain))
     gencode = [flag for arch in target.cuda_archs for flag in arch.gencode]
     # No -O: nvcc optimises device code anyway, and for the host code of a view kernel's .cu, which only launches, -O3
     # triples the time.
-    return (str(cuda.nvcc), standard, "-DNDEBUG", f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
+    # -objtemp: the names of temporary files, which have the process's number otherwise, end up in the object.
+    head = (str(cuda.nvcc), standard, "-DNDEBUG", "-objtemp")
+    return (*head, f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
 
 
 def _link(extension: Extension, toolchain: Toolchain, objects: list[str]) -> Step:
