@@ -237,7 +237,7 @@ def user_python(tmp_path: Path, session_store: Path) -> UserPython:
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: opsmith\nVersion: {opsmith.__version__}\n")
     (info / "entry_points.txt").write_text(
-        "[setuptools.finalize_distribution_options]\nopsmith = opsmith.build.hook:finalize_distribution_options\n"
+        "[setuptools.finalize_distribution_options]\nopsmith = opsmith.package.hook:finalize_distribution_options\n"
         "[cmake.prefix]\nopsmith = opsmith.cmake\n"
         "[pytest11]\nopsmith = opsmith.pytest_plugin\n"
     )

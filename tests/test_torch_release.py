@@ -69,8 +69,8 @@ def test_it_is_an_import_error(old_torch):
     "program",
     [
         "import opsmith.errors; opsmith.__version__",
-        "import opsmith.pytest_plugin, opsmith.build.hook",
-        "import setuptools, torch, opsmith.build.hook",
+        "import opsmith.pytest_plugin, opsmith.package.hook",
+        "import setuptools, torch, opsmith.package.hook",
         "import pytest, torch, opsmith.pytest_plugin",
     ],
 )

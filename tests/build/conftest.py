@@ -53,6 +53,7 @@ build-backend = "setuptools.build_meta"
 [project]
 name = "user-scale"
 version = "1.2.3"
+dependencies = ["opsmith", "torch>=2.10"]
 
 [tool.opsmith]
 operators = ["user_scale"]

@@ -12,8 +12,8 @@ import pytest
 import setuptools
 from setuptools.errors import SetupError
 
-from opsmith.build import hook
 from opsmith.build.setuptools import OperatorExtension
+from opsmith.package import hook
 
 _USE = """
 import torch, user_scale
@@ -29,7 +29,7 @@ def test_wheel_serves_any_python_and_runs_without_a_compiler(project: Path, user
         "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path / "wheels", project, cwd=tmp_path
     )
     (wheel,) = (tmp_path / "wheels").iterdir()
-    assert wheel.name.startswith("user_scale-1.2.3-py3-none-linux_")
+    assert wheel.name.startswith("user_scale-1.2.3-py3-none-manylinux_2_")
     names = set(zipfile.ZipFile(wheel).namelist())
     kernels = {f"user_scale/kernels/scale.{suffix}" for suffix in ("cpp", "cu", "h")}
     assert kernels | {"user_scale/_ops.so", "user_scale/_ops.json", "user_scale/__init__.py"} <= names
@@ -87,7 +87,7 @@ def test_project_without_the_table_is_left_alone_and_waits_for_nothing(tmp_path:
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'other'\n")
     code = """
 import sys, setuptools
-from opsmith.build import hook
+from opsmith.package import hook
 distribution = setuptools.Distribution()
 hook.finalize_distribution_options(distribution)
 print(distribution.ext_modules, "torch" in sys.modules, "opsmith.build.setuptools" in sys.modules)

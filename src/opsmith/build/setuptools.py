@@ -5,14 +5,12 @@ Nothing here is imported unless setuptools is running already.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +53,7 @@ class OperatorExtension(setuptools.Extension):
     def __init__(self, name: str, jobs: Callable[[Any], list[_Job]]) -> None:
         super().__init__(name, sources=[])
         self.jobs = jobs
+        self.project: Project | None = None
 
 
 class BuildOperators(build_ext):
@@ -172,12 +171,17 @@ def run_build_ext(prepared: Prepared, folder: Path, jobs: int | None, watcher: W
     return folder / "temp" / prepared.plan.extension.name / prepared.plan.library
 
 
-def add_operators(distribution: Any, project: Project, root: Path) -> None:
-    """Make setuptools build and install a project's operators. `root` is the project's folder."""
-    extension = OperatorExtension("opsmith operators", lambda dist: _jobs(project, dist, root))
+def add_operators(distribution: Any, project: Project, root: Path) -> OperatorExtension:
+    """Make setuptools build and install a project's operators, and return what stands for them.
+
+    `root` is the project's folder. What is built is the extension's `project`, which another command may replace.
+    """
+    extension = OperatorExtension("opsmith operators", lambda dist: _jobs(extension.project or project, dist, root))
+    extension.project = project
     distribution.ext_modules = [*(distribution.ext_modules or []), extension]
-    commands = {"build_ext": BuildOperators, "build_py": _python_command(project), **_wheel_command()}
+    commands = {"build_ext": BuildOperators, "build_py": _python_command(project)}
     distribution.cmdclass = {**commands, **distribution.cmdclass}
+    return extension
 
 
 def _jobs(project: Project, distribution: Any, root: Path) -> list[_Job]:
@@ -220,35 +224,3 @@ def _python_command(project: Project) -> type[Any]:
             self.package_data = data
 
     return BuildPython
-
-
-def _wheel_command() -> dict[str, type[Any]]:
-    """Return the command that makes wheels, under its name, where this environment has one."""
-    # setuptools before 70.1 leaves wheels to the package of that name.
-    homes = ("setuptools.command.bdist_wheel", "wheel.bdist_wheel")
-    home = next((home for home in homes if _exists(home)), None)
-    if home is None:
-        return {}
-    base: Any = importlib.import_module(home).bdist_wheel
-
-    class BuildWheel(base):  # type: ignore[misc]
-        """bdist_wheel with the tag that operators deserve: they hold no Python, so one wheel serves every version."""
-
-        def finalize_options(self) -> None:
-            super().finalize_options()
-            self.root_is_pure = False
-
-        def get_tag(self) -> tuple[str, str, str]:
-            python, abi, platform = super().get_tag()
-            extensions = self.distribution.ext_modules or ()
-            only_operators = all(isinstance(ext, OperatorExtension) for ext in extensions)
-            return ("py3", "none", platform) if only_operators else (python, abi, platform)
-
-    return {"bdist_wheel": BuildWheel}
-
-
-def _exists(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even its package is there
-        return False

@@ -21,6 +21,8 @@ _COMMANDS = {
     "check": ("opsmith.cli.check", "Test operators against their references."),
     "bench": ("opsmith.cli.bench", "Time operators against their references, torch.compile and the machine's limit."),
     "profile": ("opsmith.cli.profile", "Show where the time of one call goes."),
+    "wheel": ("opsmith.cli.wheel", "Make a project's wheel as it should be published, and audit it."),
+    "prove": ("opsmith.cli.prove", "Run a wheel with every torch that it claims to work with."),
     "audit": ("opsmith.cli.audit", "Show what a wheel or library needs, and refuse a false claim."),
     "stub": ("opsmith.cli.stub", "Print the prototypes of kernels, or write skeletons."),
     "run": ("opsmith.cli.run", "Run a command that uses opsmith for torch.utils.cpp_extension."),

@@ -47,13 +47,15 @@ def judge_torch(facts: Facts) -> Iterator[Finding]:
 def _requirement(wheel: Wheel) -> SpecifierSet | None:
     """Return which versions of torch pip may install with the wheel; None if its metadata does not ask for torch.
 
-    opsmith asks for torch in its turn.
+    opsmith asks for torch in its turn, so a wheel that requires it need not say how old torch may be.
     """
     from packaging.specifiers import SpecifierSet
 
-    if torch := find_required(wheel, "torch"):
-        return SpecifierSet(",".join(str(item.specifier) for item in torch if item.specifier))
-    return SpecifierSet(f">={release_text(MINIMUM_TORCH)}") if find_required(wheel, "opsmith") else None
+    torch = find_required(wheel, "torch")
+    allowed = [str(item.specifier) for item in torch if item.specifier]
+    if find_required(wheel, "opsmith"):
+        allowed.append(f">={release_text(MINIMUM_TORCH)}")
+    return SpecifierSet(",".join(allowed)) if torch or allowed else None
 
 
 def _missing(floors: Floors) -> Finding:

@@ -27,14 +27,19 @@ def finalize_distribution_options(distribution: Any) -> None:
         project = read_project(pyproject)
         if project is None:
             return
+        from opsmith.package.metadata import refuse_incomplete
+
+        refuse_incomplete(pyproject, project)
         if find_spec("torch") is None:
             raise SetupError(
-                "opsmith builds operators with the torch that they will run with, which this build environment does "
-                "not have. Build in your own environment with `pip install --no-build-isolation .`, or add the torch "
-                "you want to build-system.requires in pyproject.toml"
+                "opsmith builds operators with the headers of a torch, which this build environment does not have. Add "
+                '"torch" to build-system.requires in pyproject.toml, or build in your own environment with `pip install '
+                "--no-build-isolation .`"
             )
         from opsmith.build.setuptools import add_operators
+        from opsmith.package.wheel.command import wheel_command
     except OpsmithError as error:
         # setuptools prints this one as a message, without a traceback.
         raise SetupError(str(error)) from error
-    add_operators(distribution, project, pyproject.parent)
+    extension = add_operators(distribution, project, pyproject.parent)
+    distribution.cmdclass = {**wheel_command(extension), **distribution.cmdclass}

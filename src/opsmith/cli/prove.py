@@ -1,0 +1,73 @@
+"""Runs a wheel with every torch that it claims to work with: `opsmith prove`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from opsmith.package.prove.result import Claim, Row
+    from opsmith.package.prove.run import ProofRequest
+
+__all__ = ["command", "show_proof"]
+
+_WHEEL = click.Path(exists=True, dir_okay=False, path_type=Path)
+_INDEX = "Where torch comes from; `pip` for pip's own.  [default: PyTorch's CPU builds]"
+
+
+@click.command("prove")
+@click.argument("wheel", type=_WHEEL)
+@click.option(
+    "--python", "pythons", metavar="VERSION", multiple=True, help="A Python, such as 3.12.  [default: this one]"
+)
+@click.option("--torch", "torches", metavar="VERSION", multiple=True, help="A torch.  [default: all from the floor up]")
+@click.option("--index-url", "index", metavar="URL", help=_INDEX)
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Limit of each module's check."
+)
+@click.option(
+    "--keep", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Keep environments there."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    wheel: Path,
+    pythons: tuple[str, ...],
+    torches: tuple[str, ...],
+    index: str | None,
+    seconds: float,
+    keep: Path | None,
+    as_json: bool,
+) -> None:
+    """Install WHEEL beside each release of torch from its floor up, without a compiler, and check its operators there.
+
+    Exits with 1 if it fails somewhere, or if no environment can be made.
+    """
+    from opsmith.package.prove.environment import CPU_INDEX
+    from opsmith.package.prove.run import ProofRequest
+
+    source = None if index == "pip" else index or CPU_INDEX
+    if not show_proof(wheel, ProofRequest(pythons, torches, source, seconds, keep), as_json=as_json):
+        sys.exit(1)
+
+
+def show_proof(wheel: Path, request: ProofRequest, *, as_json: bool) -> bool:
+    """Prove a wheel and print how it goes; return whether it works everywhere."""
+    from opsmith.package.prove.run import prove
+    from opsmith.report.prove.text import proof_lines, row_text
+    from opsmith.report.terminal import WIDTH, colour, console_for, echo
+
+    def tell(claim: Claim, row: Row | None) -> None:
+        click.echo(f"{claim}: ..." if row is None else row_text(row), err=True)
+
+    proof = prove(wheel, request, tell)
+    if as_json:
+        click.echo(json.dumps(proof.as_json(), indent=2))
+    else:
+        console = console_for()
+        width = min(max(console.width, 60), WIDTH) if console.is_terminal else WIDTH
+        echo(proof_lines(proof, style=colour(console), width=width), console)
+    return proof.ok

@@ -1,0 +1,75 @@
+"""Makes a project's wheel as it should be published, and audits it: `opsmith wheel`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("wheel")
+@click.argument("project", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="dist",
+    show_default=True,
+    metavar="DIR",
+    help="Folder for the wheel.",
+)
+@click.option("--torch-target", metavar="VERSION", help="Oldest torch that it must load in, such as 2.10.")
+@click.option("--archs", metavar="LIST", help="GPU architectures, such as '8.0;9.0+PTX'.")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="OLD",
+    help="The release before: which calls of its operators break.",
+)
+@click.option(
+    "--prove", "proves", is_flag=True, help="Run it with every torch from its floor up, as `opsmith prove` does."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show more about notes, and every library.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    project: Path,
+    output: Path,
+    torch_target: str | None,
+    archs: str | None,
+    against: Path | None,
+    proves: bool,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Build the wheel of PROJECT, a folder with pyproject.toml, and audit it.
+
+    One wheel serves every Python, and every torch from the target on. Its platform tag says which glibc it needs, and the
+    same input gives the same bytes. Exits with 1 if the audit refuses it.
+    """
+    from opsmith.package.wheel.build import WheelRequest, build_wheel
+    from opsmith.report.audit.text import audit_lines
+    from opsmith.report.terminal import WIDTH, colour, console_for, echo
+
+    request = WheelRequest(project, output, torch_target, archs, against)
+    built = build_wheel(request, lambda line: click.echo(line, err=True))
+    if as_json:
+        content = {"wheel": str(built.path), "seconds": built.seconds, "audit": built.audit.as_json()}
+        click.echo(json.dumps(content, indent=2))
+    else:
+        console = console_for()
+        width = min(max(console.width, 60), WIDTH) if console.is_terminal else WIDTH
+        echo(audit_lines(built.audit, style=colour(console), details=verbose, width=width), console)
+        click.echo(f"{built.path}  built in {built.seconds:.1f} s")
+    if not built.audit.is_sound:
+        sys.exit(1)
+    if proves:
+        from opsmith.cli.prove import show_proof
+        from opsmith.package.prove.environment import CPU_INDEX
+        from opsmith.package.prove.run import ProofRequest
+
+        if not show_proof(built.path, ProofRequest(index=CPU_INDEX), as_json=as_json):
+            sys.exit(1)

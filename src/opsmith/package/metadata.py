@@ -1,0 +1,61 @@
+"""Refuses a project whose metadata would make a wheel that cannot be installed as it should be.
+
+setuptools takes what pyproject.toml does not say for empty: without [project] it makes a wheel UNKNOWN-0.0.0, and without
+`dependencies` one that pip installs beside no torch at all.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from opsmith.build.project import Project
+from opsmith.errors import DefinitionError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["refuse_incomplete"]
+
+# The name at the start of a requirement (PEP 508).
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+def refuse_incomplete(pyproject: Path, project: Project) -> None:
+    """Raise DefinitionError, with the lines to add, if a project has no name or does not require opsmith and torch.
+
+    A project with a setup.py or setup.cfg and no [project] table has its metadata there, and is left to setuptools.
+    """
+    content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
+    table = content.get("project")
+    torch = "torch>={}.{}".format(*project.torch_target)
+    if table is None:
+        if any((pyproject.parent / name).is_file() for name in ("setup.py", "setup.cfg")):
+            return
+        name = re.sub(r"\W+", "-", Path(project.operators[0]).stem.partition(".")[0])
+        raise DefinitionError(
+            f"{pyproject} has no [project] table, and would become a wheel called UNKNOWN-0.0.0. Add\n\n"
+            f'[project]\nname = "{name}"\nversion = "0.1.0"\ndependencies = ["opsmith", "{torch}"]\n'
+        )
+    if "dependencies" in table.get("dynamic", ()):
+        return
+    required = _names(table)
+    missing = [text for name, text in (("opsmith", "opsmith"), ("torch", torch)) if name not in required]
+    if missing:
+        lacks = " and ".join(text.partition(">")[0] for text in missing)
+        listed = ", ".join(f'"{text}"' for text in [*table.get("dependencies", ()), *missing])
+        raise DefinitionError(
+            f"{pyproject}: [project] does not require {lacks}, so pip would install a wheel that cannot be imported. "
+            f"Write\n\ndependencies = [{listed}]\n"
+        )
+
+
+def _names(table: Mapping[str, Any]) -> set[str]:
+    """Return the names of a project's requirements, as PEP 503 compares them."""
+    found = (_NAME.match(text) for text in table.get("dependencies", ()) if isinstance(text, str))
+    return {re.sub(r"[-_.]+", "-", match[1]).lower() for match in found if match}

@@ -1,0 +1,120 @@
+"""Makes virtual environments with a given Python and torch, and runs programs in them as a user without a compiler would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import distribution
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from opsmith._version import __version__
+from opsmith.errors import BuildError
+from opsmith.package.prove.result import Claim
+
+__all__ = ["CPU_INDEX", "Environment", "MissingError", "find_python", "make_environment", "own_requirement"]
+
+# torch without CUDA, which is a tenth of the size: a proof on CPUs needs no more.
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+_INSTALL_S = 1800.0
+_LAST_LINES = 12
+
+
+class MissingError(Exception):
+    """There is no such Python or torch here: nothing is known of the wheel with it."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment; programs in it see no compiler, no PYTHONPATH and a store of their own."""
+
+    root: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.root / "bin" / "python"
+
+    def run(self, *arguments: str | Path, seconds: float) -> subprocess.CompletedProcess[str]:
+        """Run Python with arguments; one that takes longer has the exit status 124."""
+        dropped = {"PYTHONPATH", "CXX", "CC", "CUDA_HOME", "VIRTUAL_ENV"}
+        environment = {name: value for name, value in os.environ.items() if name not in dropped}
+        environment |= {
+            "PATH": str(self.root / "bin"),
+            "OPSMITH_CACHE_DIR": str(self.root / "store"),
+            "OPSMITH_QUIET": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
+        command = [str(self.python), *map(str, arguments)]
+        try:
+            return subprocess.run(
+                command, cwd=self.root, env=environment, capture_output=True, text=True, check=False, timeout=seconds
+            )
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(command, 124, "", f"no end within {seconds:.0f} s")
+
+    def install(self, *arguments: str | Path) -> str:
+        """Run pip install and return what is wrong, or nothing."""
+        done = self.run("-m", "pip", "install", "--quiet", *arguments, seconds=_INSTALL_S)
+        return last_lines(done) if done.returncode else ""
+
+
+def last_lines(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the end of what a program printed."""
+    lines = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
+    return "\n".join(lines[-_LAST_LINES:])
+
+
+def find_python(version: str) -> Path | None:
+    """Return the interpreter of a version such as "3.12": this one, one on PATH, or one of uv's."""
+    if version == "{}.{}".format(*sys.version_info[:2]):
+        return Path(sys.executable)
+    if (found := shutil.which(f"python{version}")) is not None:
+        return Path(found)
+    if (uv := shutil.which("uv")) is not None:
+        asked = [uv, "python", "find", "--no-project", version]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip():
+            return Path(done.stdout.strip())
+    return None
+
+
+def make_environment(root: Path, claim: Claim, opsmith: Sequence[str], index: str | None) -> Environment:
+    """Return a new environment with the claim's torch, from an index or from pip's own, and with opsmith.
+
+    `opsmith` are pip's words for it; nothing if the wheel does without. Raises MissingError where this Python or torch
+    cannot be had, and BuildError where opsmith cannot be installed.
+    """
+    interpreter = find_python(claim.python)
+    if interpreter is None:
+        raise MissingError(f"no python{claim.python} on PATH")
+    shutil.rmtree(root, ignore_errors=True)
+    root.parent.mkdir(parents=True, exist_ok=True)
+    made = subprocess.run(
+        [str(interpreter), "-m", "venv", str(root)], capture_output=True, text=True, check=False, timeout=_INSTALL_S
+    )
+    if made.returncode:
+        raise MissingError(f"{interpreter} makes no virtual environment: {last_lines(made)}")
+    environment = Environment(root)
+    where = ("--index-url", index) if index else ()
+    # torch first and alone, so that no dependency selects another build.
+    if problem := environment.install(*where, f"torch=={claim.torch}.*"):
+        raise MissingError(f"torch {claim.torch} cannot be installed: {problem.splitlines()[-1]}")
+    if opsmith and (problem := environment.install(*opsmith)):
+        raise BuildError(f"opsmith cannot be installed for {claim}: {problem}")
+    return environment
+
+
+def own_requirement() -> tuple[str, ...]:
+    """Return pip's words for the opsmith that runs here: its release, or its sources where it runs from those."""
+    found = distribution("opsmith")
+    url = found.read_text("direct_url.json") or ""
+    if '"editable"' in url:
+        import json
+
+        return (unquote(urlparse(json.loads(url)["url"]).path),)
+    return (f"opsmith=={__version__}",)

@@ -1,0 +1,144 @@
+"""Finishes a wheel that a build backend has made: its platform tag says what it needs, and its bytes depend on its content.
+
+Backends tag wheels with the machine that they run on (linux_x86_64), which PyPI refuses and pip installs on systems that
+are too old. The tag here is the oldest manylinux policy (PEP 600) whose systems have every symbol that the libraries need,
+as `opsmith audit` finds it. Members come in a fixed order with one time stamp and normal permissions, and a bill of
+materials is among them (PEP 770).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path, PurePosixPath
+
+from opsmith.errors import BuildError
+from opsmith.package.audit.api import read_facts
+from opsmith.package.audit.facts import Facts
+from opsmith.package.audit.floors import find_floors
+from opsmith.package.wheel.bill import bill_of_materials
+from opsmith.store import Manifest
+
+__all__ = ["finish_wheel", "source_time"]
+
+# The first moment that a zip archive can tell.
+_EPOCH = datetime(1980, 1, 1, tzinfo=timezone.utc)
+_UNIX = 3
+_BILL = "sboms/opsmith.cdx.json"
+
+
+def source_time() -> datetime:
+    """Return the one time of a wheel's members: SOURCE_DATE_EPOCH (seconds since 1970), or 1980 where that is not set.
+
+    Raises BuildError if the variable is no number.
+    """
+    text = os.environ.get("SOURCE_DATE_EPOCH")
+    if text is None:
+        return _EPOCH
+    try:
+        return max(datetime.fromtimestamp(int(text), timezone.utc), _EPOCH)
+    except (ValueError, OverflowError, OSError):
+        raise BuildError(f"SOURCE_DATE_EPOCH is {text!r}, which is not a number of seconds since 1970") from None
+
+
+def finish_wheel(wheel: Path) -> Path:
+    """Write a wheel anew in its folder and return its path; the old one goes where the name changes.
+
+    A wheel without libraries, with a platform tag of a policy already, or whose libraries fit no policy keeps its tags.
+    Raises BuildError if the file is no wheel.
+    """
+    facts = read_facts(wheel)
+    if facts.wheel is None:
+        raise BuildError(f"{wheel}: {facts.problems[0].title}: {facts.problems[0].detail}")
+    platform = _platform(facts)
+    with zipfile.ZipFile(wheel) as archive:
+        members = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+    info = next(f"{PurePosixPath(name).parts[0]}/" for name in members if ".dist-info/" in name)
+    if platform:
+        members[f"{info}WHEEL"] = _with_platform(members[f"{info}WHEEL"], platform)
+    for library in facts.libraries:
+        if library.manifest is not None:
+            beside = str(PurePosixPath(library.path).with_suffix(".json"))
+            members[beside] = _undated(library.manifest).to_json().encode()
+    if any(library.manifest for library in facts.libraries):
+        members[f"{info}{_BILL}"] = bill_of_materials(facts)
+    members[f"{info}RECORD"] = _record(members, f"{info}RECORD")
+    target = wheel.with_name(_renamed(wheel.name, platform)) if platform else wheel
+    _write(target, members, info)
+    if target != wheel:
+        wheel.unlink()
+    return target
+
+
+def _platform(facts: Facts) -> str:
+    """Return the platform tag that a wheel should have in place of its own, or nothing if its own is good."""
+    assert facts.wheel is not None
+    platforms = {tag.platform for tag in facts.wheel.tags}
+    if not facts.libraries or not all(platform.startswith("linux_") for platform in platforms):
+        return ""
+    return find_floors(facts.libraries).platform
+
+
+def _with_platform(text: bytes, platform: str) -> bytes:
+    lines = [re.sub(r"^(Tag: *[^-]+-[^-]+)-.*", rf"\1-{platform}", line) for line in text.decode().splitlines() if line]
+    return ("\n".join(dict.fromkeys(lines)) + "\n").encode()
+
+
+def _renamed(name: str, platform: str) -> str:
+    stem, _, _ = name.removesuffix(".whl").rpartition("-")
+    return f"{stem}-{platform}.whl"
+
+
+def _undated(manifest: Manifest) -> Manifest:
+    """Return a library's description with the time of its sources in place of that of the build."""
+    return manifest._replace(created=source_time().isoformat(timespec="seconds"))
+
+
+def _record(members: dict[str, bytes], own: str) -> bytes:
+    lines = [f"{_quoted(name)},{_digest(data)},{len(data)}" for name, data in sorted(members.items()) if name != own]
+    return ("\n".join([*lines, f"{_quoted(own)},,"]) + "\n").encode()
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""')) if {",", '"'} & set(name) else name
+
+
+def _digest(data: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def _write(target: Path, members: dict[str, bytes], info: str) -> None:
+    """Write the archive beside the old one and rename it: who is interrupted has one or the other."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with (
+            os.fdopen(handle, "wb") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+        ):
+            for member in _in_order(members, info):
+                archive.writestr(_entry(member), members[member])
+        Path(name).chmod(0o644)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _in_order(members: Iterable[str], info: str) -> Iterator[str]:
+    """Yield the metadata last, and of it the list of files, as the wheel's format asks for."""
+    yield from sorted(members, key=lambda name: (name.startswith(info), name == f"{info}RECORD", name))
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, source_time().timetuple()[:6])
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.create_system = _UNIX
+    is_program = ".so" in PurePosixPath(name).suffixes or "/scripts/" in name
+    entry.external_attr = (0o100755 if is_program else 0o100644) << 16
+    return entry

@@ -1,0 +1,145 @@
+"""A proof installs a wheel beside torches and runs it; what cannot be had is not a success, and what fails is shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from opsmith.cli.prove import command
+from opsmith.errors import BuildError
+from opsmith.package.prove import run
+from opsmith.package.prove.environment import Environment, MissingError, find_python
+from opsmith.package.prove.result import Claim, Proof, Row
+from opsmith.package.prove.run import ProofRequest, prove
+from opsmith.report.prove.text import proof_lines, row_text
+
+HERE = "{}.{}".format(*sys.version_info[:2])
+EXAMPLE = Path(__file__).parents[2] / "examples" / "smooth"
+
+
+def proof(*rows: Row) -> Proof:
+    return Proof("smooth-1.0-py3-none-manylinux_2_28_x86_64.whl", "0" * 64, rows)
+
+
+GOOD = Row(Claim("3.11", "2.10"), "2.10.0+cpu", checks=4, inputs=200, gradients=50, seconds=30)
+WRONG = Row(Claim("3.11", "2.11"), "2.11.0+cpu", "import", "ImportError: undefined symbol: at_new")
+ABSENT = Row(Claim("3.12", "2.10"), problem="no python3.12 on PATH", is_missing=True, failed_at="install")
+
+
+def test_a_proof_needs_an_environment_in_which_everything_holds() -> None:
+    assert proof(GOOD).ok
+    assert proof(GOOD, ABSENT).ok
+    assert not proof(GOOD, WRONG).ok
+    assert not proof(ABSENT).ok
+    assert not proof().ok
+
+
+def test_the_matrix_has_a_mark_for_each_environment() -> None:
+    text = list(proof_lines(proof(GOOD, WRONG, ABSENT)))
+    assert text[:3] == ["torch         2.10  2.11", "Python 3.11   ✓     ✗", "Python 3.12   –"]
+    assert "✗ Python 3.11, torch 2.11: fails at import: ImportError: undefined symbol: at_new" in text
+    assert "– Python 3.12, torch 2.10: is not here: no python3.12 on PATH" in text
+    assert text[-1].startswith("works in 1 of 2 environments · 1 cannot be had here · 200 inputs")
+
+
+def test_what_was_not_tried_is_not_called_proved() -> None:
+    assert list(proof_lines(proof(ABSENT)))[-1].startswith("not proved: none of the environments")
+    assert list(proof_lines(proof(GOOD)))[-1].startswith("proved: works in all 1 environments")
+    assert row_text(GOOD) == "Python 3.11, torch 2.10 (2.10.0+cpu): 4 checks of 200 inputs hold, 50 of gradients, 30 s"
+
+
+def test_this_python_is_found_and_another_is_not() -> None:
+    assert find_python(HERE) == Path(sys.executable)
+    assert find_python("3.99") is None
+
+
+@pytest.fixture(scope="module")
+def smooth(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the example's wheel."""
+    folder = tmp_path_factory.mktemp("wheels")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-build-isolation",
+        "--no-deps",
+        "-w",
+        str(folder),
+        str(EXAMPLE),
+    ]
+    subprocess.run(pip, check=True, capture_output=True)
+    (wheel,) = folder.iterdir()
+    return wheel
+
+
+@pytest.fixture
+def here(user_python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take an environment with this torch for each that can be had: torch 2.10 and 2.11, and no other."""
+
+    def make(root: Path, claim: Claim, opsmith: Any, index: str | None) -> Environment:
+        if claim.torch not in ("2.10", "2.11"):
+            raise MissingError(f"torch {claim.torch} cannot be installed: no matching distribution")
+        return Environment(Path(user_python.executable).parents[1])
+
+    monkeypatch.setattr(run, "make_environment", make)
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a wheel with pip, and checks it in processes of its own")
+@pytest.mark.usefixtures("here")
+def test_a_wheel_is_installed_and_checked_without_a_compiler(smooth: Path) -> None:
+    told: list[str] = []
+    request = ProofRequest(torches=("2.10", "2.15"), seconds=3)
+    found = prove(smooth, request, lambda claim, row: told.append(f"{claim}" if row is None else row_text(row)))
+    good, absent = found.rows
+    assert good.ok, good.problem
+    assert good.checks >= 4 and good.inputs > good.gradients > 0
+    assert absent.is_missing
+    assert found.ok
+    assert told[0] == f"Python {HERE}, torch 2.10"
+    assert "not tried: torch 2.15 cannot be installed" in told[3]
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a wheel with pip, and checks it in processes of its own")
+@pytest.mark.usefixtures("here")
+def test_a_wrong_kernel_fails_where_it_is_run(smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = run._check
+
+    def wrong(environment: Environment, module: str, *more: Any) -> Any:
+        # The definition says something else than the library does.
+        file = next(environment.root.glob("lib/python*/site-packages/smooth/__init__.py"))
+        text = file.read_text()
+        assert "decay * state + (1 - decay)" in text or "decay" in text
+        file.write_text(text.replace("def lowpass(", "def lowpass(", 1) + "\nraise ImportError('spoiled')\n")
+        return checked(environment, module, *more)
+
+    monkeypatch.setattr(run, "_check", wrong)
+    found = prove(smooth, ProofRequest(torches=("2.10",), seconds=3), lambda claim, row: None)
+    assert not found.ok
+    assert found.rows[0].failed_at == "check"
+    assert "spoiled" in found.rows[0].problem
+
+
+def test_a_wheel_without_operators_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "smooth-1.0-py3-none-any.whl"
+    path.write_bytes(b"no wheel")
+    with pytest.raises(BuildError, match="has no operators"):
+        prove(path, ProofRequest(), lambda claim, row: None)
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a wheel with pip")
+def test_the_command_exits_with_1_where_nothing_can_be_had(smooth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = CliRunner().invoke(command, [str(smooth), "--python", "3.99", "--torch", "2.13", "--json"])
+    assert result.exit_code == 1
+    content = json.loads(result.stdout)
+    assert [row["problem"] for row in content["rows"]] == ["no python3.99 on PATH"]

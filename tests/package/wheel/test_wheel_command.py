@@ -1,0 +1,129 @@
+"""`opsmith wheel` and other frontends make one good wheel from a project."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import setuptools
+from click.testing import CliRunner
+
+from opsmith.cli.wheel import command
+from opsmith.errors import ArgumentError, BuildError, ToolchainError
+from opsmith.package.hook import finalize_distribution_options
+from opsmith.package.wheel.build import WheelRequest, build_wheel
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "smooth"
+CMAKE = """
+[build-system]
+requires = ["scikit-build-core>=0.10", "opsmith", "torch"]
+build-backend = "scikit_build_core.build"
+
+[tool.scikit-build]
+wheel.packages = ["smooth"]
+wheel.py-api = "py3"
+
+[project]
+"""
+
+
+def ignore(line: str) -> None: ...
+
+
+@pytest.fixture
+def smooth(tmp_path: Path) -> Path:
+    """Copy the example."""
+    return Path(
+        shutil.copytree(EXAMPLE, tmp_path / "smooth", ignore=shutil.ignore_patterns("build", "*.egg-info", "_ops*"))
+    )
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a project twice")
+def test_the_command_and_pip_make_the_same_wheel(smooth: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, [str(smooth), "--output", str(tmp_path / "dist"), "--json"])
+    assert result.exit_code == 0, result.output
+    content = json.loads(result.stdout)
+    ours = Path(content["wheel"])
+    assert ours.name.startswith("smooth-0.1.0-py3-none-manylinux_2_")
+    assert content["audit"]["sound"]
+    assert "opsmith  built smooth in" in result.stderr
+    assert [file.name for file in (tmp_path / "dist").iterdir()] == [ours.name]
+
+    moved = smooth.rename(tmp_path / "elsewhere")
+    pip = ["pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path / "pip", moved]
+    subprocess.run([sys.executable, "-m", *map(str, pip)], check=True, capture_output=True)
+    theirs = tmp_path / "pip" / ours.name
+    assert digest(theirs) == digest(ours)
+
+
+def test_options_go_before_the_projects_own(smooth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(smooth)
+    distribution = setuptools.Distribution()
+    distribution.ext_modules, distribution.cmdclass = None, {}  # setuptools may have called the hook itself
+    finalize_distribution_options(distribution)
+    (extension,) = distribution.ext_modules
+    assert (extension.project.torch_target, extension.project.archs) == ((2, 10), None)
+    command = distribution.get_command_obj("bdist_wheel")
+    command.torch_target, command.archs = "2.12", "9.0+PTX"
+    command.ensure_finalized()
+    assert (extension.project.torch_target, extension.project.archs) == ((2, 12), "9.0+PTX")
+
+
+def test_a_target_that_is_too_old_ends_the_build_with_the_reason(smooth: Path, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"the torch target 2\.9 is older than 2\.10"):
+        build_wheel(WheelRequest(smooth, tmp_path / "dist", torch_target="2.9"), ignore)
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a project with CMake")
+def test_a_wheel_of_scikit_build_core_gets_tag_and_bill(smooth: Path, tmp_path: Path) -> None:
+    pytest.importorskip("scikit_build_core")
+    pyproject = smooth / "pyproject.toml"
+    _, _, rest = pyproject.read_text().partition("[project]\n")
+    pyproject.write_text(CMAKE + rest.partition("[tool.setuptools]")[0])
+    built = build_wheel(WheelRequest(smooth, tmp_path / "dist"), ignore)
+    assert built.path.name.startswith("smooth-0.1.0-py3-none-manylinux_2_")
+    assert built.audit.is_sound, built.audit
+    with zipfile.ZipFile(built.path) as archive:
+        assert any("sboms" in name for name in archive.namelist())
+    with pytest.raises(ArgumentError, match="--archs cannot be given to the backend scikit_build_core"):
+        build_wheel(WheelRequest(smooth, tmp_path / "dist", archs="9.0"), ignore)
+
+
+def test_what_a_project_lacks_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"has no pyproject\.toml"):
+        build_wheel(WheelRequest(tmp_path), ignore)
+    (tmp_path / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools", "not-there-at-all"]\n')
+    with pytest.raises(ToolchainError, match="pip install 'not-there-at-all'"):
+        build_wheel(WheelRequest(tmp_path), ignore)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[tool.opsmith]\noperators = ['smooth']\n", "has no [project] table"),
+        (
+            "[project]\nname = 'smooth'\nversion = '1'\n[tool.opsmith]\noperators = ['smooth']\n",
+            "does not require opsmith",
+        ),
+        ("[project]\nname = 'smooth'\nversion = '1'\n", "has no operators"),
+    ],
+)
+def test_a_project_that_makes_no_good_wheel_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    head = '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    (tmp_path / "pyproject.toml").write_text(head + text)
+    with pytest.raises(BuildError) as found:
+        build_wheel(WheelRequest(tmp_path, tmp_path / "dist"), ignore)
+    assert words in str(found.value)
+    assert not (tmp_path / "dist").exists()
