@@ -119,6 +119,7 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
     compiler.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("CXX", str(compiler))
+        patch.setattr("os.nice", lambda by: 0)
         do_quietly(bridge.build_bridge, lock=tmp_path / "lock")
         (note,) = notes(tmp_path)
         assert "no such luck" in str(note["failure"])
