@@ -102,9 +102,9 @@ PROPERTIES: tuple[Property, ...] = (
     Property(
         "export", "torch.export with dynamic shapes", "compiling:exported", per="device", imports=_COMPILER, cost_s=2.0
     ),
-    Property("vmap", "torch.vmap", "transforms:vmap", per="device", cost_s=0.1),
+    Property("vmap", "torch.vmap", "batching:vmap", per="device", cost_s=0.1),
     Property("func.grad", "torch.func.grad, vjp and jacrev", "transforms:func_grad", per="device", cost_s=0.1),
-    Property("jvp", "forward-mode gradients are right or rejected", "transforms:jvp", per="device", cost_s=0.5),
+    Property("jvp", "forward-mode gradients are right or rejected", "forward_mode:jvp", per="device", cost_s=0.5),
     Property(
         "bad arguments",
         "bad arguments raise instead of crashing",
