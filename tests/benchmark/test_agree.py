@@ -12,6 +12,7 @@ from opsmith.ops.lltm import lltm_cell
 from opsmith.subject.subject import subject_of
 
 
+@pytest.mark.slow("compares gradients in every element type")
 @pytest.mark.parametrize("size", [8, 256])  # held to the bounds of each element, and to the reference's own error
 def test_gradients_are_those_of_the_outputs_that_a_caller_gets(size: int):
     """lltm_cell has outputs that are saved for its backward; nobody computes gradients of those."""

@@ -95,6 +95,7 @@ def test_a_log_has_neither_colours_nor_progress():
     assert "kit_bench.twice" in done.stdout
 
 
+@pytest.mark.slow("a benchmark in a terminal")
 @pytest.mark.compile
 def test_in_a_terminal():
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", "NO_COLOR": "1"}

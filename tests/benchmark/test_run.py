@@ -77,6 +77,7 @@ def test_a_report_is_read_again():
     assert BenchReport.from_json(report.to_json()) == report
 
 
+@pytest.mark.slow("times an operator")
 def test_a_competitor_that_computes_something_else_is_not_timed():
     report = run(double_by_sum, double, sizes=SMALL, extra=(Competitor("wrong", lambda x: x * 2.001),))
     for phase in ("forward", "backward"):
@@ -180,6 +181,7 @@ def test_an_operator_without_the_gradient_that_its_reference_has_says_so():
     assert timing_of(report, "operator").time is not None
 
 
+@pytest.mark.slow("times an operator of many results")
 def test_several_results_optional_tensors_and_keywords():
     def reference(
         x: Float[Tensor, "B N"], bias: Float[Tensor, "N"] | None, *, scale: float = 2.0
@@ -224,6 +226,7 @@ def test_arguments_that_are_written_to_are_put_back(foreign: Any):
     assert torch.equal(x, torch.full((100,), 3.0))
 
 
+@pytest.mark.slow("times an operator of another library")
 def test_an_operator_of_another_library(foreign: Any):
     report = run(foreign.late, lambda x: x + x, [(torch.randn(100),)])
     assert timing_of(report, "operator").error == ""

@@ -86,6 +86,7 @@ def test_an_operator_of_torch_library():
             assert report.operator == "opsmith_check_api.halve"
 
 
+@pytest.mark.slow("three checks")
 def test_the_same_seed_makes_the_same_inputs():
     def findings(seed: int) -> str:
         report = opsmith.check(one_and_a_half, reference=annotated_double, seed=seed, **QUICK)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from opsmith.cli.check import command
+from some import some
 
 KIT = Path(__file__).parent / "kit_screen"
 QUICK = ("--dtype", "float32", "--property", "value", "--property", "sizes")
@@ -128,7 +129,7 @@ def test_each_result_has_a_line_when_asked_for():
     assert "\x1b" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("has_colour", [True, False])
+@pytest.mark.parametrize("has_colour", some([True, False], 1, "a whole check in a terminal"))
 def test_in_a_terminal(has_colour: bool):
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
     env.pop("NO_COLOR", None)

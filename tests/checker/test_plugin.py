@@ -72,6 +72,7 @@ def test_beside_other_tests_and_by_several_processes(user_python: Python, projec
     assert "3 passed" in printed  # value, special values, and the user's
 
 
+@pytest.mark.slow("a check in a process of its own")
 @pytest.mark.compile
 def test_what_cannot_be_judged_is_skipped_with_the_reason(user_python: Python, project: Path):
     argv = ("-m", "pytest", "-q", "-rs", "--opsmith", "kit_screen::wrong", "-k", "arguments and not bad")
@@ -92,6 +93,7 @@ def test_a_wrong_path_is_a_wrong_command_line(user_python: Python, project: Path
     assert "--opsmith no_such_module: no module or folder no_such_module" in done.stderr
 
 
+@pytest.mark.slow("a check in a process of its own")
 def test_the_fixture(user_python: Python, project: Path):
     (project / "test_own.py").write_text(FIXTURE)
     done = user_python.run("-m", "pytest", "-q", "-rA", "test_own.py", cwd=project, fails=True)

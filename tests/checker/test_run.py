@@ -99,6 +99,7 @@ def without_times(report: Report) -> list[tuple[str, Column, str, str]]:
     return [(r.name, r.column, r.outcome.state, str(r.outcome.findings)) for r in report.results]
 
 
+@pytest.mark.slow("three checks")
 @pytest.mark.compile
 def test_a_seed_makes_it_again():
     def run(seed: int) -> list[tuple[str, Column, str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from _pytest.mark import ParameterSet
 from long_properties import LONG
@@ -19,8 +21,8 @@ _VALUES = ("value", "magnitude", "special values", "empty", "strides", "argument
 _FAST, _FEW = set(list(OPERATORS)[::3]), set(list(OPERATORS)[::9])
 
 
-def _params(few: set[str], mark: pytest.MarkDecorator) -> list[ParameterSet]:
-    return [pytest.param(name, id=name, marks=[] if name in few else mark) for name in OPERATORS]
+def _params(few: set[str], mark: pytest.MarkDecorator, of: Iterable[str] = OPERATORS) -> list[ParameterSet]:
+    return [pytest.param(name, id=name, marks=[] if name in few else mark) for name in sorted(of)]
 
 
 _DEPEND_ON_VALUES = tuple(item for item in PROPERTIES if item.name not in LONG)
@@ -39,7 +41,13 @@ def _named(*names: str) -> tuple[Property, ...]:
     return tuple(item for item in PROPERTIES if item.name in names)
 
 
-@pytest.mark.parametrize("name", _params(_FAST, pytest.mark.nightly("make test has every third operator")))
+@pytest.mark.parametrize(
+    "name",
+    [
+        *_params(_FEW, pytest.mark.slow("make test has every ninth operator"), of=_FAST),
+        *_params(set(), pytest.mark.nightly("make test-all has every third operator"), of=set(OPERATORS) - _FAST),
+    ],
+)
 def test_its_values_are_right(name: str) -> None:
     report = run_check(_subject(name, 0), CheckPlan(_named(*_VALUES)))
     assert report.ok, [(result.name, result.outcome.findings[0].message) for result in report.failures]

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader
 
 from opsmith.ops.lltm import LLTM
 from opsmith.ops.sigmoid import sigmoid
+from some import some
 
 pytestmark = pytest.mark.compile
 
@@ -66,7 +67,7 @@ def test_a_state_dict_loads_with_weights_only(tmp_path: Path):
     torch.testing.assert_close(other(x), model(x))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", some(["fork", "spawn", "forkserver"], 1, "processes that import torch"))
 def test_a_data_loaders_workers_call_operators(method: str):
     dataset = Sigmoids(6)
     _ = sigmoid(torch.ones(1))  # loaded here already, as in most programs
@@ -136,7 +137,7 @@ print(len(done))
 """
 
 
-@pytest.mark.parametrize("path", ["auto", "off", "wait"])
+@pytest.mark.parametrize("path", some(["wait", "auto", "off"], 1, "processes that import torch"))
 def test_first_calls_from_many_threads_at_once(path: str):
     assert _run(_FIRST_CALLS, path) == "8"
 
@@ -159,6 +160,7 @@ def test_a_fork_after_the_first_call():
     assert _run(textwrap.dedent(program), "wait") == "7"
 
 
+@pytest.mark.slow("processes that import torch")
 def test_an_interpreter_that_ends_at_once_ends_well():
     """Nothing that runs in the background may hold or break the end of a short program."""
     program = "import torch; from opsmith.ops.add2 import add2; print(add2(torch.ones(1), torch.ones(1)).item())"

@@ -91,6 +91,7 @@ print("setuptools" in sys.modules)
     assert done.stdout.split() == ["False", "False", "False"]
 
 
+@pytest.mark.slow("processes that import torch")
 def test_drop_in_may_stand_in_torchs_place() -> None:
     """Names that opsmith lacks come from PyTorch's file all the same, without going round in circles."""
     code = """

@@ -35,6 +35,7 @@ def test_5_edited_header_is_noticed_in_the_same_process(tool: Tool, module: Path
     assert tool.api.load("mode5", [str(module)]).value() == 2
 
 
+@pytest.mark.slow("copies torch, and builds twice")
 @pytest.mark.torch_fails(by=AssertionError)
 def test_6_torch_that_is_upgraded_in_its_place_is_noticed(tool: Tool, module: Path, torch_copy: TorchCopy) -> None:
     """PyTorch's folder is named after Python and CUDA alone, and its headers are not followed (-isystem, -MMD)."""

@@ -71,6 +71,7 @@ def test_batched_nms_as_its_configuration_says():
         nms_mmcv.batched_nms(boxes, scores, idxs, {"type": "fast_nms"})
 
 
+@pytest.mark.slow("builds for mmcv names")
 def test_batched_soft_nms_lowers_within_classes():
     boxes, scores, idxs = detections()
     dets, inds = nms_mmcv.batched_nms(

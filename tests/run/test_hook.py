@@ -38,6 +38,7 @@ def test_a_process_that_never_asks_imports_nothing(below):
     assert below("python", "-c", code).stdout == "[]\n"
 
 
+@pytest.mark.slow("compiles with PyTorch's own tool")
 def test_without_opsmith_run_pytorchs_own_is_back(below):
     code = "import torch.utils.cpp_extension as it; print(it.__name__)"
     below("python", "-c", code)

@@ -68,6 +68,7 @@ def notes(store: Path) -> list[dict[str, object]]:
     return [json.loads(file.read_text()) for file in store.glob("*/bridge/*.json")]
 
 
+@pytest.mark.slow("two processes that import torch")
 def test_both_paths_give_the_same_bits(session_store: Path) -> None:
     with_bridge, without = run(session_store, OPSMITH_BRIDGE="wait"), run(session_store, OPSMITH_BRIDGE="off")
     assert with_bridge["bridge"]

@@ -68,6 +68,7 @@ def run(project: Path) -> dict[str, list[object]]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow("processes that import torch, and two builds")
 @pytest.mark.usefixtures("empty_store")
 def test_the_second_process_starts_no_program_and_an_edit_is_built(
     project: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,6 +97,7 @@ def test_the_second_process_starts_no_program_and_an_edit_is_built(
     assert (restored["y"], restored["started"]) == ([3, 3], [])
 
 
+@pytest.mark.slow("processes that import torch")
 def test_a_project_that_was_moved_finds_its_build(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", ":".join([str(project), *filter(None, sys.path)]))
     assert run(project)["y"] == [3, 3]

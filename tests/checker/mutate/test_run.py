@@ -106,6 +106,7 @@ def test_memory_without_end_is_refused(builder: Builder):
     assert found.named == "value, float32"
 
 
+@pytest.mark.slow("builds and checks mutants")
 def test_a_report_of_mutants(builder: Builder):
     options = MutateOptions(
         mutants=4, headers=True, dtypes="float32", properties=("value", "gradient", "writes outside")
@@ -123,6 +124,7 @@ def test_a_report_of_mutants(builder: Builder):
     assert not shifted.is_loaded
 
 
+@pytest.mark.slow("builds and checks mutants")
 def test_a_check_that_looks_at_nothing_finds_nothing():
     options = MutateOptions(mutants=2, dtypes="float32", properties="empty")
     report = mutate_operator(doubled, options)

@@ -12,6 +12,7 @@ from opsmith.checker.outcome import Outcome
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
+from some import some
 
 pytestmark = pytest.mark.compile
 
@@ -33,7 +34,11 @@ def first(results: dict[tuple[str, str], Outcome], name: str) -> Outcome:
     return next(outcome for (found, _), outcome in results.items() if found == name)
 
 
-@pytest.mark.parametrize("op", [add2, sigmoid, lltm_gates, lltm_cell, kernels.right], ids=repr)
+@pytest.mark.parametrize(
+    "op",
+    some([kernels.right, add2, sigmoid, lltm_gates, lltm_cell], 2, "gradients of operators that are right"),
+    ids=repr,
+)
 def test_right_kernels_raise_no_alarm(op: Any) -> None:
     names, results = judge(op, "gradient", "second gradient")
     assert names == ()
@@ -47,21 +52,21 @@ def test_a_subgradient_at_a_kink_is_the_references() -> None:
     assert names == ("gradient",)
 
 
-@pytest.mark.parametrize("name", PYTHON)
+@pytest.mark.parametrize("name", some(PYTHON, 1, "gradients of operators that are right"))
 def test_right_operators_of_others_raise_no_alarm(name: str) -> None:
     names, results = judge(getattr(python_ops, name), "gradient", "second gradient", reference=PYTHON[name])
     assert names == ()
     assert results["gradient", "float64"].inputs > 10
 
 
-@pytest.mark.parametrize("name", ["short_sum", "packed", "leaky"])
+@pytest.mark.parametrize("name", some(["short_sum", "packed", "leaky"], 1, "gradients of each wrong operator"))
 def test_a_wrong_backward_kernel_fails_its_gradient_alone(name: str) -> None:
     names, results = judge(getattr(kernels, name), *PROPERTIES)
     assert names == ("gradient",)
     assert {dtype for (_, dtype), outcome in results.items() if outcome.state == "failed"} == {"float64", "float16"}
 
 
-@pytest.mark.parametrize("name", WRONG_PYTHON)
+@pytest.mark.parametrize("name", some(WRONG_PYTHON, 2, "gradients of each wrong operator"))
 def test_a_wrong_backward_in_python_fails_its_gradient_alone(name: str) -> None:
     names, results = judge(getattr(python_ops, name), *PROPERTIES, reference=python_ops.cubic_reference)
     assert names == ("gradient",)

@@ -16,6 +16,7 @@ from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
 from opsmith.subject.subject import subject_of
+from some import some
 
 pytestmark = pytest.mark.compile
 
@@ -32,7 +33,7 @@ def assert_passes(report: Report) -> None:
     assert all(result.outcome.inputs > 1 for result in report.results)
 
 
-@pytest.mark.parametrize("op", [add2, sigmoid, lltm_gates])
+@pytest.mark.parametrize("op", some([add2, sigmoid, lltm_gates], 1, "memory of operators that are right"))
 def test_operators_of_the_library(op: Any) -> None:
     assert_passes(check(op, dtypes=()))
 
@@ -42,7 +43,10 @@ def test_an_operator_with_matrix_products() -> None:
     assert_passes(check(lltm_cell))
 
 
-@pytest.mark.parametrize("op", [doubles.right, doubles.in_place_, shared.fresh, shared.fresh_twice])
+@pytest.mark.parametrize(
+    "op",
+    some([doubles.right, doubles.in_place_, shared.fresh, shared.fresh_twice], 2, "memory of operators that are right"),
+)
 def test_small_operators_without_a_defect(op: Any) -> None:
     assert_passes(check(op))
 
@@ -89,6 +93,7 @@ def test_operators_in_python(op: Any, name: str | None) -> None:
         assert_passes(report)
 
 
+@pytest.mark.slow("several properties of operators in Python")
 def test_python_operators_that_return_their_argument() -> None:
     # PyTorch refuses such a result itself, and the argument was written to before.
     assert "aliasing" in check(shared.itself, reference=shared.reference).failed
@@ -107,6 +112,7 @@ def test_aliases_that_the_schema_declares(op: Any) -> None:
     assert report.ok, report.findings
 
 
+@pytest.mark.slow("several properties of an operator in Python")
 def test_examples_keep_their_numbers() -> None:
     x = torch.randn(9)
     before = x.clone()

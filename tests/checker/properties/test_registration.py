@@ -47,6 +47,7 @@ def test_a_gradient_at_the_key_of_a_device_fails_opcheck_alone(op: Any) -> None:
     assert "register_autograd" in finding.hint
 
 
+@pytest.mark.slow("several properties of each operator")
 def test_what_others_name_is_left_to_them() -> None:
     names, results = judge(fakes.WRONG["the shape"], "fake", "opcheck", reference=fakes.doubled_reference)
     assert names == ("fake",)

@@ -9,6 +9,7 @@ from kit_comp import fakes, functions, kernels, python_ops
 from kit_comp.judged import judge
 
 from opsmith.ops.lltm import lltm_gates
+from some import some
 
 pytestmark = pytest.mark.compile
 
@@ -33,7 +34,7 @@ def test_fake_kernels_of_definitions_are_right(op: Any) -> None:
     assert results["export", ""].inputs == 2
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", some(OTHERS, 1, "several properties of each kind of operator"))
 def test_right_fake_kernels_of_others_raise_no_alarm(name: str) -> None:
     op, how = OTHERS[name]
     names, results = judge(op, "fake", "compile", "export", **how)
@@ -43,7 +44,7 @@ def test_right_fake_kernels_of_others_raise_no_alarm(name: str) -> None:
     assert all(outcome.state == "passed" for outcome in results.values())
 
 
-@pytest.mark.parametrize("words", fakes.WRONG)
+@pytest.mark.parametrize("words", some(fakes.WRONG, 2, "several properties of each wrong fake kernel"))
 def test_a_wrong_fake_kernel_fails_fake_alone(words: str) -> None:
     names, results = judge(fakes.WRONG[words], *AROUND, reference=fakes.doubled_reference)
     assert names == ("fake",)
@@ -65,6 +66,7 @@ def test_a_fake_kernel_that_makes_numbers_of_sizes_fails_compile_alone() -> None
     assert "torch.compile, which traces the operator in the same way, already fails" in results["export", ""].note
 
 
+@pytest.mark.slow("traces an operator several times")
 def test_a_backward_that_cannot_be_traced_fails_compile_alone() -> None:
     names, results = judge(
         python_ops.backward_by_numpy, "gradient", "fake", "compile", "export", reference=python_ops.cubic_reference
@@ -73,6 +75,7 @@ def test_a_backward_that_cannot_be_traced_fails_compile_alone() -> None:
     assert "torch.compile raises" in results["compile", ""].findings[0].message
 
 
+@pytest.mark.slow("traces an operator several times")
 def test_what_fails_in_export_alone_is_named_so() -> None:
     names, _ = judge(fakes.fixes_sizes_in_export, *AROUND, reference=fakes.doubled_reference)
     assert names == ("export",)

@@ -98,6 +98,7 @@ def test_tensors_without_memory():
     assert count(operators.matrix_product, meta, meta) == 2 * 4 * 4 * 4
 
 
+@pytest.mark.slow("imports torch again")
 def test_a_counter_that_is_older_than_the_operator_counts_it(tmp_path):
     (tmp_path / "late.py").write_text(
         "import torch, opsmith\n"
