@@ -84,6 +84,7 @@ def test_further_runs_are_in_processes_of_their_own(tmp_path: Path):
     assert "runs" not in json.loads(alone.stdout)["operators"][0]["conditions"]
 
 
+@pytest.mark.slow("a benchmark in a process of its own")
 @pytest.mark.compile
 def test_a_log_has_neither_colours_nor_progress():
     argv = [sys.executable, "-m", "opsmith", "bench", TWICE, *QUICK, "--against", "sum"]

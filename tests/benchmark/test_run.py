@@ -127,6 +127,7 @@ def test_a_competitor_that_fails_is_a_row():
     assert report.ok  # nothing is wrong about the operator
 
 
+@pytest.mark.slow("times operators that wait")
 def test_a_competitor_that_is_too_slow_is_left_out():
     def slow(x: Tensor) -> Tensor:
         time.sleep(0.9)

@@ -51,6 +51,7 @@ def test_an_operator_that_is_wrong():
         report.raise_if_failed()
 
 
+@pytest.mark.slow("checks of several operators")
 @pytest.mark.compile
 def test_several_operators_and_a_module():
     reports = opsmith.check([operators.right, operators.wrong], properties=["value"], dtypes=["float32"])

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from opsmith.cli.check import command
-from some import some
 
 KIT = Path(__file__).parent / "kit_screen"
 QUICK = ("--dtype", "float32", "--property", "value", "--property", "sizes")
@@ -69,6 +68,7 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str], message: str):
     assert message in output
 
 
+@pytest.mark.slow("a whole check")
 def test_an_operator_of_torch_ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "check_user.py").write_text(FOREIGN)
     monkeypatch.chdir(tmp_path)
@@ -129,7 +129,8 @@ def test_each_result_has_a_line_when_asked_for():
     assert "\x1b" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("has_colour", some([True, False], 1, "a whole check in a terminal"))
+@pytest.mark.slow("a whole check in a terminal")
+@pytest.mark.parametrize("has_colour", [True, False])
 def test_in_a_terminal(has_colour: bool):
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
     env.pop("NO_COLOR", None)

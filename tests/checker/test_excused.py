@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -38,6 +39,7 @@ def test_overflow_near_the_largest_number_is_a_note() -> None:
     assert note in report.notes
 
 
+@pytest.mark.slow("several properties of an operator")
 def test_in_half_precision_and_far_from_it_overflow_fails() -> None:
     assert not _report(doubled_first, mean, "magnitude", "float16").ok
     assert not _report(squared_first, mean, "magnitude", "float32").ok

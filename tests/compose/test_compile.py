@@ -53,10 +53,7 @@ def test_one_graph_forward_and_backward(case: Case):
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, id=case.name, marks=[] if case.name == "lltm_cell" else pytest.mark.slow("Inductor"))
-        for case in FORWARD
-    ],
+    [pytest.param(case, id=case.name, marks=pytest.mark.slow("Inductor")) for case in FORWARD],
 )
 def test_inductor(case: Case):
     compare(case, backend="inductor", dynamic=True)

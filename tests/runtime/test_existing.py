@@ -247,6 +247,7 @@ def test_edited_library_takes_the_place_of_its_earlier_version(tmp_path: Path) -
     assert (torch.ops.existing_ops.scaled(14), held(14)) == (70, 70)
 
 
+@pytest.mark.slow("a process that builds a library")
 @pytest.mark.compile
 def test_namespace_of_another_library_is_refused_without_an_abort(tmp_path: Path) -> None:
     file = tmp_path / "ops.cpp"

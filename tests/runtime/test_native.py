@@ -35,6 +35,7 @@ def test_the_fake_kernel_gives_an_unbacked_size() -> None:
     assert graph(x)[1].tolist() == [0, 2, 3]
 
 
+@pytest.mark.slow("exports a program")
 def test_an_unbacked_size_goes_through_export_and_into_the_next_operator() -> None:
     class Model(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -156,6 +156,7 @@ def run(*arguments: object, code: int = 0) -> str:
     return done.output
 
 
+@pytest.mark.slow("builds and checks mutants")
 def test_the_command_line():
     # Nothing is found with inputs of no elements; the table and the survivors are tested above.
     quick = ("--mutate", "--mutants", 2, "--dtype", "float32", "--property", "empty")

@@ -46,6 +46,7 @@ def test_right_kernels_raise_no_alarm(op: Any) -> None:
     assert results["gradient", "float16"].state == "passed"
 
 
+@pytest.mark.slow("several properties of an operator")
 def test_a_subgradient_at_a_kink_is_the_references() -> None:
     # Zero is an exact input, and the definition says which of the subgradients it has.
     names, _ = judge(kernels.kinked, "gradient", "second gradient")
@@ -73,6 +74,7 @@ def test_a_wrong_backward_in_python_fails_its_gradient_alone(name: str) -> None:
     assert WRONG_PYTHON[name] in results["gradient", "float16"].findings[0].message
 
 
+@pytest.mark.slow("several properties of an operator")
 def test_a_gradient_that_is_wrong_for_one_output_of_two_is_found() -> None:
     names, _ = judge(python_ops.mixes_parts, *PROPERTIES, reference=python_ops.parts_reference)
     assert names == ("gradient",)
@@ -98,7 +100,12 @@ def test_the_trap_of_finite_differences_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("cuts_the_graph", "have no graph"), ("halves_the_graph", "the second gradient")]
+    ("name", "words"),
+    some(
+        [("cuts_the_graph", "have no graph"), ("halves_the_graph", "the second gradient")],
+        1,
+        "properties of a wrong operator",
+    ),
 )
 def test_a_wrong_second_gradient_is_named_so_and_no_other(name: str, words: str) -> None:
     names, results = judge(getattr(python_ops, name), *PROPERTIES, reference=python_ops.cubic_reference)

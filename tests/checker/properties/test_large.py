@@ -30,6 +30,7 @@ def check(op: Any, **more: Any) -> Outcome:
     return large(Context(subject, "cpu", subject.dtypes[0], **more))
 
 
+@pytest.mark.slow("calls with large tensors")
 @pytest.mark.parametrize("op", [add2, sigmoid, lltm_cell, lltm_gates, narrow.twice])
 def test_operators_that_count_in_64_bits(op: Any) -> None:
     outcome = check(op)

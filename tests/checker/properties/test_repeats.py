@@ -87,6 +87,7 @@ def test_operators_in_python() -> None:
     assert report.failed == ("memory growth",)
 
 
+@pytest.mark.slow("stress of an operator")
 def test_pytorch_s_own_sums_may_depend_on_the_number_of_threads() -> None:
     assert_passes(check(sums.summed_by_pytorch, reference=sums.summed))
 

@@ -59,6 +59,7 @@ def test_a_missing_fake_kernel_is_named_with_what_to_do() -> None:
     assert "torch.library.register_fake('kit_comp::no_fake')" in finding.hint
 
 
+@pytest.mark.slow("traces an operator several times")
 def test_a_fake_kernel_that_makes_numbers_of_sizes_fails_compile_alone() -> None:
     names, results = judge(fakes.fixes_sizes, *AROUND, reference=fakes.doubled_reference)
     assert names == ("compile",)
@@ -81,6 +82,7 @@ def test_what_fails_in_export_alone_is_named_so() -> None:
     assert names == ("export",)
 
 
+@pytest.mark.slow("traces an operator several times")
 def test_a_wrong_gradient_or_value_is_not_named_compile() -> None:
     names, _ = judge(kernels.short_sum, "gradient", "fake", "compile", "export")
     assert names == ("gradient",)

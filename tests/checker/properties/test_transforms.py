@@ -58,6 +58,7 @@ def test_wrong_tangents_fail_jvp_alone() -> None:
     assert "from the reference's" in results["jvp", ""].findings[0].message
 
 
+@pytest.mark.slow("several properties of an operator")
 def test_a_wrong_gradient_is_not_named_jvp_or_func_grad_too() -> None:
     names, _ = judge(kernels.short_sum, "gradient", *TRANSFORMS)
     assert names == ("gradient",)
