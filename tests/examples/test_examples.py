@@ -132,7 +132,7 @@ def test_pybind_tutorial_is_installed_by_setup_py(
     assert f"lltm_cpp.cpython-{sys.version_info.major}{sys.version_info.minor}" in said
 
 
-@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
+@pytest.mark.nightly("compiles torch/extension.h; tests/build/test_cmake.py has the builds of make test-all")
 @pytest.mark.compile
 def test_library_tutorial_builds_with_cmake_and_loads_without_opsmith(
     copied: Callable[[str], Path], user_python: Any, cmake: Callable[..., str], tmp_path: Path

@@ -54,7 +54,14 @@ def train(program: str, *arguments: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow("trains a network twice")
 @pytest.mark.parametrize(
-    ("program", "steps", "largest"), [("digits.py", 25, 2.4), ("characters.py", 15, 5.0), ("perceptron.py", 85, 2.5)]
+    ("program", "steps", "largest"),
+    [
+        ("digits.py", 25, 2.4),
+        *(
+            pytest.param(*one, marks=pytest.mark.nightly("trains a network twice; make test-all has another one"))
+            for one in [("characters.py", 15, 5.0), ("perceptron.py", 85, 2.5)]
+        ),
+    ],
 )
 def test_kernels_and_definition_learn_alike(program: str, steps: int, largest: float) -> None:
     ours, reference = (result["losses"]["loss"] for result in train(program, "--steps", str(steps)))

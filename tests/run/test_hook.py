@@ -167,7 +167,7 @@ print(sys.modules["torch.utils.cpp_extension"].__name__)
 """
 
 
-@pytest.mark.slow("compiles with Inductor")
+@pytest.mark.nightly("compiles with Inductor")
 @pytest.mark.compile
 def test_torch_compile_takes_its_folders_from_the_drop_in(below, tmp_path):
     (tmp_path / "compiled.py").write_text(_COMPILED)
