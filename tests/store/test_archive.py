@@ -110,7 +110,7 @@ def edit(what, **changes):
         (edit("record.json", artifact="../../x"), "does not match its key"),
         (edit("manifest.json", inputs={"evil": "1"}), "does not match its key"),
         (edit("manifest.json", library="../../evil.so"), "manifest of .* damaged"),
-        (edit("manifest.json", files={"../../evil": "0"}), "manifest of .* damaged"),
+        (edit("manifest.json", files={"../../evil": "ab" * 32}), "manifest of .* damaged"),
         (edit("opsmith-archive.json", format=99), "not an archive that this version of opsmith can read"),
         (edit("opsmith-archive.json", platform="plan9-mips-libc1"), "made on plan9-mips-libc1, and this machine is"),
     ],
