@@ -50,6 +50,15 @@ def test_a_compiler_of_another_release_is_another_build(prepared):
     assert differing(prepared, changed) == {"compiler host"}
 
 
+def test_another_torch_is_another_build_where_its_cpp_api_is_used_and_only_there(prepared):
+    torch = replace(prepared.toolchain.torch, version="2.99.0")
+    other_torch = replace(prepared, toolchain=replace(prepared.toolchain, torch=torch))
+    assert differing(prepared, other_torch) == set()
+    sources = tuple(replace(source, api="full") for source in prepared.plan.extension.sources)
+    plan = replace(prepared.plan, extension=replace(prepared.plan.extension, sources=sources))
+    assert differing(replace(prepared, plan=plan), replace(other_torch, plan=plan)) == {"torch"}
+
+
 def test_the_content_of_a_linked_file_is_part_of_the_key(prepared, tmp_path):
     archive = tmp_path / "libmath.a"
     extension = replace(prepared.plan.extension, link_flags=("-lm", str(archive)))
