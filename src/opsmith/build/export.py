@@ -18,15 +18,15 @@ from opsmith.store.archive import find_record
 from opsmith.store.headers import resolve_name
 from opsmith.toolchain import Toolchain
 
-__all__ = ["describe_stored", "export_library", "write_description"]
+__all__ = ["describe_stored", "export_library", "replace_file", "write_description"]
 
 
 def export_library(library: Path, folder: Path, manifest: Manifest) -> Path:
     """Copy a library and its description into a folder and return the copy; what lay there is replaced atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / library.name
-    _replace(target, library.read_bytes(), mode=0o755)
-    _replace(manifest_path(target), manifest.to_json().encode(), mode=0o644)
+    replace_file(target, library.read_bytes(), mode=0o755)
+    replace_file(manifest_path(target), manifest.to_json().encode(), mode=0o644)
     return target
 
 
@@ -65,7 +65,7 @@ def _outside(plan: Plan, headers: Iterable[Path], definitions: tuple[Definition,
     return inputs | ({INTERFACE: interface_digest(definitions)} if definitions else {})
 
 
-def _replace(path: Path, data: bytes, *, mode: int) -> None:
+def replace_file(path: Path, data: bytes, *, mode: int) -> None:
     """Write a file next to the old one and rename it: a process that has loaded the old one keeps it intact."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

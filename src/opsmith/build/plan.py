@@ -124,13 +124,17 @@ def _host_command(extension: Extension, toolchain: Toolchain) -> tuple[str, ...]
 
 def _prefix_maps(extension: Extension, toolchain: Toolchain) -> tuple[str, ...]:
     """Return flags without which this machine's absolute paths would end up in the binary, and in the cache of others."""
+    return (f"-ffile-prefix-map={extension.root}=.", _torch_prefix_map(toolchain))
+
+
+def _torch_prefix_map(toolchain: Toolchain) -> str:
     # In the headers of torch only messages have their file: debuggers still find it.
-    return (f"-ffile-prefix-map={extension.root}=.", f"-fmacro-prefix-map={toolchain.torch.root}=torch")
+    return f"-fmacro-prefix-map={toolchain.torch.root}=torch"
 
 
 def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api: Api) -> tuple[str, ...]:
     if toolchain.cuda is not None:
-        return _nvcc_command(toolchain.cuda, target, api, _prefix_maps(extension, toolchain)[1:])
+        return _nvcc_command(toolchain.cuda, target, api, _torch_prefix_map(toolchain))
     assert toolchain.rocm is not None, "find_toolchain raises where a GPU compiler is asked for and missing"
     archs = [flag for arch in target.rocm_archs for flag in arch.flags]
     prefixes = _prefix_maps(extension, toolchain)
@@ -139,11 +143,11 @@ def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api
     return (str(toolchain.rocm.hipcc), "-x", "hip", "-O3", *flags, *prefixes, *archs)
 
 
-def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api, prefixes: tuple[str, ...]) -> tuple[str, ...]:
+def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api, prefix: str) -> tuple[str, ...]:
     # nvcc of CUDA 11 knows no C++20, and torch's headers need it from 2.13 on.
     standard = "-std=c++20" if api != "none" or int(cuda.version.split(".")[0]) >= 12 else "-std=c++17"
     # nvcc takes a comma for the end of a flag.
-    plain = (flag for flag in prefixes if "," not in flag)
+    plain = () if "," in prefix else (prefix,)
     host = ",".join((_HOST_FLAGS[1], *_VISIBILITY, *_HOST_MATH, *plain))
     gencode = [flag for arch in target.cuda_archs for flag in arch.gencode]
     # No -O: nvcc optimises device code anyway, and for the host code of a view kernel's .cu, which only launches, -O3

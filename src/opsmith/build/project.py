@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Project", "parse_devices", "parse_torch_target", "read_project"]
+__all__ = ["Project", "parse_devices", "parse_torch_target", "read_project", "read_pyproject"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ class Project:
 _KEYS = frozenset({"operators", "devices", "archs", "torch-target"})
 
 
+def read_pyproject(path: Path) -> dict[str, Any]:
+    """Return what a pyproject.toml says."""
+    content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
 def read_project(pyproject: Path) -> Project | None:
     """Return the project of a pyproject.toml, or None if the file does not exist or it has no [tool.opsmith].
 
@@ -54,7 +60,7 @@ def read_project(pyproject: Path) -> Project | None:
     """
     if not pyproject.is_file():
         return None
-    table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool", {}).get("opsmith")
+    table = read_pyproject(pyproject).get("tool", {}).get("opsmith")
     if table is None:
         return None
     where = f"{pyproject}, [tool.opsmith]"

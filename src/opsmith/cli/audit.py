@@ -35,15 +35,15 @@ def command(
     """
     from opsmith.package.audit.api import audit
     from opsmith.report.audit.text import audit_lines
-    from opsmith.report.terminal import WIDTH, colour, console_for, echo
+    from opsmith.report.terminal import colour, console_for, echo, line_width
+    from opsmith.toolchain.archs import split_archs
 
-    wanted = tuple(word for word in (archs or "").replace(",", ";").replace(" ", ";").split(";") if word)
-    result = audit(file, against=against, archs=wanted, why=why, sources=source)
+    result = audit(file, against=against, archs=split_archs(archs or ""), why=why, sources=source)
     if as_json:
         click.echo(json.dumps(result.as_json(), indent=2))
     else:
         console = console_for()
-        width = min(max(console.width, 60), WIDTH) if console.is_terminal else WIDTH
+        width = line_width(console, least=60)
         echo(audit_lines(result, style=colour(console), details=verbose, width=width), console)
     if not result.is_sound:
         sys.exit(1)

@@ -165,10 +165,10 @@ def _show_text(subjects: list[Subject], plan: CheckPlan, verbose: bool) -> list[
 
 def _echo(report: Report, verbose: bool) -> None:
     from opsmith.report.check.text import report_lines
-    from opsmith.report.terminal import WIDTH, colour, console_for, echo
+    from opsmith.report.terminal import colour, console_for, echo, line_width
 
     console = console_for()
-    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    width = line_width(console)
     echo(report_lines(report, style=colour(console), width=width, verbose=verbose), console)
 
 

@@ -88,10 +88,10 @@ def _watch(op: Any, as_json: bool, verbose: bool) -> AbstractContextManager[Muta
 
 def _echo(report: MutationReport, verbose: bool) -> None:
     from opsmith.report.check.mutation import report_lines
-    from opsmith.report.terminal import WIDTH, colour, console_for, echo
+    from opsmith.report.terminal import colour, console_for, echo, line_width
 
     console = console_for()
-    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    width = line_width(console)
     echo(report_lines(report, style=colour(console), width=width, verbose=verbose), console)
     click.echo()
 

@@ -58,7 +58,7 @@ def show_proof(wheel: Path, request: ProofRequest, *, as_json: bool) -> bool:
     """Prove a wheel and print how it goes; return whether it works everywhere."""
     from opsmith.package.prove.run import prove
     from opsmith.report.prove.text import proof_lines, row_text
-    from opsmith.report.terminal import WIDTH, colour, console_for, echo
+    from opsmith.report.terminal import colour, console_for, echo, line_width
 
     def tell(claim: Claim, row: Row | None) -> None:
         click.echo(f"{claim}: ..." if row is None else row_text(row), err=True)
@@ -68,6 +68,6 @@ def show_proof(wheel: Path, request: ProofRequest, *, as_json: bool) -> bool:
         click.echo(json.dumps(proof.as_json(), indent=2))
     else:
         console = console_for()
-        width = min(max(console.width, 60), WIDTH) if console.is_terminal else WIDTH
+        width = line_width(console, least=60)
         echo(proof_lines(proof, style=colour(console), width=width), console)
     return proof.ok

@@ -52,7 +52,7 @@ def command(
     """
     from opsmith.package.wheel.build import WheelRequest, build_wheel
     from opsmith.report.audit.text import audit_lines
-    from opsmith.report.terminal import WIDTH, colour, console_for, echo
+    from opsmith.report.terminal import colour, console_for, echo, line_width
 
     request = WheelRequest(project, output, torch_target, archs, against)
     built = build_wheel(request, lambda line: click.echo(line, err=True))
@@ -61,7 +61,7 @@ def command(
         click.echo(json.dumps(content, indent=2))
     else:
         console = console_for()
-        width = min(max(console.width, 60), WIDTH) if console.is_terminal else WIDTH
+        width = line_width(console, least=60)
         echo(audit_lines(built.audit, style=colour(console), details=verbose, width=width), console)
         click.echo(f"{built.path}  built in {built.seconds:.1f} s")
     if not built.audit.is_sound:

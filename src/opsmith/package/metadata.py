@@ -7,18 +7,12 @@ setuptools takes what pyproject.toml does not say for empty: without [project] i
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opsmith.build.project import Project
+from opsmith.build.project import Project, read_pyproject
 from opsmith.errors import DefinitionError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = ["refuse_incomplete"]
 
@@ -31,8 +25,7 @@ def refuse_incomplete(pyproject: Path, project: Project) -> None:
 
     A project with a setup.py or setup.cfg and no [project] table has its metadata there, and is left to setuptools.
     """
-    content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
-    table = content.get("project")
+    table = read_pyproject(pyproject).get("project")
     torch = "torch>={}.{}".format(*project.torch_target)
     if table is None:
         if any((pyproject.parent / name).is_file() for name in ("setup.py", "setup.cfg")):

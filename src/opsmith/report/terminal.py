@@ -19,6 +19,7 @@ __all__ = [
     "console_for",
     "echo",
     "for_encoding",
+    "line_width",
     "markup",
     "plain",
     "width_of",
@@ -65,6 +66,11 @@ def console_for(*, to_stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
+
+
+def line_width(console: Console, least: int = 0) -> int:
+    """Return how long lines are there: as wide as the terminal, within limits, and the widest in a log."""
+    return min(max(console.width, least), WIDTH) if console.is_terminal else WIDTH
 
 
 def colour(console: Console) -> Style:

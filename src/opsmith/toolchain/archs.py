@@ -9,7 +9,7 @@ from typing import Literal
 
 from opsmith.errors import ToolchainError
 
-__all__ = ["CudaArch", "RocmArch", "parse_cuda_archs", "parse_rocm_archs"]
+__all__ = ["CudaArch", "RocmArch", "parse_cuda_archs", "parse_rocm_archs", "split_archs"]
 
 _SEPARATORS = re.compile(r"[;,\s]+")
 
@@ -99,6 +99,11 @@ class RocmArch:
         return self.name
 
 
+def split_archs(text: str) -> tuple[str, ...]:
+    """Return the words of a list of architectures, as they are written."""
+    return tuple(filter(None, _SEPARATORS.split(text)))
+
+
 def parse_cuda_archs(text: str, *, native: Sequence[str] = (), supported: Sequence[str] = ()) -> tuple[CudaArch, ...]:
     """Return the architectures of a list, each once and the oldest first, so that equal lists make equal artefacts.
 
@@ -107,7 +112,7 @@ def parse_cuda_archs(text: str, *, native: Sequence[str] = (), supported: Sequen
     "common" stands for what is in wide use. Raises ToolchainError if a word means nothing, or is "native" on a
     machine without a GPU.
     """
-    words = [word for word in _SEPARATORS.split(text) if word]
+    words = split_archs(text)
     if not words:
         raise ToolchainError(f"The list of CUDA architectures is empty. {_EXAMPLES}")
     merged: dict[str, CudaArch] = {}
@@ -130,7 +135,7 @@ def parse_rocm_archs(text: str, *, native: Sequence[str] = ()) -> tuple[RocmArch
     "native" on a machine without a GPU.
     """
     names: set[str] = set()
-    for word in filter(None, _SEPARATORS.split(text)):
+    for word in split_archs(text):
         if word.lower() == "native":
             names.update(_native(native, "ROCm", "PYTORCH_ROCM_ARCH or OPSMITH_ROCM_ARCHS, such as 'gfx90a;gfx942'"))
         elif _ROCM_WORD.fullmatch(word):

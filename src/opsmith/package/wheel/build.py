@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,15 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from opsmith.build.export import replace_file
+from opsmith.build.project import read_pyproject
 from opsmith.errors import ArgumentError, BuildError, ToolchainError
 from opsmith.package.audit.api import audit
 from opsmith.package.audit.result import Audit
 from opsmith.package.wheel.finish import finish_wheel
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from opsmith.toolchain.archs import split_archs
 
 if TYPE_CHECKING:
     from build import ProjectBuilder
@@ -70,18 +67,15 @@ def build_wheel(request: WheelRequest, tell: Callable[[str], None]) -> BuiltWhee
     settings = _settings(request)
     with tempfile.TemporaryDirectory(prefix="opsmith-wheel-") as folder:
         built = finish_wheel(Path(_run(lambda: builder.build("wheel", folder, settings))))
-        archs = tuple((request.archs or "").replace(",", ";").split(";")) if request.archs else ()
-        found = audit(built, against=request.against, archs=archs)
+        found = audit(built, against=request.against, archs=split_archs(request.archs or ""))
         if not any(library.manifest for library in found.facts.libraries):
             raise BuildError(
                 f"{built.name} has no operators: name their modules in pyproject.toml,\n\n[tool.opsmith]\n"
                 'operators = ["MODULE"]\n'
             )
         request.output.mkdir(parents=True, exist_ok=True)
-        # By its name alone: a file that others read is whole or not there.
-        arriving = request.output / f".{built.name}.arriving"
-        shutil.copy2(built, arriving)
-        target = arriving.replace(request.output / built.name)
+        target = request.output / built.name
+        replace_file(target, built.read_bytes(), mode=0o644)
     return BuiltWheel(target, found, time.perf_counter() - started)
 
 
@@ -114,7 +108,7 @@ def _settings(request: WheelRequest) -> dict[str, list[str]]:
     options = [f"{name}={value}" for name, value in given.items() if value is not None]
     if not options:
         return {}
-    system = tomllib.loads((request.project / "pyproject.toml").read_text(encoding="utf-8")).get("build-system", {})
+    system = read_pyproject(request.project / "pyproject.toml").get("build-system", {})
     backend = system.get("build-backend", _SETUPTOOLS)
     if not backend.startswith(_SETUPTOOLS):
         raise ArgumentError(

@@ -9,15 +9,17 @@ materials is among them (PEP 770).
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import os
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 
+from opsmith.build.export import replace_file
 from opsmith.errors import BuildError
 from opsmith.package.audit.api import read_facts
 from opsmith.package.audit.facts import Facts
@@ -70,7 +72,7 @@ def finish_wheel(wheel: Path) -> Path:
         members[f"{info}{_BILL}"] = bill_of_materials(facts)
     members[f"{info}RECORD"] = _record(members, f"{info}RECORD")
     target = wheel.with_name(_renamed(wheel.name, platform)) if platform else wheel
-    _write(target, members, info)
+    replace_file(target, _packed(members, info), mode=0o644)
     if target != wheel:
         wheel.unlink()
     return target
@@ -101,33 +103,23 @@ def _undated(manifest: Manifest) -> Manifest:
 
 
 def _record(members: dict[str, bytes], own: str) -> bytes:
-    lines = [f"{_quoted(name)},{_digest(data)},{len(data)}" for name, data in sorted(members.items()) if name != own]
-    return ("\n".join([*lines, f"{_quoted(own)},,"]) + "\n").encode()
-
-
-def _quoted(name: str) -> str:
-    return '"{}"'.format(name.replace('"', '""')) if {",", '"'} & set(name) else name
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerows((name, _digest(data), len(data)) for name, data in sorted(members.items()) if name != own)
+    rows.writerow((own, "", ""))
+    return text.getvalue().encode()
 
 
 def _digest(data: bytes) -> str:
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
-def _write(target: Path, members: dict[str, bytes], info: str) -> None:
-    """Write the archive beside the old one and rename it: who is interrupted has one or the other."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with (
-            os.fdopen(handle, "wb") as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
-        ):
-            for member in _in_order(members, info):
-                archive.writestr(_entry(member), members[member])
-        Path(name).chmod(0o644)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+def _packed(members: dict[str, bytes], info: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for member in _in_order(members, info):
+            archive.writestr(_entry(member), members[member])
+    return packed.getvalue()
 
 
 def _in_order(members: Iterable[str], info: str) -> Iterator[str]:
