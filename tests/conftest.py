@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import site
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import opsmith
 sys.path.append(str(Path(__file__).parent))
 
 from cache import CACHE
+from turns import Turns, all_cores, put_those_alone_last
 
 
 def pytest_configure() -> None:
@@ -44,6 +44,7 @@ def pytest_collection_finish() -> None:
 
 
 _STARTED = pytest.StashKey[float]()
+_turns = Turns(CACHE)
 
 
 def _spent_s() -> float:
@@ -76,40 +77,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Run a test beside those of other workers, or, if it is marked so, alone, when they have finished theirs."""
-    alone = any(item.get_closest_marker(mark) is not None for mark in ("all_cores", "whole_gpu"))
-    with ExitStack() as turn:
-        # Who waits holds the queue, so that nobody overtakes.
-        with _held(CACHE / "queue.lock", fcntl.LOCK_EX):
-            turn.enter_context(_held(CACHE / "turn.lock", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
-        if alone:
-            turn.enter_context(_all_cores())
+    with _turns.of(item, nextitem):
         return (yield)
-
-
-@contextmanager
-def _held(path: Path, kind: int) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, kind)
-        try:
-            yield
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile may have the file too
-
-
-@contextmanager
-def _all_cores() -> Iterator[None]:
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -134,7 +105,7 @@ def session_store() -> Iterator[Path]:
             from opsmith.runtime.bridge import find_bridge
 
             patch.setenv("OPSMITH_BRIDGE", "wait")
-            with _all_cores():  # the other workers wait for it as well
+            with all_cores():  # the other workers wait for it as well
                 assert find_bridge() is not None
             patch.setenv("OPSMITH_BRIDGE", "auto")
         yield root / "store"
@@ -179,6 +150,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not mark.args:
                 raise pytest.UsageError(f"{item.nodeid} is slow: say why, as in slow('compiles with Inductor')")
     _skip_without_gpu([item for item in items if item.get_closest_marker("gpu") is not None])
+    put_those_alone_last(items)
 
 
 def _skip_without_gpu(items: list[pytest.Item]) -> None:
