@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 _CONFTEST = """
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,7 @@ def pytest_collection_modifyitems(items):
 _TESTS = """
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,5 +71,5 @@ def test_nothing_runs_beside_them_and_one_wait_serves_for_all(tmp_path: Path) ->
     for one in alone:
         assert all(other is one or other[2] <= one[1] or one[2] <= other[1] for other in ran)
     beside_others = [run[0] for run in ran]
-    changes = sum(a != b for a, b in zip(beside_others, beside_others[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(beside_others))
     assert changes < len(alone)  # twelve, if each of the six had come between others

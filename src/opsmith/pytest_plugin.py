@@ -125,8 +125,8 @@ class OperatorTest(pytest.Item):
 def _tests_of(session: pytest.Session, path: str) -> Iterator[OperatorTest]:
     from opsmith.checker.properties.table import PROPERTIES
     from opsmith.runtime.operator import Operator
+    from opsmith.subject.devices import devices_here
     from opsmith.subject.find import find_operators
-    from opsmith.subject.subject import devices_here
 
     try:
         operators = find_operators(path)

@@ -156,6 +156,9 @@ def failures(*names: str, message: str = "wrong", case: Case | None = None) -> d
         (("strides", "special values"), "special values", None),
         (("threads", "determinism"), "determinism", "threads"),
         (("threads", "determinism"), "threads", None),
+        (("reads outside", "state"), "state", "reads outside"),
+        (("reads outside", "state"), "reads outside", None),
+        (("state", "streams"), "streams", "state"),
     ],
 )
 def test_a_shadow_is_charged_to_what_throws_it(names: tuple[str, ...], name: str, cause: str | None) -> None:
@@ -184,6 +187,17 @@ def test_what_varies_on_one_thread_is_not_a_race() -> None:
     found = failures("threads") | failures("determinism", message="it differs, on one thread too")
     assert cause_of("threads", "cpu", F32, found[key_of("threads", "cpu", F32)], found) == "determinism"
     assert cause_of("determinism", "cpu", F32, found[key_of("determinism", "cpu", F32)], found) is None
+
+
+def test_who_dies_of_strides_alone_dies_of_strides() -> None:
+    case = Case({}, label="B x N = 257 x 259, every tensor transposed", group="layouts")
+    died = Failure(failed(Finding("it crashes", case)), True)
+    key, strides = key_of("outputs written", "cpu", F32), key_of("strides", "cpu", F32)
+    for layouts in (failures("strides")[strides], died):
+        found = {strides: layouts, key: died, key_of("writes outside", "cpu", F32): died}
+        assert cause_of("strides", "cpu", F32, layouts, found) is None
+        assert cause_of("outputs written", "cpu", F32, died, found) == "strides"
+        assert cause_of("writes outside", "cpu", F32, died, found) == "strides"
 
 
 def recipe(**fields: Any) -> TensorRecipe:

@@ -43,7 +43,7 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "vmap": (*_SPOILED, "outputs written", "reads outside", "determinism", "value"),
     "jvp": (*_SPOILED, "gradient", "determinism", "value"),
     "fake": _SPOILED,
-    "state": ("inputs unchanged", "aliasing", "outputs written"),
+    "state": ("inputs unchanged", "aliasing", "outputs written", "reads outside"),
     "outputs written": ("state", "reads outside"),
     "aliasing": ("inputs unchanged",),
     # Beside an output may lie an input.
@@ -52,7 +52,7 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "opcheck": (*_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
     "compile": (*_SPOILED, "fake", "gradient", "determinism", "threads", "value"),
     "export": (*_SPOILED, "fake", "compile", "determinism", "threads", "value"),
-    **dict.fromkeys(("streams", "graph", "devices"), (*_ANYWHERE, "determinism")),
+    **dict.fromkeys(("streams", "graph", "devices"), (*_ANYWHERE, "state", "determinism")),
 }
 # The same where one of these says that a gradient differs.
 _CAUSE_OF_GRADIENTS = "gradient"
@@ -107,30 +107,20 @@ def suspects_of(name: str) -> tuple[str, ...]:
 def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -> Iterator[tuple[str, bool]]:
     """Yield the properties that may lie behind a failure, each with whether its process has to have died for that."""
     outcome, crashed = failure
-    text = _text(failure)
-    if name in _IN_GRADIENT and (crashed or _is_about_gradients(text)):
+    if name in _IN_GRADIENT and (crashed or _is_about_gradients(_text(failure))):
         yield _CAUSE_OF_GRADIENTS, False
+    if crashed and name in _FIND_CRASHES and _is_of_layouts(failure):
+        yield "strides", False
     if crashed and name not in _FIND_CRASHES:
-        yield _CAUSE_OF_CRASHES, False
+        if not (name == "strides" and _is_of_layouts(near[_CAUSE_OF_CRASHES])):
+            yield _CAUSE_OF_CRASHES, False
         if name in _BEFORE_SIZES:
             yield "sizes", True
         return
     causes = _CAUSES.get(name, ())
-    if name == "bad arguments" and all(OTHER_RESULT in line for line in text.splitlines()[1:]):
+    if name == "bad arguments" and all(OTHER_RESULT in line for line in _text(failure).splitlines()[1:]):
         causes = ("outputs written", "reads outside", "determinism", "value", "strides")
-    # Of two that may stand for each other, results that vary on one thread are not a race.
-    if name == "determinism" and _is_of_one_thread(failure):
-        causes = tuple(cause for cause in causes if cause != "threads")
-    if name == "threads" and not _is_of_one_thread(near["determinism"]):
-        causes = tuple(cause for cause in causes if cause != "determinism")
-    # Nor is memory that nobody wrote a state.
-    if "outputs written" in (name, *causes) and name in ("outputs written", "state"):
-        is_unwritten = UNTOUCHED in _text(failure if name == "outputs written" else near["outputs written"])
-        causes = tuple(c for c in causes if c != ("state" if is_unwritten else "outputs written"))
-    causes = tuple(cause for cause in causes if not _says_nothing_of(name, _text(near.get(cause)), text))
-    if name == "gradient":
-        causes = tuple(cause for cause in causes if not _is_about_gradients(_text(near.get(cause))))
-    yield from ((cause, False) for cause in causes)
+    yield from ((cause, False) for cause in causes if not _is_ruled_out(cause, name, failure, near))
     if name == "special values" and _has_infinities(outcome.findings):
         yield "magnitude", False  # an infinity is the limit of what is too large
     magnitude = near["magnitude"]
@@ -141,8 +131,26 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
         yield "magnitude", False
 
 
+def _is_ruled_out(cause: str, name: str, failure: Failure, near: Mapping[str, Failure | None]) -> bool:
+    """Whether a property that may lie behind another does not here, by what both say."""
+    other, pair = near.get(cause), (name, cause)
+    return any(
+        (
+            _says_nothing_of(name, _text(other), _text(failure)),
+            # Of two that may stand for each other, results that vary on one thread are not a race.
+            pair == ("determinism", "threads") and _is_of_one_thread(failure),
+            pair == ("threads", "determinism") and not _is_of_one_thread(other),
+            # Nor is memory that nobody wrote a state.
+            pair == ("outputs written", "state") and UNTOUCHED in _text(failure),
+            pair == ("state", "outputs written") and UNTOUCHED not in _text(other),
+            name == "strides" and _is_of_layouts(other),
+            name == "gradient" and _is_about_gradients(_text(other)),
+        )
+    )
+
+
 # What tells two properties apart that may stand for each other.
-_NEAR = ("magnitude", "determinism", "outputs written", "reads outside", "threads")
+_NEAR = ("magnitude", "determinism", "outputs written", "reads outside", "writes outside", "threads")
 _HANGS, _AT_ONCE = "it hangs", "at once"
 
 
@@ -164,6 +172,14 @@ def _is_of_one_thread(failure: Failure | None) -> bool:
     return failure is not None and any(
         words in _text(failure) for words in (ON_ONE_THREAD, "changes after", "earlier calls")
     )
+
+
+def _is_of_layouts(failure: Failure | None) -> bool:
+    """Whether a process died of a call with strides that are not the usual ones."""
+    if failure is None or not failure.crashed:
+        return False
+    cases = [finding.first or finding.case for finding in failure.outcome.findings]
+    return any(case is not None and case.group == "layouts" for case in cases)
 
 
 def _has_infinities(findings: tuple[Finding, ...]) -> bool:

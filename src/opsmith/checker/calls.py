@@ -14,6 +14,8 @@ from torch import Tensor
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.devices import settle
+from opsmith.subject.indexing import ask_the_cpu_first
 from opsmith.subject.subject import Subject
 
 __all__ = [
@@ -50,7 +52,9 @@ def accepts(context: Context, case: Case) -> bool:
     """Whether the reference takes a case's arguments."""
     try:
         with quiet(), on_threads(1):
-            context.subject.results(context.subject.reference, case.build(context.device))
+            values = case.build(context.device)
+            ask_the_cpu_first(context.subject, case, values)
+            context.subject.results(context.subject.reference, values)
     except Exception:
         return False
     return True
@@ -58,6 +62,7 @@ def accepts(context: Context, case: Case) -> bool:
 
 def kernel_outputs(subject: Subject, values: Mapping[str, Any]) -> list[Tensor]:
     """Call the kernel without a gradient and return the tensors that it returns."""
+    settle()
     with torch.no_grad():
         found = subject.kernel(*subject.arguments(values), **subject.keyword_arguments(values))
     return _tensors(found)

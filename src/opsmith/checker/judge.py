@@ -56,7 +56,7 @@ def call_all(subject: Subject, cases: Sequence[Case], device: str) -> None:
     """Make calls of the kernel, whatever they give or raise."""
     for case in cases:
         try:
-            subject.results(subject.kernel, case.build(device))
+            subject.kernel_results(case.build(device))
         except Exception:
             continue
 
@@ -88,7 +88,7 @@ def _difference_after(context: Context, case: Case, earlier: Sequence[Case]) -> 
     subject = context.subject
 
     def results() -> dict[str, Any]:
-        found = subject.results(subject.kernel, case.build(context.device))
+        found = subject.kernel_results(case.build(context.device))
         return {f"output {index}": one.detach().clone() for index, one in enumerate(found)}
 
     before = results()

@@ -26,6 +26,7 @@ from opsmith.subject.copies import upcast, working_dtype
 from opsmith.subject.disagreement import Disagreement, Expected, compare
 from opsmith.subject.evidence import Evidence, Measurement
 from opsmith.subject.excuses import allow_nan_of_padding, allow_overflow
+from opsmith.subject.indexing import ask_the_cpu_first
 from opsmith.subject.stochastic import Run
 from opsmith.subject.structure import pointwise_results
 from opsmith.subject.subject import Subject
@@ -58,6 +59,7 @@ def expect(
     `terms` how many terms its sums may have, by default those of the operator's. Raises whatever the reference raises;
     `is_of_reference` tells that from a defect of the check.
     """
+    ask_the_cpu_first(subject, case, values)
     run = blamed_on_reference(run or (lambda given: subject.results(subject.reference, given)))
     run = in_accepted_types(subject, run, values)
     evidence = Evidence(run, values, working_dtype(values), case.elements + 17)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith._env import set_default
 from opsmith.errors import ArgumentError, DefinitionError
 from opsmith.runtime.edits import warn_of_edits
 from opsmith.runtime.operator import Operator
@@ -19,12 +18,13 @@ from opsmith.runtime.structs import with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case
+from opsmith.subject.devices import devices_here, settle
 from opsmith.subject.examples import as_case, dtypes_of, flattened, labelled
 from opsmith.subject.scalar_values import named_values
 from opsmith.subject.space import IndexBound, Space
 from opsmith.subject.suite import MOST_ELEMENTS, Suite
 
-__all__ = ["Subject", "devices_here", "subject_of"]
+__all__ = ["Subject", "subject_of"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,15 @@ class Subject:
     def keyword_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call that go by name alone."""
         return {name: values[name] for name in self.keyword_only if name in values}
+
+    def kernel_results(self, values: Mapping[str, Any]) -> list[Tensor]:
+        """Call the kernel, as `results` does, when a GPU has nothing left to do.
+
+        A kernel that does not wait for PyTorch's stream would otherwise be wrong anywhere, by chance; the property that
+        asks about streams makes inputs that arrive late.
+        """
+        settle()
+        return self.results(self.kernel, values)
 
     def results(self, function: Callable[..., Any], values: Mapping[str, Any]) -> list[Tensor]:
         """Call the kernel or the reference; return its tensors, and after them the arguments that it writes to."""
@@ -278,13 +287,3 @@ def _parameters_of(*functions: Callable[..., Any]) -> tuple[str, ...]:
         except ValueError:
             continue
     raise ArgumentError(f"{functions[0]!r} has no signature to inspect: wrap it in a Python function")
-
-
-def devices_here() -> tuple[str, ...]:
-    """Return the devices of this machine, without using them.
-
-    Asking CUDA itself would make the GPU unusable in processes that are forked later; so would loading an operator,
-    which asks as well. From here on both ask the driver's management library.
-    """
-    set_default("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

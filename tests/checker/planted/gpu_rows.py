@@ -52,7 +52,8 @@ GPU_TABLE: tuple[Planted, ...] = rows(
     ("device_array", "streams", "a static array of the device holds partial sums", (), ()),
     ("constant_memory", "streams", "an argument in constant memory, for all streams", ("graph",), ()),
     ("pinned_argument", "streams", "an argument is copied from pinned memory that the next call overwrites", (), ()),
-    ("early_count", "determinism", "the host reads a count before the copy to it is over", (*_RACES, "graph"), ()),
+    # What it reads is the count of the call before.
+    ("early_count", "state", "the host reads a count before the copy to it is over", (*_RACES, "graph"), ()),
     ("waits", "graph", "the host waits for the stream", (), ()),
     ("allocates", "graph", "cudaMalloc in each call", (), ()),
     ("clears_on_default", "graph", "the output is cleared on the default stream", ("streams",), ()),

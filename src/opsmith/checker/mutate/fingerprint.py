@@ -64,7 +64,7 @@ def _digest_of(context: Context, subject: Subject, case: Case) -> str:
 def _results(context: Context, subject: Subject, case: Case) -> Iterator[Tensor]:
     # What a call raises is the same for both, or a property would have found it.
     with contextlib.suppress(Exception):
-        yield from subject.results(subject.kernel, case.build(context.device))
+        yield from subject.kernel_results(case.build(context.device))
     if case.elements <= MOST_ELEMENTS:
         with contextlib.suppress(Exception):
             request = request_of(context, case)

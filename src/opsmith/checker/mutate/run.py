@@ -35,8 +35,8 @@ from opsmith.errors import ArgumentError
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.operator import Operator, operators_of
 from opsmith.spec.definition import Device
+from opsmith.subject.devices import devices_here
 from opsmith.subject.selection import dtype_names
-from opsmith.subject.subject import devices_here
 from opsmith.toolchain.resources import cpu_count
 
 __all__ = ["MutationWatcher", "mutate_operator"]

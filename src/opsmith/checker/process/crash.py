@@ -59,7 +59,7 @@ def _call_alone(context: Context, case: Case) -> Ended:
 
     def call(send: Send) -> None:
         try:
-            context.subject.results(context.subject.kernel, case.build(context.device))
+            context.subject.kernel_results(case.build(context.device))
         finally:
             leave_where_lost(context.device)
 

@@ -43,7 +43,7 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
         raise RefusedError(str(error)) from error
     context.tell(case)
     try:
-        found = subject.results(subject.kernel, values)
+        found = subject.kernel_results(values)
         settle(context.device)
     except Exception as error:
         return error
@@ -96,7 +96,7 @@ def agrees(context: Context, case: Case) -> bool:
 def is_repeatable(context: Context, case: Case) -> bool:
     """Whether two calls of the kernel give the same numbers."""
     subject = context.subject
-    one, other = (subject.results(subject.kernel, case.build(context.device)) for _ in range(2))
+    one, other = (subject.kernel_results(case.build(context.device)) for _ in range(2))
     return all(torch.equal(first, second) for first, second in zip(one, other, strict=True))
 
 

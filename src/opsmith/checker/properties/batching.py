@@ -121,7 +121,7 @@ def _wrong(context: Context, case: Case, batching: _Batching) -> str | None:
     try:
         for sample in samples:  # what the reference refuses, an index outside of a table, no kernel need survive
             subject.results(subject.reference, sample)
-        each = [subject.results(subject.kernel, sample) for sample in samples]
+        each = [subject.kernel_results(sample) for sample in samples]
         expected = [torch.stack([one[index] for one in each]) for index in range(len(each[0]))]
     except Exception as error:
         raise RefusedError(str(error)) from error
@@ -149,7 +149,7 @@ def _batched(subject: Subject, samples: list[dict[str, Any]], batching: _Batchin
         in_dims.append(dims)
 
     def call(*values: Any) -> tuple[Tensor, ...]:
-        return tuple(subject.results(subject.kernel, dict(zip(names, values, strict=True))))
+        return tuple(subject.kernel_results(dict(zip(names, values, strict=True))))
 
     batched: Callable[..., Any] = torch.vmap(call, in_dims=tuple(in_dims), out_dims=batching.out_dim)
     if batching.nested:

@@ -40,7 +40,7 @@ def call_fake(subject: Subject, values: Mapping[str, Any], *, symbolic: bool) ->
     given = {name: fake(value) for name, value in values.items()}
     try:
         with mode:
-            return subject.results(subject.kernel, given)
+            return subject.kernel_results(given)
     except UnsupportedOperatorException as error:
         raise MissingFakeError(str(error)) from error
     except (NotImplementedError, RuntimeError) as error:

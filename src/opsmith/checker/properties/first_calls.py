@@ -68,7 +68,7 @@ def _is_first_other(context: Context, case: Case, count: int) -> bool:
 
 def _outputs(context: Context, values: Mapping[str, Any]) -> list[Tensor]:
     seed_generators(context.subject.seed)
-    return context.subject.results(context.subject.kernel, copied(values))
+    return context.subject.kernel_results(copied(values))
 
 
 def _digest(results: list[Tensor]) -> str:

@@ -90,7 +90,7 @@ def _check_strides(context: Context, case: Case) -> Outcome:
             unfit = max(unfit, needed)
             continue
         try:
-            found = context.subject.results(context.subject.kernel, values)
+            found = context.subject.kernel_results(values)
             wrong = compare(found, expected)
         except (RuntimeError, ValueError):
             refused += 1
@@ -126,7 +126,7 @@ def _is_right_nearby(context: Context, case: Case, name: str, dim: int, expected
     context.tell(f"{name} with its elements slightly apart along dimension {dim}")
     try:
         values = spread(case, context.device, name, dim, 2 * size + NEAR, NEAR)
-        return compare(context.subject.results(context.subject.kernel, values), expected) is None
+        return compare(context.subject.kernel_results(values), expected) is None
     except (RuntimeError, ValueError):
         return False
 

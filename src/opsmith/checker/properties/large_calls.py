@@ -58,7 +58,7 @@ def _wrong(context: Context, case: Case) -> str | None:
     except RuntimeError:
         return None  # out of memory, or of PyTorch's own 32 bits
     try:
-        found = subject.results(subject.kernel, _build(case, context.device))
+        found = subject.kernel_results(_build(case, context.device))
     except RuntimeError as error:
         return None if "memory" in str(error) else f"it raises {type(error).__name__}: {str(error)[:200]}"
     for number, (one, other) in enumerate(zip(found, expected, strict=True)):

@@ -127,7 +127,7 @@ class _ProbeRun:
         def repeat(send: Send) -> None:
             _prepare(self.context.device)
             for _ in range(_ORDINARY_CALLS):
-                self.context.subject.results(self.context.subject.kernel, self.case.build(self.context.device))
+                self.context.subject.kernel_results(self.case.build(self.context.device))
                 send(None)
 
         def again(send: Send) -> None:
@@ -175,7 +175,7 @@ def _find_base(context: Context, cases: list[Case]) -> tuple[int, bool] | str:
                 continue
             send(None)
             try:
-                found = context.subject.results(context.subject.kernel, case.build(context.device))
+                found = context.subject.kernel_results(case.build(context.device))
             except Exception:
                 continue
             send((number, roughly_equal(found, expected)))

@@ -59,7 +59,7 @@ def _opcheck(context: Context, case: Case) -> dict[str, Any]:
     subject = context.subject
     names = trainable_inputs(context, case)
     # An operator that raises by itself says nothing of its registration.
-    subject.results(subject.kernel, with_leaves(case.build(context.device), names)[0])
+    subject.kernel_results(with_leaves(case.build(context.device), names)[0])
     if names or why_no_gradient(context) is not None:
         return _run_tests(context, case, names, _TESTS)
     # Without a gradient all but the test of just that is done for inputs that require none.

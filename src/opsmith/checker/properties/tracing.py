@@ -81,7 +81,7 @@ def _wrong_fake(context: Context, case: Case, symbolic: bool) -> str | None:
     given, _ = with_leaves(case.build(context.device), names)
     context.tell(case)
     try:
-        real = subject.results(subject.kernel, values)
+        real = subject.kernel_results(values)
     except Exception as error:
         raise RefusedError(str(error)) from error
     how = "with symbols for sizes, " if symbolic else ""

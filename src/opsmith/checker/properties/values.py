@@ -236,7 +236,7 @@ def _ignored(context: Context) -> str:
         try:
             expected = expect(context.subject, plain, {**values, changed[0]: case.arguments[changed[0]]})
             context.tell(plain)
-            if compare(context.subject.results(context.subject.kernel, plain.build(context.device)), expected) is None:
+            if compare(context.subject.kernel_results(plain.build(context.device)), expected) is None:
                 return changed[0]
         except Exception:
             continue

@@ -86,7 +86,7 @@ def _call(subject: Any, case: Any, device: str) -> int:
     values = case.build(device)
     wanted = [] if case.group not in ("plain", "sizes", "layouts", "empty") else _differentiable(subject, values)
     with contextlib.suppress(Exception):  # what it raises is for other properties to judge
-        found = subject.results(subject.kernel, values)
+        found = subject.kernel_results(values)
         results = [result for result in found if result.requires_grad]
         if wanted and results:
             torch.autograd.grad(results, wanted, [torch.ones_like(r) for r in results], allow_unused=True)

@@ -1,0 +1,80 @@
+"""Asks a reference on the CPU before it runs on a GPU, where its data may stop the GPU.
+
+An index out of range is an exception on the CPU, which is a refusal. On a GPU it is an assertion of the device, after which
+the process can use the GPU no more, and what is checked would seem to have crashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opsmith.subject.blame import blamed_on_reference
+from opsmith.subject.case import Case
+from opsmith.subject.subject import Subject
+
+__all__ = ["ask_the_cpu_first"]
+
+# PyTorch's operators whose kernels for GPUs assert something about their data, by how their names begin.
+_ASSERTING = (
+    "index",
+    "_index",
+    "_unsafe_index",
+    "gather",
+    "scatter",
+    "take",
+    "put",
+    "embedding",
+    "_embedding",
+    "nll_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multinomial",
+    "bernoulli",
+    "binary_cross_entropy",
+    "max_unpool",
+    "repeat_interleave",
+    "segment_reduce",
+    "_assert_async",
+)
+
+
+def ask_the_cpu_first(subject: Subject, case: Case, values: Mapping[str, Any]) -> None:
+    """Raise what the reference raises for a case on the CPU, if `values`, its arguments, are on a GPU and it indexes."""
+    is_on_gpu = any(isinstance(value, Tensor) and value.is_cuda for value in values.values())
+    if is_on_gpu and _may_stop_a_gpu(subject):
+        with torch.no_grad():
+            blamed_on_reference(lambda given: subject.results(subject.reference, given))(case.build("cpu"))
+
+
+def _may_stop_a_gpu(subject: Subject) -> bool:
+    """Whether a plain call of the reference has an operator that asserts something about its data; found out once."""
+    known: dict[str, bool] = subject.__dict__.setdefault("_may_stop_a_gpu", {})
+    if "answer" not in known:
+        known["answer"] = any(
+            _asserts(subject, case) for dtypes in subject.dtypes for case in subject.suite.cases(dtypes, "plain")
+        )
+    return known["answer"]
+
+
+def _asserts(subject: Subject, case: Case) -> bool:
+    with _Names() as seen, torch.no_grad(), suppress(Exception):
+        subject.results(subject.reference, case.build("cpu"))
+    return any(name.startswith(_ASSERTING) for name in seen.names)
+
+
+class _Names(TorchDispatchMode):
+    """The names of all operators that are called: "index_select"."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
