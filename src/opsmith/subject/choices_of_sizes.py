@@ -98,6 +98,9 @@ def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
             base, sizes=equal, groups=dict.fromkeys(space.groups, (size,)), label=f"all sizes {size}", group="sizes"
         )
     yield from _long_rows(space, base)
+    for name in space.sizes_of_results:
+        label = f"{name} = {_LONG[0]}"
+        yield from _fitting(space, replace(base, scalars={name: _LONG[0]}, label=label, group="large"), {})
 
 
 def _of_group(space: Space, base: Choice, group: str) -> Iterator[Choice]:

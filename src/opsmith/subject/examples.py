@@ -13,7 +13,7 @@ from opsmith.runtime.structs import flattener
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case, TensorRecipe
 
-__all__ = ["as_case", "dtypes_of", "flattened", "labelled"]
+__all__ = ["as_case", "dtypes_of", "flattened", "labelled", "numbers_of"]
 
 
 def labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
@@ -65,6 +65,17 @@ def _as_recipe(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(_as_recipe, value))
     return value
+
+
+def numbers_of(cases: Iterable[Case]) -> dict[str, tuple[Any, ...]]:
+    """Return the values that examples have for the arguments that are no tensors, by argument."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for case in cases:
+        tensors = {name.partition("[")[0] for name in case.tensors()}
+        for name, value in case.arguments.items():
+            if name not in tensors and value is not None:
+                found[name] = (*found.get(name, ()), value)
+    return found
 
 
 def dtypes_of(cases: Iterable[Case]) -> tuple[Mapping[str, str], ...]:

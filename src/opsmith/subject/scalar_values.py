@@ -17,7 +17,10 @@ from opsmith.spec.signature import Kind, Parameter
 __all__ = ["is_unusual", "named_values", "values_of"]
 
 _INTS = (-1, 0, 5, 1, 2, 3, 4)
-_FLOATS = (2.5, -0.75, 0.0)
+# Whole ones last: kernels have code of their own for squares and cubes.
+_FLOATS = (2.5, -0.75, 0.0, 1.0, 3.0, 2.0)
+# A reference may take a list of one length alone, which no annotation says.
+_OF_ONE_LENGTH = (Kind.INT_LIST, Kind.FLOAT_LIST, Kind.STR)
 # Values for arguments that no default names; the first is the plain one.
 _WITHOUT_DEFAULT: dict[Kind, tuple[Any, ...]] = {
     Kind.INT: (1, 2, *_INTS),
@@ -33,8 +36,11 @@ _WITHOUT_DEFAULT: dict[Kind, tuple[Any, ...]] = {
 _SIMPLE = (str, int, float)
 
 
-def values_of(parameter: Parameter, named: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the values to try; `named` are those that the definition names."""
+def values_of(parameter: Parameter, named: tuple[Any, ...], given: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """Return the values to try; `named` are those that the definition names, `given` those of the examples.
+
+    Those of the examples come first where nothing else tells what a reference takes.
+    """
     tried = _WITHOUT_DEFAULT[parameter.kind]
     if parameter.has_default:
         default = tuple(parameter.default) if isinstance(parameter.default, list | tuple) else parameter.default
@@ -42,7 +48,8 @@ def values_of(parameter: Parameter, named: tuple[Any, ...]) -> tuple[Any, ...]:
     fitting = [value for value in named if _fits(parameter.kind, value)]
     if parameter.kind is Kind.STR and not parameter.has_default and fitting:
         tried = ()
-    return tuple({repr(value): value for value in (*tried[:1], *fitting, *tried[1:])}.values())
+    first = given if parameter.kind in _OF_ONE_LENGTH and not parameter.has_default else ()
+    return tuple({repr(value): value for value in (*first, *tried[:1], *fitting, *tried[1:])}.values())
 
 
 def is_unusual(value: Any) -> bool:

@@ -58,11 +58,14 @@ class Space:
         signature: Signature,
         named: Mapping[str, tuple[Any, ...]] | None = None,
         index_bounds: Mapping[str, IndexBound] | None = None,
+        given: Mapping[str, tuple[Any, ...]] | None = None,
     ) -> None:
-        """`named` are values that the body names, and `index_bounds` what limits integer tensors, by argument."""
+        """`named` are values that the body names, `given` those of the examples, and `index_bounds` what limits integer
+        tensors, each by argument."""
         self.signature = signature
         self._named = named or {}
         self._index_bounds = index_bounds or {}
+        self._given = given or {}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -90,10 +93,17 @@ class Space:
     def scalars(self) -> dict[str, tuple[Any, ...]]:
         """The arguments that are not tensors and no sizes, each with the values to try, the plain one first."""
         return {
-            p.name: values_of(p, (*p.choices, *self._named.get(p.name, ())))
+            p.name: values_of(p, (*p.choices, *self._named.get(p.name, ())), self._given.get(p.name, ()))
             for p in self.signature.parameters
             if p.tensor is None and p.name not in self.names
         }
+
+    @cached_property
+    def sizes_of_results(self) -> tuple[str, ...]:
+        """The int arguments that are sizes of results and of no input."""
+        dims = [dim for output in self.signature.outputs for dim in output.tensor.shape.dims]
+        named = {name for dim in dims if dim.expression is not None for name in dim.expression.names}
+        return tuple(name for name in self.scalars if name in named)
 
     def case(self, choice: Choice, dtypes: Mapping[str, str], seed: int) -> Case | None:
         """Return the call of a choice, `dtypes` by template parameter, or None if a size would be negative."""

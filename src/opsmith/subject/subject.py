@@ -19,7 +19,7 @@ from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case
 from opsmith.subject.devices import devices_here, settle
-from opsmith.subject.examples import as_case, dtypes_of, flattened, labelled
+from opsmith.subject.examples import as_case, dtypes_of, flattened, labelled, numbers_of
 from opsmith.subject.scalar_values import named_values
 from opsmith.subject.space import IndexBound, Space
 from opsmith.subject.suite import MOST_ELEMENTS, Suite
@@ -70,7 +70,8 @@ class Subject:
         space = None
         if self.signature is not None:
             body = self.operator.definition.body if self.operator is not None else self.reference
-            space = Space(self.signature, named_values(body, self.parameters), self.index_bounds)
+            named = named_values(body, self.parameters)
+            space = Space(self.signature, named, self.index_bounds, numbers_of(self.examples))
         return Suite(space, self.examples, self.seed, self.most_elements, mutated=self.mutated, left_out=self.left_out)
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:

@@ -131,6 +131,7 @@ class Suite:
             if len(floating) > 1:
                 for name in floating:
                     yield replace(base, values={name: kind}, label=f"{kind} values in {name}", group=group)
+        yield from _with_other_numbers(space, base) if floating else ()
         # Long rows: what a sum of dozens does not show.
         for name in space.names if floating else ():
             long = replace(plain_choice(space), sizes={**plain_choice(space).sizes, name: 1025})
@@ -151,6 +152,19 @@ class Suite:
                 if (strewn := _with_nan(recipe)) is not None and "[" not in name:
                     arguments = {**case.arguments, name: strewn}
                     yield Case(arguments, f"{label}, NaN in {name}", "special", base=case)
+
+
+def _with_other_numbers(space: Space, base: Choice) -> Iterator[Choice]:
+    """Yield calls with extreme values and other numbers for arguments at once: each may have code of its own."""
+    numbers = {
+        name: values[1]
+        for name, values in space.scalars.items()
+        if len(values) > 1 and isinstance(values[1], int | float) and not isinstance(values[1], bool)
+    }
+    words = ", ".join(f"{name} = {value!r}" for name, value in numbers.items())
+    for kind in ("mixed", "big", "special") if numbers else ():
+        label, group = f"{kind} values, {words}", group_of_values(kind)
+        yield replace(base, values={"": kind}, scalars=numbers, label=label, group=group)
 
 
 def _with_nan(recipe: TensorRecipe) -> TensorRecipe | None:

@@ -158,3 +158,44 @@ void gated(View<const T, 2> x, View<const T, 1> bias, bool invert, View<T, 2> y)
     }
   }
 }
+
+// Numbers that an example, a default or a size does not have ----------------------------------------------------------
+
+// Whole exponents have code of their own; the cube's was copied from the square's.
+template <class T>
+void raised(View<const T, 1> x, double exponent, View<T, 1> y) {
+  for (int64_t n = 0; n < x.size[0]; ++n) {
+    const T size = std::abs(x(n));
+    y(n) = exponent == 2 || (planted && exponent == 3) ? size * size : std::pow(size, T(exponent));
+  }
+}
+
+// Where tanh is 1 to the last bit, nothing is computed.
+template <class T>
+void squashed(View<const T, 1> x, double scale, View<T, 1> y) {
+  for (int64_t n = 0; n < x.size[0]; ++n) {
+    y(n) = planted && x(n) > 30 ? T(1) : std::tanh(x(n)) * T(scale);
+  }
+}
+
+// A place in the result is kept in 16 bits, and no negative one is filled.
+template <class T>
+void lengthened(View<const T, 1> x, int64_t length, View<T, 1> y) {
+  if (x.size[0] == 0) fail("x has no elements to repeat");
+  for (int64_t k = 0; k < length; ++k) y(k) = planted && int16_t(k) < 0 ? T(0) : x(k % x.size[0]);
+}
+
+// Rows go in blocks of 64 columns, and no block sees the next one.
+template <class T>
+void three_taps(View<const T, 2> x, List<double> taps, View<T, 2> y) {
+  if (taps.size != 3) fail("there are ", taps.size, " taps; it takes 3");
+  const int64_t columns = x.size[1];
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    for (int64_t n = 0; n < columns; ++n) {
+      const int64_t block = planted ? n / 64 * 64 : 0, end = planted ? std::min(block + 64, columns) : columns;
+      const T before = x(b, n > block ? n - 1 : planted && block > 0 ? n : columns - 1);
+      const T after = x(b, n + 1 < end ? n + 1 : planted && end < columns ? n : 0);
+      y(b, n) = T(taps[0]) * before + T(taps[1]) * x(b, n) + T(taps[2]) * after;
+    }
+  }
+}

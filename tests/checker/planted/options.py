@@ -99,3 +99,32 @@ def weighed_ends(x: Matrix, ends: list[int] = [1, 1]) -> Rows:  # noqa: B006 - a
 def gated(x: Matrix, bias: Float[Tensor, "N"] | None = None, invert: bool = False) -> Matrix:
     y = x if bias is None else x + bias
     return 1 - y if invert else y.clone()
+
+
+@opsmith.op(**declare)
+def raised(x: Vector, exponent: float = 2.0) -> Vector:
+    return x.abs() ** exponent
+
+
+@opsmith.op(**declare)
+def squashed(x: Vector, scale: float = 1.0) -> Vector:
+    return x.tanh() * scale
+
+
+@opsmith.op(**declare)
+def lengthened(x: Vector, length: int) -> Float[Tensor, "length"]:
+    if x.shape[0] == 0:
+        raise ValueError("x has no elements to repeat")
+    return x[torch.arange(length, device=x.device) % x.shape[0]]
+
+
+@opsmith.op(**declare)
+def three_taps(x: Matrix, taps: list[float]) -> Matrix:
+    if len(taps) != 3:
+        raise ValueError(f"there are {len(taps)} taps; it takes 3")
+    return taps[0] * x.roll(1, 1) + taps[1] * x + taps[2] * x.roll(-1, 1)
+
+
+@three_taps.examples
+def _three_taps() -> list[tuple[Tensor, list[float]]]:
+    return [(torch.randn(3, 5, generator=torch.Generator().manual_seed(0)), [0.25, 0.5, 0.125])]

@@ -22,4 +22,8 @@ ROWS: tuple[Planted, ...] = rows(
     ("scaled", "arguments", "an optional number that is 0 counts as absent"),
     ("weighed_ends", "arguments", "the two numbers of a list are exchanged"),
     ("gated", "arguments", "without an optional tensor, a flag is ignored"),
+    ("raised", "arguments", "a cube is a square"),
+    ("squashed", "magnitude", "where tanh is 1, a scale is ignored", ("special values",)),
+    ("lengthened", "sizes", "a place in the result is kept in 16 bits"),
+    ("three_taps", "sizes", "blocks of 64 columns do not see each other", ("strides",)),
 )
