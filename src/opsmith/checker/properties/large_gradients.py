@@ -29,6 +29,7 @@ from opsmith.checker.properties.gradient_oracle import expected_gradients
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import (
     GradientRequest,
+    NoGradientError,
     leaves_of,
     materialized,
     outputs_and_gradients,
@@ -38,7 +39,7 @@ from opsmith.subject.oracle import Disagreement, Expected, compare
 
 __all__ = ["check_gradients"]
 
-_FAILS = (RuntimeError, ValueError, MemoryError, NotImplementedError)
+_FAILS = (NoGradientError, RuntimeError, ValueError, MemoryError, NotImplementedError)
 
 
 @dataclass(frozen=True)
