@@ -8,7 +8,8 @@
 # MODULE is what Python imports (PYBIND11_MODULE), LIBRARY what torch.ops.load_library loads (TORCH_LIBRARY); unless said,
 # the sources decide.
 #
-# Both make a target that `all` includes and set <target>_LIBRARY to the library's path. torch, Python's headers,
+# Both make a target that `all` includes and set <target>_LIBRARY to the library's path. opsmith_add_operators also makes
+# opsmith::<target>, which a program in C++ links: its operators are then there by their names, without Python. torch, Python's headers,
 # libtorch_python and nvcc are found by the Python that opsmith is installed in: the one of Python_EXECUTABLE, where that
 # is set, else the first python3 that has opsmith. No find_package(Torch), no language to enable.
 
@@ -27,6 +28,10 @@ if(NOT _opsmith_status EQUAL 0)
       "${Python_EXECUTABLE} cannot import opsmith; set Python_EXECUTABLE to a Python that can. ${_opsmith_error}")
   return()
 endif()
+
+# A library that registers operators as it is loaded has no symbol that is called: the linker must not leave it out.
+set(CMAKE_LINK_LIBRARY_USING_opsmith_kept "LINKER:--push-state,--no-as-needed" "<LINK_ITEM>" "LINKER:--pop-state")
+set(CMAKE_LINK_LIBRARY_USING_opsmith_kept_SUPPORTED TRUE)
 
 # Ask opsmith for a CMakeLists.txt over its plan, and enter it.
 function(_opsmith_enter command target destination)
@@ -53,6 +58,19 @@ function(_opsmith_enter command target destination)
   endif()
 endfunction()
 
+# What a program links is a copy under a name of its own: `_ops.so` has no SONAME, and another package's is called so too.
+function(_opsmith_link_from_cpp target library)
+  set(copy "${CMAKE_CURRENT_BINARY_DIR}/opsmith/lib${target}.so")
+  add_custom_command(
+    OUTPUT "${copy}" COMMAND "${CMAKE_COMMAND}" -E copy "${library}" "${copy}" DEPENDS ${target} "${library}" VERBATIM)
+  add_custom_target(_opsmith_copy_of_${target} DEPENDS "${copy}")
+  add_library(_opsmith_${target} SHARED IMPORTED GLOBAL)
+  set_target_properties(_opsmith_${target} PROPERTIES IMPORTED_LOCATION "${copy}" IMPORTED_NO_SONAME TRUE)
+  add_library(opsmith::${target} INTERFACE IMPORTED GLOBAL)
+  add_dependencies(opsmith::${target} _opsmith_copy_of_${target})
+  target_link_libraries(opsmith::${target} INTERFACE "$<LINK_LIBRARY:opsmith_kept,_opsmith_${target}>")
+endfunction()
+
 function(opsmith_add_operators target path)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "TORCH_TARGET;DESTINATION" "DEVICES;ARCHS")
   set(options "${path}")
@@ -68,6 +86,7 @@ function(opsmith_add_operators target path)
   endif()
   _opsmith_enter(plan "${target}" "${arg_DESTINATION}" ${options})
   set(${target}_LIBRARY "${${target}_LIBRARY}" PARENT_SCOPE)
+  _opsmith_link_from_cpp("${target}" "${${target}_LIBRARY}")
 endfunction()
 
 function(opsmith_add_extension target)
