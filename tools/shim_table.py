@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-TABLE = Path(__file__).resolve().parents[1] / "src/opsmith/package/audit/data/shims.json"
+TABLE = Path(__file__).resolve().parents[1] / "src/opsmith/toolchain/data/shims.json"
 
 # The newest patch of each release with a stable ABI.
 RELEASES = ("2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")

@@ -83,6 +83,8 @@ CASES: tuple[Case, ...] = (
         "torch-symbol-new-strings",
         "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
     ),
+    _undefined("torch-too-old", "aoti_torch_mps__int_mm_out"),
+    _undefined("torch-without-cuda", "aoti_torch_get_current_cuda_stream"),
     _undefined("torch-symbol", "_ZN3c1013intrusive_old4sizeEv"),
     _undefined("python-symbol", "PyUnicode_NoSuchFunctionOfThisVersion"),
     _undefined("openmp-symbol", "GOMP_parallel"),

@@ -18,9 +18,12 @@ RECORDED = Path(__file__).parent / "recorded"
 each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 
 
+NEEDED = {entry.id: Facts(**{entry.needs: "2.10.0"}) if entry.needs else Facts() for entry in ENTRIES}
+
+
 @each_entry
-def test_the_example_is_explained_without_any_facts(entry: Entry):
-    found = explain(entry.example)
+def test_the_example_is_explained_without_any_facts_but_a_needed_one(entry: Entry):
+    found = explain(entry.example, NEEDED[entry.id])
     assert [explanation.id for explanation in found] == [entry.id]
     assert found[0].cause and found[0].remedy
     assert "None" not in found[0].text
@@ -31,7 +34,12 @@ def test_the_recorded_output_is_explained(entry: Entry):
     """The first line says which command made the output, or that it is written from public reports."""
     origin, _, output = (RECORDED / f"{entry.id}.txt").read_text(encoding="utf-8").partition("\n")
     assert re.match(r"# (?:made by|written from public reports): \S", origin)
-    assert explain(output)[0].id == entry.id
+    assert explain(output, NEEDED[entry.id])[0].id == entry.id
+
+
+def test_an_entry_without_the_fact_that_it_needs_says_nothing():
+    for entry in ENTRIES:
+        assert not entry.needs or entry.id not in {found.id for found in explain(entry.example)}
 
 
 @each_entry
@@ -82,5 +90,6 @@ def test_what_a_program_prints_here_is_explained(case: Case, tmp_path: Path):
     if case.id == "driver-missing" and find_library("cuda"):
         pytest.skip("this machine has the driver")
     output = produce(case, tmp_path)
-    assert explain(output), output
-    assert explain(output)[0].id == case.id, output
+    found = explain(output, NEEDED[case.id])
+    assert found, output
+    assert found[0].id == case.id, output

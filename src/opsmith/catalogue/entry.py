@@ -23,6 +23,7 @@ class Entry:
     example: str  # a line that the pattern is for, as a program printed it
     words: tuple[str, ...]  # texts of which each match has one in its last line; the pattern is tried only there
     lines: int = 1  # the most lines that a match spans
+    needs: str = ""  # the fact without which the entry says nothing, and another one counts
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Facts:
     cuda_torch: str | None = None  # the same, where it is built for CUDA
     cpu_torch: str | None = None  # the same, where it is built for no GPU
     torch_cuda: str | None = None  # the CUDA that it is built for, such as 13.0
+    needed_torch: str | None = (
+        None  # the first torch that has a function which is missing here, where this one is older
+    )
     built_torch: str | None = None  # the torch that the binary was built against
     built_with: str | None = None  # the compilers that it was built with
     python: str | None = None  # version of this Python, major and minor

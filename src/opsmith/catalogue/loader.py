@@ -52,7 +52,8 @@ ENTRIES: tuple[Entry, ...] = (
             "torch is built for CUDA {torch_cuda}.",
         ),
         (
-            "If that is not torch's major version, rebuild the library with the CUDA of this torch. "
+            "If that is not torch's major version, install the package's wheel for CUDA {torch_cuda}, or build it with this "
+            "torch: `pip install --no-binary PACKAGE --no-build-isolation --force-reinstall --no-deps PACKAGE`.",
             "Otherwise `import torch` first, which loads torch's own CUDA libraries.",
             "`pip install {package}` installs it.",
         ),
@@ -112,8 +113,8 @@ ENTRIES: tuple[Entry, ...] = (
             "{needed_by} needs it.",
         ),
         (
-            "Build it on this machine, or in an older container (quay.io/pypa/manylinux_2_28_x86_64) for many "
-            "machines; `ldd --version` shows this system's version.",
+            "Build it on this machine (`pip install --no-binary PACKAGE --no-build-isolation PACKAGE`), or in an older "
+            "container (quay.io/pypa/manylinux_2_28_x86_64) for many machines; `ldd --version` shows this system's version.",
         ),
         "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /x/k.so)",
         words=("version `",),

@@ -48,6 +48,8 @@ def explain(
         if all(entry.id in found for entry in candidate.entries):
             continue
         for entry in candidate.entries:
+            if entry.needs and entry.needs not in known:
+                continue
             if (match := candidate.match(entry)) is not None:
                 if entry.id not in found:
                     found[entry.id] = _explanation(entry, match, candidate.line, known, demangle)

@@ -23,6 +23,32 @@ _REBUILD = (
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
+        "torch-too-old",
+        "torch is older than the library allows",
+        _UNDEFINED + r"(?P<symbol>(?:aoti_)?torch_\w+)",
+        (
+            "The library needs torch {needed_torch} or newer, which has {symbol}.",
+            "The installed torch is {torch}.",
+        ),
+        (
+            "`pip install --upgrade 'torch>={needed_torch}'`, or install a release of the package for this torch: `opsmith "
+            "audit FILE.whl` says what a wheel needs.",
+        ),
+        "OSError: /x/k.so: undefined symbol: torch_get_const_data_ptr",
+        words=_UNDEFINED_WORDS,
+        needs="needed_torch",
+    ),
+    Entry(
+        "torch-without-cuda",
+        "The library is for GPUs, torch is not",
+        _UNDEFINED + r"(?P<symbol>(?:aoti_)?torch_\w*(?:cuda|hip)\w*)",
+        ("The library has GPU code and needs {symbol}; the installed torch ({cpu_torch}) is a CPU build.",),
+        ("`pip install --force-reinstall torch` installs a CUDA build on Linux; or install the package's CPU wheel.",),
+        "OSError: /x/k.so: undefined symbol: aoti_torch_get_current_cuda_stream",
+        words=_UNDEFINED_WORDS,
+        needs="cpu_torch",
+    ),
+    Entry(
         "torch-symbol-old-strings",
         "Built with the other C++ string ABI",
         _UNDEFINED + r"(?P<symbol>_Z\w*(?:3c10|2at|5torch)\w*(?:RKSs|PKSs|ESs|RSs)\w*)",

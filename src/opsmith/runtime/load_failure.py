@@ -16,6 +16,7 @@ from opsmith._printable import printable
 from opsmith.catalogue import Facts, explain
 from opsmith.store.reading import parse_json, read_regular
 from opsmith.toolchain.facts import gather_facts
+from opsmith.toolchain.shims import read_release, release_text, shim_table
 
 __all__ = ["explain_load_failure"]
 
@@ -25,9 +26,16 @@ def explain_load_failure(name: str, library: Path, message: str) -> str:
     facts = _built(replace(gather_facts(), library=str(library), name=name), library)
     head = f"{name} cannot be loaded: {message}"
     if (undefined := re.search(r"undefined symbol: (\w+)", message)) is not None:
+        facts = replace(facts, needed_torch=_newer_torch(undefined[1]))
         head = f"{name} cannot be loaded: nothing defines {_demangle(undefined[1])} ({library})"
     found = explain(message, facts, demangle=_demangle)
     return f"{head}\n\n{found[0].text}" if found else head
+
+
+def _newer_torch(symbol: str) -> str | None:
+    """Return the release of torch that has a function first, where the one that is installed is older."""
+    since = shim_table().since.get(symbol)
+    return release_text(since) if since is not None and since > read_release(torch.__version__) else None
 
 
 def _demangle(symbol: str) -> str:

@@ -14,7 +14,7 @@ from compilers import find_compiler
 from opsmith.package.audit import audit
 from opsmith.package.audit.migrate.replacements import find_replacement, replacements
 from opsmith.package.audit.symbols import is_unstable_torch
-from opsmith.package.audit.tables import shim_table
+from opsmith.toolchain.shims import shim_table
 
 # What a file that includes torch's headers needs, without them.
 SOURCE = """

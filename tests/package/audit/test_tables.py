@@ -12,7 +12,8 @@ import torch
 
 import opsmith
 from opsmith._torch_release import MINIMUM_TORCH, release_of
-from opsmith.package.audit.tables import limited_api, policies, shim_table
+from opsmith.package.audit.tables import limited_api, policies
+from opsmith.toolchain.shims import shim_table
 
 INCLUDE = Path(opsmith.__file__).parent / "include" / "opsmith"
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from opsmith.package.audit.facts import Library
-from opsmith.package.audit.tables import Policy, Release, limited_api, policies, shim_table
+from opsmith.package.audit.tables import Policy, limited_api, policies
+from opsmith.toolchain.shims import Release, shim_table
 
 __all__ = ["Floors", "SystemNeed", "cuda_majors", "find_floors", "glibc_floor", "system_needs"]
 

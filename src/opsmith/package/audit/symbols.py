@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opsmith.package.audit.elf import Elf
-from opsmith.package.audit.tables import limited_api, shim_table
+from opsmith.package.audit.tables import limited_api
+from opsmith.toolchain.shims import shim_table
 
 __all__ = ["Needs", "is_shim_name", "is_unstable_torch", "sort_needs"]
 

@@ -16,9 +16,9 @@ from opsmith.errors import BuildError
 from opsmith.package.audit.api import read_facts
 from opsmith.package.audit.facts import Facts
 from opsmith.package.audit.floors import find_floors
-from opsmith.package.audit.tables import release_text, shim_table
 from opsmith.package.prove.environment import Environment, MissingError, last_lines, make_environment, own_requirement
 from opsmith.package.prove.result import Claim, Proof, Row, Step
+from opsmith.toolchain.shims import release_text, shim_table
 
 __all__ = ["ProofRequest", "claims_of", "modules_of", "prove"]
 

@@ -11,10 +11,10 @@ from opsmith.package.audit.floors import Floors
 from opsmith.package.audit.judge.gpu import merge_archs
 from opsmith.package.audit.judge.tags import tag_text
 from opsmith.package.audit.result import Audit
-from opsmith.package.audit.tables import release_text
 from opsmith.report.audit.migration import migration_lines
 from opsmith.report.terminal import WIDTH, Cell, Style, aligned, plain, wrapped
 from opsmith.report.units import count_of, size
+from opsmith.toolchain.shims import release_text
 
 __all__ = ["audit_lines", "audit_text"]
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from opsmith.package.audit.facts import Facts, Wheel
 from opsmith.package.audit.finding import Finding, fault, note
 from opsmith.package.audit.floors import find_floors, glibc_floor, system_needs
-from opsmith.package.audit.tables import Policy, Release, policies, release_text
+from opsmith.package.audit.tables import Policy, policies
+from opsmith.toolchain.shims import Release, release_text
 
 __all__ = ["judge_platform", "promised_glibc"]
 

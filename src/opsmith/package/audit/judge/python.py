@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from opsmith.package.audit.facts import Facts, Library
 from opsmith.package.audit.finding import Finding, fault, note
-from opsmith.package.audit.tables import Release, limited_api, release_text
+from opsmith.package.audit.tables import limited_api
+from opsmith.toolchain.shims import Release, release_text
 
 __all__ = ["judge_python"]
 

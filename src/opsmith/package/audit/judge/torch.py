@@ -10,7 +10,7 @@ from opsmith.package.audit.facts import Facts, Library, Wheel
 from opsmith.package.audit.finding import Finding, fault, note
 from opsmith.package.audit.floors import Floors, find_floors
 from opsmith.package.audit.judge.requires import find_required
-from opsmith.package.audit.tables import Release, release_text, shim_table
+from opsmith.toolchain.shims import Release, release_text, shim_table
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
