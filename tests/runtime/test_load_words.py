@@ -39,7 +39,11 @@ def test_gpu_code_beside_a_cpu_build() -> None:
 @pytest.mark.parametrize(
     ("message", "cause", "command"),
     [
-        ("libcudart.so.12: cannot open shared object file: No such file or directory", "libcudart.so.12", "pip install"),
+        (
+            "libcudart.so.12: cannot open shared object file: No such file or directory",
+            "libcudart.so.12",
+            "pip install",
+        ),
         (
             "/lib/libc.so.6: version `GLIBC_2.38' not found (required by /x/smooth/_ops.so)",
             "it needs GLIBC_2.38",
