@@ -73,3 +73,9 @@ class FakeClock:
     def read(self, _characters: int) -> str:
         self.now_s += 3600
         return LOG if self.now_s <= 36_000 else ""
+
+
+def test_a_file_without_an_end_ends():
+    done = CliRunner().invoke(command, ["/dev/zero"])
+    assert done.exit_code == 1
+    assert "no text but zero bytes" in done.stderr

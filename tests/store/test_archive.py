@@ -142,6 +142,17 @@ def test_a_truncated_archive_leaves_the_store_as_it_was(archive, elsewhere, leng
     assert list(elsewhere.artifacts()) == []
 
 
+def test_a_name_that_is_no_text(archive, elsewhere):
+    """Bit 11 of a member's flags says that its name is UTF-8."""
+    data = bytearray(archive.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    data[entry + 9] |= 8
+    data[entry + 46] = 0x80
+    archive.write_bytes(data)
+    with pytest.raises(StoreError, match="not an opsmith archive"):
+        import_archive(elsewhere, archive)
+
+
 def test_a_damaged_artefact_is_not_exported_and_the_old_archive_stays(archive, store):
     before = archive.read_bytes()
     for artifact in store.artifacts():

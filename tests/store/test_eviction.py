@@ -177,3 +177,17 @@ def test_processes_that_prune_and_publish_at_once_lose_nothing_in_use(store, pyt
         process.communicate(timeout=60)
         assert process.returncode == 0
     assert len(list(store.artifacts())) == 40
+
+
+@pytest.mark.parametrize("damage", ["a device", "a hole"])
+def test_a_count_that_has_no_end_is_taken_anew(store, publish, damage):
+    publish(inputs={"number": "first"})
+    usage = store.layout.usage
+    if damage == "a device":
+        usage.unlink()
+        usage.symlink_to("/dev/zero")
+    else:
+        os.truncate(usage, 40 << 30)
+    publish(inputs={"number": "second"})
+    assert not usage.is_symlink()
+    assert len(usage.read_text().split()) == 1

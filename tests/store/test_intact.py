@@ -120,13 +120,26 @@ def test_without_locks_two_builds_of_one_key_agree(store, publish, inputs, monke
         assert publish(content=b"one") == publish(content=b"two")
 
 
-@pytest.mark.parametrize("content", [b"", b"types", b"other"])
-def test_a_file_beside_the_library_is_checked_too(store, inputs, describe, content):
+@pytest.fixture
+def beside(store, inputs, describe) -> Path:
+    """Publish an artefact with a file beside its library, and return that file."""
     with store.staging() as staging:
         (staging / "scale.so").write_bytes(b"binary")
         (staging / "below").mkdir()
         (staging / "below" / "types.pyi").write_bytes(b"types")
         artifact = store.publish(source_key(inputs), staging, manifest=describe(staging / "scale.so"), headers={})
     assert artifact.manifest.files.keys() == {"below/types.pyi"}
-    (artifact.folder / "below" / "types.pyi").write_bytes(content)
+    return artifact.folder / "below" / "types.pyi"
+
+
+@pytest.mark.parametrize("content", [b"", b"types", b"other"])
+def test_a_file_beside_the_library_is_checked_too(store, inputs, beside, content):
+    beside.write_bytes(content)
     assert (store.find(source_key(inputs)) is not None) == (content == b"types")
+
+
+def test_a_hole_beside_the_library_is_not_read_to_its_end(store, inputs, beside):
+    os.truncate(beside, 40 << 30)
+    started = time.monotonic()
+    assert store.find(source_key(inputs)) is None
+    assert time.monotonic() - started < 5

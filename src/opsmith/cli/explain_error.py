@@ -51,6 +51,9 @@ def _pieces(file: TextIO) -> Iterator[str]:
     """Yield what a file has, until reading and explaining it have taken too long."""
     spent_s, read = 0.0, 0
     while piece := file.read(_PIECE_CHARACTERS):
+        if len(piece) == _PIECE_CHARACTERS and not piece.strip("\0"):
+            click.echo(f"stopped after {read / 1e6:.0f} MB, where there is no text but zero bytes", err=True)
+            return
         if spent_s > _MOST_S:
             click.echo(
                 f"read only the first {read / 1e6:.0f} MB, which took {spent_s:.0f} s; pass the part around the error, "

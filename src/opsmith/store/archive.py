@@ -100,7 +100,7 @@ def import_archive(store: Store, file: Path) -> Imported:
                 folder = stack.enter_context(store.staging()) / "artifact"
                 staged.append((*_stage(archive, key, folder), folder))
             return _admit_all(store, staged)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError) as error:
         if isinstance(error, StoreError):
             raise
         raise StoreError(f"{file} is not an opsmith archive, or is damaged: {printable(str(error))}") from error

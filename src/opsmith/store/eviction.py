@@ -8,6 +8,7 @@ other are made up for there. What was used least recently goes first, but nothin
 from __future__ import annotations
 
 import os
+import stat
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ _LOW_WATER = 0.8
 
 # The file of publications is read at each of them, and must not grow.
 _LINES_BEFORE_SCAN = 256
+_MOST_USAGE_BYTES = 1 << 20
 
 # What is left by builds that ended: locks, and notes that lead to artefacts that are gone.
 _REST_STALE_S = 24 * 60 * 60
@@ -176,6 +178,9 @@ def _note_publication(layout: Layout, size_bytes: int) -> int | None:
     try:
         # Not created here, and every line at the end as it is then: others write too.
         with os.fdopen(os.open(usage, os.O_RDWR | os.O_APPEND), "r+b") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_USAGE_BYTES:
+                return None  # measuring replaces it
             file.write(f"{size_bytes}\n".encode())
             file.seek(0)
             lines = file.read().split()

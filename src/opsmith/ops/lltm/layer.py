@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentTypeError, describe
-from opsmith.ops._arguments import check_flags, check_tensors
+from opsmith.ops._arguments import check_flags, check_storage, check_tensors
 from opsmith.ops.lltm.sequence import lltm_sequence
 
 __all__ = ["State", "lltm", "run_packed"]
@@ -35,6 +35,8 @@ def lltm(
     if not isinstance(state, tuple | list) or len(state) != 2:
         raise ArgumentTypeError(f"lltm(): state is {describe(state)}, expected two tensors: (hidden, cell)")
     check_flags("lltm", reverse=reverse)
+    if reverse:
+        check_storage("lltm", input=input)  # torch's own words for a sparse one have three pages
     hidden, cell = state
     hiddens, last_cell = lltm_sequence(input.flip(0) if reverse else input, hidden, cell, weight, bias)
     last_hidden = hiddens[-1] if input.shape[0] else hidden

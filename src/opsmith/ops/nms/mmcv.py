@@ -92,6 +92,7 @@ def batched_nms(
         )
     check_storage("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
     check_promotable("batched_nms", idxs=idxs, scores=scores)
+    check_promotable("batched_nms", boxes=boxes, scores=scores)
     if nms_cfg is None:
         ranks, order = scores.sort(descending=True)
         return torch.cat([boxes[order], ranks[:, None]], 1), order
@@ -182,4 +183,4 @@ def _chosen(rows: Tensor | None, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def _as_given(boxes: Boxes, dets: Tensor, inds: Tensor) -> tuple[Boxes, Boxes]:
-    return (dets, inds) if isinstance(boxes, Tensor) else (dets.numpy(), inds.numpy())
+    return (dets, inds) if isinstance(boxes, Tensor) else (dets.detach().numpy(), inds.numpy())

@@ -61,7 +61,7 @@ def setup_filter(
     if flip_filter:
         taps = taps.flip(tuple(range(taps.ndim)))
     # A separable filter acts twice, so each time by the root.
-    result: Tensor = taps * gain ** (taps.ndim / 2)
+    result: Tensor = taps * float(gain) ** (taps.ndim / 2)
     return result.to(device=device)
 
 
@@ -173,7 +173,7 @@ def upsample2d(
         bottom + (taps_y - up_y) // 2,
     )
     check_numbers("upfirdn2d", gain=gain)
-    return upfirdn2d(x, f, up, 1, margins, flip_filter, gain * up_x * up_y, impl)
+    return upfirdn2d(x, f, up, 1, margins, flip_filter, float(gain) * up_x * up_y, impl)
 
 
 def downsample2d(

@@ -1,0 +1,40 @@
+"""Calls that a fuzzer found: what they say names the function and what it found, or they give a result."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+import torch
+
+from opsmith.errors import ArgumentTypeError, DtypeError
+from opsmith.ops.lltm import lltm
+from opsmith.ops.nms import mmcv
+from opsmith.ops.upfirdn2d import upsample2d
+
+pytestmark = pytest.mark.compile
+
+
+def test_boxes_in_an_array_and_scores_that_need_a_gradient() -> None:
+    boxes = numpy.array([[0, 0, 2, 2], [0, 0, 2, 2.1], [5, 5, 6, 6]], dtype=numpy.float32)
+    dets, kept = mmcv.nms(boxes, torch.tensor([0.5, 0.9, 0.7], requires_grad=True) * 1, 0.5)
+    assert isinstance(dets, numpy.ndarray)
+    assert kept.tolist() == [1, 2]
+
+
+def test_boxes_that_no_score_can_stand_beside() -> None:
+    boxes = torch.zeros(2, 4).to(torch.float8_e4m3fn)
+    with pytest.raises((DtypeError, ArgumentTypeError), match=r"batched_nms\(\): .*boxes"):
+        mmcv.batched_nms(boxes, torch.zeros(2), torch.zeros(2, dtype=torch.int64), None)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_a_sparse_sequence_that_is_run_backwards() -> None:
+    state = (torch.zeros(3, 4), torch.zeros(3, 4))
+    sequence = torch.ones(2, 3).to_sparse_csr()
+    with pytest.raises(ArgumentTypeError, match=r"lltm\(\): input is torch.sparse_csr; `.to_dense\(\)`"):
+        lltm(sequence, state, torch.zeros(12, 9), torch.zeros(12), reverse=True)
+
+
+def test_a_gain_of_more_than_an_integer_of_the_machine() -> None:
+    found = upsample2d(torch.ones(1, 1, 2, 2), None, up=numpy.int64(3), gain=1 << 63)
+    torch.testing.assert_close(found.max().item(), 9.0 * 2**63)
