@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from opsmith.package.prove.result import Claim, Row
+    from opsmith.package.prove.result import Claim, Proof, Row
     from opsmith.package.prove.run import ProofRequest
 
-__all__ = ["command", "show_proof"]
+__all__ = ["command", "print_proof", "run_proof"]
 
 _WHEEL = click.Path(exists=True, dir_okay=False, path_type=Path)
 _INDEX = "Where torch comes from; `pip` for pip's own.  [default: PyTorch's CPU builds]"
@@ -50,24 +50,30 @@ def command(
     from opsmith.package.prove.run import ProofRequest
 
     source = None if index == "pip" else index or CPU_INDEX
-    if not show_proof(wheel, ProofRequest(pythons, torches, source, seconds, keep), as_json=as_json):
+    proof = run_proof(wheel, ProofRequest(pythons, torches, source, seconds, keep))
+    if as_json:
+        click.echo(json.dumps(proof.as_json(), indent=2))
+    else:
+        print_proof(proof)
+    if not proof.ok:
         sys.exit(1)
 
 
-def show_proof(wheel: Path, request: ProofRequest, *, as_json: bool) -> bool:
-    """Prove a wheel and print how it goes; return whether it works everywhere."""
+def run_proof(wheel: Path, request: ProofRequest) -> Proof:
+    """Prove a wheel, with a line on stderr for each environment."""
     from opsmith.package.prove.run import prove
-    from opsmith.report.prove.text import proof_lines, row_text
-    from opsmith.report.terminal import colour, console_for, echo, line_width
+    from opsmith.report.prove.text import row_text
 
     def tell(claim: Claim, row: Row | None) -> None:
         click.echo(f"{claim}: ..." if row is None else row_text(row), err=True)
 
-    proof = prove(wheel, request, tell)
-    if as_json:
-        click.echo(json.dumps(proof.as_json(), indent=2))
-    else:
-        console = console_for()
-        width = line_width(console, least=60)
-        echo(proof_lines(proof, style=colour(console), width=width), console)
-    return proof.ok
+    return prove(wheel, request, tell)
+
+
+def print_proof(proof: Proof) -> None:
+    """Print the matrix of a proof, and what went wrong where."""
+    from opsmith.report.prove.text import proof_lines
+    from opsmith.report.terminal import colour, console_for, echo, line_width
+
+    console = console_for()
+    echo(proof_lines(proof, style=colour(console), width=line_width(console, least=60)), console)

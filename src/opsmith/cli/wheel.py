@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from opsmith.package.prove.result import Proof
 
 __all__ = ["command"]
 
@@ -48,28 +52,39 @@ def command(
     """Build the wheel of PROJECT, a folder with pyproject.toml, and audit it.
 
     One wheel serves every Python, and every torch from the target on. Its platform tag says which glibc it needs, and the
-    same input gives the same bytes. Exits with 1 if the audit refuses it.
+    same input gives the same bytes. Exits with 1 if the audit refuses it, or if it
+    does not work where `--prove` runs it.
     """
+    from opsmith.cli.prove import print_proof
     from opsmith.package.wheel.build import WheelRequest, build_wheel
     from opsmith.report.audit.text import audit_lines
     from opsmith.report.terminal import colour, console_for, echo, line_width
 
     request = WheelRequest(project, output, torch_target, archs, against)
     built = build_wheel(request, lambda line: click.echo(line, err=True))
-    if as_json:
-        content = {"wheel": str(built.path), "seconds": built.seconds, "audit": built.audit.as_json()}
-        click.echo(json.dumps(content, indent=2))
-    else:
+    if not as_json:
         console = console_for()
         width = line_width(console, least=60)
         echo(audit_lines(built.audit, style=colour(console), details=verbose, width=width), console)
         click.echo(f"{built.path}  built in {built.seconds:.1f} s")
-    if not built.audit.is_sound:
+    proof = _proof_of(built.path) if proves and built.audit.is_sound else None
+    if as_json:
+        content: dict[str, object] = {
+            "wheel": str(built.path),
+            "seconds": built.seconds,
+            "audit": built.audit.as_json(),
+            "proof": None if proof is None else proof.as_json(),
+        }
+        click.echo(json.dumps(content, indent=2))
+    elif proof is not None:
+        print_proof(proof)
+    if not built.audit.is_sound or (proof is not None and not proof.ok):
         sys.exit(1)
-    if proves:
-        from opsmith.cli.prove import show_proof
-        from opsmith.package.prove.environment import CPU_INDEX
-        from opsmith.package.prove.run import ProofRequest
 
-        if not show_proof(built.path, ProofRequest(index=CPU_INDEX), as_json=as_json):
-            sys.exit(1)
+
+def _proof_of(wheel: Path) -> Proof:
+    from opsmith.cli.prove import run_proof
+    from opsmith.package.prove.environment import CPU_INDEX
+    from opsmith.package.prove.run import ProofRequest
+
+    return run_proof(wheel, ProofRequest(index=CPU_INDEX))

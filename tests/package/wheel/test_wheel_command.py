@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import setuptools
@@ -17,6 +18,9 @@ from click.testing import CliRunner
 from opsmith.cli.wheel import command
 from opsmith.errors import ArgumentError, BuildError, ToolchainError
 from opsmith.package.hook import finalize_distribution_options
+from opsmith.package.prove import run
+from opsmith.package.prove.result import Claim, Proof, Row
+from opsmith.package.wheel import build
 from opsmith.package.wheel.build import WheelRequest, build_wheel
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "smooth"
@@ -127,3 +131,17 @@ def test_a_project_that_makes_no_good_wheel_is_refused(tmp_path: Path, text: str
         build_wheel(WheelRequest(tmp_path, tmp_path / "dist"), ignore)
     assert words in str(found.value)
     assert not (tmp_path / "dist").exists()
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_with_a_proof_json_is_one_document_still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: bool) -> None:
+    wheel = tmp_path / "smooth.whl"
+    audit = SimpleNamespace(is_sound=True, as_json=lambda: {"sound": True})
+    monkeypatch.setattr(build, "build_wheel", lambda *_: build.BuiltWheel(wheel, audit, 1.0))  # type: ignore[arg-type]
+    row = Row(Claim("3.11", "2.10"), "2.10.0+cpu", "done" if works else "import")
+    monkeypatch.setattr(run, "prove", lambda *_: Proof(wheel.name, "00", (row,)))
+    done = CliRunner().invoke(command, [str(tmp_path), "--prove", "--json"])
+    assert done.exit_code == (0 if works else 1)
+    said = json.loads(done.stdout)
+    assert said["wheel"] == str(wheel)
+    assert said["proof"]["ok"] == works
