@@ -56,7 +56,11 @@ def test_its_values_are_right(name: str) -> None:
 
 
 @pytest.mark.slow("compile, export, threads, determinism and others of 42 operators")
-@pytest.mark.parametrize("name", _params(_FEWEST, pytest.mark.nightly("make test-all has every twentieth operator")))
+@pytest.mark.parametrize(
+    "name",
+    # Data decides about the size of what `over` returns: its gradient is traced as no other's.
+    _params(_FEWEST | {"over"}, pytest.mark.nightly("make test-all has every twentieth operator")),
+)
 def test_the_other_properties_do_not_complain(name: str) -> None:
     # In one type: the tests above and below try all of them.
     others = tuple(item for item in PROPERTIES if item.name not in _VALUES)

@@ -136,9 +136,19 @@ def _pair(
     pairs = []
     for output, result, gradient in zip(signature.outputs, results, gradients, strict=True):
         if gradient is not None:
+            if signature.data_dependent:
+                _equate_sizes(result, gradient)
             check_form(signature.name, output, result, tuple(gradient.shape))
             pairs.append((result, gradient))
     return pairs
+
+
+def _equate_sizes(result: Tensor, gradient: Tensor) -> None:
+    """Tell a tracer that sizes which data has decided are those that it decided on in the forward's run."""
+    if result.dim() == gradient.dim():
+        for mine, given in zip(result.shape, gradient.shape, strict=True):
+            if isinstance(mine, torch.SymInt) or isinstance(given, torch.SymInt):
+                torch._check(mine == given)
 
 
 def _check_has_history(body: Callable[..., Any], signature: Signature, arguments: Sequence[Any]) -> None:

@@ -65,8 +65,10 @@ def _independent(evidence: Evidence, *, of_infinities: bool) -> list[Tensor]:
     )
     found = []
     for index, value in enumerate(evidence.exact):
-        same = [first[index] == other[index] for other in others if other[index].shape == value.shape]
-        is_known = value.dtype.is_floating_point and len(same) == len(others)
+        # Where data decides about sizes, other numbers give other ones.
+        has_same_size = all(results[index].shape == value.shape for results in (first, *others))
+        same = [first[index] == other[index] for other in others] if has_same_size else []
+        is_known = value.dtype.is_floating_point and has_same_size
         found.append(
             value.isnan() & torch.stack(same).all(0) if is_known else torch.zeros_like(value, dtype=torch.bool)
         )

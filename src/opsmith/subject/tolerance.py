@@ -12,6 +12,7 @@ from torch import Tensor
 from opsmith.spec.signature import Kind
 from opsmith.subject.case import Case
 from opsmith.subject.copies import upcast
+from opsmith.subject.placed_values import LAST
 from opsmith.subject.subject import Subject
 
 __all__ = ["EXTREME", "allowed_errors", "evened", "floor_of_sums", "reduction_length", "usual_scale"]
@@ -96,7 +97,8 @@ def reduction_length(subject: Subject, case: Case) -> int:
     """Return how many terms a sum in the operator may have: the product of the sizes that no output has.
 
     A size that an output has may be summed over as well (softmax, a running sum). Of such a sum the usual error is
-    counted, which grows with the root of the length.
+    counted, which grows with the root of the length; but of rows of a few different numbers, whose terms are all rounded
+    alike, that of the length itself.
     """
     tensors = case.tensors()
     if subject.signature is None:
@@ -104,7 +106,8 @@ def reduction_length(subject: Subject, case: Case) -> int:
     signature = subject.signature
     kept = {name for output in signature.outputs for name in output.tensor.shape.names}
     kept_groups = {output.tensor.shape.group for output in signature.outputs}
-    length = math.isqrt(max((size for recipe in tensors.values() for size in recipe.shape), default=1))
+    longest = max((size for recipe in tensors.values() for size in recipe.shape), default=1)
+    length = longest if any(recipe.values == LAST for recipe in tensors.values()) else math.isqrt(longest)
     for parameter in signature.tensors:
         if parameter.kind is not Kind.TENSOR or (recipe := tensors.get(parameter.name)) is None:
             continue

@@ -12,7 +12,8 @@ Matrix = Float[Tensor, "B N"]
 declare = {"cpu": opsmith.view("races.cpp", flags=FLAGS), "namespace": __name__}
 
 
-@opsmith.op(**declare)
+# A sum in half precision has to be made in another type, and this one is made in its result.
+@opsmith.op(**declare, dtypes=(torch.float64, torch.float32))
 def scatter_add(
     table: Float[Tensor, "V N"], index: Int64[Tensor, "M"], x: Float[Tensor, "M N"]
 ) -> Float[Tensor, "V N"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,7 +85,13 @@ def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Te
     # A number that the reference takes may still make the kernel crash.
     is_number = probe.about == "number"
     if isinstance(found, Exception):
-        if probe.about == "view" or (is_number and _is_limit(found)) or is_accident(found, probe.about):
+        is_lost_in_it = is_number and _is_not_finite(values.get(probe.argument)) and _is_of_pytorch(found)
+        if (
+            probe.about == "view"
+            or is_lost_in_it
+            or (is_number and _is_limit(found))
+            or is_accident(found, probe.about)
+        ):
             return _Rule(is_made=is_number or probe.about != "view")
         return _Rule(f"the reference rejects it ({type(found).__name__}: {_first_line(found)})")
     is_compared = probe.about in ("dtype", "view") or (
@@ -189,6 +196,15 @@ def is_accident(error: Exception, about: str) -> bool:
     if _ASSERTION in text or any(words in text for words in _LACKING):
         return True
     return about == "layout"
+
+
+def _is_not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _is_of_pytorch(error: Exception) -> bool:
+    """Whether one of PyTorch's own functions fails, on what an infinity has become inside of a reference."""
+    return isinstance(error, RuntimeError) and not _is_raised_by_hand(error)
 
 
 def _is_raised_by_hand(error: BaseException) -> bool:
