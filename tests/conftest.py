@@ -21,7 +21,7 @@ import opsmith
 sys.path.append(str(Path(__file__).parent))
 
 from cache import CACHE
-from turns import Turns, all_cores, put_those_alone_last
+from run_alone import Turns, all_cores, put_those_alone_last
 
 
 def pytest_configure() -> None:

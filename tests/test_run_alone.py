@@ -15,7 +15,7 @@ import pytest
 
 sys.path.append({tests!r})
 
-from turns import Turns, put_those_alone_last
+from run_alone import Turns, put_those_alone_last
 
 turns = Turns(Path({root!r}))
 
