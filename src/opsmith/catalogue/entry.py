@@ -42,9 +42,7 @@ class Facts:
     cuda_torch: str | None = None  # the same, where it is built for CUDA
     cpu_torch: str | None = None  # the same, where it is built for no GPU
     torch_cuda: str | None = None  # the CUDA that it is built for, such as 13.0
-    needed_torch: str | None = (
-        None  # the first torch that has a function which is missing here, where this one is older
-    )
+    needed_torch: str | None = None  # the first torch with what is missing, where this one is older
     built_torch: str | None = None  # the torch that the binary was built against
     built_with: str | None = None  # the compilers that it was built with
     python: str | None = None  # version of this Python, major and minor

@@ -16,6 +16,7 @@ from opsmith.checker.properties.answers import OTHER_RESULT
 from opsmith.checker.properties.memory import UNTOUCHED
 from opsmith.checker.properties.repeats import ON_ONE_THREAD
 from opsmith.checker.properties.table import PROPERTIES
+from opsmith.subject.case import Case
 
 __all__ = ["Failure", "Key", "cause_of", "charged_to", "key_of", "suspects_of"]
 
@@ -178,16 +179,18 @@ def _is_of_layouts(failure: Failure | None) -> bool:
     """Whether a process died of a call with strides that are not the usual ones."""
     if failure is None or not failure.crashed:
         return False
-    cases = [finding.first or finding.case for finding in failure.outcome.findings]
-    return any(case is not None and case.group == "layouts" for case in cases)
+    return any(case.group == "layouts" for case in _cases_of(failure.outcome.findings))
 
 
 def _has_infinities(findings: tuple[Finding, ...]) -> bool:
-    cases = [finding.first or finding.case for finding in findings]
-    return any(case is not None and bool(_INFINITE & {r.values for r in case.tensors().values()}) for case in cases)
+    return any(_INFINITE & {recipe.values for recipe in case.tensors().values()} for case in _cases_of(findings))
 
 
 def _is_of_long_rows(findings: tuple[Finding, ...]) -> bool:
     """Whether numbers were too large for long rows alone: calls with ordinary sizes come before them."""
-    cases = [finding.first or finding.case for finding in findings]
-    return any(case is not None and " = " in case.label.rpartition(_LONG_ROWS)[2] for case in cases)
+    return any(" = " in case.label.rpartition(_LONG_ROWS)[2] for case in _cases_of(findings))
+
+
+def _cases_of(findings: tuple[Finding, ...]) -> Iterator[Case]:
+    """Yield the calls that findings are about, as they were first seen."""
+    return (case for finding in findings if (case := finding.first or finding.case) is not None)

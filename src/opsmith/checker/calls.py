@@ -14,7 +14,7 @@ from torch import Tensor
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.devices import settle
+from opsmith.subject.devices import wait_for_gpu
 from opsmith.subject.indexing import ask_the_cpu_first
 from opsmith.subject.subject import Subject
 
@@ -62,7 +62,7 @@ def accepts(context: Context, case: Case) -> bool:
 
 def kernel_outputs(subject: Subject, values: Mapping[str, Any]) -> list[Tensor]:
     """Call the kernel without a gradient and return the tensors that it returns."""
-    settle()
+    wait_for_gpu()
     with torch.no_grad():
         found = subject.kernel(*subject.arguments(values), **subject.keyword_arguments(values))
     return _tensors(found)

@@ -9,9 +9,11 @@
 # the sources decide.
 #
 # Both make a target that `all` includes and set <target>_LIBRARY to the library's path. opsmith_add_operators also makes
-# opsmith::<target>, which a program in C++ links: its operators are then there by their names, without Python. torch, Python's headers,
-# libtorch_python and nvcc are found by the Python that opsmith is installed in: the one of Python_EXECUTABLE, where that
-# is set, else the first python3 that has opsmith. No find_package(Torch), no language to enable.
+# opsmith::<target>, which a program in C++ links: its operators are then there by their names, without Python.
+#
+# torch, Python's headers, libtorch_python and nvcc are found by the Python that opsmith is installed in: the one of
+# Python_EXECUTABLE, where that is set, else the first python3 that has opsmith. No find_package(Torch), no language to
+# enable.
 
 include_guard(GLOBAL)
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import torch
 
 from opsmith._printable import printable
+from opsmith._torch_release import release_of
 from opsmith.catalogue import Facts, explain
 from opsmith.store.reading import parse_json, read_regular
 from opsmith.toolchain.facts import gather_facts
-from opsmith.toolchain.shims import read_release, release_text, shim_table
+from opsmith.toolchain.shims import release_text, shim_table
 
 __all__ = ["explain_load_failure"]
 
@@ -34,8 +35,8 @@ def explain_load_failure(name: str, library: Path, message: str) -> str:
 
 def _newer_torch(symbol: str) -> str | None:
     """Return the release of torch that has a function first, where the one that is installed is older."""
-    since = shim_table().since.get(symbol)
-    return release_text(since) if since is not None and since > read_release(torch.__version__) else None
+    since, here = shim_table().since.get(symbol), release_of(torch.__version__)
+    return release_text(since) if since is not None and here is not None and since > here else None
 
 
 def _demangle(symbol: str) -> str:

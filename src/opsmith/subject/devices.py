@@ -6,7 +6,7 @@ import torch
 
 from opsmith._env import set_default
 
-__all__ = ["devices_here", "settle"]
+__all__ = ["devices_here", "wait_for_gpu"]
 
 
 def devices_here() -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def devices_here() -> tuple[str, ...]:
     return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
 
-def settle() -> None:
+def wait_for_gpu() -> None:
     """Wait until the GPU has done all that is queued, if this process uses one."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()

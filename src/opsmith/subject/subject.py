@@ -18,7 +18,7 @@ from opsmith.runtime.structs import with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case
-from opsmith.subject.devices import devices_here, settle
+from opsmith.subject.devices import devices_here, wait_for_gpu
 from opsmith.subject.examples import as_case, dtypes_of, flattened, labelled, numbers_of
 from opsmith.subject.scalar_values import named_values
 from opsmith.subject.space import IndexBound, Space
@@ -88,7 +88,7 @@ class Subject:
         A kernel that does not wait for PyTorch's stream would otherwise be wrong anywhere, by chance; the property that
         asks about streams makes inputs that arrive late.
         """
-        settle()
+        wait_for_gpu()
         return self.results(self.kernel, values)
 
     def results(self, function: Callable[..., Any], values: Mapping[str, Any]) -> list[Tensor]:

@@ -38,8 +38,8 @@ def release_text(release: tuple[int, ...]) -> str:
 
 
 def read_release(text: str) -> Release:
-    """Return the release of a version: (2, 10) of 2.10 and of 2.10.1+cu130."""
-    major, minor = text.split(".")[:2]
+    """Return a release of a table: (2, 10) of 2.10. A version that torch says is read by `release_of`."""
+    major, minor = text.split(".")
     return int(major), int(minor)
 
 
