@@ -122,8 +122,15 @@ def test_without_torch_compiler_and_ninja_there_are_findings_and_no_traceback(tm
         "HOME": str(tmp_path),
         "OPSMITH_CACHE_DIR": str(tmp_path / "c"),
     }
+    # With -m, Python looks in the working directory; a folder there is no package.
+    (tmp_path / "packaging").mkdir()
     done = subprocess.run(
-        [sys.executable, "-S", "-m", "opsmith", "doctor"], env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-S", "-m", "opsmith", "doctor"],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1, done.stderr
     assert done.stderr == ""

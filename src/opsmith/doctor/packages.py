@@ -14,7 +14,13 @@ _NEEDED = ("click", "filelock", "jaxtyping", "packaging", "platformdirs", "rich"
 
 def find_missing_packages() -> tuple[str, ...]:
     """Return which of opsmith's requirements this Python does not have, because opsmith was installed without them."""
-    return tuple(name for name in _NEEDED if find_spec(name) is None)
+    return tuple(name for name in _NEEDED if not _is_installed(name))
+
+
+def _is_installed(name: str) -> bool:
+    # Any folder of that name on the path, such as one in the working directory, is a namespace package without an origin.
+    spec = find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 def judge_packages(missing: tuple[str, ...]) -> tuple[Finding, ...]:
