@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from opsmith.subject.disagreement import Expected, compare
+from opsmith.subject.disagreement import Expected, Limits, compare
 
 
 def expected(*values: float, allowed: float = 1e-6, own: Tensor | None = None) -> Expected:
     value = torch.tensor(values, dtype=torch.float64)
-    return Expected((value,), (torch.full_like(value, allowed),), None if own is None else (own,))
+    limits = Limits((torch.full_like(value, allowed),))
+    return Expected((value,), None if own is None else (own,), (torch.zeros_like(value),), lambda: limits)
 
 
 def test_what_is_within_the_allowed_error_agrees():

@@ -43,7 +43,7 @@ class Judge:
             if self._is_small:
                 self._bounds = expect(
                     self._subject, self._workload.case, self._values, self._run, about=("timed", self._phase)
-                )
+                ).completed()
                 return
             self._own = self._run(_copied(self._values))
             self._exact = self._run(upcast(self._values))

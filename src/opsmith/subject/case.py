@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ __all__ = ["Case", "TensorRecipe"]
 
 # Where a function with a bound or a step may jump, as parts of it.
 _AT_BOUNDS = (1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5)
+# A property builds the same few cases over and over, and random numbers cost ten times as much as a copy of them.
+_REMEMBERED, _MOST_REMEMBERED_ELEMENTS = 32, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class TensorRecipe:
         if self.given is not None:
             # A copy: a kernel that writes to its inputs must not change the recipe.
             return self.given.detach().to("cpu", dtype, copy=True).contiguous()
-        return fill(self.shape, dtype, self.values, self.seed, self.near)
+        if math.prod(self.shape) > _MOST_REMEMBERED_ELEMENTS:
+            return fill(self.shape, dtype, self.values, self.seed, self.near)
+        return _remembered(self.shape, dtype, self.values, self.seed, self.near).clone()
 
     def build(self, device: str) -> Tensor:
         """Return the tensor on a device, in its layout."""
@@ -109,6 +114,9 @@ class Case:
     def elements(self) -> int:
         """How many elements all tensors have."""
         return sum(torch.Size(recipe.shape).numel() for recipe in self.tensors().values())
+
+
+_remembered = lru_cache(maxsize=_REMEMBERED)(fill)
 
 
 def _fitting(recipe: TensorRecipe, changes: Mapping[str, Any]) -> dict[str, Any]:

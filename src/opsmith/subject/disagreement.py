@@ -5,11 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-__all__ = ["Disagreement", "Expected", "compare"]
+__all__ = ["Disagreement", "Expected", "Limits", "compare"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far off each element of each result may be. `pointwise` says of a result whether each of its elements depends on
+    one element of each input.
+
+    `closely` returns what may be allowed besides, by more runs of the reference. It is asked where results are wrong.
+    `padded` says where a NaN of the reference may come from a padding, and need not be one.
+    """
+
+    allowed: tuple[Tensor, ...]
+    pointwise: tuple[bool, ...] = ()
+    closely: Callable[[], tuple[Tensor, ...]] | None = None
+    padded: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -18,22 +34,32 @@ class Expected:
 
     `own` are the reference's results in the element type under check: results that agree with them to the last digits
     agree with the definition, and where they are not finite a kernel need not be either. It is None if the reference does
-    not run in that type. `pointwise` says of each result whether its elements depend on one element of each input.
+    not run in that type.
 
-    `closely` returns what may be allowed besides, by more runs of the reference. It is asked where results are wrong.
-    `padded` says where a NaN of the reference may come from a padding, and need not be one.
+    `certain` is how far off each element may be in any case. What is off by more is held to the limits that `measure`
+    returns, never smaller ones: the reference runs a dozen times for them, and most results are nearer than that.
     """
 
     values: tuple[Tensor, ...]
-    allowed: tuple[Tensor, ...]
     own: tuple[Tensor, ...] | None
-    pointwise: tuple[bool, ...] = ()
-    closely: Callable[[], tuple[Tensor, ...]] | None = None
-    padded: tuple[Tensor, ...] = ()
+    certain: tuple[Tensor, ...]
+    measure: Callable[[], Limits]
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The measured limits; raises what the reference raises for inputs beside the given ones."""
+        return self.measure()
+
+    def completed(self) -> Expected:
+        """Return this with its limits measured now, where a caller is not prepared for what that raises."""
+        self.limits  # noqa: B018
+        return self
 
     def leaves_padding_out(self, found: list[Tensor]) -> bool:
         """Whether results are numbers where the reference's are NaN because of a padding alone."""
-        same = zip(found, self.padded, strict=False)
+        if "limits" not in self.__dict__:
+            return False  # they are certain: NaN where the reference has one
+        same = zip(found, self.limits.padded, strict=False)
         return any(one.shape == mask.shape and bool((mask.cpu() & ~one.cpu().isnan()).any()) for one, mask in same)
 
 
@@ -62,13 +88,20 @@ class Disagreement:
 
 
 def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
-    """Return the worst disagreement of some results with what is expected, or None if there is none."""
+    """Return the worst disagreement of some results with what is expected, or None if there is none.
+
+    Raises what the reference raises where limits have to be measured.
+    """
     if len(found) != len(expected.values):
         return Disagreement(0, (), len(found), len(expected.values), 0, 0, 0, "count")
-    wrong = _first(found, expected, expected.allowed)
-    if wrong is None or wrong.kind == "shape" or expected.closely is None:
+    wrong = _first(found, expected, expected.certain)
+    if wrong is None or wrong.kind == "shape":
         return wrong
-    return _first(found, expected, tuple(map(torch.maximum, expected.allowed, expected.closely())))
+    limits = expected.limits
+    wrong = _first(found, expected, limits.allowed)
+    if wrong is None or limits.closely is None:
+        return wrong
+    return _first(found, expected, tuple(map(torch.maximum, limits.allowed, limits.closely())))
 
 
 def _first(found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...]) -> Disagreement | None:

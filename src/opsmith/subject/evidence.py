@@ -60,6 +60,10 @@ class Evidence:
         # One argument at a time, since the effects of two could cancel; where that takes long, all at once.
         self._groups = [[name] for name in self._floating] if elements < _MANY_ELEMENTS else [self._floating]
 
+    def certain(self) -> Measurement:
+        """Return what is known without another run: how far off the reference itself is in the element type."""
+        return Measurement(self._zeros(), self._zeros(), self._noise_at_inputs())
+
     def measured(self, samples: int) -> Measurement:
         """Return the effects of roundings, each of random ones summed over some samples."""
         found = Measurement(self._zeros(), self._zeros(), self._zeros())
@@ -151,8 +155,7 @@ class Evidence:
     def _add_noise(self, total: list[Tensor], samples: int) -> None:
         if self.own is None or self.low is None:
             return
-        at_inputs = self._of_floating(self._distance(self.own)) if self.dtype is self.low else self._zeros()
-        for sums, distance in zip(total, at_inputs, strict=True):
+        for sums, distance in zip(total, self._noise_at_inputs(), strict=True):
             sums.add_(distance)
         with contextlib.suppress(RuntimeError, NotImplementedError):
             one = self._zeros()
@@ -160,6 +163,11 @@ class Evidence:
                 self._add_low_noise(one, self.seed + 51 + sample)
             for sums, distance in zip(total, self._without_jumps(one), strict=True):
                 sums.add_(distance)
+
+    def _noise_at_inputs(self) -> list[Tensor]:
+        if self.own is None or self.low is None or self.dtype is not self.low:
+            return self._zeros()
+        return self._of_floating(self._distance(self.own))
 
     def _add_low_noise(self, total: list[Tensor], seed: int) -> None:
         """Add how far off the reference is in the element type, at inputs beside the given ones."""

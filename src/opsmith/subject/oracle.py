@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from opsmith.subject.accepted_types import in_accepted_types
 from opsmith.subject.blame import blamed_on_reference
 from opsmith.subject.case import Case
 from opsmith.subject.copies import upcast, working_dtype
-from opsmith.subject.disagreement import Disagreement, Expected, compare
+from opsmith.subject.disagreement import Disagreement, Expected, Limits, compare
 from opsmith.subject.evidence import Evidence, Measurement
 from opsmith.subject.excuses import allow_nan_of_padding, allow_overflow
 from opsmith.subject.indexing import ask_the_cpu_first
@@ -33,7 +34,7 @@ from opsmith.subject.subject import Subject
 from opsmith.subject.tolerance import EXTREME, allowed_errors, evened, floor_of_sums, reduction_length, usual_scale
 from opsmith.subject.values import SPECIAL_VALUES
 
-__all__ = ["Disagreement", "Expected", "compare", "evened", "expect", "upcast"]
+__all__ = ["Disagreement", "Expected", "Limits", "compare", "evened", "expect", "upcast"]
 
 _OVERFLOWING = frozenset({"huge", "loud"})
 _WITH_INFINITIES = frozenset(SPECIAL_VALUES) - {"nan"}
@@ -63,41 +64,67 @@ def expect(
     run = blamed_on_reference(run or (lambda given: subject.results(subject.reference, given)))
     run = in_accepted_types(subject, run, values)
     evidence = Evidence(run, values, working_dtype(values), case.elements + 17)
-    kinds = {recipe.values for recipe in case.tensors().values()}
-    pointwise = pointwise_results(subject, case, run, about) if evidence.dtype is not None else ()
-    pointwise = pointwise if len(pointwise) == len(evidence.exact) else (False,) * len(evidence.exact)
-    measured = evidence.measured(1 if all(pointwise) else _SAMPLES)
-    padded: tuple[Tensor, ...] = ()
-    if kinds & set(SPECIAL_VALUES):
-        padded = allow_nan_of_padding(evidence, measured.spread, pointwise)
-    if kinds & _OVERFLOWING:
-        allow_overflow(evidence, measured.spread, pointwise)
-    length = reduction_length(subject, case) if terms is None else terms
-    lengths = [0 if alone else length for alone in pointwise]
-    floors = _floors(case, run, evidence, [_has_floor(kinds, terms, alone) for alone in pointwise])
-    digits = _DIGITS_OF_EXTREMES if evidence.dtype is torch.float64 and kinds & EXTREME else 0.0
-
-    def closely() -> tuple[Tensor, ...]:
-        closer = evidence.measured_closely(measured, _SAMPLES_OF_A_CLOSER_LOOK)
-        noise = evidence.lost_digits(closer.noise)
-        return _allowed(evidence, Measurement(closer.spread, closer.correlated, noise), lengths, floors, digits)
-
-    if not kinds & (EXTREME | _WITH_INFINITIES):
-        measured.noise = [evened(one) for one in measured.noise]
     own = None if evidence.own is None else tuple(result.cpu() for result in evidence.own)
-    allowed = _allowed(evidence, measured, lengths, floors, digits)
-    look = functools.cache(closely) if evidence.dtype is not None else None
-    return Expected(tuple(evidence.exact), allowed, own, pointwise, look, padded)
+    bounds = _Bounds(subject, case, run, evidence, terms, about)
+    return Expected(tuple(evidence.exact), own, bounds.certain(), bounds.measured)
 
 
-def _allowed(
-    evidence: Evidence, measured: Measurement, lengths: list[int], floors: list[float], digits: float
-) -> tuple[Tensor, ...]:
-    effects = zip(measured.spread, measured.correlated, measured.noise, strict=True)
-    return tuple(
-        allowed_errors(value, *effect, evidence.dtype, length) + floor + _part_of(value, digits)
-        for value, effect, length, floor in zip(evidence.exact, effects, lengths, floors, strict=True)
-    )
+class _Bounds:
+    """How far off each element of a call's results may be, from the evidence that there is."""
+
+    def __init__(
+        self, subject: Subject, case: Case, run: Run, evidence: Evidence, terms: int | None, about: Hashable
+    ) -> None:
+        self._case, self._run, self._evidence, self._terms = case, run, evidence, terms
+        self._kinds = {recipe.values for recipe in case.tensors().values()}
+        known = pointwise_results(subject, case, run, about) if evidence.dtype is not None else ()
+        self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
+        length = reduction_length(subject, case) if terms is None else terms
+        self._lengths = [0 if alone else length for alone in self._pointwise]
+        is_extreme = evidence.dtype is torch.float64 and self._kinds & EXTREME
+        self._digits = _DIGITS_OF_EXTREMES if is_extreme else 0.0
+
+    def certain(self) -> tuple[Tensor, ...]:
+        """Return what is allowed whatever roundings do, without another run of the reference."""
+        least = self._evidence.certain()
+        self._even_out(least)
+        floors = [0.0] * len(self._pointwise) if self._kinds & EXTREME else self._floors
+        return self._allowed(least, floors)
+
+    def measured(self) -> Limits:
+        """Return what is allowed by the measured effects of roundings."""
+        evidence, kinds = self._evidence, self._kinds
+        measured = evidence.measured(1 if all(self._pointwise) else _SAMPLES)
+        padded: tuple[Tensor, ...] = ()
+        if kinds & set(SPECIAL_VALUES):
+            padded = allow_nan_of_padding(evidence, measured.spread, self._pointwise)
+        if kinds & _OVERFLOWING:
+            allow_overflow(evidence, measured.spread, self._pointwise)
+        self._even_out(measured)
+        look = functools.cache(functools.partial(self._closely, measured)) if evidence.dtype is not None else None
+        return Limits(self._allowed(measured, self._floors), self._pointwise, look, padded)
+
+    def _closely(self, first: Measurement) -> tuple[Tensor, ...]:
+        closer = self._evidence.measured_closely(first, _SAMPLES_OF_A_CLOSER_LOOK)
+        noise = self._evidence.lost_digits(closer.noise)
+        return self._allowed(replace(closer, noise=noise), self._floors)
+
+    def _even_out(self, measured: Measurement) -> None:
+        if not self._kinds & (EXTREME | _WITH_INFINITIES):
+            measured.noise = [evened(one) for one in measured.noise]
+
+    @functools.cached_property
+    def _floors(self) -> list[float]:
+        wanted = [_has_floor(self._kinds, self._terms, alone) for alone in self._pointwise]
+        return _floors(self._case, self._run, self._evidence, wanted)
+
+    def _allowed(self, measured: Measurement, floors: list[float]) -> tuple[Tensor, ...]:
+        evidence = self._evidence
+        effects = zip(measured.spread, measured.correlated, measured.noise, strict=True)
+        return tuple(
+            allowed_errors(value, *effect, evidence.dtype, length) + floor + _part_of(value, self._digits)
+            for value, effect, length, floor in zip(evidence.exact, effects, self._lengths, floors, strict=True)
+        )
 
 
 def _has_floor(kinds: set[str], terms: int | None, alone: bool) -> bool:

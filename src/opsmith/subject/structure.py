@@ -60,6 +60,8 @@ def _measured(run: Run, values: Mapping[str, Any]) -> tuple[bool, ...]:
             mixed = run({**copied(values), name: _mixed(values[name], other[name], random)})
             for index, (one, two, either) in enumerate(zip(before, after, mixed, strict=True)):
                 found[index] &= one.shape == either.shape == two.shape and _is_one_of(either, one, two)
+            if not any(found):
+                return tuple(found)
     return tuple(found)
 
 

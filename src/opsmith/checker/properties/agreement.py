@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -12,9 +14,18 @@ from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.subject.blame import is_of_reference
 from opsmith.subject.case import Case
-from opsmith.subject.oracle import Disagreement, compare, expect
+from opsmith.subject.oracle import Disagreement, Expected, compare, expect
 
-__all__ = ["DIFFERS_ONLY", "RefusedError", "agrees", "disagreement", "is_repeatable", "kind_of", "roughly_equal"]
+__all__ = [
+    "DIFFERS_ONLY",
+    "RefusedError",
+    "agrees",
+    "disagreement",
+    "is_repeatable",
+    "judged",
+    "kind_of",
+    "roughly_equal",
+]
 
 DIFFERS_ONLY = "differs from the reference only"
 _TOLERANCE = 0.05
@@ -34,20 +45,15 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
     """
     subject = context.subject
     values = case.build(context.device)
-    try:
-        with on_threads(1):
-            expected = expect(subject, case, values)
-    except Exception as error:
-        if not is_of_reference(error):
-            raise
-        raise RefusedError(str(error)) from error
+    with _refusals():
+        expected = expect(subject, case, values)
     context.tell(case)
     try:
         found = subject.kernel_results(values)
         settle(context.device)
     except Exception as error:
         return error
-    wrong = compare(found, expected)
+    wrong = judged(found, expected)
     if wrong is None and notes is not None and expected.leaves_padding_out(found):
         notes.add(f"{DIFFERS_ONLY} where zeros of a padding meet an infinity or NaN")
     if notes is not None and isinstance(wrong, Disagreement) and _is_near_overflow(context, case):
@@ -63,6 +69,24 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
         # another one for nothing (a convolution of no channels), or for another number.
         raise RefusedError("the reference returns another shape than the definition")
     return wrong
+
+
+def judged(found: list[Tensor], expected: Expected) -> Disagreement | None:
+    """Return how results differ from what they should be; raises RefusedError where the reference cannot tell."""
+    with _refusals():
+        return compare(found, expected)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Run the reference on one thread, and raise RefusedError for what it raises."""
+    try:
+        with on_threads(1):
+            yield
+    except Exception as error:
+        if not is_of_reference(error):
+            raise
+        raise RefusedError(str(error)) from error
 
 
 def kind_of(wrong: Disagreement | Exception) -> str:

@@ -99,7 +99,7 @@ def graph(context: Context) -> Outcome:
             )
         )
     other = _other_values(context, case)
-    expected = expect(context.subject, other, other.build("cuda:0"))
+    expected = expect(context.subject, other, other.build("cuda:0")).completed()
     for times in ("once", "twice"):
         _fill(values, other.build("cuda:0"))
         captured.replay()
@@ -128,7 +128,7 @@ def _late_inputs(context: Context, case: Case, device: str, stream: torch.cuda.S
     """
     subject = context.subject
     real = case.build(device)
-    expected = expect(subject, case, real)
+    expected = expect(subject, case, real).completed()
     zeros = {name: _zeroed(value) for name, value in real.items()}
     if _is_expected(context, zeros, expected):
         return None

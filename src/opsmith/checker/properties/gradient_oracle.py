@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.agreement import RefusedError
 from opsmith.checker.properties.context import Context
 from opsmith.subject.accepted_types import in_accepted_types
 from opsmith.subject.blame import blamed_on_reference, is_of_reference
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import GradientRequest, NoGradientError, as_result, first_line
-from opsmith.subject.oracle import Expected, evened, expect, upcast
+from opsmith.subject.oracle import Expected, Limits, evened, expect, upcast
 
 __all__ = ["eased", "expected_gradients", "without_overflow"]
 
@@ -51,35 +53,50 @@ def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> lis
 
 
 def expected_gradients(context: Context, case: Case, request: GradientRequest, values: dict[str, Any]) -> Expected:
-    """Return the gradients that a call should have; raises RefusedError if the reference cannot be differentiated."""
+    """Return the gradients that a call should have; this, or its limits, raise RefusedError where there are none."""
     run = blamed_on_reference(as_result(context.subject, context.subject.reference, request))
     run = in_accepted_types(context.subject, run, values)
     terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
-    try:
+    wide = upcast(values)
+    with _refusals():
         # The layout of the gradients that arrive makes no difference to what depends on what.
         about = replace(request, layout="contiguous", dtype="float64")
         expected = expect(context.subject, case, values, run, terms=max(terms, 1), about=about)
-        if kinds := {recipe.values for recipe in case.tensors().values()} & _AT_KINKS:
-            expected = _with_kinks(expected, run, values, everywhere="ties" in kinds)
+
+    def limits() -> Limits:
+        with _refusals():
+            found = expected.limits
+            if kinds := {recipe.values for recipe in case.tensors().values()} & _AT_KINKS:
+                found = _with_kinks(expected, run, wide, everywhere="ties" in kinds)
+        is_half = request.dtype in ("float16", "bfloat16")
+        even_out = _at_worst if is_half and _is_large(case) else evened
+        allowed = [one if alone else even_out(one) for one, alone in zip(found.allowed, found.pointwise, strict=True)]
+        if request.layout == "summed":
+            # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
+            plain = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))
+            usual = in_accepted_types(context.subject, plain, values)(wide)
+            eps = torch.finfo(getattr(torch, request.dtype)).eps
+            allowed = [
+                one if alone else one + _OF_USUAL * eps * _largest(value)
+                for one, value, alone in zip(allowed, usual, found.pointwise, strict=True)
+            ]
+        return replace(found, allowed=tuple(allowed))
+
+    return replace(expected, measure=limits)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise RefusedError for what a reference raises that cannot be differentiated."""
+    try:
+        with on_threads(1):
+            yield
     except NoGradientError as error:
         raise RefusedError(str(error)) from error
     except Exception as error:
         if not is_of_reference(error):
             raise
         raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
-    is_half = request.dtype in ("float16", "bfloat16")
-    even_out = _at_worst if is_half and _is_large(case) else evened
-    allowed = [one if alone else even_out(one) for one, alone in zip(expected.allowed, expected.pointwise, strict=True)]
-    if request.layout == "summed":
-        # What is nothing in sum, as through a softmax, was something on the way, with its roundings.
-        plain = as_result(context.subject, context.subject.reference, replace(request, layout="contiguous"))
-        usual = in_accepted_types(context.subject, plain, values)(upcast(values))
-        eps = torch.finfo(getattr(torch, request.dtype)).eps
-        allowed = [
-            one if alone else one + _OF_USUAL * eps * _largest(value)
-            for one, value, alone in zip(allowed, usual, expected.pointwise, strict=True)
-        ]
-    return replace(expected, allowed=tuple(allowed))
 
 
 def eased(context: Context, case: Case, request: GradientRequest, expected: Expected) -> Expected:
@@ -97,8 +114,10 @@ def eased(context: Context, case: Case, request: GradientRequest, expected: Expe
         return expected
     eps = torch.finfo(getattr(torch, request.dtype)).eps
     scale = min(1.0, max(map(_largest, usual), default=0.0))
-    allowed = zip(expected.allowed, expected.pointwise, strict=True)
-    return replace(expected, allowed=tuple(one if alone else one + eps * scale for one, alone in allowed))
+    limits = expected.limits
+    allowed = zip(limits.allowed, limits.pointwise, strict=True)
+    eased = replace(limits, allowed=tuple(one if alone else one + eps * scale for one, alone in allowed))
+    return replace(expected, measure=lambda: eased)
 
 
 def _is_large(case: Case) -> bool:
@@ -118,25 +137,25 @@ def _at_worst(allowed: Tensor) -> Tensor:
 
 
 def _with_kinks(
-    expected: Expected, run: Callable[[Any], list[Tensor]], values: dict[str, Any], *, everywhere: bool
-) -> Expected:
+    expected: Expected, run: Callable[[Any], list[Tensor]], wide: dict[str, Any], *, everywhere: bool
+) -> Limits:
     """Allow what lies between the gradients on both sides of zeros, or of all numbers.
 
     Where several numbers are the largest, each may count. A function of one number has one slope at its kink, the
     reference's.
     """
-    if all(expected.pointwise):
-        return expected
-    wide = upcast(values)
-    allowed = list(expected.allowed)
+    limits = expected.limits
+    if all(limits.pointwise):
+        return limits
+    allowed = list(limits.allowed)
     for signs in (torch.ones_like, lambda x: -torch.ones_like(x), _alternating):
         for index, beside in enumerate(run(_beside(wide, signs, everywhere))):
-            if expected.pointwise[index]:
+            if limits.pointwise[index]:
                 continue
             distance = (beside - expected.values[index]).abs().nan_to_num(nan=torch.inf)
             # What a smooth function does over so small a distance is not a kink, but may be steep.
             allowed[index] = allowed[index] + distance.to(allowed[index].dtype)
-    return replace(expected, allowed=tuple(allowed))
+    return replace(limits, allowed=tuple(allowed))
 
 
 def _beside(values: dict[str, Any], signs: Callable[[Tensor], Tensor], everywhere: bool) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import torch
 from opsmith.checker.calls import is_gradient_of_body
 from opsmith.checker.outcome import Finding, Found, Outcome, failed, not_run, passed
 from opsmith.checker.particulars import named
-from opsmith.checker.process.threads import on_threads
 from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.agreement import RefusedError, agrees, is_repeatable
 from opsmith.checker.properties.context import Context
@@ -144,8 +143,7 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
     """Return what is wrong with the gradients; raises RefusedError if the reference has none to compare with."""
     subject = context.subject
     values = case.build(context.device)
-    with on_threads(1):
-        expected = expected_gradients(context, case, request, values)
+    expected = expected_gradients(context, case, request, values)
     context.tell(case)
     with no_gradient_registered() as is_unregistered:
         try:

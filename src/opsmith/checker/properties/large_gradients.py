@@ -62,7 +62,7 @@ def check_gradients(context: Context, case: Case) -> Outcome:
         request = request_of(context, case)
         if request is None:
             return not_run("there is no gradient")
-        expected = expected_gradients(context, case, request, case.build(context.device))
+        expected = expected_gradients(context, case, request, case.build(context.device)).completed()
         places = list(_places(context, case, request))
     except (RefusedError, *_FAILS) as error:
         return not_run(f"there is no gradient to compare with: {error}")
