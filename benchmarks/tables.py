@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures
 from floor_table import gradient_floor
 from lstm_table import against_lstm
@@ -68,19 +69,6 @@ def compare_trust() -> str:
     return "\n".join(lines)
 
 
-def check_screen() -> str:
-    """Return what `opsmith check` prints for the README's first operator, and on which machine."""
-    path = HERE / "results" / "check_screen.json"
-    if not path.is_file():
-        return ""
-    results = json.loads(path.read_text(encoding="utf-8"))
-    machine = results["machine"]
-    where = (
-        f"Measured on {machine['cores']} cores, {machine['name']}, torch {machine['torch']}, {results['date'][:10]}."
-    )
-    return "\n".join(["```console", f"$ {results['command']}", results["screen"].rstrip(), "```", "", where])
-
-
 def operators() -> str:
     """Return the operators' most telling figures, a row for each."""
     lines = [
@@ -100,6 +88,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     **{name: partial(toolkit_table, name) for name in TOOLKIT_REGIONS},
     "floor": gradient_floor,
     "check": check_screen,
+    "check times": check_times,
     "bench": bench_screen,
     "compare": compare_trust,
     "lstm": against_lstm,

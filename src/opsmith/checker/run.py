@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from opsmith.checker.blame import BEFORE_SIZES
 from opsmith.checker.excused import excused_notes
 from opsmith.checker.left_out import left_out_notes
+from opsmith.checker.main_types import main_types
 from opsmith.checker.outcome import Found, Outcome, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, see_earlier
 from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first
@@ -33,8 +35,8 @@ __all__ = ["CheckPlan", "Watcher", "run_check"]
 
 
 # What those properties may take on the CPU, all together, that try as many inputs as there is time for. With what the
-# others take, a check is over in half a minute. Where the reference works on whole tensors half of it is enough for all.
-_SECONDS = 16.0
+# others take, a check is over in a quarter of a minute. Where the reference works on whole tensors that is enough for all.
+_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
     subject = with_index_bounds(subject)
     if not plan.thorough:
         subject = without_slow_sizes(subject)
+    for dtypes in subject.dtypes:
+        subject.suite.plain(dtypes)  # the cases are made here, once, and not in each process
     tasks = tasks_of(subject, plan.properties, plan.dtypes)
     order = {(task.item.name, task.column): index for index, task in enumerate(tasks)}
     rows: list[Judged] = []
@@ -134,8 +138,9 @@ def _rows(
     elsewhere = [task for task in tasks if task not in here]
     # Each part has as much of the limit as it has of the tasks.
     part_s = limit_s * len(elsewhere) / max(len(tasks), 1) if here else limit_s
+    run = partial(_run, subject, plan, main_types(tasks))
     workers = Workers(
-        partial(_run, subject, plan),
+        run,
         watch.tell_doing,
         plan.silence_s,
         inf if plan.thorough else _SECONDS,
@@ -150,7 +155,7 @@ def _rows(
         time_of_task = allowance(here[index:], inf, until_s, time.monotonic())
         has_time = index in kept and time.monotonic() < until_s
         tell = partial(watch.tell_doing, task)
-        outcome = _run(subject, plan, task, tell, time_of_task) if has_time else out_of_time()
+        outcome = run(task, tell, time_of_task) if has_time else out_of_time()
         yield Judged(task, outcome)
 
 
@@ -172,12 +177,18 @@ def _ended(subject: Subject, done: Iterable[Finished], until_s: float) -> Iterab
 
 
 def _is_elsewhere(one: Task, other: Task) -> bool:
-    """Whether tasks are of different properties on one device."""
-    return one.column.device == other.column.device and one.item.name != other.item.name
+    """Whether tasks are of different properties on one device, and the second is not what the first is charged to."""
+    is_charged = other.item.name == "sizes" and one.item.name in BEFORE_SIZES
+    return one.column.device == other.column.device and one.item.name != other.item.name and not is_charged
 
 
 def _run(
-    subject: Subject, plan: CheckPlan, task: Task, tell: Callable[[Any], None], time_of_task: Allowance
+    subject: Subject,
+    plan: CheckPlan,
+    main: Mapping[str, str],
+    task: Task,
+    tell: Callable[[Any], None],
+    time_of_task: Allowance,
 ) -> Outcome:
     context = Context(
         subject,
@@ -188,6 +199,7 @@ def _run(
         plan.large,
         time_of_task.seconds,
         time_of_task.until_s,
+        is_main_type=task.item.per == "device" or task.dtypes == main,
     )
     started = time.perf_counter()
     try:

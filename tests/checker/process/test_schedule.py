@@ -22,15 +22,15 @@ def names(listed: list[Task], indices: frozenset[int]) -> list[str]:
 
 
 def test_the_halves_run_side_by_side_and_a_gpus_tasks_beside_both():
-    listed = [*tasks("value", "determinism", "vmap"), *tasks("value", device="cuda")]
+    listed = [*tasks("value", "aliasing", "vmap"), *tasks("value", device="cuda")]
     shapes = [[[len(queue.tasks) for queue in one] for one in rounds_of(listed, 1.0, count)] for count in (1, 2, 3)]
     assert shapes == [[[6], [2]], [[4, 2], [2]], [[4, 2, 2]]]
 
 
 def test_what_needs_all_cores_comes_when_the_others_are_done():
-    listed = tasks("value", "determinism", "threads", "vmap")
+    listed = tasks("value", "aliasing", "threads", "vmap")
     rounds = [[[task.item.name for task in queue.tasks] for queue in one] for one in rounds_of(listed, 1.0, 2)]
-    assert rounds == [[["value"] * 2 + ["determinism"] * 2, ["vmap"] * 2], [["threads"] * 2]]
+    assert rounds == [[["value"] * 2 + ["aliasing"] * 2, ["vmap"] * 2], [["threads"] * 2]]
     assert len(rounds_of(listed, 1.0, 1)) == 1
     assert len(rounds_of(listed, 1.0, 2, is_limited=True)) == 1
 

@@ -58,7 +58,7 @@ def test_as_many_queues_as_there_are_processors_for(
     processors: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(workers, "cpu_count", lambda: processors)
-    names = ("value", "determinism", "vmap")
+    names = ("value", "aliasing", "vmap")
 
     def run(task: Task, tell: Callable[[Any], None], allowed: Allowance) -> Outcome:
         here = tmp_path / f"{task.item.name} {task.column.device}"
@@ -82,11 +82,11 @@ def test_what_is_at_work_at_the_end_of_a_limit_is_stopped_and_what_was_done_stay
         time.sleep(60.0 if task.item.name in ("sizes", "vmap") else 0.0)
         return passed()
 
-    listed = tasks("cpu", "value", "sizes", "determinism", "func.grad", "vmap")
+    listed = tasks("cpu", "value", "sizes", "aliasing", "func.grad", "vmap")
     started_s = time.monotonic()
     done = work(run, listed, limit_s=3.0, until_s=started_s + 3.0, processes=processes)
     assert 2.5 < time.monotonic() - started_s < 3.6
     assert [one.task for one in done] == listed
     stopped = [one.task.item.name for one in done if one.outcome is not None and one.outcome.is_out_of_time]
-    assert stopped == ["sizes", "determinism", *(["func.grad"] if processes == 1 else []), "vmap"]
+    assert stopped == ["sizes", "aliasing", *(["func.grad"] if processes == 1 else []), "vmap"]
     assert {one.outcome.state for one in done if one.outcome is not None} == {"passed", "not run"}

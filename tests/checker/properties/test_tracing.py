@@ -29,7 +29,7 @@ OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
 def test_fake_kernels_of_definitions_are_right(op: Any) -> None:
     names, results = judge(op, "fake", "compile", "export")
     assert names == ()
-    assert results["fake", "float16"].inputs > 10
+    assert results["fake", "float64"].inputs > 10
     assert results["compile", ""].inputs == 3
     assert results["export", ""].inputs == 2
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from math import inf
 
-from opsmith.checker.properties.table import Property
+from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.checker.report import Column
 
 __all__ = [
@@ -26,12 +26,12 @@ __all__ = [
     "weight_of",
 ]
 
-# The last property of the first half: what follows in the table takes about as long as what comes before.
-_LAST_OF_FIRST_HALF = "determinism"
+# What follows these in the table takes about as long as they do.
+_FIRST_HALF = frozenset(item.name for item in PROPERTIES[: [item.name for item in PROPERTIES].index("aliasing") + 1])
 # Most properties need less than their part by weight, so a task may take half as much again.
 _AHEAD = 1.5
-# The second half mostly waits for a compiler.
-_SECONDS_OF_SECOND_HALF = 0.5
+# The second half mostly repeats calls and waits for a compiler.
+_SECONDS_OF_SECOND_HALF = 0.25
 # On a GPU a loop in Python waits for launches, and all tasks are in one queue.
 _SECONDS_OF_GPU = 1.5
 # From so many processors on, so many queues at a time. A queue beside a GPU's leaves it a processor to launch from, and
@@ -90,8 +90,8 @@ def _needs_all_cores(task: Task) -> bool:
 
 def _shared_rounds(tasks: Sequence[Task], seconds: float, processes: int) -> list[list[Queue]]:
     of_cpu = list(takewhile(lambda task: task.column.device == "cpu", tasks))
-    last = [index for index, task in enumerate(of_cpu) if task.item.name == _LAST_OF_FIRST_HALF]
-    end = last[-1] + 1 if last and processes > 1 else len(of_cpu)
+    first = list(takewhile(lambda task: task.item.name in _FIRST_HALF, of_cpu))
+    end = len(first) if processes > 1 else len(of_cpu)
     queues = [
         Queue(tuple(of_cpu[:end]), seconds),
         Queue(tuple(of_cpu[end:]), _SECONDS_OF_SECOND_HALF * seconds),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,8 +18,8 @@ __all__ = ["without_slow_sizes"]
 # How long the reference may take for one input. What works on whole tensors takes less than a millisecond, a loop over
 # some thousand elements fifty.
 _MOST_S = 0.014
-# The smaller half of so many sizes takes no time.
-_MANY = 8
+# The smaller half of so many sizes takes no time, and of the others every fourth shows between which ones it begins.
+_MANY, _STRIDE = 8, 4
 
 
 def without_slow_sizes(subject: Subject) -> Subject:
@@ -35,19 +35,43 @@ def without_slow_sizes(subject: Subject) -> Subject:
     left_out: set[str] = set()
     slow: list[str] = []
     for cases in by_name.values():
-        # From small to large, so that no call takes much longer than what counts as slow.
         ascending = sorted(cases, key=lambda case: case.elements)
-        for index, case in enumerate(ascending):
-            is_small = len(ascending) >= _MANY and index < len(ascending) // 2
-            if is_small or (seconds := _seconds_of(subject, case)) <= _MOST_S:
-                continue
-            left_out |= {other.label for other in ascending[index:]}
-            slow.append(f"{seconds:.2f} s for {case.label.removeprefix(DECIDES)}")
-            break
+        first = _first_slow(subject, ascending)
+        if first is not None:
+            left_out |= {case.label for case in ascending[first.index :]}
+            slow.append(f"{first.seconds:.2f} s for {ascending[first.index].label.removeprefix(DECIDES)}")
     if not slow:
         return subject
     note = f"the reference takes {', '.join(slow)}: inputs of that size and larger are left out (--thorough tries them)"
     return replace(subject, left_out=frozenset(left_out), notes=(*subject.notes, note))
+
+
+@dataclass(frozen=True)
+class _Slow:
+    """A case, by its index, that the reference takes too long for."""
+
+    index: int
+    seconds: float
+
+
+def _first_slow(subject: Subject, ascending: list[Case]) -> _Slow | None:
+    """Return the smallest slow case, from small to large, so that no call takes much longer than what counts as slow."""
+    last = len(ascending) - 1
+    begin = len(ascending) // 2 if len(ascending) >= _MANY else 0
+    for probe in (*range(begin, last, _STRIDE), last):
+        slow = _slow_at(subject, ascending, probe)
+        while slow is not None and slow.index > begin:
+            middle = _slow_at(subject, ascending, (begin + slow.index) // 2)
+            slow, begin = (middle, begin) if middle is not None else (slow, (begin + slow.index) // 2 + 1)
+        if slow is not None:
+            return slow
+        begin = probe + 1
+    return None
+
+
+def _slow_at(subject: Subject, cases: list[Case], index: int) -> _Slow | None:
+    seconds = _seconds_of(subject, cases[index])
+    return _Slow(index, seconds) if seconds > _MOST_S else None
 
 
 def _seconds_of(subject: Subject, case: Case) -> float:

@@ -32,6 +32,7 @@ class Context:
     seconds: float = inf
     until_s: float = inf
     is_brief: bool = False
+    is_main_type: bool = True
 
     @property
     def dtype(self) -> str:

@@ -56,16 +56,18 @@ class _Run:
                 self.wrong.append((call.case, f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"))
 
 
-def interference(context: Context, long: list[Case], seconds: float) -> Finding | None:
+def interference(context: Context, large: Case | None, seconds: float) -> Finding | None:
     """Return a finding if results change while other threads call with other numbers, sizes and arguments.
 
-    `seconds` is the processor time of each thread, for calls of one kind and for various ones.
+    `large` is a call that several threads of PyTorch's work on and is not slow. `seconds` is the processor time of each
+    thread, for calls of one kind and for various ones.
     """
     context.tell("calls from several Python threads at once")
     # Threads meet in a kernel most often, for the time that it takes, where calls are as long as a few of Python's steps.
-    pairs = list(_calls(context, _and_others(context, list(islice(accepted(context, "large"), 1)))))
-    every = [*pairs, *_calls(context, _various(context, long))]
-    for calls in (pairs, every) if len(pairs) > 1 else (every,):
+    pairs = list(_calls(context, [] if large is None else [large, other_numbers(large)]))
+    every = [*pairs, *_calls(context, _various(context))]
+    is_brief = not (context.thorough or context.is_main_type)
+    for calls in (every,) if is_brief or len(pairs) < 2 else (pairs, every):
         if (finding := _interference_of(context, calls, seconds)) is not None:
             return finding
     return None
@@ -91,15 +93,10 @@ def _interference_of(context: Context, calls: list[_Call], seconds: float) -> Fi
     return Finding(f"{case.label}: called from {_THREADS} Python threads at once, it gives {words}", case, _HINT)
 
 
-def _and_others(context: Context, cases: list[Case]) -> list[Case]:
-    """Return the cases, and each with other numbers."""
-    return [*cases, *(case for case in map(other_numbers, cases) if accepts(context, case))]
-
-
-def _various(context: Context, long: list[Case]) -> list[Case]:
-    # Long ones were taken by the reference in a smaller size.
-    plain = _and_others(context, list(islice(accepted(context, "plain"), 2)))
-    return [*long[:1], *plain, *islice(accepted(context, "scalars"), 4)]
+def _various(context: Context) -> list[Case]:
+    plain = list(islice(accepted(context, "plain"), 2))
+    others = [case for case in map(other_numbers, plain) if accepts(context, case)]
+    return [*plain, *others, *islice(accepted(context, "scalars"), 4)]
 
 
 def _calls(context: Context, cases: list[Case]) -> Iterator[_Call]:

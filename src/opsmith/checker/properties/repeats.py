@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 
 import torch
 from torch import Tensor
@@ -34,9 +35,11 @@ __all__ = ["ON_ONE_THREAD", "determinism"]
 
 # Small calls run on one thread whatever is allowed, so a few of them say all. Of large ones many are needed: a race
 # shows where two threads happen to do the same thing at the same time.
-_FEW, _MANY = 4, 200
+_FEW, _FEW_SLOW, _MANY = 4, 2, 200
 _LARGE_ELEMENTS = 4096
-_SECONDS = 0.1
+_SECONDS, _SLOW_S = 0.1, 0.1
+# How many cases are tried however long they take, and for how long others are after them; less in other types than one.
+_LEAST_CASES, _SECONDS_OF_CASES, _SECONDS_IN_OTHER_TYPES = 3, 1.2, 0.25
 # For how long one thread's results are looked at where several threads' vary.
 _LEAST_ALONE, _SECONDS_ALONE = 20, 0.3
 # Says that it is not a race.
@@ -59,7 +62,9 @@ def determinism(context: Context) -> Outcome:
     first: tuple[Case, _Run] | None = None
     with _deterministic(), sheltered(context.device), quiet(), on_threads(1):
         for case in _cases(context):
+            started = time.monotonic()
             base = _run(context, case, usual)
+            is_slow = time.monotonic() - started > _SLOW_S
             if base.error is not None:
                 refused = refused or ("deterministic" in str(base.error) and str(base.error).splitlines()[0]) or ""
                 continue
@@ -68,7 +73,7 @@ def determinism(context: Context) -> Outcome:
             kept = [base]  # alive, so that later calls get other memory
             between = [case, other_numbers(case)]
             between = [one for one in between if one is case or accepts(context, one)]
-            for number in _repeats(context, case):
+            for number in _repeats(context, case, is_slow=is_slow):
                 if number % 2:
                     # A run calls an even number of times; what changes with every second call shows now, and so does
                     # what is left of other numbers.
@@ -89,10 +94,16 @@ def determinism(context: Context) -> Outcome:
 
 
 def _cases(context: Context) -> Iterator[Case]:
-    """Yield the plain cases, the large ones, and the largest of the others."""
-    yield from accepted(context, "plain", "large")
+    """Yield a plain case, the largest with one larger size, large ones and the other plain ones, while there is time."""
+    seconds = inf if context.thorough else _SECONDS_OF_CASES if context.is_main_type else _SECONDS_IN_OTHER_TYPES
+    until_s = time.monotonic() + seconds
+    plain, large = accepted(context, "plain"), accepted(context, "large")
     largest = sorted(context.subject.suite.cases(context.dtypes, "sizes"), key=lambda case: -case.elements)
-    yield from itertools.islice((case for case in largest if is_accepted(context, case)), 1)
+    first = itertools.islice(plain, 1), (case for case in largest[:1] if is_accepted(context, case))
+    for count, case in enumerate(itertools.chain(*first, large, plain)):
+        if count >= _LEAST_CASES and time.monotonic() > until_s:
+            return
+        yield case
 
 
 def _run(context: Context, case: Case, count: int, fill: int | None = None) -> _Run:
@@ -128,12 +139,12 @@ def _run(context: Context, case: Case, count: int, fill: int | None = None) -> _
     return call
 
 
-def _repeats(context: Context, case: Case) -> Iterator[int]:
+def _repeats(context: Context, case: Case, *, is_slow: bool) -> Iterator[int]:
     """Count for a while: a few times at least, and in large cases so often that a rare difference shows."""
     seconds = _SECONDS * (10 if context.thorough else 1)
     started = time.monotonic()
     for number in range(_MANY if case.elements >= _LARGE_ELEMENTS else _FEW):
-        if number >= _FEW and time.monotonic() - started > seconds:
+        if number >= (_FEW_SLOW if is_slow else _FEW) and time.monotonic() - started > seconds:
             return
         yield number
 

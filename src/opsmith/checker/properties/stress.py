@@ -28,35 +28,49 @@ __all__ = ["are_equal", "copied", "long_calls", "results_of"]
 
 # All sizes but one are this: indices, which are 0 to 3, are right, and often the same.
 _OTHERS = 8
-_GROWTH = 4
-_FIRST_SIZE, _MOST_SIZE = 1 << 9, 1 << 21
+_ASKED_SIZE, _FIRST_SIZE = 1 << 4, 1 << 9
+# A reference that takes longer is asked for the small size alone.
+_QUICK_S = 0.02
+_LONGER, _SHORTER = tuple(1 << power for power in range(11, 22, 2)), (1 << 7, 1 << 5)
 _MOST_ELEMENTS = 1 << 22
-_LONG_S = 3e-3
-_MOST_NAMES = 3
+# Threads meet within a call of the first; calls of the second are so few that threads meet less often again.
+_LONG_S, _TOO_LONG_S, _FAR_TOO_LONG_S = 3e-3, 12e-3, 50e-3
+_MOST_NAMES, _MOST_NAMES_IN_OTHER_TYPES = 3, 1
 
 
 def long_calls(context: Context) -> Iterator[Case]:
-    """Yield a call for each of the first sizes, grown until it takes some milliseconds on one thread."""
+    """Yield a call for each of the first sizes, grown or shrunk until it takes some milliseconds on one thread."""
     space = context.subject.suite.space
     if space is None:
         return
-    for name in (*space.names, *space.groups)[:_MOST_NAMES]:
-        best = None
-        size = _FIRST_SIZE
-        while size <= _MOST_SIZE:
-            case = _sized(context, name, size)
-            # The reference is asked for the smallest alone: it may take far longer than the kernel.
-            if case is None or (best is None and not accepts(context, case)):
-                break
-            seconds = _seconds_of(context, case)
-            if math.isnan(seconds):
-                break
-            best = case
-            if seconds >= _LONG_S:
-                break
-            size *= _GROWTH
-        if best is not None:
-            yield best
+    most = _MOST_NAMES if context.thorough or context.is_main_type else _MOST_NAMES_IN_OTHER_TYPES
+    for name in (*space.names, *space.groups)[:most]:
+        if (case := _long_call(context, name)) is not None:
+            yield case
+
+
+def _long_call(context: Context, name: str) -> Case | None:
+    best = _sized(context, name, _FIRST_SIZE)
+    if best is None or not _is_taken(context, name, best):
+        return None
+    seconds = _seconds_of(context, best)
+    is_short = seconds < _LONG_S
+    for size in _LONGER if is_short else _SHORTER:
+        if math.isnan(seconds) or (seconds >= _LONG_S if is_short else seconds <= _TOO_LONG_S):
+            break
+        case = _sized(context, name, size)
+        seconds = math.nan if case is None else _seconds_of(context, case)
+        best = best if case is None or math.isnan(seconds) else case
+    return best
+
+
+def _is_taken(context: Context, name: str, case: Case) -> bool:
+    """Whether the reference takes a case, or one smaller where it is slow."""
+    asked = _sized(context, name, _ASKED_SIZE)
+    started = time.perf_counter()
+    if asked is None or not accepts(context, asked):
+        return False
+    return time.perf_counter() - started > _QUICK_S or accepts(context, case)
 
 
 def _sized(context: Context, name: str, size: int) -> Case | None:
@@ -74,14 +88,19 @@ def _seconds_of(context: Context, case: Case) -> float:
     """Return how long a call takes on one thread; NaN where the kernel refuses it."""
     context.tell(case)
     values = case.build(context.device)
+
+    def timed() -> float:
+        started = time.perf_counter()
+        kernel_outputs(context.subject, values)
+        return time.perf_counter() - started
+
     with on_threads(1):
         try:
-            kernel_outputs(context.subject, values)
-            started = time.perf_counter()
-            kernel_outputs(context.subject, values)
+            # The first call may initialize something; what takes far too long takes too long without that, too.
+            first = timed()
+            return first if first > _FAR_TOO_LONG_S else timed()
         except Exception:
             return math.nan
-    return time.perf_counter() - started
 
 
 def results_of(context: Context, values: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,18 +29,21 @@ __all__ = ["threads"]
 
 # What is small runs on one thread anyway, unless the kernel has threads of its own.
 _LARGE_ELEMENTS = 4096
+_MOST_LARGE = 2
 _LEAST, _MOST = 4, 400
+# A slow call offers its threads many moments to meet in, so two are compared; where others are quick it is left out.
+_SLOW_S, _LEAST_SLOW = 0.03, 2
 # Of this thread's processor time, for all cases and numbers of threads together. A race shows where two threads do the
 # same thing at the same time, so a busy machine needs longer by the clock.
-_SECONDS = 0.6
+_SECONDS = 0.5
 _RACE_HINT = (
     "Two threads write the same memory, or one reads what another writes: give each its own part, and join after."
 )
 _CALLS_TO_LOOK = 20
 _THREAD_S = 10e-6  # a thread's beginning and end alone take longer
 # Of each Python thread's processor time, and the processes that make a first call.
-_SECONDS_IN_PYTHON = 0.1
-_PROCESSES = 8
+_SECONDS_IN_PYTHON = 0.06
+_PROCESSES = 6
 # What hands out memory or looks at it in another way, and so does not depend on the number of threads.
 _HARMLESS = (
     "empty",
@@ -56,12 +60,23 @@ _HARMLESS = (
 
 @dataclass(frozen=True)
 class _Stress:
-    """A call with its arguments, its results on one thread, and whether the reference takes it in good time."""
+    """A call with its arguments, its results on one thread, whether the reference takes it in good time, and its own."""
 
     case: Case
     values: dict[str, Any]
     base: dict[str, torch.Tensor]
     has_reference: bool
+    seconds: float
+
+    @property
+    def is_large(self) -> bool:
+        """Whether several threads work on it."""
+        return self.case.elements >= _LARGE_ELEMENTS
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether there is time for a few calls only."""
+        return self.seconds > _SLOW_S
 
 
 def threads(context: Context) -> Outcome:
@@ -71,11 +86,10 @@ def threads(context: Context) -> Outcome:
     if (finding := unsteady_first_call(context, max(2, round(_PROCESSES * part)))) is not None:
         return failed(finding)
     with sheltered(context.device), quiet(), on_threads(1):
-        long = list(long_calls(context))
-        stressed = list(_stressed(context, long))
+        stressed = _stressed(context)
         if not stressed:
             return not_run("no input is accepted by both the reference and the kernel")
-        pairs = [(one, number) for one in stressed for number in _numbers(one.case, usual)]
+        pairs = [(one, number) for one in stressed for number in _numbers(one, usual)]
         share_s = _SECONDS * part / len(pairs)
         notes = dict[str, None]()
         for one, number in pairs:
@@ -84,7 +98,8 @@ def threads(context: Context) -> Outcome:
                 return found
             if found:
                 notes[found] = None
-        if (finding := interference(context, long, _SECONDS_IN_PYTHON * part)) is not None:
+        large = next((one.case for one in stressed if one.is_large), None)
+        if (finding := interference(context, large, _SECONDS_IN_PYTHON * part)) is not None:
             return failed(finding, inputs=len(stressed))
     if context.thorough:
         finding, why_not = race_under_sanitizer(context)
@@ -98,24 +113,36 @@ def _part_of(context: Context) -> float:
     """Return how much of the time an element type gets: races are those of the same code in all of them."""
     if context.thorough:
         return 10.0
-    has_float32 = any("float32" in dtypes.values() for dtypes in context.subject.dtypes)
-    return 1.0 if not has_float32 or context.dtype == "float32" else 0.3
+    return 1.0 if context.is_main_type else 0.15
 
 
-def _numbers(case: Case, usual: int) -> list[int]:
-    return sorted({2, 3, usual, 2 * usual + 1} - {1}) if case.elements >= _LARGE_ELEMENTS else [2]
+def _numbers(one: _Stress, usual: int) -> list[int]:
+    if not one.is_large:
+        return [2]
+    return sorted(({2, 2 * usual + 1} if one.is_slow else {2, 3, usual, 2 * usual + 1}) - {1})
 
 
-def _stressed(context: Context, long: list[Case]) -> Iterator[_Stress]:
-    """Yield a plain call, large ones and long ones."""
-    known = [*itertools.islice(accepted(context, "plain"), 1), *itertools.islice(accepted(context, "large"), 2)]
-    for case in [*known, *long]:
+def _stressed(context: Context) -> list[_Stress]:
+    """Return a plain call, and of large ones and long ones those that are not slow, or else the quickest."""
+    plain = _timed(context, itertools.islice(accepted(context, "plain"), 1), has_reference=True)
+    long = _timed(context, long_calls(context), has_reference=False)
+    large = itertools.islice(accepted(context, "large"), _MOST_LARGE if context.is_main_type else 1)
+    several = [*_timed(context, large, has_reference=True), *long]
+    quick = [one for one in several if not one.is_slow]
+    return [*plain, *(quick or sorted(several, key=lambda one: one.seconds)[:1])]
+
+
+def _timed(context: Context, cases: Iterable[Case], *, has_reference: bool) -> list[_Stress]:
+    """Call the kernel with each; those that it refuses are left out."""
+    found = []
+    for case in cases:
         context.tell(case)
         values = case.build(context.device)
-        try:
-            yield _Stress(case, values, results_of(context, values), case in known)
-        except Exception:
-            continue
+        started = time.perf_counter()
+        with contextlib.suppress(Exception):
+            base = results_of(context, values)
+            found.append(_Stress(case, values, base, has_reference, time.perf_counter() - started))
+    return found
 
 
 def _differs_on(context: Context, one: _Stress, number: int, seconds: float) -> Outcome | str:
@@ -126,7 +153,7 @@ def _differs_on(context: Context, one: _Stress, number: int, seconds: float) -> 
     started = time.thread_time()
     with on_threads(number):
         for count in range(_MOST):
-            if count >= _LEAST and time.thread_time() - started > seconds:
+            if count >= (_LEAST_SLOW if one.is_slow else _LEAST) and time.thread_time() - started > seconds:
                 break
             found = results_of(context, one.values)
             first = found if first is None else first
