@@ -16,9 +16,10 @@ from opsmith.checker.properties.answers import OTHER_RESULT
 from opsmith.checker.properties.memory import UNTOUCHED
 from opsmith.checker.properties.repeats import ON_ONE_THREAD
 from opsmith.checker.properties.table import PROPERTIES
+from opsmith.checker.properties.values import IN_ANY_LAYOUT
 from opsmith.subject.case import Case
 
-__all__ = ["Failure", "Key", "cause_of", "charged_to", "key_of", "suspects_of"]
+__all__ = ["BEFORE_SIZES", "Failure", "Key", "cause_of", "charged_to", "key_of", "key_of_cause", "suspects_of"]
 
 # What a row of the report is known by: the property, the device, and the element types where it has some of its own.
 Key = tuple[str, str, frozenset[tuple[str, str]]]
@@ -51,8 +52,8 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "inputs unchanged": ("writes outside",),
     "memory growth": ("writes outside", "state"),
     "opcheck": (*_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
-    "compile": (*_SPOILED, "fake", "gradient", "determinism", "threads", "value"),
-    "export": (*_SPOILED, "fake", "compile", "determinism", "threads", "value"),
+    "compile": (*_ANYWHERE, *_SPOILED, "fake", "gradient", "determinism", "value"),
+    "export": (*_ANYWHERE, *_SPOILED, "fake", "compile", "determinism", "value"),
     **dict.fromkeys(("streams", "graph", "devices"), (*_ANYWHERE, "state", "determinism")),
 }
 # The same where one of these says that a gradient differs.
@@ -62,9 +63,10 @@ _IN_GRADIENT = frozenset({"determinism", "threads", "reads outside", "opcheck"})
 _CAUSE_OF_CRASHES = "writes outside"
 _FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments", "large"})
 # These come before the property of sizes, and have large ones too.
-_BEFORE_SIZES = frozenset({"magnitude", "special values"})
+BEFORE_SIZES = frozenset({"magnitude", "special values"})
 # Numbers whose sums leave the element type, tried on long rows too: where those alone fail, it is the rows.
 _LONG_ROWS = ", "
+_LEAST_LONG = 128
 # Kinds of values with infinities among them.
 _INFINITE = frozenset({"special", "rows", "columns"})
 
@@ -94,10 +96,21 @@ def cause_of(
     """Return the property that a failure is charged to, or None; `failed` are all rows that failed."""
     near = {other: failed.get(key_of(other, device, dtypes)) for other in _NEAR}
     for cause, must_die in _suspects(name, failure, near):
-        found = failed.get(key_of(cause, device, dtypes))
-        if found is not None and (found.crashed or not must_die):
+        key = key_of_cause(name, cause, device, dtypes, failed)
+        if key in failed and (failed[key].crashed or not must_die):
             return cause
     return None
+
+
+def key_of_cause(name: str, cause: str, device: str, dtypes: Mapping[str, str], failed: Mapping[Key, Failure]) -> Key:
+    """Return what the row of a cause is known by: that in the same types, or one in others that failed.
+
+    Wrong values may show in one type for numbers that no other property tries, and in another for those that one does.
+    """
+    key = key_of(cause, device, dtypes)
+    if key in failed or name not in _ANY_VALUE or cause not in _ANY_VALUE:
+        return key
+    return next((other for other in failed if other[:2] == (cause, device)), key)
 
 
 def suspects_of(name: str) -> tuple[str, ...]:
@@ -110,18 +123,20 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
     outcome, crashed = failure
     if name in _IN_GRADIENT and (crashed or _is_about_gradients(_text(failure))):
         yield _CAUSE_OF_GRADIENTS, False
-    if crashed and name in _FIND_CRASHES and _is_of_layouts(failure):
+    if crashed and name != "strides" and _is_of_layouts(failure):
         yield "strides", False
     if crashed and name not in _FIND_CRASHES:
         if not (name == "strides" and _is_of_layouts(near[_CAUSE_OF_CRASHES])):
             yield _CAUSE_OF_CRASHES, False
-        if name in _BEFORE_SIZES:
+        if name in BEFORE_SIZES:
             yield "sizes", True
         return
     causes = _CAUSES.get(name, ())
     if name == "bad arguments" and all(OTHER_RESULT in line for line in _text(failure).splitlines()[1:]):
         causes = ("outputs written", "reads outside", "determinism", "value", "strides")
     yield from ((cause, False) for cause in causes if not _is_ruled_out(cause, name, failure, near))
+    if name == "strides" and IN_ANY_LAYOUT in _text(failure):
+        yield from ((cause, False) for cause in ("magnitude", "special values", "sizes"))
     if name == "special values" and _has_infinities(outcome.findings):
         yield "magnitude", False  # an infinity is the limit of what is too large
     magnitude = near["magnitude"]
@@ -187,8 +202,16 @@ def _has_infinities(findings: tuple[Finding, ...]) -> bool:
 
 
 def _is_of_long_rows(findings: tuple[Finding, ...]) -> bool:
-    """Whether numbers were too large for long rows alone: calls with ordinary sizes come before them."""
-    return any(" = " in case.label.rpartition(_LONG_ROWS)[2] for case in _cases_of(findings))
+    """Whether numbers were too large for long rows alone, and not for the shorter ones that a smaller input has."""
+    return any(
+        " = " in case.label.rpartition(_LONG_ROWS)[2] and _longest(finding.case or case) >= _LEAST_LONG
+        for finding in findings
+        if (case := finding.first or finding.case) is not None
+    )
+
+
+def _longest(case: Case) -> int:
+    return max((size for recipe in case.tensors().values() for size in recipe.shape), default=0)
 
 
 def _cases_of(findings: tuple[Finding, ...]) -> Iterator[Case]:

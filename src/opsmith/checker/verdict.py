@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from opsmith.checker.alone import explain
-from opsmith.checker.blame import Failure, Key, cause_of, charged_to, key_of, suspects_of
+from opsmith.checker.blame import Failure, Key, cause_of, charged_to, key_of, key_of_cause, suspects_of
 from opsmith.checker.judge import VALUES
 from opsmith.checker.outcome import Outcome, failed, not_run
 from opsmith.checker.process.child import Ended, in_child
@@ -107,7 +107,7 @@ class Verdict:
 
     def _stands(self, row: Judged, cause: str, failures: Mapping[Key, Failure]) -> bool:
         """Whether the cause of a failure is not charged to another one itself, which then is the name of both."""
-        key = key_of(cause, row.task.column.device, row.task.dtypes)
+        key = key_of_cause(row.task.item.name, cause, row.task.column.device, row.task.dtypes, failures)
         return self._cause(self._by_key[key], failures) is None
 
     def _look_again(self, row: Judged) -> None:

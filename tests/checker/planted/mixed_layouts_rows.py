@@ -13,7 +13,7 @@ ROWS: tuple[Planted, ...] = rows(
     ("times_columns", "strides", "the leading dimension of a transposed matrix is taken to be its height"),
     ("nhwc", "strides", "a part of a channels_last image is taken for a whole one"),
     ("copy_rows", "strides", "rows of 512 and more are copied in one piece, whatever lies between them"),
-    ("in_vectors", "strides", "in rows of 512 and more, the distance of rows is counted in vectors of 8"),
+    ("in_vectors", "strides", "in rows of 512 and more, the distance of rows is counted in vectors of 8", ("sizes",)),
     ("two_steps", "strides", "where rows and columns are both apart, one of the distances is lost"),
     ("heads", "strides", "the first two dimensions exchanged are taken for contiguous"),
     ("batch_of_turned", "strides", "the last two dimensions exchanged are taken for all reversed"),
