@@ -7,6 +7,7 @@ import shutil
 import site
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,13 @@ sys.path.append(str(Path(__file__).parent))
 
 from cache import CACHE
 from run_alone import Turns, all_cores, put_those_alone_last
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --nightly K/N, for CI: what is too long for each change runs in parts, another one with each."""
+    parser.addoption(
+        "--nightly", metavar="K/N", help="of the tests marked nightly, those of part K of N, from 0 to N-1"
+    )
 
 
 def pytest_configure() -> None:
@@ -143,14 +151,28 @@ def _kept_inductor_cache(root: Path) -> Iterator[Path]:
         own.unlink(missing_ok=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse a slow test that does not say what takes long, and skip what needs a GPU where there is none."""
     for item in items:
         for mark in (*item.iter_markers("slow"), *item.iter_markers("nightly")):
             if not mark.args:
                 raise pytest.UsageError(f"{item.nodeid} is slow: say why, as in slow('compiles with Inductor')")
+    if part := config.getoption("--nightly"):
+        _keep_part(config, items, *map(int, part.split("/")))
     _skip_without_gpu([item for item in items if item.get_closest_marker("gpu") is not None])
     put_those_alone_last(items)
+
+
+def _keep_part(config: pytest.Config, items: list[pytest.Item], part: int, parts: int) -> None:
+    # By the name alone, so that each worker keeps the same ones and a new test moves no other to another part.
+    others = [
+        item
+        for item in items
+        if item.get_closest_marker("nightly") is not None and zlib.crc32(item.nodeid.encode()) % parts != part
+    ]
+    config.hook.pytest_deselected(items=others)
+    left_out = set(others)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _skip_without_gpu(items: list[pytest.Item]) -> None:
