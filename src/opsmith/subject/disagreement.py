@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -52,8 +52,8 @@ class Expected:
 
     def completed(self) -> Expected:
         """Return this with its limits measured now, where a caller is not prepared for what that raises."""
-        self.limits  # noqa: B018
-        return self
+        limits = self.limits
+        return replace(self, measure=lambda: limits)
 
     def leaves_padding_out(self, found: list[Tensor]) -> bool:
         """Whether results are numbers where the reference's are NaN because of a padding alone."""

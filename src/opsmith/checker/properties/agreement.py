@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -45,7 +45,7 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
     """
     subject = context.subject
     values = case.build(context.device)
-    with _refusals():
+    with refusals():
         expected = expect(subject, case, values)
     context.tell(case)
     try:
@@ -73,20 +73,20 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
 
 def judged(found: list[Tensor], expected: Expected) -> Disagreement | None:
     """Return how results differ from what they should be; raises RefusedError where the reference cannot tell."""
-    with _refusals():
+    with refusals():
         return compare(found, expected)
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Run the reference on one thread, and raise RefusedError for what it raises."""
+def refusals(describe: Callable[[Exception], str] = str) -> Iterator[None]:
+    """Run a reference on one thread, and raise RefusedError for what it raises."""
     try:
         with on_threads(1):
             yield
     except Exception as error:
         if not is_of_reference(error):
             raise
-        raise RefusedError(str(error)) from error
+        raise RefusedError(describe(error)) from error
 
 
 def kind_of(wrong: Disagreement | Exception) -> str:

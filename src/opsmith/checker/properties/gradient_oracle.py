@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opsmith.checker.process.threads import on_threads
-from opsmith.checker.properties.agreement import RefusedError
+from opsmith.checker.properties.agreement import refusals
 from opsmith.checker.properties.context import Context
 from opsmith.subject.accepted_types import in_accepted_types
-from opsmith.subject.blame import blamed_on_reference, is_of_reference
+from opsmith.subject.blame import blamed_on_reference
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import GradientRequest, NoGradientError, as_result, first_line
 from opsmith.subject.oracle import Expected, Limits, evened, expect, upcast
@@ -58,13 +56,13 @@ def expected_gradients(context: Context, case: Case, request: GradientRequest, v
     run = in_accepted_types(context.subject, run, values)
     terms = max((torch.Size(recipe.shape).numel() for recipe in case.tensors().values()), default=1)
     wide = upcast(values)
-    with _refusals():
+    with refusals(_describe):
         # The layout of the gradients that arrive makes no difference to what depends on what.
         about = replace(request, layout="contiguous", dtype="float64")
         expected = expect(context.subject, case, values, run, terms=max(terms, 1), about=about)
 
     def limits() -> Limits:
-        with _refusals():
+        with refusals(_describe):
             found = expected.limits
             if kinds := {recipe.values for recipe in case.tensors().values()} & _AT_KINKS:
                 found = _with_kinks(expected, run, wide, everywhere="ties" in kinds)
@@ -85,18 +83,10 @@ def expected_gradients(context: Context, case: Case, request: GradientRequest, v
     return replace(expected, measure=limits)
 
 
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Raise RefusedError for what a reference raises that cannot be differentiated."""
-    try:
-        with on_threads(1):
-            yield
-    except NoGradientError as error:
-        raise RefusedError(str(error)) from error
-    except Exception as error:
-        if not is_of_reference(error):
-            raise
-        raise RefusedError(f"the reference cannot be differentiated: {first_line(error)}") from error
+def _describe(error: Exception) -> str:
+    if isinstance(error, NoGradientError):
+        return str(error)
+    return f"the reference cannot be differentiated: {first_line(error)}"
 
 
 def eased(context: Context, case: Case, request: GradientRequest, expected: Expected) -> Expected:
