@@ -18,6 +18,7 @@ from opsmith.checker.particulars import particulars
 from opsmith.checker.process.fresh import Again, Request, run_again
 from opsmith.checker.properties.answers import is_accident
 from opsmith.checker.properties.table import chosen
+from opsmith.checker.properties.values import IN_ANY_LAYOUT
 from opsmith.checker.report import Report
 from opsmith.checker.run import CheckPlan, run_check
 from opsmith.subject.case import Case, TensorRecipe
@@ -169,6 +170,13 @@ def test_a_shadow_is_charged_to_what_throws_it(names: tuple[str, ...], name: str
 def test_a_property_in_another_element_type_throws_no_shadow() -> None:
     found = {key_of("value", "cpu", {"T": "float16"}): Failure(failed(Finding("wrong")), False), **failures("sizes")}
     assert cause_of("sizes", "cpu", F32, found[key_of("sizes", "cpu", F32)], found) is None
+
+
+def test_numbers_that_are_wrong_contiguously_explain_a_layout_in_another_element_type() -> None:
+    of_numbers = {key_of("magnitude", "cpu", {"T": "float16"}): Failure(failed(Finding("wrong")), False)}
+    for message, cause in ((f"x transposed. {IN_ANY_LAYOUT}", "magnitude"), ("x transposed.", None)):
+        found = of_numbers | failures("strides", message=message)
+        assert cause_of("strides", "cpu", F32, found[key_of("strides", "cpu", F32)], found) == cause
 
 
 def test_calls_at_once_and_hangs_do_not_explain_the_results_of_one_thread() -> None:

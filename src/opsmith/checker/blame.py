@@ -67,6 +67,9 @@ BEFORE_SIZES = frozenset({"magnitude", "special values"})
 # Numbers whose sums leave the element type, tried on long rows too: where those alone fail, it is the rows.
 _LONG_ROWS = ", "
 _LEAST_LONG = 128
+# What numbers alone explain, they explain in any element type.
+_OF_NUMBERS = ("magnitude", "special values", "sizes")
+_ACROSS_TYPES = frozenset({("special values", "magnitude"), *(("strides", cause) for cause in _OF_NUMBERS)})
 # Kinds of values with infinities among them.
 _INFINITE = frozenset({"special", "rows", "columns"})
 
@@ -108,7 +111,7 @@ def key_of_cause(name: str, cause: str, device: str, dtypes: Mapping[str, str], 
     Wrong values may show in one type for numbers that no other property tries, and in another for those that one does.
     """
     key = key_of(cause, device, dtypes)
-    if key in failed or name not in _ANY_VALUE or cause not in _ANY_VALUE:
+    if key in failed or (name, cause) not in _ACROSS_TYPES:
         return key
     return next((other for other in failed if other[:2] == (cause, device)), key)
 
@@ -136,7 +139,7 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
         causes = ("outputs written", "reads outside", "determinism", "value", "strides")
     yield from ((cause, False) for cause in causes if not _is_ruled_out(cause, name, failure, near))
     if name == "strides" and IN_ANY_LAYOUT in _text(failure):
-        yield from ((cause, False) for cause in ("magnitude", "special values", "sizes"))
+        yield from ((cause, False) for cause in _OF_NUMBERS)
     if name == "special values" and _has_infinities(outcome.findings):
         yield "magnitude", False  # an infinity is the limit of what is too large
     magnitude = near["magnitude"]
