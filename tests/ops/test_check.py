@@ -46,7 +46,7 @@ def warm() -> None:
 )
 def test_on_the_cpu(op, monkeypatch):
     # All properties to their end, but for those that try as many inputs as there is time for: they get a third of it.
-    monkeypatch.setattr("opsmith.checker.run._SECONDS", 5.0)
+    monkeypatch.setattr("opsmith.checker.run._SECONDS", 3.0)
     report = opsmith.check(op, devices="cpu", dtypes="float32")
     assert report.ok, str(report)
     assert not [result for result in report.results if result.outcome.is_error]
