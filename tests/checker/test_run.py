@@ -210,6 +210,7 @@ QUICK = ("value", "sizes", "gradient")
 
 
 @pytest.mark.compile
+@pytest.mark.all_cores
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_limit_of_seconds_is_kept_and_every_element_type_is_tried(processes: int):
     subject = subject_of(operators.right)
@@ -227,6 +228,7 @@ def test_a_limit_of_seconds_is_kept_and_every_element_type_is_tried(processes: i
     assert "a longer limit includes them" in note
 
 
+@pytest.mark.all_cores
 def test_what_fails_within_a_limit_is_found_and_made_smaller_in_it():
     found = subject_of(lambda x: x + (x.shape[-1] > 32), reference=rowwise)
     report = run_check(found, CheckPlan(chosen(QUICK), seconds=3.0))
@@ -234,6 +236,7 @@ def test_what_fails_within_a_limit_is_found_and_made_smaller_in_it():
     assert "sizes" in report.failed
 
 
+@pytest.mark.all_cores
 def test_a_hang_ends_with_the_limit():
     def hanging(x: Tensor) -> Tensor:
         time.sleep(60.0)
