@@ -13,6 +13,7 @@ from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.agreement import RefusedError, disagreement, kind_of
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.unproven import Refusal, unproven
+from opsmith.checker.properties.wrong_values import describe, hint_for
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.oracle import Disagreement, compare, expect
@@ -189,12 +190,12 @@ def wrong_value(context: Context, case: Case) -> str:
 
 
 def _named(context: Context, case: Case, wrong: Disagreement | Exception) -> str:
-    return named(case, f"{_describe(context, wrong)}.", sizes_of(case, context))
+    return named(case, f"{describe(context, wrong)}.", sizes_of(case, context))
 
 
 def _found(context: Context, case: Case, wrong: Disagreement | Exception, inputs: int) -> Outcome:
     """Return the failure that a case shows, at the smallest case that shows it too."""
-    finding = Finding(_named(context, case, wrong), case, _hint(context, case, wrong))
+    finding = Finding(_named(context, case, wrong), case, hint_for(context, case, wrong))
     context.tell(Found(failed(finding, inputs=inputs)))
     small = smallest(context, case, partial(_fails_alike, context, kind_of(wrong)))
     if small == case:
@@ -202,7 +203,7 @@ def _found(context: Context, case: Case, wrong: Disagreement | Exception, inputs
     again = disagreement(context, small)
     seen = f" First seen with: {case.label}." if case.label else ""
     message = f"{_named(context, small, again if again is not None else wrong)}{seen}"
-    return failed(Finding(message, small, _hint(context, small, again), first=case), inputs=inputs)
+    return failed(Finding(message, small, hint_for(context, small, again), first=case), inputs=inputs)
 
 
 def _why_nothing(refused: int, left_out: int) -> str:
@@ -284,25 +285,3 @@ def _fails_alike(context: Context, kind: str, case: Case) -> bool:
     except RefusedError:
         return False
     return wrong is not None and kind_of(wrong) == kind
-
-
-def _describe(context: Context, wrong: Disagreement | Exception) -> str:
-    if isinstance(wrong, Exception):
-        return f"it raises {type(wrong).__name__} where the reference does not: {str(wrong).splitlines()[0][:300]}"
-    signature = context.subject.signature
-    names = [output.name for output in signature.outputs] if signature is not None else []
-    names += context.subject.mutated
-    known = wrong.output < len(names) and len(names) == len(set(names))
-    return str(wrong).replace(f"output {wrong.output}", names[wrong.output], 1) if known else str(wrong)
-
-
-def _hint(context: Context, case: Case, wrong: Disagreement | Exception | None) -> str:
-    if not isinstance(wrong, Disagreement):
-        return ""
-    if wrong.kind == "inf" and context.dtype == "float16":
-        return "An intermediate value exceeded 65,504: is the accumulator float16? Sum in float32."
-    if wrong.kind == "nan" and case.group == "special":
-        return "Comparisons with NaN are false, and max(NaN, x) may be x: propagate NaN explicitly."
-    if case.group == "layouts":
-        return "Index through the view's strides, or declare contiguous=(...) for the input."
-    return ""
