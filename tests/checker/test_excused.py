@@ -39,6 +39,14 @@ def test_overflow_near_the_largest_number_is_a_note() -> None:
     assert note in report.notes
 
 
+def zero_of_large(x: Tensor) -> Tensor:
+    return torch.where(x.abs() < 2.0**126, x, 0.0)
+
+
+def test_a_finite_number_of_one_element_has_not_overflowed() -> None:
+    assert not _report(zero_of_large, mean, "magnitude", "float32").ok
+
+
 @pytest.mark.slow("several properties of an operator")
 def test_in_half_precision_and_far_from_it_overflow_fails() -> None:
     assert not _report(doubled_first, mean, "magnitude", "float16").ok

@@ -47,7 +47,7 @@ def test_a_crash_is_one_defect():
     # The fake kernel is compared with calls of as many elements, and is not to blame.
     report = check(subject_of(operators.crashing), "value", "sizes", "fake")
     assert states(report) == {"value": "passed", "sizes": "failed", "fake": "not run"}
-    assert report.results[-1].outcome.note == "the operator itself hangs there: see sizes"
+    assert report.results[-1].outcome.note == "the operator itself crashes there: see sizes"
 
 
 @pytest.mark.compile

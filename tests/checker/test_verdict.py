@@ -17,6 +17,7 @@ from opsmith.checker.outcome import Finding, failed
 from opsmith.checker.particulars import particulars
 from opsmith.checker.process.fresh import Again, Request, run_again
 from opsmith.checker.properties.answers import is_accident
+from opsmith.checker.properties.gpu import TOO_EARLY
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.properties.values import IN_ANY_LAYOUT
 from opsmith.checker.report import Report
@@ -206,6 +207,37 @@ def test_who_dies_of_strides_alone_dies_of_strides() -> None:
         assert cause_of("strides", "cpu", F32, layouts, found) is None
         assert cause_of("outputs written", "cpu", F32, died, found) == "strides"
         assert cause_of("writes outside", "cpu", F32, died, found) == "strides"
+
+
+def test_strides_that_a_changed_input_dies_of_are_not_charged_to_it() -> None:
+    case = Case({}, label="B x N = 257 x 259, every tensor transposed", group="layouts")
+    died = Failure(failed(Finding("it crashes", case)), True)
+    keys = {name: key_of(name, "cpu", F32) for name in ("strides", "inputs unchanged", "writes outside")}
+    found = {keys["inputs unchanged"]: died, keys["writes outside"]: died, **failures("strides")}
+    assert cause_of("strides", "cpu", F32, found[keys["strides"]], found) is None
+    assert cause_of("inputs unchanged", "cpu", F32, died, found) == "strides"
+
+
+def test_what_reads_its_inputs_too_early_finds_what_their_memory_held_before() -> None:
+    found = failures("streams", message=f"it does not wait: {TOO_EARLY}") | failures("outputs written", "determinism")
+    causes = {name: cause_of(name, "cpu", F32, found[key_of(name, "cpu", F32)], found) for name, *_ in found}
+    assert causes == {"streams": None, "outputs written": "streams", "determinism": "streams"}
+
+
+def test_a_gpu_that_stops_is_one_defect() -> None:
+    stopped = Failure(failed(Finding("it crashes: the GPU stops\nCUDA error: an illegal memory access")), True)
+    raised = failures("value", message="it raises AcceleratorError: CUDA error: an illegal memory access")
+    found = raised | {key_of(name, "cpu", F32): stopped for name in ("sizes", "streams")}
+    causes = {name: cause_of(name, "cpu", F32, failure, found) for (name, *_), failure in found.items()}
+    assert causes == {"value": None, "sizes": "value", "streams": "value"}
+
+
+def test_a_sum_in_half_precision_overflows_in_one_type_and_is_inexact_in_the_other() -> None:
+    overflow = {key_of("magnitude", "cpu", {"T": "float16"}): Failure(failed(Finding("wrong")), False)}
+    for dtype, cause in (("bfloat16", "magnitude"), ("float32", None)):
+        key = key_of("sizes", "cpu", {"T": dtype})
+        inexact = Failure(failed(Finding("wrong")), False)
+        assert cause_of("sizes", "cpu", {"T": dtype}, inexact, {**overflow, key: inexact}) == cause
 
 
 def recipe(**fields: Any) -> TensorRecipe:

@@ -162,6 +162,22 @@ def test_offsets_that_are_no_numbers_or_far_away(y: float, x: float) -> None:
     torch.testing.assert_close(by_kernel, by_autograd.float(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("channels", [1, 3, 6, 16])
+def test_an_infinite_mask_is_infinite_whatever_vectors_are_filled_up_with(channels: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(channels)
+    given = torch.rand(2, channels, 5, 6, generator=generator) + 0.5
+    weight = torch.rand(3, channels, 3, 3, generator=generator) + 0.5
+    mask = torch.ones(2, 9, 5, 6)
+    mask[:, 4, 2, 3] = math.inf
+    one, weights, modulation = (tensor.to("cuda", dtype) for tensor in (given, weight, mask))
+    found = deform_conv2d(one, one.new_zeros(2, 18, 5, 6), weights, padding=1, mask=modulation)
+    expected = torch.zeros(2, 3, 5, 6, dtype=torch.bool)
+    expected[:, :, 2, 3] = True
+    assert torch.equal(found.isposinf().cpu(), expected)
+    assert not found.isnan().any()
+
+
 def test_tensors_without_elements() -> None:
     for images, channels, outputs in ((0, 3, 2), (2, 0, 2), (2, 3, 0)):
         leaves = [

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from opsmith.checker.outcome import Finding, Outcome, not_run
 from opsmith.checker.properties.answers import OTHER_RESULT
+from opsmith.checker.properties.gpu import TOO_EARLY
 from opsmith.checker.properties.memory import UNTOUCHED
 from opsmith.checker.properties.repeats import ON_ONE_THREAD
 from opsmith.checker.properties.table import PROPERTIES
@@ -59,6 +60,8 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
 # The same where one of these says that a gradient differs.
 _CAUSE_OF_GRADIENTS = "gradient"
 _IN_GRADIENT = frozenset({"determinism", "threads", "reads outside", "opcheck"})
+# What runs before its inputs are there finds in their memory what was there before.
+_FROM_EARLY = frozenset({*_ANY_VALUE, *_ANYWHERE, "determinism", "state", "gradient", "second gradient"})
 # The same where the process died; these find out about it themselves.
 _CAUSE_OF_CRASHES = "writes outside"
 _FIND_CRASHES = frozenset({"writes outside", "outputs written", "bad arguments", "large"})
@@ -70,6 +73,8 @@ _LEAST_LONG = 128
 # What numbers alone explain, they explain in any element type.
 _OF_NUMBERS = ("magnitude", "special values", "sizes")
 _ACROSS_TYPES = frozenset({("special values", "magnitude"), *(("strides", cause) for cause in _OF_NUMBERS)})
+# What is summed up in half precision overflows in one of its types, and has too few digits in the other.
+_HALF = frozenset({"float16", "bfloat16"})
 # Kinds of values with infinities among them.
 _INFINITE = frozenset({"special", "rows", "columns"})
 
@@ -111,9 +116,15 @@ def key_of_cause(name: str, cause: str, device: str, dtypes: Mapping[str, str], 
     Wrong values may show in one type for numbers that no other property tries, and in another for those that one does.
     """
     key = key_of(cause, device, dtypes)
-    if key in failed or (name, cause) not in _ACROSS_TYPES:
+    is_of_half = (name, cause) == ("sizes", "magnitude") and _is_half(key)
+    if key in failed or not (is_of_half or (name, cause) in _ACROSS_TYPES):
         return key
-    return next((other for other in failed if other[:2] == (cause, device)), key)
+    others = (other for other in failed if other[:2] == (cause, device))
+    return next((other for other in others if not is_of_half or _is_half(other)), key)
+
+
+def _is_half(key: Key) -> bool:
+    return bool(_HALF & {dtype for _, dtype in key[2]})
 
 
 def suspects_of(name: str) -> tuple[str, ...]:
@@ -131,9 +142,16 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
     if crashed and name not in _FIND_CRASHES:
         if not (name == "strides" and _is_of_layouts(near[_CAUSE_OF_CRASHES])):
             yield _CAUSE_OF_CRASHES, False
+        if name != "value" and _stops_gpu(failure) and _stops_gpu(near["value"]):
+            yield "value", False
         if name in BEFORE_SIZES:
             yield "sizes", True
         return
+    reads_early = TOO_EARLY in _text(near["streams"])
+    if name == "streams" and reads_early:
+        return
+    if name in _FROM_EARLY and reads_early:
+        yield "streams", False
     causes = _CAUSES.get(name, ())
     if name == "bad arguments" and all(OTHER_RESULT in line for line in _text(failure).splitlines()[1:]):
         causes = ("outputs written", "reads outside", "determinism", "value", "strides")
@@ -169,8 +187,18 @@ def _is_ruled_out(cause: str, name: str, failure: Failure, near: Mapping[str, Fa
 
 
 # What tells two properties apart that may stand for each other.
-_NEAR = ("magnitude", "determinism", "outputs written", "reads outside", "writes outside", "threads")
-_HANGS, _AT_ONCE = "it hangs", "at once"
+_NEAR = (
+    "value",
+    "magnitude",
+    "determinism",
+    "outputs written",
+    "reads outside",
+    "writes outside",
+    "inputs unchanged",
+    "threads",
+    "streams",
+)
+_HANGS, _AT_ONCE, _GPU_ERROR = "it hangs", "at once", "CUDA error"
 
 
 def _is_about_gradients(text: str) -> bool:
@@ -191,6 +219,11 @@ def _is_of_one_thread(failure: Failure | None) -> bool:
     return failure is not None and any(
         words in _text(failure) for words in (ON_ONE_THREAD, "changes after", "earlier calls")
     )
+
+
+def _stops_gpu(failure: Failure | None) -> bool:
+    """Whether the GPU reports an error, after which no call of the same process succeeds."""
+    return failure is not None and _GPU_ERROR in _text(failure)
 
 
 def _is_of_layouts(failure: Failure | None) -> bool:

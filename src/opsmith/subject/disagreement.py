@@ -55,6 +55,11 @@ class Expected:
         limits = self.limits
         return replace(self, measure=lambda: limits)
 
+    def is_pointwise(self, wrong: Disagreement) -> bool:
+        """Whether each element of the result that is wrong depends on one element of each input."""
+        known = self.limits.pointwise if wrong.kind in ("value", "nan", "inf") else ()
+        return wrong.output < len(known) and known[wrong.output]
+
     def leaves_padding_out(self, found: list[Tensor]) -> bool:
         """Whether results are numbers where the reference's are NaN because of a padding alone."""
         if "limits" not in self.__dict__:

@@ -25,8 +25,9 @@ def see_earlier(context: Context, doing: Any, earlier: list[str]) -> Outcome | N
     """
     if not (earlier and isinstance(doing, Case)):
         return None
-    is_dead = _died(_call_alone(context, doing))
-    return not_run(f"the operator itself hangs there: see {earlier[0]}") if is_dead else None
+    ended = _call_alone(context, doing)
+    how = "hangs" if ended.hung else "crashes"
+    return not_run(f"the operator itself {how} there: see {earlier[0]}") if _died(ended) else None
 
 
 def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:

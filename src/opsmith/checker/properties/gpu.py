@@ -21,7 +21,10 @@ from opsmith.checker.properties.queued_calls import interference
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.oracle import Disagreement, Expected, compare, expect
 
-__all__ = ["devices", "graph", "streams"]
+__all__ = ["TOO_EARLY", "devices", "graph", "streams"]
+
+# Says that a kernel does not run behind the work that its inputs come from.
+TOO_EARLY = "it read its inputs before they were written"
 
 # About a fifth of a second: much longer than it takes to call an operator that has been called before.
 _WAIT_CYCLES = 400_000_000
@@ -157,7 +160,7 @@ def _words(context: Context, wrong: Disagreement, found: list[Tensor], real: Map
     with contextlib.suppress(Exception):
         early = context.subject.results(context.subject.reference, zeros)
         if all(torch.allclose(one, other, 0.01, 0.01, equal_nan=True) for one, other in zip(found, early, strict=True)):
-            return f"it read its inputs before they were written ({wrong})"
+            return f"{TOO_EARLY} ({wrong})"
     return str(wrong)
 
 

@@ -132,7 +132,8 @@ __device__ void fill_stages(const Pixels<T>& pixels, int64_t n, const Run& run, 
 #pragma unroll
         for (int k = 0; k < rows; ++k) {
           const int of_row = point + k * apart;
-          store(k, corners[k].template blend<tf32>(room.table.weights[of_row], room.table.places[of_row].mask));
+          store(k, corners[k].template blend<has_vectors, tf32>(
+                       room.table.weights[of_row], room.table.places[of_row].mask, run.channels - channel));
         }
       }
       gpu::wait_for_copy_groups<0>();

@@ -110,7 +110,8 @@ struct PairSampler {
   __device__ void blend(const Place& place, const Corners<T>& corners, int of_two,
                         typename WarpgroupProduct<T>::Factors& factors) const {
     const int point = place.point + 8 * of_two;
-    Chunk samples = corners.template blend<tf32>(table.weights[point], table.places[point].mask);
+    Chunk samples = corners.template blend<has_vectors, tf32>(table.weights[point], table.places[point].mask,
+                                                              run.channels - place.channel);
     if (place.channel >= run.channels) samples = {};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

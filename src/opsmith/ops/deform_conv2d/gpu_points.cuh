@@ -118,9 +118,10 @@ struct Corners {
     }
   }
 
-  // Where no pixel is there the weights still count, which may be NaN: they are multiplied with zero.
-  template <bool tf32>
-  __device__ Chunk blend(const Vector<C, 4>& weights, C mask) const {
+  // Where no pixel is there the weights still count, which may be NaN: they are multiplied with zero. The mask does not
+  // count beyond the last of the `channels`: infinity times zero there would be NaN in the sum over all channels.
+  template <bool has_vectors, bool tf32>
+  __device__ Chunk blend(const Vector<C, 4>& weights, C mask, int channels) const {
     C sum[chunk_width<T>] = {};
 #pragma unroll
     for (int corner = 0; corner < 4; ++corner) {
@@ -130,7 +131,7 @@ struct Corners {
       for (int k = 0; k < chunk_width<T>; ++k) sum[k] += weights.item[corner] * wide[k];
     }
 #pragma unroll
-    for (int k = 0; k < chunk_width<T>; ++k) sum[k] *= mask;
+    for (int k = 0; k < chunk_width<T>; ++k) sum[k] = has_vectors || k < channels ? sum[k] * mask : C(0);
     return narrow<T, tf32>(sum);
   }
 };
