@@ -55,7 +55,8 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     "opcheck": (*_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
     "compile": (*_ANYWHERE, *_SPOILED, "fake", "gradient", "determinism", "value"),
     "export": (*_ANYWHERE, *_SPOILED, "fake", "compile", "determinism", "value"),
-    **dict.fromkeys(("streams", "graph", "devices"), (*_ANYWHERE, "state", "determinism")),
+    **dict.fromkeys(("streams", "devices"), (*_ANYWHERE, "state", "determinism")),
+    "graph": (*_ANYWHERE, "state", "determinism", "value"),
 }
 # The same where one of these says that a gradient differs.
 _CAUSE_OF_GRADIENTS = "gradient"
@@ -137,16 +138,10 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
     outcome, crashed = failure
     if name in _IN_GRADIENT and (crashed or _is_about_gradients(_text(failure))):
         yield _CAUSE_OF_GRADIENTS, False
-    if crashed and name != "strides" and _is_of_layouts(failure):
-        yield "strides", False
-    if crashed and name not in _FIND_CRASHES:
-        if not (name == "strides" and _is_of_layouts(near[_CAUSE_OF_CRASHES])):
-            yield _CAUSE_OF_CRASHES, False
-        if name != "value" and _stops_gpu(failure) and _stops_gpu(near["value"]):
-            yield "value", False
-        if name in BEFORE_SIZES:
-            yield "sizes", True
-        return
+    if crashed:
+        yield from _suspects_of_crash(name, failure, near)
+        if name not in _FIND_CRASHES:
+            return
     reads_early = TOO_EARLY in _text(near["streams"])
     if name == "streams" and reads_early:
         return
@@ -166,6 +161,20 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
             yield "sizes", False
     elif name == "sizes":
         yield "magnitude", False
+
+
+def _suspects_of_crash(name: str, failure: Failure, near: Mapping[str, Failure | None]) -> Iterator[tuple[str, bool]]:
+    """Yield what may lie behind the death of a process, in the same form."""
+    if name != "strides" and _is_of_layouts(failure):
+        yield "strides", False
+    if name in _FIND_CRASHES:
+        return
+    if not (name == "strides" and _is_of_layouts(near[_CAUSE_OF_CRASHES])):
+        yield _CAUSE_OF_CRASHES, False
+    if name != "value" and _stops_gpu(failure) and _stops_gpu(near["value"]):
+        yield "value", False
+    if name in BEFORE_SIZES:
+        yield "sizes", True
 
 
 def _is_ruled_out(cause: str, name: str, failure: Failure, near: Mapping[str, Failure | None]) -> bool:
@@ -194,7 +203,7 @@ _NEAR = (
     "outputs written",
     "reads outside",
     "writes outside",
-    "inputs unchanged",
+    *_SPOILED,
     "threads",
     "streams",
 )

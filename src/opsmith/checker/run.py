@@ -10,14 +10,13 @@ from functools import partial
 from math import inf
 from typing import Any
 
-import torch
-
 from opsmith.checker.blame import BEFORE_SIZES
 from opsmith.checker.excused import excused_notes
 from opsmith.checker.left_out import left_out_notes
 from opsmith.checker.main_types import main_types
 from opsmith.checker.outcome import Found, Outcome, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, see_earlier
+from opsmith.checker.process.forks import Forks
 from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first
 from opsmith.checker.process.slow_sizes import without_slow_sizes
 from opsmith.checker.process.workers import Finished, Workers, run_tasks
@@ -115,26 +114,33 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
     order = {(task.item.name, task.column): index for index, task in enumerate(tasks)}
     rows: list[Judged] = []
     told: dict[tuple[str, Column], Outcome] = {}
-    for row in _rows(subject, plan, tasks if limit_s == inf else essentials_first(tasks), watch, limit_s, until_s):
+    forks = Forks.of_this_process() if plan.isolate else None
+    tasks = tasks if limit_s == inf else essentials_first(tasks)
+    for row in _rows(subject, plan, tasks, forks, watch, limit_s, until_s):
         rows.append(row)
         told[row.task.item.name, row.task.column] = row.outcome
         watch.tell_result(Result(row.task.item.name, row.task.column, row.outcome))
     rows.sort(key=lambda row: order[row.task.item.name, row.task.column])
-    Verdict(subject, rows, plan.silence_s, until_s, plan.isolate).reach()
+    Verdict(subject, rows, forks, plan.silence_s, until_s).reach()
     results = with_programs(subject, rows, is_run=plan.rerun and plan.isolate, until_s=until_s)
     for result in results:
         if told[result.name, result.column].state != result.outcome.state:
             watch.tell_result(result)
-    notes = (*subject.notes, *excused_notes(results), *left_out_notes(results, is_limited=limit_s < inf))
+    own = [*subject.notes, *([forks.note] if forks is not None and forks.note else [])]
+    notes = (*own, *excused_notes(results), *left_out_notes(results, is_limited=limit_s < inf))
     return Report(subject.name, tuple(results), subject.seed, time.perf_counter() - started, notes)
 
 
 def _rows(
-    subject: Subject, plan: CheckPlan, tasks: list[Task], watch: Watcher, limit_s: float, until_s: float
+    subject: Subject,
+    plan: CheckPlan,
+    tasks: list[Task],
+    forks: Forks | None,
+    watch: Watcher,
+    limit_s: float,
+    until_s: float,
 ) -> Iterable[Judged]:
-    # What is forked from a process that uses a GPU cannot use one.
-    spoiled = torch.cuda.is_initialized()
-    here = [task for task in tasks if not plan.isolate or (spoiled and task.column.device != "cpu")]
+    here = [task for task in tasks if forks is None or not forks.can_run(task)]
     elsewhere = [task for task in tasks if task not in here]
     # Each part has as much of the limit as it has of the tasks.
     part_s = limit_s * len(elsewhere) / max(len(tasks), 1) if here else limit_s

@@ -18,6 +18,7 @@ from opsmith.checker.blame import Failure, Key, cause_of, charged_to, key_of, ke
 from opsmith.checker.judge import VALUES
 from opsmith.checker.outcome import Outcome, failed, not_run
 from opsmith.checker.process.child import Ended, in_child
+from opsmith.checker.process.forks import Forks
 from opsmith.checker.process.schedule import Task
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.table import PROPERTIES
@@ -58,13 +59,13 @@ class Judged:
 
 @dataclass
 class Verdict:
-    """Goes over the rows of a report; `isolated` says whether calls may be made again in forks of this process."""
+    """Goes over the rows of a report; `forks` are the children in which calls may be made again, None without any."""
 
     subject: Subject
     rows: list[Judged]
+    forks: Forks | None
     silence_s: float
     until_s: float = inf
-    isolated: bool = True
     _by_key: dict[Key, Judged] = field(default_factory=dict, init=False)
     _again: dict[Key, Outcome] = field(default_factory=dict, init=False)
     _renamed: set[Key] = field(default_factory=set, init=False)
@@ -73,11 +74,11 @@ class Verdict:
         """Give each row the outcome that the report has for it."""
         self._by_key = {row.key: row for row in self.rows}
         self._charge()
-        if self.isolated:
+        if self.forks is not None:
             self._import_once()
             for row in self.rows:
                 is_failed = row.outcome.state == "failed" and row.task.column.device == "cpu"
-                if is_failed and row.key not in self._renamed:
+                if is_failed and row.key not in self._renamed and self.forks.can_run(row.task):
                     self._look_again(row)
             self._charge()
 

@@ -53,7 +53,13 @@ GPU_TABLE: tuple[Planted, ...] = rows(
     ("constant_memory", "streams", "an argument in constant memory, for all streams", ("graph",), ()),
     ("pinned_argument", "streams", "an argument is copied from pinned memory that the next call overwrites", (), ()),
     # What it reads is the count of the call before.
-    ("early_count", "state", "the host reads a count before the copy to it is over", (*_RACES, "graph"), ()),
+    (
+        "early_count",
+        "determinism",
+        "the host reads a count before the copy to it is over",
+        (*_RACES, "state", "graph"),
+        (),
+    ),
     ("waits", "graph", "the host waits for the stream", (), ()),
     ("allocates", "graph", "cudaMalloc in each call", (), ()),
     ("clears_on_default", "graph", "the output is cleared on the default stream", ("streams",), ()),

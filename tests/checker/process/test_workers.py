@@ -90,3 +90,18 @@ def test_what_is_at_work_at_the_end_of_a_limit_is_stopped_and_what_was_done_stay
     stopped = [one.task.item.name for one in done if one.outcome is not None and one.outcome.is_out_of_time]
     assert stopped == ["sizes", "aliasing", *(["func.grad"] if processes == 1 else []), "vmap"]
     assert {one.outcome.state for one in done if one.outcome is not None} == {"passed", "not run"}
+
+
+@pytest.mark.parametrize(("device", "tries"), [("cpu", 1), ("cuda", 2)])
+def test_what_hangs_on_a_gpu_is_tried_once_more(device: str, tries: int, tmp_path: Path) -> None:
+    def hanging_at_first(task: Task, tell: Callable[[Any], None], allowed: Allowance) -> Outcome:
+        with (tmp_path / "tries").open("a") as file:
+            file.write("x")
+        if (tmp_path / "tries").stat().st_size == 1:
+            time.sleep(60)
+        return passed(1)
+
+    hurried = Workers(hanging_at_first, lambda task, doing: None, 0.5, 1.0)
+    (done,) = run_tasks(hurried, tasks(device, "value"))
+    assert (tmp_path / "tries").stat().st_size == tries
+    assert (done.outcome is not None) == (device == "cuda")

@@ -116,6 +116,7 @@ def _in_order(workers: Workers, queue: Queue) -> Iterator[Finished]:
 def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iterator[Finished]:
     _import_for(tasks)
     left = list(tasks)
+    tried: Task | None = None
     while left:
         if time.monotonic() >= workers.until_s:
             yield from (Finished(task, out_of_time()) for task in left)
@@ -147,6 +148,10 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
         assert ended is not None
         if done < len(batch) and not ended.is_late:
             task = left[done]
+            # Other programs may keep a GPU for long: what seems to hang there is tried once more.
+            if ended.hung and found is None and task.column.device != "cpu" and task is not tried:
+                tried, left = task, left[done:]
+                continue
             # What ended the process while an input was made smaller is not what the input had shown.
             yield Finished(task, found, None if found is not None else ended, doing, tuple(history))
             done += 1

@@ -25,7 +25,8 @@ class Property:
     On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
     has, or because a defect spoils the GPU for the rest of the process. On the CPU one that is `fresh` has, where earlier
     calls would hide what it looks for, and one that needs `all_cores` runs when the other processes of the check are done.
-    `imports` are modules that it has PyTorch import, which takes seconds.
+    `imports` are modules that it has PyTorch import, which takes seconds. One that `differentiates` says nothing without
+    autograd.
 
     Properties with a `weight` try as many inputs as there is time for, and share it by weight, in each column. The others
     take about `cost_s` for a small operator, imports included: a check with a limit leaves out what costs too much.
@@ -39,6 +40,7 @@ class Property:
     alone: bool = False
     fresh: bool = False
     all_cores: bool = False
+    differentiates: bool = False
     imports: tuple[str, ...] = ()
     weight: float = 0.0
     cost_s: float = 0.0
@@ -63,8 +65,15 @@ PROPERTIES: tuple[Property, ...] = (
     Property("empty", "sizes of zero", "values:empty", weight=0.5),
     Property("strides", "strides, offsets and memory formats", "values:strides", weight=1.0),
     Property("arguments", "optional tensors and other arguments", "values:arguments", weight=1.0),
-    Property("gradient", "gradients equal the reference's", "gradients:gradient", weight=4.0),
-    Property("second gradient", "gradients of gradients", "second_gradients:second_gradient", per="device", cost_s=0.2),
+    Property("gradient", "gradients equal the reference's", "gradients:gradient", differentiates=True, weight=4.0),
+    Property(
+        "second gradient",
+        "gradients of gradients",
+        "second_gradients:second_gradient",
+        per="device",
+        differentiates=True,
+        cost_s=0.2,
+    ),
     Property("outputs written", "every element of every output is written", "memory:outputs_written", weight=3.0),
     Property("writes outside", "no write outside the outputs", "memory:writes_outside", weight=0.25),
     Property("reads outside", "no read outside the inputs", "memory:reads_outside", weight=0.25),
@@ -90,21 +99,44 @@ PROPERTIES: tuple[Property, ...] = (
         cost_s=3.0,
     ),
     Property("fake", "the fake kernel agrees on shape, dtype, strides, device", "tracing:fake", weight=1.0),
-    Property("opcheck", "torch.library.opcheck", "registration:opcheck", per="device", imports=_COMPILER, cost_s=3.0),
+    Property(
+        "opcheck",
+        "torch.library.opcheck",
+        "registration:opcheck",
+        per="device",
+        differentiates=True,
+        imports=_COMPILER,
+        cost_s=3.0,
+    ),
     Property(
         "compile",
         "torch.compile: one graph for all sizes",
         "compiling:compiled",
         per="device",
+        differentiates=True,
         imports=_COMPILER,
         cost_s=3.0,
     ),
     Property(
         "export", "torch.export with dynamic shapes", "compiling:exported", per="device", imports=_COMPILER, cost_s=2.0
     ),
-    Property("vmap", "torch.vmap", "batching:vmap", per="device", cost_s=0.1),
-    Property("func.grad", "torch.func.grad, vjp and jacrev", "transforms:func_grad", per="device", cost_s=0.1),
-    Property("jvp", "forward-mode gradients are right or rejected", "forward_mode:jvp", per="device", cost_s=0.5),
+    Property("vmap", "torch.vmap", "batching:vmap", per="device", differentiates=True, cost_s=0.1),
+    Property(
+        "func.grad",
+        "torch.func.grad, vjp and jacrev",
+        "transforms:func_grad",
+        per="device",
+        differentiates=True,
+        cost_s=0.1,
+    ),
+    Property(
+        "jvp",
+        "forward-mode gradients are right or rejected",
+        "forward_mode:jvp",
+        per="device",
+        differentiates=True,
+        cost_s=0.5,
+    ),
     Property(
         "bad arguments",
         "bad arguments raise instead of crashing",
