@@ -50,6 +50,10 @@ demo: $(READY)
 bytecode: $(READY)
 	$(BIN)/python -m compileall -q src
 
+# These tests need no GPU, and see none: many fork, which a process that has used a GPU cannot. `make gpu-test` has the rest.
+test test-everything test-slow test-nightly test-without-bridge: export CUDA_VISIBLE_DEVICES :=
+test test-everything test-slow test-nightly test-without-bridge: export HIP_VISIBLE_DEVICES :=
+
 # Minutes: everything but what is marked `slow` or `nightly`. Times by test go to build/test.xml; tests/durations.py adds them up.
 test: $(READY) bytecode
 	$(BIN)/python $(PYTEST) -m "not slow and not nightly" --junitxml build/test.xml $(PYTEST_FLAGS)

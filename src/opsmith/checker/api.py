@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from opsmith._keywords import names_in
+from opsmith.checker.anew import checked_anew
 from opsmith.checker.options import CheckOptions
-from opsmith.checker.properties.table import chosen
+from opsmith.checker.plans import plan_of, subject_for
+from opsmith.checker.process.forks import Forks
 from opsmith.checker.report import Report
-from opsmith.checker.run import CheckPlan, run_check
+from opsmith.checker.run import run_check
 from opsmith.errors import CheckError
-from opsmith.subject.selection import dtype_names
-from opsmith.subject.subject import Subject, subject_of
 from opsmith.subject.verb import verb
 
-__all__ = ["Reports", "check", "plan_of", "subject_for"]
+__all__ = ["Reports", "check"]
 
 
 class Reports(tuple[Report, ...]):
@@ -51,32 +50,13 @@ def check(operators: Sequence[Any], options: CheckOptions) -> Iterator[Report]:
     definition. A module stands for the operators that it declares, and a list for its items; Reports come back for
     those.
 
-    The work is done in child processes, so that a crash is a finding. Nothing is raised for what is found; ask
+    The work is done in child processes, so that a crash is a finding. Where PyTorch lets these compute no gradient, after
+    a backward in this one, a new process imports the operator and checks it. Nothing is raised for what is found; ask
     `report.ok`, or call `report.raise_if_failed()`. Raises ArgumentError if there is nothing to compare with or to call
     with, and BuildError if the operator cannot be built.
     """
     plan = plan_of(options)
+    is_spoiled = not Forks.of_this_process().can_differentiate
     for op in operators:
-        yield run_check(subject_for(op, options), plan)
-
-
-def plan_of(options: CheckOptions) -> CheckPlan:
-    """Return what `run_check` does for the options; raises ArgumentError for a property that does not exist."""
-    return CheckPlan(
-        properties=chosen(names_in(options.properties)),
-        dtypes=dtype_names(options.dtypes),
-        thorough=options.thorough,
-        large=options.large,
-        seconds=options.seconds,
-    )
-
-
-def subject_for(op: Any, options: CheckOptions) -> Subject:
-    """Return what is checked for an operator; raises ArgumentError if there is nothing to compare or to call with."""
-    return subject_of(
-        op,
-        reference=options.reference,
-        examples=options.examples,
-        devices=names_in(options.devices) or None,
-        seed=options.seed,
-    )
+        report = checked_anew(op, options) if is_spoiled else None
+        yield report or run_check(subject_for(op, options), plan)

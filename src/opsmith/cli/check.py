@@ -96,7 +96,7 @@ def _refuse_beside_mutate(mutate: bool, sanitize: str | None, page: Path | None)
 
 def _read(path: str, imports: tuple[str, ...], values: Mapping[str, object]) -> tuple[list[Subject], CheckPlan]:
     """Return what is checked, and how. Nothing is built for a command line that is wrong."""
-    from opsmith.checker.api import plan_of, subject_for
+    from opsmith.checker.plans import plan_of, subject_for
     from opsmith.subject.find import find_operators
 
     import_modules(imports)

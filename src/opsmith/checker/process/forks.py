@@ -1,7 +1,8 @@
 """Says which tasks children of this process cannot work on, because of what it has done before the check.
 
-A fork of a process that uses a GPU cannot use one. Beside a GPU, autograd starts threads for it with the first backward,
-even of tensors of the CPU, and refuses to work in children that are forked after that (PyTorch's note "Autograd and Fork").
+A fork of a process that uses a GPU cannot use one. Where PyTorch is built for one, autograd may start threads with the
+first backward, even of tensors of the CPU, and refuses to work in children that are forked after that (PyTorch's wiki,
+"Autograd and Fork"): beside a GPU after any backward, without one after that of something that torch.compile has compiled.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ __all__ = ["Forks"]
 
 _SILENCE_S = 20.0
 _NOTE = (
-    "autograd has been used in this process, which sees a GPU, and does not work in its children: gradients were checked "
-    "in the process itself, where a crash would end it, and what a backward does to memory was not looked at; check in a "
-    "process that has computed no gradient, as the command `opsmith check` is"
+    "autograd has been used in this process and does not work in its children: gradients were checked in the process "
+    "itself, where a crash would end it, and what a backward does to memory was not looked at; an operator that can be "
+    "imported is checked in a new process, and so does the command `opsmith check`"
 )
 
 

@@ -27,7 +27,7 @@ from typing import IO, Any
 from opsmith.checker.process.child import Ended, Send, in_child
 from opsmith.subject.case import Case
 
-__all__ = ["Again", "Request", "run_again", "serve"]
+__all__ = ["Again", "Request", "find_by_file", "run_again", "serve"]
 
 # How long a program may be silent: its imports, its calls, and the property that looks at them.
 _SILENCE_S = 20.0
@@ -163,7 +163,7 @@ def _answer(packed: bytes) -> Again:
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
-        _find_by_file(request.files)
+        find_by_file(request.files)
         send(None)
         return {"__name__": "program"}
 
@@ -233,5 +233,6 @@ class _ByFile(importlib.abc.MetaPathFinder):
         return None if file is None else importlib.util.spec_from_file_location(name, file)
 
 
-def _find_by_file(files: Mapping[str, str]) -> None:
+def find_by_file(files: Mapping[str, str]) -> None:
+    """Have imports find these modules in these files, where the path does not lead to them."""
     sys.meta_path.append(_ByFile(files))

@@ -145,7 +145,7 @@ PROPERTIES: tuple[Property, ...] = (
         alone=True,
         cost_s=0.4,
     ),
-    Property("large", "indices past 2^31", "large:large", per="device", cost_s=0.3),
+    Property("large", "indices past 2^31", "large:large", per="device", differentiates=True, cost_s=0.3),
     Property("streams", "work runs on the current stream", "gpu:streams", per="device", devices=("cuda",), cost_s=0.5),
     Property("devices", "a second GPU", "gpu:devices", per="device", devices=("cuda",), alone=True, cost_s=2.0),
     Property(
