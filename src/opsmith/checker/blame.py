@@ -153,14 +153,15 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
     yield from ((cause, False) for cause in causes if not _is_ruled_out(cause, name, failure, near))
     if name == "strides" and IN_ANY_LAYOUT in _text(failure):
         yield from ((cause, False) for cause in _OF_NUMBERS)
-    if name == "special values" and _has_infinities(outcome.findings):
-        yield "magnitude", False  # an infinity is the limit of what is too large
     magnitude = near["magnitude"]
-    if magnitude is not None and _is_of_long_rows(magnitude.outcome.findings):
-        if name == "magnitude":
-            yield "sizes", False
-    elif name == "sizes":
+    is_of_long_rows = magnitude is not None and _is_of_long_rows(magnitude.outcome.findings)
+    if name == "magnitude" and is_of_long_rows:
+        yield "sizes", False
+        yield "special values", False  # in so many numbers there are equal ones, and zeros
+    if name == "sizes" and not is_of_long_rows:
         yield "magnitude", False
+    if name == "special values" and not is_of_long_rows and _has_infinities(outcome.findings):
+        yield "magnitude", False  # an infinity is the limit of what is too large
 
 
 def _suspects_of_crash(name: str, failure: Failure, near: Mapping[str, Failure | None]) -> Iterator[tuple[str, bool]]:

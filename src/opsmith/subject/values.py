@@ -160,9 +160,14 @@ def _small_integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Ge
 
 
 def _integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
-    """Of both signs, and a larger one in front, so that they are not taken for indices of a small tensor."""
-    numbers = torch.randint(-9 if dtype.is_signed else 0, 100, shape, generator=random)
-    numbers.view(-1)[:1] = min(1000, torch.iinfo(dtype).max)
+    """Of both signs, and a larger one in front, so that they are not taken for indices of a small tensor.
+
+    Even and odd negative ones are always among them: divisions and shifts round them in different ways.
+    """
+    numbers = torch.randint(-99 if dtype.is_signed else 0, 100, shape, generator=random)
+    in_front = [min(1000, torch.iinfo(dtype).max), *((-1, -2, -3) if dtype.is_signed else ())]
+    flat = numbers.view(-1)
+    flat[: len(in_front)] = torch.tensor(in_front)[: flat.numel()]
     return numbers
 
 
