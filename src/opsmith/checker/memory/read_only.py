@@ -15,21 +15,24 @@ __all__ = ["in_read_only_memory"]
 _PROT_READ = 1
 
 
-def in_read_only_memory(values: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
+def in_read_only_memory(
+    values: Mapping[str, Any], but: Container[str] = (), *, is_writable: bool = False
+) -> dict[str, Any]:
     """Return arguments on the CPU whose tensors lie in pages that can only be read, in the same layout; not those of `but`.
 
-    The pages are never given back: only a child process that ends soon should do this.
+    With `is_writable` they lie in such pages, for comparison, which can be written to. The pages are never given back:
+    only a child process that ends soon should do this.
     """
 
     def frozen(value: Any) -> Any:
         if isinstance(value, Tensor):
-            return _frozen(value)
+            return _in_own_pages(value, is_writable)
         return [frozen(item) for item in value] if isinstance(value, list) else value
 
     return {name: value if name in but else frozen(value) for name, value in values.items()}
 
 
-def _frozen(tensor: Tensor) -> Tensor:
+def _in_own_pages(tensor: Tensor, is_writable: bool) -> Tensor:
     storage = tensor.untyped_storage()
     size = storage.nbytes()
     if size == 0:
@@ -40,6 +43,8 @@ def _frozen(tensor: Tensor) -> Tensor:
     ctypes.memmove(start, storage.data_ptr(), size)
     flat = torch.frombuffer(area, dtype=tensor.dtype, count=size // tensor.element_size())
     view = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    if is_writable:
+        return view
     library = ctypes.CDLL(None, use_errno=True)
     library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return view if library.mprotect(start, pages, _PROT_READ) == 0 else tensor
