@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from opsmith.subject.disagreement import place_of
+
 __all__ = ["Difference", "differences", "same_bits"]
 
 
@@ -50,7 +52,7 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 
 def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor, fillings: Iterable[int]) -> Difference:
     flat = int(differs.to(torch.uint8).argmax())
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), first.shape)) if first.dim() else ()
+    index = place_of(flat, first.shape)
     untouched = [any(bool((_bits(tensor)[differs] == body).all()) for body in fillings) for tensor in (first, second)]
     return Difference(name, index, int(differs.sum()), first.numel(), all(untouched))
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.benchmark.competitors import differentiable
 from opsmith.profiler.loops import Call
 from opsmith.runtime.operator import Operator
+from opsmith.subject.dispatch import DispatchMode
 from opsmith.subject.subject import Subject
 
 __all__ = ["PHASES", "backward_calls", "forward_call", "gradients", "recording_call"]
@@ -54,7 +54,7 @@ def gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor], grads: Sequen
     return torch.autograd.grad(outputs, leaves, grads, retain_graph=True, allow_unused=True)
 
 
-class _Catch(TorchDispatchMode):
+class _Catch(DispatchMode):
     """Keeps the arguments of the last call of an operator."""
 
     def __init__(self, operator: Operator) -> None:

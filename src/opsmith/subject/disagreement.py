@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-__all__ = ["Disagreement", "Expected", "Limits", "compare"]
+__all__ = ["Disagreement", "Expected", "Limits", "compare", "place_of"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,15 @@ def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
     return _first(found, expected, tuple(map(torch.maximum, limits.allowed, limits.closely())))
 
 
+def place_of(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the index of an element that is counted in row-major order; torch.unravel_index imports SymPy, for a second."""
+    index = []
+    for size in reversed(shape):
+        flat, rest = divmod(flat, size)
+        index.append(rest)
+    return tuple(reversed(index))
+
+
 def _first(found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...]) -> Disagreement | None:
     """Return the worst disagreement of the first result that has one."""
     for number, (result, value, allowed) in enumerate(zip(found, expected.values, limits, strict=True)):
@@ -147,7 +156,7 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
         return None
     score = torch.where(wrong, distance / (allowed + torch.finfo(torch.float64).tiny), torch.full_like(distance, -1.0))
     flat = int(score.reshape(-1).argmax())
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), result.shape)) if result.dim() else ()
+    index = place_of(flat, result.shape)
     one, other, most = (float(tensor.reshape(-1)[flat]) for tensor in (result, value, allowed))
     kind = "nan" if math.isnan(one) != math.isnan(other) else "inf" if math.isinf(one) != math.isinf(other) else "value"
     return Disagreement(number, index, one, other, most, result.numel(), int(wrong.sum()), kind)

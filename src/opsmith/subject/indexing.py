@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.subject.blame import blamed_on_reference
 from opsmith.subject.case import Case
+from opsmith.subject.dispatch import DispatchMode
 from opsmith.subject.subject import Subject
 
 __all__ = ["ask_the_cpu_first"]
@@ -68,7 +68,7 @@ def _asserts(subject: Subject, case: Case) -> bool:
     return any(name.startswith(_ASSERTING) for name in seen.names)
 
 
-class _Names(TorchDispatchMode):
+class _Names(DispatchMode):
     """The names of all operators that are called: "index_select"."""
 
     def __init__(self) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.subject.copies import copied
+from opsmith.subject.dispatch import DispatchMode
 
 __all__ = ["DOWN", "UP", "Run", "rounded_at_random"]
 
@@ -41,7 +41,7 @@ def rounded_at_random(run: Run, wide: Mapping[str, Any], dtype: torch.dtype, see
         return [result.detach() for result in run(copied(wide))]
 
 
-class _Rounding(TorchDispatchMode):
+class _Rounding(DispatchMode):
     """Rounds what each operator of PyTorch's returns, in autograd's backward as well."""
 
     def __init__(self, dtype: torch.dtype, seed: int) -> None:
