@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from opsmith.subject.placed_values import LAST, are_indices
-from opsmith.subject.values import numbers_of_ties
+from opsmith.subject.values import first_integers, numbers_of_ties
 
 __all__ = ["Code", "constructor_code", "is_call"]
 
@@ -175,8 +175,9 @@ def _small(dtype: torch.dtype) -> Code:
 
 
 def _integers(dtype: torch.dtype) -> Code:
-    low, first = -9 if dtype.is_signed else 0, min(1000, torch.iinfo(dtype).max)
-    return Code("v", (f"v = torch.randint({low}, 100, {{shape}})", f"v.view(-1)[0] = {first}"))
+    first = first_integers(dtype)
+    numbers = f"v = torch.randint({-99 if dtype.is_signed else 0}, 100, {{shape}})"
+    return Code("v", (numbers, f"v.view(-1)[:{len(first)}] = torch.tensor({first})[:{{count}}]"))
 
 
 def _extremes(dtype: torch.dtype) -> Code:

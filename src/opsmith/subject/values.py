@@ -16,6 +16,7 @@ __all__ = [
     "ROWS_OF_VALUES",
     "SPECIAL_VALUES",
     "fill",
+    "first_integers",
     "group_of_values",
     "numbers_of_ties",
 ]
@@ -165,10 +166,15 @@ def _integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generato
     Even and odd negative ones are always among them: divisions and shifts round them in different ways.
     """
     numbers = torch.randint(-99 if dtype.is_signed else 0, 100, shape, generator=random)
-    in_front = [min(1000, torch.iinfo(dtype).max), *((-1, -2, -3) if dtype.is_signed else ())]
+    first = torch.tensor(first_integers(dtype))
     flat = numbers.view(-1)
-    flat[: len(in_front)] = torch.tensor(in_front)[: flat.numel()]
+    flat[: len(first)] = first[: len(flat)]
     return numbers
+
+
+def first_integers(dtype: torch.dtype) -> list[int]:
+    """Return what the kind `integers` begins with."""
+    return [min(1000, torch.iinfo(dtype).max), *((-1, -2, -3) if dtype.is_signed else ())]
 
 
 def _extreme_integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
