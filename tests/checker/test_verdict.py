@@ -135,7 +135,7 @@ def test_a_module_that_is_not_on_the_path_is_found_by_its_file(tmp_path: Any) ->
     case = Case({"x": TensorRecipe((2,), "float32")})
     request = Request(
         "import torch\nfrom somewhere import op\nfrom somewhere import reference\n",
-        "op", "reference", "value", case, (), "cpu", F32, 0, False, {"somewhere": str(file)},
+        "op", "reference", "value", case, (), "cpu", F32, 0, False, {"somewhere": str(file)}, 20.0,
     )  # fmt: skip
     assert run_again(request, float("inf")) == Again(failed=True)
     (tmp_path / "somewhere.py").write_text("raise OSError('it is gone')\n")

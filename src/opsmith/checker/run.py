@@ -122,7 +122,8 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
         watch.tell_result(Result(row.task.item.name, row.task.column, row.outcome))
     rows.sort(key=lambda row: order[row.task.item.name, row.task.column])
     Verdict(subject, rows, forks, plan.silence_s, until_s).reach()
-    results = with_programs(subject, rows, is_run=plan.rerun and plan.isolate, until_s=until_s)
+    is_run = plan.rerun and plan.isolate
+    results = with_programs(subject, rows, is_run=is_run, silence_s=plan.silence_s, until_s=until_s)
     for result in results:
         if told[result.name, result.column].state != result.outcome.state:
             watch.tell_result(result)

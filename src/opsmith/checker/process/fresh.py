@@ -29,8 +29,6 @@ from opsmith.subject.case import Case
 
 __all__ = ["Again", "Request", "find_by_file", "run_again", "serve"]
 
-# How long a program may be silent: its imports, its calls, and the property that looks at them.
-_SILENCE_S = 20.0
 _START_S = 60.0
 _LENGTH = struct.Struct("<q")
 _SERVE = "from opsmith.checker.process.fresh import serve; serve()"
@@ -40,7 +38,8 @@ _SERVE = "from opsmith.checker.process.fresh import serve; serve()"
 class Request:
     """A program, by what names it knows the operator and the reference ("" for the operator's own), and its call.
 
-    `property` is the name of the one that failed; `files` are where the modules lie that the program imports.
+    `property` is the name of the one that failed; `files` are where the modules lie that the program imports. A program
+    that is silent for `silence_s` hangs.
     """
 
     text: str
@@ -54,6 +53,7 @@ class Request:
     seed: int
     is_crash: bool
     files: Mapping[str, str]
+    silence_s: float
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def run_again(request: Request, until_s: float) -> Again:
     except Exception as error:
         return Again(why_not=f"its arguments cannot be sent to another process ({type(error).__name__})")
     try:
-        return _server().ask(packed, until_s)
+        return _server().ask(packed, request.silence_s, until_s)
     except (OSError, EOFError) as error:
         return Again(why_not=f"the process for it ended: {error}")
 
@@ -91,12 +91,12 @@ class _Server:
             start_new_session=True,
         )
 
-    def ask(self, packed: bytes, until_s: float) -> Again:
+    def ask(self, packed: bytes, silence_s: float, until_s: float) -> Again:
         """Send a request and return the answer; raises EOFError where there is none in time."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(_LENGTH.pack(len(packed)) + packed)
         self._process.stdin.flush()
-        patience_s = min(until_s - time.monotonic() + 1.0, _START_S + 4 * _SILENCE_S)
+        patience_s = min(until_s - time.monotonic() + 1.0, _START_S + 4 * silence_s)
         ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, patience_s))
         if not ready:
             self.close()
@@ -185,13 +185,13 @@ def _answer(packed: bytes) -> Again:
         exec(head, names)
         send(bool(_message(request, names)))
 
-    ended, found = _last(run, until_s)
+    ended, found = _last(run, request.silence_s, until_s)
     if isinstance(found, str):
         return Again(why_not=found)
     died = ended.hung or (bool(ended.crash) and ended.crash != "exit status 1")
     if died or request.is_crash or ended.is_late:
         return Again(died, "there was no time for it" if ended.is_late else "")
-    ended, found = _last(judge, until_s)
+    ended, found = _last(judge, request.silence_s, until_s)
     if ended.is_late:
         return Again(why_not="there was no time for it")
     if ended.crash == "exit status 1":
@@ -199,10 +199,10 @@ def _answer(packed: bytes) -> Again:
     return Again(bool(found) or bool(ended.crash))
 
 
-def _last(work: Any, until_s: float) -> tuple[Ended, Any]:
+def _last(work: Any, silence_s: float, until_s: float) -> tuple[Ended, Any]:
     """Return how a child ended, and the last that it sent."""
     found: Any = None
-    for message in in_child(work, silence_s=_SILENCE_S, until_s=until_s):
+    for message in in_child(work, silence_s=silence_s, until_s=until_s):
         if isinstance(message, Ended):
             return message, found
         found = message
