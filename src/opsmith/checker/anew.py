@@ -9,17 +9,17 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from opsmith.checker.options import CheckOptions
 from opsmith.checker.plans import plan_of, subject_for
 from opsmith.checker.process.child import die_with_parent
+from opsmith.checker.process.frames import read_frame, write_frame
 from opsmith.checker.process.fresh import find_by_file
 from opsmith.checker.report import Report
 from opsmith.checker.run import run_check
@@ -29,7 +29,6 @@ from opsmith.runtime.operator import Operator
 __all__ = ["checked_anew", "serve"]
 
 _SERVE = "from opsmith.checker.anew import serve; serve()"
-_LENGTH = struct.Struct("<q")
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,8 @@ def _answer_of(packed: bytes) -> Report | OpsmithError | None:
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(_LENGTH.pack(len(packed)) + packed)
-            process.stdin.flush()
-            answer: Report | OpsmithError = _received(process.stdout)
+            write_frame(process.stdin, packed)
+            answer: Report | OpsmithError = pickle.loads(read_frame(process.stdout))
         except (BrokenPipeError, EOFError):
             return None
         finally:
@@ -130,20 +128,12 @@ def _answer_of(packed: bytes) -> Report | OpsmithError | None:
         return answer
 
 
-def _received(stream: IO[bytes]) -> Any:
-    """Return one message; raises EOFError where there is none."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    return pickle.loads(stream.read(_LENGTH.unpack(head)[0]))
-
-
 def serve() -> None:
     """Check what is asked for, and answer with the report or an exception of opsmith's."""
     die_with_parent()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what modules print is no answer
-    request: _Request = _received(sys.stdin.buffer)
+    request: _Request = pickle.loads(read_frame(sys.stdin.buffer))
     sys.path[:] = request.search
     os.chdir(request.folder)
     find_by_file(request.files)
@@ -152,9 +142,7 @@ def serve() -> None:
         answer = _checked(request)
     except OpsmithError as error:
         answer = error
-    packed = pickle.dumps(answer)
-    answers.write(_LENGTH.pack(len(packed)) + packed)
-    answers.flush()
+    write_frame(answers, pickle.dumps(answer))
 
 
 def _checked(request: _Request) -> Report:

@@ -86,7 +86,7 @@ def test_an_operator_that_can_be_imported_is_checked_in_a_new_process(monkeypatc
 
 def test_a_crash_in_a_new_process_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "_can_differentiate", lambda: False)
-    report = opsmith.check(crashing, reference=tripled, devices="cpu", dtypes="float64", properties="value")
+    report = opsmith.check(crashing, reference=tripled, devices="cpu", dtypes="float64", properties=("value", "vmap"))
     assert report.failed == ("value",)
     assert "a segmentation fault" in report.findings[0].message
 

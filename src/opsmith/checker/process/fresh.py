@@ -15,22 +15,21 @@ import os
 import pickle
 import re
 import select
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.checker.process.frames import read_frame, write_frame
 from opsmith.subject.case import Case
 
 __all__ = ["Again", "Request", "find_by_file", "run_again", "serve"]
 
 _START_S = 60.0
-_LENGTH = struct.Struct("<q")
 _SERVE = "from opsmith.checker.process.fresh import serve; serve()"
 
 
@@ -94,14 +93,13 @@ class _Server:
     def ask(self, packed: bytes, silence_s: float, until_s: float) -> Again:
         """Send a request and return the answer; raises EOFError where there is none in time."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(_LENGTH.pack(len(packed)) + packed)
-        self._process.stdin.flush()
+        write_frame(self._process.stdin, packed)
         patience_s = min(until_s - time.monotonic() + 1.0, _START_S + 4 * silence_s)
         ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, patience_s))
         if not ready:
             self.close()
             raise EOFError("it did not answer in time")
-        answer = pickle.loads(_received(self._process.stdout))
+        answer = pickle.loads(read_frame(self._process.stdout))
         assert isinstance(answer, Again)
         return answer
 
@@ -127,14 +125,6 @@ def _server() -> _Server:
     return _servers[-1]
 
 
-def _received(stream: IO[bytes]) -> bytes:
-    """Return one message; raises EOFError at the end."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError("no answer")
-    return stream.read(_LENGTH.unpack(head)[0])
-
-
 def serve() -> None:
     """Answer requests until there are no more, each in a process of its own."""
     from opsmith.checker.process.child import die_with_parent
@@ -145,12 +135,10 @@ def serve() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     while True:
         try:
-            packed = _received(sys.stdin.buffer)
+            packed = read_frame(sys.stdin.buffer)
         except EOFError:
             return
-        answer = pickle.dumps(_answer(packed))
-        answers.write(_LENGTH.pack(len(answer)) + answer)
-        answers.flush()
+        write_frame(answers, pickle.dumps(_answer(packed)))
 
 
 def _answer(packed: bytes) -> Again:
