@@ -53,7 +53,7 @@ def test_a_limit_that_ends_in_a_callback_of_the_garbage_collector_is_not_lost():
             spin(30)
     finally:
         gc.callbacks.remove(slow)
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10  # far from the 30 s, on a busy machine too
 
 
 def test_a_program_that_was_started_ends():

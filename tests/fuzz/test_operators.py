@@ -22,9 +22,9 @@ pytestmark = pytest.mark.compile
 # What is done to one argument: the name of a change of TENSORS, or the index of a value of ANY.
 Change = tuple[str, "str | int"]
 
-# PyTorch's own words where a function computes with tensors before or after an operator: with the number of bytes, and of
-# a build for GPUs where there is none.
-_OF_PYTORCH = ("can't allocate memory", "CUDA", "NVIDIA driver")
+# PyTorch's own words where a function computes with tensors before or after an operator: with the number of bytes or the
+# sizes, and of a build for GPUs where there is none.
+_OF_PYTORCH = ("can't allocate memory", "Storage size calculation overflowed", "CUDA", "NVIDIA driver")
 
 _PLAIN = frozenset({torch.float32, torch.float64})
 

@@ -53,6 +53,11 @@ def _halve(path: Path) -> None:
         os.truncate(path, path.stat().st_size // 2)
 
 
+def _make_unreadable(path: Path) -> None:
+    if path.exists():  # and is no link to nothing, or to itself
+        path.chmod(0)
+
+
 _DAMAGE: dict[str, Callable[[Path], object]] = {
     "changed": _change_bytes,
     "cut in half": _halve,
@@ -64,8 +69,8 @@ _DAMAGE: dict[str, Callable[[Path], object]] = {
     "/dev/full": lambda path: _replace(path, lambda: path.symlink_to("/dev/full")),
     "a loop": lambda path: _replace(path, lambda: path.symlink_to(path)),
     "a link to nothing": lambda path: _replace(path, lambda: path.symlink_to("/nothing/here")),
-    "writable by all": lambda path: path.chmod(0o777),
-    "unreadable": lambda path: path.chmod(0),
+    "writable by all": lambda path: path.exists() and path.chmod(0o777),
+    "unreadable": _make_unreadable,
     "another file": lambda path: _replace(path, lambda: path.write_bytes(Path(__file__).read_bytes())),
     "40 GB": lambda path: _replace(path, lambda: (path.touch(), os.truncate(path, 40 << 30))),
     **{f"text {number}": _write(text) for number, text in enumerate(_TEXTS)},

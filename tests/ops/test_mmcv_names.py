@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from opsmith.errors import DeviceError
 from opsmith.ops import nms as plain_nms
 from opsmith.ops.nms import mmcv as nms_mmcv
 from opsmith.ops.roi_align import mmcv as roi_align_mmcv
@@ -85,6 +86,15 @@ def test_batched_soft_nms_lowers_within_classes():
         assert torch.equal(inds[mine], members[own]) and torch.equal(dets[mine], expected)
     none = nms_mmcv.batched_nms(boxes[:0], scores[:0], idxs[:0], {"type": "soft_nms"})
     assert none[0].shape == (0, 5) and none[1].dtype == torch.int64
+
+
+def test_what_numbers_decide_is_refused_where_there_are_none():
+    boxes, scores, idxs = (tensor.to("meta") for tensor in detections(6))
+    with pytest.raises(DeviceError, match=r"nms\(\): scores is on the meta device .* above score_threshold"):
+        nms_mmcv.nms(boxes, scores, 0.4, score_threshold=0.1)
+    for config in ({"type": "nms", "iou_threshold": 0.4, "score_threshold": 0.1}, {"type": "soft_nms"}):
+        with pytest.raises(DeviceError, match=r"batched_nms\(\): (scores|idxs) is on the meta device"):
+            nms_mmcv.batched_nms(boxes, scores, idxs, config)
 
 
 def test_roi_align_has_mmcvs_order_and_defaults():

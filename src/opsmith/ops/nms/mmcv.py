@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, describe
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, describe
 from opsmith.ops._arguments import (
     TensorShapeError,
     UnsupportedValueError,
@@ -47,7 +47,7 @@ def nms(
     check_ints("nms", max_num=max_num)
     given, ranks = _tensors("nms", boxes, scores, offset)
     score_threshold = float(score_threshold)  # a comparison takes no int of more than 64 bits
-    candidates = (ranks > score_threshold).nonzero()[:, 0] if score_threshold > 0 else None
+    candidates = _above("nms", ranks, score_threshold)
     moved, likely = _chosen(candidates, _with_offset(given, offset), ranks)
     kept = hard.nms(moved, likely, iou_threshold)
     if max_num > 0:
@@ -136,7 +136,7 @@ def _nms_by_class(
     boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float, offset: int = 0, score_threshold: float = 0
 ) -> tuple[Tensor, Tensor]:
     """Return the scores and indices of what is kept."""
-    candidates = (scores > score_threshold).nonzero()[:, 0] if score_threshold > 0 else None
+    candidates = _above("batched_nms", scores, score_threshold)
     moved, likely, classes = _chosen(candidates, _with_offset(boxes, offset), scores, idxs)
     kept = hard.batched_nms(moved, likely, classes, iou_threshold)
     if candidates is not None:
@@ -146,6 +146,7 @@ def _nms_by_class(
 
 def _soft_nms_by_class(boxes: Tensor, scores: Tensor, idxs: Tensor, **config: Any) -> tuple[Tensor, Tensor]:
     """Return the lowered scores and the indices of what is left, class after class and then by decreasing score."""
+    _refuse_meta("batched_nms", "idxs", idxs, "how many classes there are")
     lowered, kept = [scores[:0]], [torch.empty(0, dtype=torch.int64, device=scores.device)]
     for value in idxs.unique():
         members = (idxs == value).nonzero()[:, 0]
@@ -172,6 +173,19 @@ def _check_shapes(function: str, boxes: Tensor, scores: Tensor) -> None:
         raise TensorShapeError(
             f"{function}(): boxes are {list(boxes.shape)} and scores {list(scores.shape)}, expected [N, 4] and [N]"
         )
+
+
+def _refuse_meta(function: str, name: str, tensor: Tensor, unknown: str) -> None:
+    if tensor.is_meta:
+        raise DeviceError(f"{function}(): {name} is on the meta device and holds no numbers, which decide {unknown}")
+
+
+def _above(function: str, scores: Tensor, threshold: float) -> Tensor | None:
+    """Return the indices of the scores above a threshold, or None where that is 0 and leaves none out."""
+    if threshold <= 0:
+        return None
+    _refuse_meta(function, "scores", scores, "how many are above score_threshold")
+    return (scores > threshold).nonzero()[:, 0]
 
 
 def _with_offset(boxes: Tensor, offset: int) -> Tensor:
