@@ -7,19 +7,16 @@ What cannot be imported, such as an operator of a notebook's, has to be checked 
 from __future__ import annotations
 
 import importlib
-import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from opsmith.checker.options import CheckOptions
 from opsmith.checker.plans import plan_of, subject_for
 from opsmith.checker.process.child import die_with_parent
-from opsmith.checker.process.frames import read_frame, write_frame
+from opsmith.checker.process.frames import answers_of_this_process, read_frame, start_python, write_frame
 from opsmith.checker.process.fresh import find_by_file
 from opsmith.checker.report import Report
 from opsmith.checker.run import run_check
@@ -55,7 +52,6 @@ class _Request:
     functions: Mapping[str, _Named]
     files: Mapping[str, str]
     search: tuple[str, ...]
-    folder: str
 
 
 def checked_anew(op: Any, options: CheckOptions) -> Report | None:
@@ -91,7 +87,7 @@ def _request_of(op: Any, options: CheckOptions) -> _Request | None:
         reference=None if "reference" in known else options.reference,
         examples=None if "examples" in known else options.examples,
     )
-    return _Request(operator, plain, known, files, tuple(sys.path), str(Path.cwd()))
+    return _Request(operator, plain, known, files, tuple(sys.path))
 
 
 def _name_of(value: Any) -> _Named | None:
@@ -110,13 +106,7 @@ def _name_of(value: Any) -> _Named | None:
 
 def _answer_of(packed: bytes) -> Report | OpsmithError | None:
     """Return what the new process answers, or None where it ends without an answer."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _SERVE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    ) as process:
+    with start_python(_SERVE) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
             write_frame(process.stdin, packed)
@@ -131,11 +121,9 @@ def _answer_of(packed: bytes) -> Report | OpsmithError | None:
 def serve() -> None:
     """Check what is asked for, and answer with the report or an exception of opsmith's."""
     die_with_parent()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what modules print is no answer
+    answers = answers_of_this_process()
     request: _Request = pickle.loads(read_frame(sys.stdin.buffer))
     sys.path[:] = request.search
-    os.chdir(request.folder)
     find_by_file(request.files)
     answer: Report | OpsmithError
     try:

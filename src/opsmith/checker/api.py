@@ -56,8 +56,7 @@ def check(operators: Sequence[Any], options: CheckOptions) -> Iterator[Report]:
     with, and BuildError if the operator cannot be built.
     """
     plan = plan_of(options)
-    differentiates = any(item.differentiates for item in plan.properties)
-    is_spoiled = differentiates and not Forks.of_this_process().can_differentiate
+    is_spoiled = not Forks.of_this_process(plan.properties).can_differentiate
     for op in operators:
         report = checked_anew(op, options) if is_spoiled else None
         yield report or run_check(subject_for(op, options), plan)

@@ -87,6 +87,11 @@ class CheckPlan:
     processes: int | None = None
     rerun: bool = True
 
+    @property
+    def limit_s(self) -> float:
+        """The limit of the whole check, infinite where there is none."""
+        return inf if self.seconds is None else self.seconds
+
 
 def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | None = None) -> Report:
     """Check an operator and return what was found; `watch` gets each result as it comes.
@@ -103,7 +108,7 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
             "thorough and seconds exclude each other: a thorough check tries all inputs, as long as that takes"
         )
     started = time.perf_counter()
-    limit_s = inf if plan.seconds is None else plan.seconds
+    limit_s = plan.limit_s
     until_s = time.monotonic() + limit_s
     subject = with_index_bounds(subject)
     if not plan.thorough:
@@ -114,9 +119,9 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
     order = {(task.item.name, task.column): index for index, task in enumerate(tasks)}
     rows: list[Judged] = []
     told: dict[tuple[str, Column], Outcome] = {}
-    forks = Forks.of_this_process() if plan.isolate else None
+    forks = Forks.of_this_process(plan.properties) if plan.isolate else None
     tasks = tasks if limit_s == inf else essentials_first(tasks)
-    for row in _rows(subject, plan, tasks, forks, watch, limit_s, until_s):
+    for row in _rows(subject, plan, tasks, forks, watch, until_s):
         rows.append(row)
         told[row.task.item.name, row.task.column] = row.outcome
         watch.tell_result(Result(row.task.item.name, row.task.column, row.outcome))
@@ -133,14 +138,9 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
 
 
 def _rows(
-    subject: Subject,
-    plan: CheckPlan,
-    tasks: list[Task],
-    forks: Forks | None,
-    watch: Watcher,
-    limit_s: float,
-    until_s: float,
+    subject: Subject, plan: CheckPlan, tasks: list[Task], forks: Forks | None, watch: Watcher, until_s: float
 ) -> Iterable[Judged]:
+    limit_s = plan.limit_s
     here = [task for task in tasks if forks is None or not forks.can_run(task)]
     elsewhere = [task for task in tasks if task not in here]
     # Each part has as much of the limit as it has of the tasks.

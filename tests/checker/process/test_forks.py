@@ -16,7 +16,7 @@ from torch import Tensor
 import opsmith
 from opsmith.checker.process import forks
 from opsmith.checker.process.forks import Forks
-from opsmith.checker.properties.table import chosen
+from opsmith.checker.properties.table import PROPERTIES, chosen
 from opsmith.checker.run import CheckPlan, run_check
 from opsmith.errors import ArgumentError
 from opsmith.subject.subject import subject_of
@@ -52,7 +52,7 @@ def crashing(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("is_able", [True, False])
 def test_gradients_are_checked_where_autograd_works(is_able: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if is_able and not Forks.of_this_process().can_differentiate:
+    if is_able and not Forks.of_this_process(PROPERTIES).can_differentiate:
         pytest.skip("another test has used autograd in this process, beside a GPU")
     if not is_able:
         monkeypatch.setattr(forks, "_can_differentiate", lambda: False)
@@ -66,7 +66,7 @@ def test_gradients_are_checked_where_autograd_works(is_able: bool, monkeypatch: 
 
 def test_without_a_gpu_children_can_differentiate_whatever_came_before() -> None:
     torch.ones((), requires_grad=True).backward()
-    assert Forks.of_this_process().can_differentiate or torch.cuda.is_available()
+    assert Forks.of_this_process(PROPERTIES).can_differentiate or torch.cuda.is_available()
 
 
 def test_an_operator_that_can_be_imported_is_checked_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ first backward, even of tensors of the CPU, and refuses to work in children that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
 from opsmith.checker.process.child import Ended, Send, in_child
 from opsmith.checker.process.schedule import Task
+from opsmith.checker.properties.table import Property
 
 __all__ = ["Forks"]
 
@@ -32,9 +34,10 @@ class Forks:
     can_differentiate: bool
 
     @classmethod
-    def of_this_process(cls) -> Forks:
-        """Find out by trying: PyTorch does not say."""
-        return cls(not torch.cuda.is_initialized(), _can_differentiate())
+    def of_this_process(cls, properties: Iterable[Property]) -> Forks:
+        """Find out for some properties, where one of them differentiates by trying: PyTorch does not say."""
+        needs_autograd = any(item.differentiates for item in properties)
+        return cls(not torch.cuda.is_initialized(), not needs_autograd or _can_differentiate())
 
     def can_run(self, task: Task) -> bool:
         """Whether a child can work on a task."""

@@ -1,13 +1,37 @@
-"""Sends messages through a pipe to another process, each with its length before it."""
+"""Starts a Python process that answers, and exchanges messages with it, each with its length before it."""
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
+import sys
 from typing import IO
 
-__all__ = ["read_frame", "write_frame"]
+__all__ = ["answers_of_this_process", "read_frame", "start_python", "write_frame"]
 
 _LENGTH = struct.Struct("<q")
+
+
+def start_python(code: str) -> subprocess.Popen[bytes]:
+    """Run code in a new Python process that finds the same modules, and has a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        start_new_session=True,
+    )
+
+
+def answers_of_this_process() -> IO[bytes]:
+    """Return where such a process sends its answers; what is printed from then on goes nowhere."""
+    answers = os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    return answers
 
 
 def write_frame(stream: IO[bytes], message: bytes) -> None:

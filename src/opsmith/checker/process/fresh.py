@@ -15,7 +15,6 @@ import os
 import pickle
 import re
 import select
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from opsmith.checker.process.child import Ended, Send, in_child
-from opsmith.checker.process.frames import read_frame, write_frame
+from opsmith.checker.process.frames import answers_of_this_process, read_frame, start_python, write_frame
 from opsmith.subject.case import Case
 
 __all__ = ["Again", "Request", "find_by_file", "run_again", "serve"]
@@ -80,15 +79,7 @@ class _Server:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
-        search = os.pathsep.join(filter(None, sys.path))
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": search},
-            start_new_session=True,
-        )
+        self._process = start_python(_SERVE)
 
     def ask(self, packed: bytes, silence_s: float, until_s: float) -> Again:
         """Send a request and return the answer; raises EOFError where there is none in time."""
@@ -131,8 +122,7 @@ def serve() -> None:
     from opsmith.checker.properties import gradients, values  # noqa: F401 -- for all that are forked
 
     die_with_parent()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    answers = answers_of_this_process()
     while True:
         try:
             packed = read_frame(sys.stdin.buffer)

@@ -46,7 +46,6 @@ def nms(
     check_numbers("nms", iou_threshold=iou_threshold, score_threshold=score_threshold)
     check_ints("nms", max_num=max_num)
     given, ranks = _tensors("nms", boxes, scores, offset)
-    score_threshold = float(score_threshold)  # a comparison takes no int of more than 64 bits
     candidates = _above("nms", ranks, score_threshold)
     moved, likely = _chosen(candidates, _with_offset(given, offset), ranks)
     kept = hard.nms(moved, likely, iou_threshold)
@@ -185,7 +184,7 @@ def _above(function: str, scores: Tensor, threshold: float) -> Tensor | None:
     if threshold <= 0:
         return None
     _refuse_meta(function, "scores", scores, "how many are above score_threshold")
-    return (scores > threshold).nonzero()[:, 0]
+    return (scores > float(threshold)).nonzero()[:, 0]  # a comparison takes no int of more than 64 bits
 
 
 def _with_offset(boxes: Tensor, offset: int) -> Tensor:
