@@ -16,8 +16,8 @@ from typing import Any
 from opsmith.checker.options import CheckOptions
 from opsmith.checker.plans import plan_of, subject_for
 from opsmith.checker.process.child import die_with_parent
-from opsmith.checker.process.frames import answers_of_this_process, read_frame, start_python, write_frame
 from opsmith.checker.process.fresh import find_by_file
+from opsmith.checker.process.pipes import answers_of_this_process, read_frame, start_python, write_frame
 from opsmith.checker.report import Report
 from opsmith.checker.run import run_check
 from opsmith.errors import OpsmithError

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from opsmith.checker.process.child import Ended, Send, in_child
-from opsmith.checker.process.frames import answers_of_this_process, read_frame, start_python, write_frame
+from opsmith.checker.process.pipes import answers_of_this_process, read_frame, start_python, write_frame
 from opsmith.subject.case import Case
 
 __all__ = ["Again", "Request", "find_by_file", "run_again", "serve"]
