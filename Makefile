@@ -35,13 +35,15 @@ help:
 venv: $(READY)
 
 # torch is installed first, on its own, so that no dependency selects another build; an installed one is kept. pip would
-# compile bytecode on one core, for a minute. Some packages have files for other versions of Python, which do not compile,
-# and of some a test or two imports a little.
+# compile bytecode on one core, for a minute. It is not made of what few processes import or is compiled already, and some
+# packages have files for other versions of Python, which do not compile.
+RARELY := moto|botocore|fontTools|debugpy|jedi|matplotlib|mypy|mypyc|networkx|pip|sklearn|aiohttp
+
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile $(TORCH)
 	$(BIN)/python -m pip install --no-compile -e ".[demo,cmake,setuptools,test,dev]"
-	$(BIN)/python -m compileall -qq -j 0 -x 'site-packages/(moto|botocore|fontTools|debugpy)/' $(VENV)/lib || true
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|site-packages/($(RARELY))/' $(VENV)/lib || true
 	touch $@
 
 demo: $(READY)

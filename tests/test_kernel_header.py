@@ -171,6 +171,7 @@ def test_cuda_vector_path_moves_16_bytes_at_once(kernels: str, tmp_path: Path) -
     assert any("cvt.rn.bf16.f32" in line for line in lines), "no conversion by one instruction"
 
 
+@pytest.mark.slow("compiles with hipcc; test_compile.py has every operator")
 @pytest.mark.parametrize("kernels", ON_GPUS)
 def test_hip_kernel_compiles(kernels: str, tmp_path: Path) -> None:
     source = tmp_path / "all.cu"

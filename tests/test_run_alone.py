@@ -6,6 +6,8 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 _CONFTEST = """
 import sys
 from itertools import pairwise
@@ -57,6 +59,7 @@ def test_is_skipped():
 """
 
 
+@pytest.mark.slow("runs pytest with several workers on files of its own")
 def test_nothing_runs_beside_them_and_one_wait_serves_for_all(tmp_path: Path) -> None:
     tests = str(Path(__file__).parent)
     (tmp_path / "conftest.py").write_text(_CONFTEST.format(tests=tests, root=str(tmp_path)))

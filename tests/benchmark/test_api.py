@@ -24,7 +24,7 @@ def double(x: Tensor) -> Tensor:
     return x + x
 
 
-@pytest.mark.slow("times a module of operators")
+@pytest.mark.nightly("times several operators; make test times one")
 @pytest.mark.compile
 def test_operators_and_a_module():
     from kit_bench import operators

@@ -128,6 +128,7 @@ def test_limits_are_kept_and_measured_again_where_the_machine_was_busy(monkeypat
     assert ceilings("cpu") == LIMITS
 
 
+@pytest.mark.slow("measures the memory of this machine")
 def test_limits_of_this_machine():
     found, _ = ceilings_module._measure("cpu")
     assert found.copy_bytes_s > 1e8

@@ -176,6 +176,7 @@ def test_a_reference_without_a_gradient_has_no_backward():
     assert all(t.time is not None for t in report.timings)
 
 
+@pytest.mark.slow("times several phases")
 def test_an_operator_without_the_gradient_that_its_reference_has_says_so():
     report = run(lambda x: (x * 2).detach(), lambda x: x * 2, [(torch.randn(5),)])
     assert timing_of(report, "operator", "backward").error == "failed: RuntimeError: its results have no gradient"

@@ -11,6 +11,7 @@ import pytest
 from opsmith.catalogue import Facts, explain
 from opsmith.catalogue.candidates import _BLOCK_CHARACTERS
 from opsmith.catalogue.packages import package_of_header, package_of_library
+from some import some
 
 CHANGED = "ImportError: /x/k.so: undefined symbol: _ZN3c104makeEv"
 
@@ -144,7 +145,7 @@ def test_colours_and_control_characters():
         "x\n/usr/bin/c++ -DTORCH_TARGET_VERSION=1 -I/torch/include -c /src/k.cpp -o k.o\nk.cpp:2:3: error: no match",
     ],
 )
-@pytest.mark.parametrize("end", ["\n", " "], ids=["lines", "one line"])
+@pytest.mark.parametrize("end", some([" ", "\n"], 1, "megabytes of text"), ids=["one line", "lines"])
 def test_time_is_linear_and_memory_bounded(line: str, end: str):
     """4 MB, as long lines or as one line; patterns that look back and forth took minutes."""
     text = (line + end) * 200

@@ -140,6 +140,7 @@ print(type(opsmith.check).__name__)
 """
 
 
+@pytest.mark.slow("a process that imports torch; test_public_names.py has the names")
 def test_the_deprecated_module_warns_and_leaves_the_function_in_its_place():
     done = subprocess.run([sys.executable, "-c", SHIM], check=True, capture_output=True, text=True)
     assert done.stdout == "function\n"

@@ -122,6 +122,7 @@ def test_a_page(tmp_path: Path):
     assert "from kit_screen.operators import wrong" in text
 
 
+@pytest.mark.slow("a whole check")
 def test_each_result_has_a_line_when_asked_for():
     argv = [sys.executable, "-m", "opsmith", "check", f"{KIT}/operators.py::right", *QUICK, "-v"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)

@@ -87,6 +87,7 @@ def test_a_run_without_it_imports_nothing(user_python: Python, project: Path):
     assert "1 passed" in printed
 
 
+@pytest.mark.slow("runs pytest in a process of its own")
 def test_a_wrong_path_is_a_wrong_command_line(user_python: Python, project: Path):
     done = user_python.run("-m", "pytest", "--opsmith", "no_such_module", cwd=project, fails=True)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR

@@ -21,6 +21,7 @@ from opsmith.errors import ArgumentError, CheckError
 from opsmith.subject import oracle
 from opsmith.subject.case import Case
 from opsmith.subject.subject import Subject, subject_of
+from some import some
 
 
 def check(subject: Subject, *names: str, watch: Watcher | None = None, **options: Any) -> Report:
@@ -211,7 +212,7 @@ QUICK = ("value", "sizes", "gradient")
 
 @pytest.mark.compile
 @pytest.mark.all_cores
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", some([2, 1], 1, "checks that take their whole time"))
 def test_a_limit_of_seconds_is_kept_and_every_element_type_is_tried(processes: int):
     subject = subject_of(operators.right)
     report = run_check(subject, CheckPlan(seconds=3.0, processes=processes))

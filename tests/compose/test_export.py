@@ -44,7 +44,13 @@ def dynamic(case: Case, name: str = "arguments") -> tuple[dict[int, Dim] | None,
 
 
 @each_case
-@pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "is_dynamic",
+    [
+        pytest.param(False, id="static", marks=pytest.mark.slow("make test exports with dynamic sizes")),
+        pytest.param(True, id="dynamic"),
+    ],
+)
 def test_export_and_run(case: Case, is_dynamic: bool):
     module, arguments = Calls(case), case.make(requires_grad=False)
     program = export(module, arguments, dynamic_shapes=(dynamic(case),) if is_dynamic else None)
@@ -85,9 +91,7 @@ def test_export_for_training_keeps_gradients_possible():
         pytest.param(
             case,
             id=case.name,
-            marks=pytest.mark.slow("compiles ahead of time")
-            if case.name == "lltm_gates"
-            else pytest.mark.nightly("compiles every operator ahead of time; make test-all does for lltm_gates"),
+            marks=pytest.mark.nightly("compiles every operator ahead of time; make test exports and runs them"),
         )
         for case in FORWARD
     ],

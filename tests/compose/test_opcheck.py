@@ -10,6 +10,8 @@ from compose_kit.table import Case, each_case, each_operator
 from torch import Tensor
 from torch.testing._internal.optests import aot_autograd_check, fake_check
 
+from some import some
+
 pytestmark = pytest.mark.compile
 
 
@@ -34,7 +36,7 @@ def test_opcheck(case: Case):
 
 
 @each_case
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", some([True, False], 1, "traces of every operator"))
 def test_aot_autograd_check(case: Case, dynamic: bool):
     for arguments in (case.make(), case.make(1)):
         aot_autograd_check(case.found, arguments, {}, dynamic=dynamic)

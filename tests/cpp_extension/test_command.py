@@ -153,6 +153,7 @@ def test_build_without_ninja_shows_commands_where_asked_and_compiles_again_by_fo
     assert python(several, "-c", "import torch, alone; print(alone.value())") == "2\n"
 
 
+@pytest.mark.slow("setup.py in a process of its own")
 @pytest.mark.compile
 def test_failed_extension_ends_setup_with_the_users_line_and_no_traceback(several: Path) -> None:
     (several / "setup.py").write_text(

@@ -71,7 +71,7 @@ def test_a_topic_that_fails_is_a_finding(monkeypatch):
 
 
 @pytest.mark.compile
-@pytest.mark.slow("builds with each compiler of the machine")
+@pytest.mark.nightly("builds with each compiler of the machine; make test has one that fails, and all other builds")
 def test_a_sample_build_builds_and_calls_an_operator():
     found = [finding for finding in examine(with_build=True) if finding.topic == "trial"]
     assert re.fullmatch(r"cpu: built in \d+\.\d s, called", found[0].title), found

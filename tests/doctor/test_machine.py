@@ -76,9 +76,9 @@ def test_a_driver_that_hangs_is_not_waited_for(put, monkeypatch):
 
 def test_a_program_is_stopped_with_all_that_it_started(tmp_path):
     mark = tmp_path / "mark"
-    done = _subprocess.ask(["sh", "-c", f"(sleep 2; echo > {mark}) & sleep 60"], timeout_s=0.5)
+    done = _subprocess.ask(["sh", "-c", f"(sleep 1; echo > {mark}) & sleep 60"], timeout_s=0.3)
     assert isinstance(done, str)
-    time.sleep(2.5)
+    time.sleep(1)
     assert not mark.exists()
 
 
@@ -95,7 +95,7 @@ def test_a_program_that_is_not_there():
     ],
 )
 def test_a_torch_that_does_not_start_is_a_finding(fake_torch, monkeypatch, line, words):
-    monkeypatch.setattr("opsmith.doctor.torch_state._TIMEOUT_S", 3.0)
+    monkeypatch.setattr("opsmith.doctor.torch_state._TIMEOUT_S", 1.0 if "sleep" in line else 10.0)
     fake_torch(line)
     state = ask_torch()
     assert words in (state.broken or "")

@@ -76,6 +76,7 @@ def test_lowpass_on_a_gpu_is_its_reference(smooth: ModuleType, steps: int) -> No
         )
 
 
+@pytest.mark.slow("trains on data; make test builds and calls the examples")
 @pytest.mark.compile
 def test_nile_learns_the_published_constant(user_python: Any) -> None:
     said = user_python.run(EXAMPLES / "smooth" / "nile.py", cwd=EXAMPLES).stdout
@@ -114,14 +115,14 @@ def test_smooth_becomes_a_wheel_by_scikit_build_core(
     assert "0.247" in user_python.run(script, cwd=tmp_path, has_compilers=False).stdout
 
 
-@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
+@pytest.mark.nightly("a tutorial with torch/extension.h; test_existing.py builds with it for each change")
 @pytest.mark.compile
 def test_pybind_tutorial_loads_by_jit(copied: Callable[[str], Path], user_python: Any) -> None:
     project = copied("tutorial_pybind")
     assert "the gradients are right" in user_python.run("jit.py", cwd=project).stdout
 
 
-@pytest.mark.nightly("a tutorial with torch/extension.h; make test-all has the one that loads by JIT")
+@pytest.mark.nightly("a tutorial with torch/extension.h; test_existing.py builds with it for each change")
 @pytest.mark.compile
 def test_pybind_tutorial_is_installed_by_setup_py(
     copied: Callable[[str], Path], user_python: Any, tmp_path: Path

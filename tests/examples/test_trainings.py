@@ -101,6 +101,7 @@ def test_builds_train_alike_and_stand_side_by_side(tmp_path: Path) -> None:
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow("starts a training in a process of its own")
 def test_an_unknown_build_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, str(FOLDER / "digits.py"), "--build", "ninja"], capture_output=True, text=True, check=False

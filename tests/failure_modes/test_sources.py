@@ -53,6 +53,7 @@ def test_18_home_that_cannot_be_written_stops_no_build(tool: Tool, module: Path,
     assert tool.run(code, HOME=str(tmp_path / "file" / "home"), TMPDIR=str(tmp_path / "temporary"), **nowhere) == "1"
 
 
+@pytest.mark.slow("PyTorch compiles torch/extension.h")
 @pytest.mark.torch_fails(by=AssertionError)
 def test_19_no_precompiled_header_lies_in_torchs_folder(tool: Tool, torch_copy: TorchCopy) -> None:
     """PyTorch writes 785 MB into site-packages for use_pch, and another load_inline deletes them."""
@@ -85,7 +86,7 @@ def test_21_origin_reaches_the_linker(tool: Tool, module: Path, written: str) ->
 
 
 @pytest.mark.torch_fails(by=RuntimeError)
-@pytest.mark.slow("builds with torch's headers")
+@pytest.mark.nightly("builds with PyTorch and opsmith; test_existing.py has the texts")
 def test_22_any_text_can_be_a_docstring(tool: Tool) -> None:
     """PyTorch pastes it into C++ as it is: a quote ends the literal."""
     doc = 'a "quote",\na line, C:\\ and ü'

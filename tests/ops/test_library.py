@@ -9,6 +9,7 @@ from operator_cases import CASES, Case, as_tuple, in_float64, is_floating, with_
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_gates
 from opsmith.ops.sigmoid import sigmoid
+from some import some
 
 pytestmark = pytest.mark.compile
 
@@ -196,7 +197,7 @@ def test_vmap_is_a_loop(case, device):
     torch.testing.assert_close(found, tuple(expected))
 
 
-@cases
+@pytest.mark.parametrize("case", some(CASES, 3, "traces of every operator"), ids=lambda case: case.name)
 @devices
 def test_compiled_for_any_size_it_gives_the_same(case, device):
     torch._dynamo.reset()

@@ -18,6 +18,7 @@ from opsmith.profiler.options import ProfileOptions
 from opsmith.profiler.result import CallProfile, Part
 from opsmith.profiler.run import run_profile
 from opsmith.subject.subject import subject_of
+from some import some
 
 pytestmark = pytest.mark.compile
 
@@ -37,7 +38,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
-@pytest.mark.parametrize("phase", ["forward", "recording", "backward"])
+@pytest.mark.parametrize("phase", some(["forward", "backward", "recording"], 1, "profiles of one kernel"))
 def test_a_kernel_that_waits_is_found_to_be_most_of_the_call(phase: str, quick: RoundLimits) -> None:
     (call,) = profiled(quick, kit.spin, phase)
     parts = {part.name: part for part in call.parts}

@@ -53,6 +53,7 @@ def test_children_of_children_are_redirected(below):
     assert below("python", "-c", code).stdout == "opsmith.cpp_extension\n"
 
 
+@pytest.mark.slow("starts several interpreters with torch")
 def test_a_path_made_from_sys_path_keeps_the_hook(below):
     # torch.compile's pool of compilers starts its processes so.
     inner = "import torch.utils.cpp_extension as it; print(it.__name__)"
@@ -70,6 +71,7 @@ def test_a_hidden_sitecustomize_is_run_and_is_the_module_of_that_name(below, tmp
     assert below("python", "-c", code, PYTHONPATH=path).stdout == "ran 1\n"
 
 
+@pytest.mark.slow("starts several interpreters with torch")
 def test_an_error_of_a_hidden_sitecustomize_is_told_as_ever_and_the_hook_stays(below, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import there_is_no_such_module\n")
     path = os.pathsep.join([str(tmp_path), *(folder for folder in sys.path if folder)])

@@ -42,6 +42,7 @@ def _value(folder: Path) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.nightly("make test-all has the build in isolation")
 def test_pip_builds_an_unchanged_project_in_its_own_environment(below, tiny, tmp_path):
     report = tmp_path / "report.txt"
     target = tmp_path / "target"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from click.testing import CliRunner
 
 from opsmith.cli.run import command
@@ -49,6 +50,7 @@ def test_nothing_is_written_beside_the_command(below, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow("starts an interpreter with torch")
 def test_an_isolated_interpreter_is_out_of_reach_as_the_page_says(below):
     code = "import torch.utils.cpp_extension as it; print(it.__name__)"
     assert below(sys.executable, "-E", "-c", code).stdout == "torch.utils.cpp_extension\n"

@@ -13,6 +13,7 @@ import pytest
 from forks import python_c
 from opsmith import _forks
 from opsmith._forks import Lock, hold_off_forks
+from some import some
 
 # It answers questions as ever, and compiles once there is a file `go`.
 _COMPILER = """#!/bin/sh
@@ -72,7 +73,7 @@ def run(tmp_path: Path, empty_store: Path) -> Callable[[str, str], str]:
     return run
 
 
-@pytest.mark.parametrize("work", ["first_call", "first_load"])
+@pytest.mark.parametrize("work", some(["first_call", "first_load"], 1, "processes that import torch"))
 def test_a_child_calls_what_a_thread_of_its_parent_builds(run: Callable[[str, str], str], work: str) -> None:
     program = """
 thread = begin()
@@ -88,7 +89,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert run(program, work) == "7"
 
 
-@pytest.mark.parametrize("work", ["first_call", "first_load"])
+@pytest.mark.parametrize("work", some(["first_call", "first_load"], 1, "processes that import torch"))
 def test_a_child_builds_what_its_parent_did_not_live_to_end(run: Callable[[str, str], str], work: str) -> None:
     """The lock of a build is released when its process ends, even if a child has the same descriptor."""
     program = """

@@ -34,7 +34,7 @@ def run_kit(what: str, root: Path, count: int, seed: int) -> dict[str, float]:
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(5, id="5"),
+        pytest.param(5, id="5", marks=pytest.mark.slow("5 builds are killed; test_races.py has one")),
         pytest.param(100, id="100", marks=pytest.mark.nightly("100 builds are killed")),
     ],
 )

@@ -51,6 +51,7 @@ def test_asked_elsewhere_where_this_process_is_going_to_fork(
     assert one_gpu == []
 
 
+@pytest.mark.slow("a process that imports torch; make test has the text it parses")
 def test_the_program_that_is_run() -> None:
     # Without a GPU it finds none; what it prints is read all the same.
     done = gpus.run([gpus.sys.executable, "-c", gpus._PROGRAM])

@@ -84,6 +84,7 @@ def test_an_operator_that_can_be_imported_is_checked_in_a_new_process(monkeypatc
     assert own.ok and Tripled.processes == {os.getpid()} and own.notes
 
 
+@pytest.mark.slow("a check in a new process; make test has one that is right")
 def test_a_crash_in_a_new_process_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "_can_differentiate", lambda: False)
     report = opsmith.check(crashing, reference=tripled, devices="cpu", dtypes="float64", properties=("value", "vmap"))

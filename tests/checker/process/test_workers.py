@@ -15,6 +15,7 @@ from opsmith.checker.process.schedule import Allowance, Task
 from opsmith.checker.process.workers import Finished, Workers, run_tasks
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.report import Column
+from some import some
 
 T = {"T": "float32"}
 Run = Callable[[Task, Callable[[Any], None], Allowance], Outcome]
@@ -76,7 +77,7 @@ def test_as_many_queues_as_there_are_processors_for(
     assert max(int(one.outcome.note) for one in done) == at_once
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", some([2, 1], 1, "checks that wait for their end"))
 def test_what_is_at_work_at_the_end_of_a_limit_is_stopped_and_what_was_done_stays(processes: int):
     def run(task: Task, tell: Callable[[Any], None], allowed: Allowance) -> Outcome:
         time.sleep(60.0 if task.item.name in ("sizes", "vmap") else 0.0)

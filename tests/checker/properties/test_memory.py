@@ -80,11 +80,15 @@ def test_ignored_strides_are_no_defect_of_memory() -> None:
 
 @pytest.mark.parametrize(
     ("op", "name"),
-    [
-        (shared.doubled, None),
-        (shared.without_last, "outputs written"),
-        (shared.clears_first, "inputs unchanged"),
-    ],
+    some(
+        [
+            (shared.clears_first, "inputs unchanged"),
+            (shared.without_last, "outputs written"),
+            (shared.doubled, None),
+        ],
+        1,
+        "whole checks",
+    ),
 )
 def test_operators_in_python(op: Any, name: str | None) -> None:
     report = check(op, reference=shared.reference)
