@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from opsmith.checker.process.memory_limit import limited_memory
 from opsmith.checker.properties.agreement import roughly_equal
 from opsmith.checker.properties.probes import Probe
 from opsmith.subject.subject import Subject
@@ -124,7 +125,9 @@ def _reference(subject: Subject, values: Mapping[str, Any]) -> list[Tensor] | Ex
         return [copy(item) for item in value] if isinstance(value, list) else value
 
     try:
-        return subject.results(subject.reference, {name: copy(value) for name, value in values.items()})
+        on_cpu = {name: copy(value) for name, value in values.items()}
+        with limited_memory():
+            return subject.results(subject.reference, on_cpu)
     except Exception as error:
         return error
 

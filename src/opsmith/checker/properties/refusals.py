@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
-import sys
 import warnings
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
-from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.checker.process.child import Child, Ended, Send, in_child
+from opsmith.checker.process.memory_limit import limit_memory
 from opsmith.checker.properties.agreement import roughly_equal
 from opsmith.checker.properties.answers import SpoiledError, judge
 from opsmith.checker.properties.context import Context
@@ -24,13 +23,12 @@ from opsmith.subject.case import Case
 __all__ = ["bad_arguments"]
 
 _SILENCE_S = 5.0
-_GPU_SILENCE_S = 40.0  # the first call of a process on a GPU takes seconds
+# The first call of a process on a GPU takes seconds. References run on the CPU for a GPU's tensors too.
+_GPU_SILENCE_S = 40.0
 _MOST_CHILDREN = 12
 _SHOWN = 12
 _ORDINARY_CALLS = 50
 _BASES = 40
-# What a call may take from memory beyond what the process has: sizes of 2^31 are among the arguments.
-_MEMORY_BYTES = 4 << 30
 _HINT = (
     "Check ranks, sizes, element types and numbers before the first access, and raise: TORCH_CHECK or STD_TORCH_CHECK in "
     "C++, opsmith::fail in a kernel, an exception in Python."
@@ -88,20 +86,22 @@ class _ProbeRun:
     def _run_from(self, start: int) -> int:
         """Make the calls from `start` on in a new child; return the number to go on with."""
         at, stage = start, ""
-        for message in in_child(self._worker(start), silence_s=_silence(self.context)):
-            if isinstance(message, Ended):
-                if at < len(self.probes) and stage != "done":
-                    probe = self.probes[at]
-                    self._take_end(probe, stage, message)
-                    at = self.probes.index(probe) + 1
-                break
-            number, stage, words = message
-            if stage == "kernel":
-                self.context.tell(self.probes[number].label)
-            elif stage == "done":
-                self._take(self.probes[number], words)
-            at = number + 1 if stage == "done" else number
+        with Child(self._worker(start)) as child:
+            while not isinstance(message := next(child.messages(self._silence_in(stage))), Ended):
+                number, stage, words = message
+                if stage == "kernel":
+                    self.context.tell(self.probes[number].label)
+                elif stage == "done":
+                    self._take(self.probes[number], words)
+                at = number + 1 if stage == "done" else number
+        if at < len(self.probes) and stage != "done":
+            probe = self.probes[at]
+            self._take_end(probe, stage, message)
+            at = self.probes.index(probe) + 1
         return at
+
+    def _silence_in(self, stage: str) -> float:
+        return _SILENCE_S if stage == "reference" else _silence(self.context)
 
     def _take(self, probe: Probe, words: str | None) -> None:
         if words is not None:
@@ -200,15 +200,8 @@ def _plain_results(context: Context, case: Case) -> list[torch.Tensor] | None:
 def _prepare(device: str) -> None:
     warnings.simplefilter("ignore")
     faulthandler.disable()  # a crash is reported as a finding
-    if device != "cpu" or sys.platform != "linux":
-        return
-    # Sizes of 2^31 must end in an exception, and not take the machine's memory.
-    import resource
-
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + _MEMORY_BYTES
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
+    if device == "cpu":
+        limit_memory()  # a GPU's driver maps memory of its own; there only references are limited
 
 
 def _silence(context: Context) -> float:
