@@ -89,6 +89,7 @@ COMPILED: list[tuple[Callable[..., Any], tuple[Tensor, ...]]] = [
     (lambda w, a: gradients.levels_sum(w, [a, a[1:] * 2]), (t(6), t(4, 6))),
     (lambda x: shapes.halve(x, 2).sum((2, 3)), (image(),)),
     (lambda x: shapes.outer(x, x[:, 1:]), (t(4, 6),)),
+    (lambda x: gradients.turned(x * 2), (t(4, 2),)),
 ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ class Body:
 
     def results(self, arguments: Sequence[Any]) -> list[Tensor]:
         """Return the body's results for all arguments in order, recording gradients as PyTorch's operators do."""
-        with _autograd_reachable():
+        with _autograd_reachable(), _own_tensors_allowed():
             return list(_run(self._function, self._signature, arguments))
 
     def backward(
@@ -62,7 +63,7 @@ def differentiate_body(
     below = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality)
     create_graph = torch.is_grad_enabled() and not below
     leaves: list[Tensor] = []
-    with torch.enable_grad(), _autograd_reachable():
+    with torch.enable_grad(), _autograd_reachable(), _own_tensors_allowed():
 
         def fresh(tensor: Tensor) -> Tensor:
             # An alias of its own for each argument: where one argument was computed from another, or the same tensor is
@@ -182,6 +183,25 @@ def _autograd_reachable() -> AbstractContextManager[Any]:
     for key in ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView"):
         excluded = excluded.remove(getattr(torch._C.DispatchKey, key))
     return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+
+
+@contextmanager
+def _own_tensors_allowed() -> Iterator[None]:
+    """Let a body use tensors of its module where it is traced on fake ones, which before torch 2.13 refuse some of them.
+
+    They are constants of the graph then, as in a function that torch.compile traces itself.
+    """
+    fakes = sys.modules.get("torch._subclasses.fake_tensor")
+    state = getattr(fakes, "fake_tensor_tls", None)
+    if state is None:
+        yield
+        return
+    before = getattr(state, "allow_non_fake_inputs_override", None)
+    state.allow_non_fake_inputs_override = True
+    try:
+        yield
+    finally:
+        state.allow_non_fake_inputs_override = before
 
 
 class Place(int):

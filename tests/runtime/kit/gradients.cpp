@@ -19,6 +19,16 @@ void cubic_backward(View<const T, 1> grad_y, double scale, View<const T, 1> x, V
 }
 
 template <class T>
+void turned(View<const T, 2> x, View<T, 2> y) {
+  using C = compute_t<T>;
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    const C first = x(b, 0), second = x(b, 1);
+    y(b, 0) = T(C(0.6f) * first + C(0.8f) * second);
+    y(b, 1) = T(C(0.6f) * second - C(0.8f) * first);
+  }
+}
+
+template <class T>
 void softened(View<const T, 2> x, View<const T, 1> weight, View<T, 2> y, View<T, 1> total, View<T, 2> exps) {
   for (int64_t b = 0; b < x.size[0]; ++b) {
     compute_t<T> sum = 0;

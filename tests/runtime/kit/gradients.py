@@ -22,6 +22,15 @@ def cubic_backward(grad_y: Float[Tensor, "*n"], scale: float, x: Float[Tensor, "
     return 3 * scale * x**2 * grad_y
 
 
+_TURN = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
+
+
+@opsmith.op(cpu="gradients.cpp", outputs="y")
+def turned(x: Float[Tensor, "B 2"]) -> Float[Tensor, "B 2"]:
+    """Each point turned by an angle, with a matrix of this module's."""
+    return x @ _TURN.to(x.dtype)
+
+
 @opsmith.op(cpu="gradients.cpp", outputs=("y", "total", "exps"), saved="exps")
 def softened(x: Matrix, weight: Row | None = None) -> tuple[Matrix, Float[Tensor, "B"], Matrix]:
     """exp(x) weight, its sum over the row, and exp(x) for the backward alone."""
