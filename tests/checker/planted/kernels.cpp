@@ -368,7 +368,7 @@ void leak(View<const T, 1> x, View<T, 1> y) {
 // Through memory that is kept, and that is larger than it has to be after a call with more elements.
 template <class T>
 void reverse(View<const T, 1> x, View<T, 1> y) {
-  static std::vector<T> kept;
+  KEPT std::vector<T> kept;
   const int64_t count = x.size[0];
   if (int64_t(kept.size()) < count || !planted) kept.resize(count);
   const int64_t last = int64_t(kept.size()) - 1;

@@ -5,6 +5,8 @@
 
 #ifdef PLANTED
 inline constexpr bool planted = true;
+#define KEPT static  // what a kernel with a defect keeps between its calls, and the sound one has for each call
 #else
 inline constexpr bool planted = false;
+#define KEPT
 #endif

@@ -23,20 +23,22 @@ void in_chunks(int64_t count, int64_t grain, F&& f) {
 
 template <class T>
 void scatter_add(View<const T, 2> table, View<const int64_t, 1> index, View<const T, 2> x, View<T, 2> y) {
-  for (int64_t v = 0; v < table.size[0]; ++v) {
-    for (int64_t n = 0; n < table.size[1]; ++n) y(v, n) = table(v, n);
-  }
   for (int64_t m = 0; m < index.size[0]; ++m) {
     if (index(m) < 0 || index(m) >= table.size[0]) fail("index ", index(m), " is outside of the table");
   }
+  const int64_t columns = table.size[1];
+  std::vector<compute_t<T>> sums(table.size[0] * columns);
+  for (int64_t v = 0; v < table.size[0]; ++v) {
+    for (int64_t n = 0; n < columns; ++n) sums[v * columns + n] = table(v, n);
+  }
   in_chunks(index.size[0], 256, [&](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; ++m) {
-      for (int64_t n = 0; n < x.size[1]; ++n) {
-        T& to = y(index(m), n);
-        to = T(compute_t<T>(to) + compute_t<T>(x(m, n)));
-      }
+      for (int64_t n = 0; n < columns; ++n) sums[index(m) * columns + n] += compute_t<T>(x(m, n));
     }
   });
+  for (int64_t v = 0; v < table.size[0]; ++v) {
+    for (int64_t n = 0; n < columns; ++n) y(v, n) = T(sums[v * columns + n]);
+  }
 }
 
 // How many numbers are negative, zero and positive.
@@ -157,10 +159,11 @@ void no_wait(View<const T, 1> x, View<T, 1> y) {
 
 template <class T>
 void column_sums(View<const T, 2> x, View<T, 1> y) {
-  for (int64_t n = 0; n < y.size[0]; ++n) y(n) = T(0.f);
+  std::vector<compute_t<T>> sums(y.size[0]);
   in_chunks(x.size[0], 64, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      for (int64_t n = 0; n < x.size[1]; ++n) y(n) = T(compute_t<T>(y(n)) + compute_t<T>(x(b, n)));
+      for (int64_t n = 0; n < x.size[1]; ++n) sums[n] += compute_t<T>(x(b, n));
     }
   });
+  for (int64_t n = 0; n < y.size[0]; ++n) y(n) = T(sums[n]);
 }

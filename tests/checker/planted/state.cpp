@@ -61,8 +61,8 @@ double sampled_sum(View<const T, 2> x, int64_t first, int64_t step, int64_t most
 
 template <class T>
 void by_pointer(View<const T, 2> x, View<T, 1> y) {
-  static std::vector<T> kept;
-  static Place<T> place;
+  KEPT std::vector<T> kept;
+  KEPT Place<T> place;
   if (!planted || !(place == Place<T>(x))) {
     sum_rows_into(x, kept);
     place = Place<T>(x);
@@ -72,9 +72,9 @@ void by_pointer(View<const T, 2> x, View<T, 1> y) {
 
 template <class T>
 void by_prefix(View<const T, 2> x, View<T, 1> y) {
-  static std::vector<T> kept;
-  static Place<T> place;
-  static double mark = 0;
+  KEPT std::vector<T> kept;
+  KEPT Place<T> place;
+  KEPT double mark = 0;
   const double first = sampled_sum(x, 0, 1, 4);
   if (!planted || !(place == Place<T>(x)) || mark != first) {
     sum_rows_into(x, kept);
@@ -86,9 +86,9 @@ void by_prefix(View<const T, 2> x, View<T, 1> y) {
 
 template <class T>
 void by_sample(View<const T, 2> x, View<T, 1> y) {
-  static std::vector<T> kept;
-  static Place<T> place;
-  static double mark = 0;
+  KEPT std::vector<T> kept;
+  KEPT Place<T> place;
+  KEPT double mark = 0;
   const double sample = sampled_sum(x, 0, std::max<int64_t>(1, (x.numel() - 1) / 2), 3);  // first, middle and last
   if (!planted || !(place == Place<T>(x)) || mark != sample) {
     sum_rows_into(x, kept);
@@ -102,8 +102,8 @@ void by_sample(View<const T, 2> x, View<T, 1> y) {
 template <class T>
 void packed_weight(View<const T, 2> x, View<const T, 2> w, View<T, 2> y) {
   using C = compute_t<T>;
-  static std::vector<C> packed;
-  static Place<T> place;
+  KEPT std::vector<C> packed;
+  KEPT Place<T> place;
   const int64_t inner = w.size[0], columns = w.size[1];
   if (!planted || !(place == Place<T>(w))) {
     packed.resize(inner * columns);
@@ -246,9 +246,7 @@ void sentinel(View<const T, 1> x, View<int64_t, 1> place) {
 
 template <class T>
 void static_scratch(View<const T, 1> x, View<T, 1> y) {
-  static std::vector<T> kept;
-  std::vector<T> own;
-  std::vector<T>& scratch = planted ? kept : own;
+  KEPT std::vector<T> scratch;
   const int64_t count = x.size[0];
   if (int64_t(scratch.size()) < count) scratch.resize(std::max<int64_t>(count, 1 << 17));
   for (int64_t n = 0; n < count; ++n) scratch[count - 1 - n] = x(n);
@@ -259,11 +257,9 @@ void static_scratch(View<const T, 1> x, View<T, 1> y) {
 template <class T>
 void static_table(View<const T, 1> x, double base, View<T, 1> y) {
   constexpr int64_t kTable = 4096;
-  static double kept[kTable], kept_base = NAN;
-  std::vector<double> own(planted ? 0 : kTable);
-  double* table = planted ? kept : own.data();
-  if (!planted || kept_base != base) {
-    kept_base = base;
+  KEPT double table[kTable], base_of_table = NAN;
+  if (base_of_table != base) {
+    base_of_table = base;
     for (int64_t k = 0; k < kTable; ++k) table[k] = std::cos(base * double(k));
   }
   for (int64_t n = 0; n < x.size[0]; ++n) y(n) = T(compute_t<T>(x(n)) * compute_t<T>(table[n % kTable]));
@@ -271,10 +267,8 @@ void static_table(View<const T, 1> x, double base, View<T, 1> y) {
 
 template <class T>
 void static_sum(View<const T, 2> x, View<T, 1> y) {
-  static volatile compute_t<T> kept;
+  KEPT volatile compute_t<T> sum = 0;
   for (int64_t b = 0; b < x.size[0]; ++b) {
-    volatile compute_t<T> own = 0;
-    volatile compute_t<T>& sum = planted ? kept : own;
     sum = 0;
     for (int64_t n = 0; n < x.size[1]; ++n) sum = sum + compute_t<T>(x(b, n));
     y(b) = T(sum);

@@ -122,6 +122,7 @@ def _make(name: str, forward: Callable[[Tensor], Tensor]) -> None:
     op = torch.library.custom_op(f"{__name__}::{name}", kernel, mutates_args=())
     op.register_fake(torch.empty_like)
     op.register_autograd(lambda ctx, grad: 2 * grad)
+    op.register_vmap(lambda info, in_dims, x: (2 * x, in_dims[0]))
     OPERATORS[name] = (op, doubled)
 
 

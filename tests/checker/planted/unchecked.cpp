@@ -24,7 +24,7 @@ void check(bool right, const char* what) {
 float* data(const Tensor& x) { return static_cast<float*>(x.data_ptr()); }
 
 void check_vector(const Tensor& x, const char* what) {
-  check(x.dim() == 1 && x.scalar_type() == torch::headeronly::ScalarType::Float && x.is_cpu(), what);
+  check(x.defined() && x.dim() == 1 && x.scalar_type() == torch::headeronly::ScalarType::Float && x.is_cpu(), what);
 }
 
 // x . y, for vectors of float32.
