@@ -124,6 +124,7 @@ def assert_same_bits(ours: torch.Tensor, theirs: torch.Tensor, bits: torch.dtype
     assert torch.equal(ours.view(bits)[numbers], theirs.view(bits)[numbers])
 
 
+@pytest.mark.slow("compiles kernels once more; make test has C++17")
 @pytest.mark.parametrize("kernels", PROTOTYPES)
 def test_cpu_kernel_compiles_as_cpp20(kernels: str, host_compiler: str, tmp_path: Path) -> None:
     source = tmp_path / "all.cpp"
@@ -150,6 +151,7 @@ def test_best_isa_works_from_a_loaded_library(host_compiler: str, tmp_path: Path
     torch.testing.assert_close(y, torch.sigmoid(x.double()).to(torch.float16), rtol=2**-10, atol=2**-24)
 
 
+@pytest.mark.slow("compiles with nvcc; test_compile.py has every operator")
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
 @pytest.mark.parametrize("kernels", ON_GPUS)
 def test_cuda_kernel_compiles(kernels: str, standard: str, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_the_three_builds_of_an_operator_are_equal() -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.slow("builds one operator three ways")
+@pytest.mark.nightly("builds one operator three ways, as the demo of make test-all does")
 def test_a_builder_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "setuptools" else found(name))

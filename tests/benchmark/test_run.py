@@ -281,7 +281,7 @@ def test_what_is_refused(options: dict[str, Any], message: str):
         run(double_by_sum, double, **options)
 
 
-@pytest.mark.slow("compiles with Inductor")
+@pytest.mark.nightly("compiles with Inductor; make test has one that there is no time to compile")
 def test_torch_compile_is_a_competitor():
     report = run(double_by_sum, double, sizes=SMALL, against=("compiled",), seconds=120.0)
     for phase in ("forward", "backward", "both"):

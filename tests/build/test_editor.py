@@ -156,7 +156,7 @@ torch.nn.Linear(2, "wrong")
 """
 
 
-@pytest.mark.slow("mypy over torch")
+@pytest.mark.nightly("mypy over torch")
 def test_mypy_flags_a_wrong_argument_of_an_operator(tmp_path, monkeypatch):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")

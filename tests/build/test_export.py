@@ -26,10 +26,7 @@ def python(project: Path, *arguments: str, **variables: str) -> subprocess.Compl
 
 @pytest.mark.parametrize(
     "builder",
-    [
-        pytest.param(name, marks=[] if name == "jit" else pytest.mark.slow("builds and loads in four processes"))
-        for name in BUILDERS
-    ],
+    [pytest.param(name, marks=pytest.mark.slow("builds and loads in four processes")) for name in BUILDERS],
 )
 def test_a_library_beside_its_module_is_loaded_until_a_source_changes(
     project: Path, tmp_path: Path, builder: str

@@ -57,6 +57,7 @@ def test_editable_installation_has_its_library_in_the_sources(project: Path, use
     assert "kernels/scale.h has changed since it was built" in done.stderr
 
 
+@pytest.mark.slow("pip builds a project")
 @pytest.mark.compile
 def test_broken_kernel_ends_pip_with_the_users_line_and_no_traceback(
     project: Path, user_python: Any, tmp_path: Path

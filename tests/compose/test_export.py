@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from compose_kit.table import FORWARD, Case, each_case, each_operator, needs_bridge
+from compose_kit.table import FORWARD, Case, each_case, each_operator, each_traced, needs_bridge
 from torch import Tensor, nn
 from torch.export import Dim, export
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -43,7 +43,7 @@ def dynamic(case: Case, name: str = "arguments") -> tuple[dict[int, Dim] | None,
     return tuple({0: batch} if index in case.batched else {} for index in range(len(case.shapes)))
 
 
-@each_case
+@each_traced
 @pytest.mark.parametrize(
     "is_dynamic",
     [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from compose_kit.table import Case, each_case, each_operator
+from compose_kit.table import Case, each_case, each_operator, each_traced
 from torch import Tensor, func
 
 from opsmith.ops.lltm import LLTMCell
@@ -98,7 +98,7 @@ def test_tangent_of_a_gradient_and_gradient_of_a_tangent(case: Case):
     both(case, reverse_over_forward, *arguments)
 
 
-@each_case
+@each_traced
 def test_linearize(case: Case):
     arguments = case.make(requires_grad=False)
     tangents = case.make(seed=1, requires_grad=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compose_kit.table import ALL, Case, each_case
+from compose_kit.table import ALL, Case, each_case, each_traced
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -38,12 +38,12 @@ def test_gradcheck_in_forward_mode_in_batches(case: Case):
     )
 
 
-@each_case
+@each_traced
 def test_gradgradcheck(case: Case):
     assert gradgradcheck(case.found, arguments(case))
 
 
-@each_case
+@each_traced
 def test_gradgradcheck_forward_over_reverse(case: Case):
     assert gradgradcheck(
         case.found, arguments(case), check_fwd_over_rev=True, check_rev_over_rev=False, check_undefined_grad=False

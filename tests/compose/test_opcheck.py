@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from compose_kit.table import Case, each_case, each_operator
+from compose_kit.table import Case, each_case, each_operator, each_traced
 from torch import Tensor
 from torch.testing._internal.optests import aot_autograd_check, fake_check
 
@@ -35,7 +35,7 @@ def test_opcheck(case: Case):
         assert len(found) == 4
 
 
-@each_case
+@each_traced
 @pytest.mark.parametrize("dynamic", some([True, False], 1, "traces of every operator"))
 def test_aot_autograd_check(case: Case, dynamic: bool):
     for arguments in (case.make(), case.make(1)):

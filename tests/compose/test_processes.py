@@ -142,6 +142,7 @@ def test_first_calls_from_many_threads_at_once(path: str):
     assert _run(_FIRST_CALLS, path) == "8"
 
 
+@pytest.mark.slow("processes that import torch; tests/runtime/test_forks.py forks at worse times")
 def test_a_fork_after_the_first_call():
     program = """
     import os, torch

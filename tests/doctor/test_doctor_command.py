@@ -77,6 +77,7 @@ def test_a_sample_build_builds_and_calls_an_operator():
     assert re.fullmatch(r"cpu: built in \d+\.\d s, called", found[0].title), found
 
 
+@pytest.mark.slow("builds")
 @pytest.mark.compile
 def test_a_sample_build_that_fails_says_why(monkeypatch):
     from opsmith.doctor.sample_build import try_builds

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.slow("a whole check of each opera
 VALUES = ("value", "magnitude", "special values", "sizes", "empty", "strides", "arguments", "gradient")
 # They share their kernels' code with others here.
 NIGHTLY = {
-    *("hard_nms_padded", "soft_nms_padded", "soft_nms", "roi_align_sized", "lltm_gates"),
+    *("hard_nms_padded", "soft_nms_padded", "soft_nms", "roi_align_pyramid_sized", "lltm_gates"),
     *("focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
 }
 OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]

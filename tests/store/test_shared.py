@@ -238,6 +238,7 @@ def test_a_server_that_never_answers_is_not_waited_for(store, elsewhere, inputs,
         assert time.monotonic() - start_s < 10
 
 
+@pytest.mark.slow("starts an S3 server; the folder and HTTP are in make test")
 def test_an_s3_server_serves_a_cluster(store, built, elsewhere, inputs, tmp_path, monkeypatch):
     pytest.importorskip("s3fs")
     server_module = pytest.importorskip("moto.server")

@@ -71,6 +71,7 @@ def test_what_extensions_do_needs_no_more_than_the_slim_header(rounds, tmp_path,
         module.doubled("no tensor")
 
 
+@pytest.mark.nightly("compiles torch/extension.h; test_existing.py does for each change")
 def test_what_it_lacks_comes_from_the_whole_header(rounds, tmp_path, monkeypatch):
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
     module = load_inline("slim_rare", RARE, functions=["spectrum"])

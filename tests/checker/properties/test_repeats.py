@@ -32,8 +32,9 @@ def assert_passes(report: Report) -> None:
     assert {result.outcome.state for result in report.results} == {"passed"}, report.results
 
 
-@pytest.mark.slow("stress of six operators; tests/checker/test_sound.py has more")
-@pytest.mark.parametrize("op", [add2, sigmoid, lltm_gates, lltm_cell, sums.total, sums.tidy])
+@pytest.mark.parametrize(
+    "op", some([sums.tidy, add2, lltm_gates, sigmoid, lltm_cell, sums.total], 0, "stress of operators", at_most=3)
+)
 def test_operators_without_a_defect(op: Any) -> None:
     assert_passes(check(op))
 

@@ -16,6 +16,7 @@ from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_cell_backward, lltm_gates, lltm_gates_backward
 from opsmith.ops.mlp import mlp, mlp_backward
 from opsmith.ops.sigmoid import sigmoid, sigmoid_backward
+from some import some
 
 __all__ = [
     "ALL",
@@ -26,6 +27,7 @@ __all__ = [
     "as_tuple",
     "each_case",
     "each_operator",
+    "each_traced",
     "needs_bridge",
     "weighted_sum",
 ]
@@ -144,3 +146,9 @@ needs_bridge = pytest.mark.skipif(os.environ.get("OPSMITH_BRIDGE") == "off", rea
 
 each_operator: Callable[[Any], Any] = pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
 each_case: Callable[[Any], Any] = pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+# What is traced, for seconds: the operators, and of their backwards one.
+each_traced: Callable[[Any], Any] = pytest.mark.parametrize(
+    "case",
+    some([*FORWARD, *BACKWARD], len(FORWARD) + 1, "traces of a backward that torch.compile seldom meets alone"),
+    ids=lambda case: case.name,
+)
