@@ -80,8 +80,12 @@ def _mixed(dtype: torch.dtype) -> Code:
     return Code(f"10 ** ({_UNIFORM} * 6 - 4) * {_SIGNS}")
 
 
-def _zeros(dtype: torch.dtype) -> Code:
-    return Code(f"torch.where(torch.rand({{shape}}) < 0.2, {_SIGNS}, v)", (f"v = {_SIGNS} * 0.0",))
+def _zeros(shape: tuple[int, ...]) -> Code:
+    zeros = f"v = {_SIGNS} * 0.0"
+    if len(shape) < 2 or math.prod(shape) <= shape[-1]:
+        return Code(f"torch.where(torch.rand({{shape}}) < 0.2, {_SIGNS}, v)", (zeros,))
+    ones = "w = torch.rand({shape}) < 0.2"
+    return Code(f"torch.where(w, {_SIGNS}, v)", (zeros, ones, f"w.view(-1, {shape[-1]})[0] = False"))
 
 
 def _tiny(dtype: torch.dtype) -> Code:
@@ -189,7 +193,6 @@ def _extremes(dtype: torch.dtype) -> Code:
 _FLOATS: dict[str, Callable[[torch.dtype], Code]] = {
     "normal": _normal,
     "mixed": _mixed,
-    "zeros": _zeros,
     "tiny": _tiny,
     "big": _big,
     "steep": _steep,
@@ -199,6 +202,6 @@ _FLOATS: dict[str, Callable[[torch.dtype], Code]] = {
     "nan": _strewn(math.nan),
     "special": _strewn(math.nan, math.inf, -math.inf),
 }
-_ROWS: dict[str, Callable[[tuple[int, ...]], Code]] = {"rows": _rows, "columns": _columns}
+_ROWS: dict[str, Callable[[tuple[int, ...]], Code]] = {"zeros": _zeros, "rows": _rows, "columns": _columns}
 _INTEGERS: dict[str, Callable[[torch.dtype], Code]] = {"small": _small, "integers": _integers, "extremes": _extremes}
 _CASTS = {torch.float32: ".float()", torch.float16: ".half()", torch.bfloat16: ".bfloat16()"}

@@ -67,9 +67,12 @@ def _shuffled(numbers: tuple[float, ...], shape: tuple[int, ...], random: torch.
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
-    """Zeros of both signs and a few ones: kinks, divisions, and gradients at them."""
+    """Zeros of both signs and a few ones: kinks, divisions, and gradients at them. Of several rows the first has no ones."""
     zeros = _signs(shape, random) * 0.0
-    return torch.where(torch.rand(shape, generator=random) < 0.2, _signs(shape, random), zeros)
+    is_one = torch.rand(shape, generator=random) < 0.2
+    if len(shape) > 1 and is_one.numel() > shape[-1]:
+        is_one.view(-1, shape[-1])[0] = False
+    return torch.where(is_one, _signs(shape, random), zeros)
 
 
 def _tiny(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
