@@ -64,7 +64,7 @@ def test_each_property_is_a_test(user_python: Python, project: Path):
 
 
 @pytest.mark.compile
-@pytest.mark.slow("pytest with workers of its own")
+@pytest.mark.nightly("pytest with workers of its own")
 def test_beside_other_tests_and_by_several_processes(user_python: Python, project: Path):
     argv = ("-m", "pytest", "-q", "-n", "2", "--opsmith", "kit_screen::right", *QUICK[:2], "-k", "value or own")
     (project / "test_own.py").write_text("def test_own():\n    pass\n")

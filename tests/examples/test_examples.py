@@ -83,7 +83,7 @@ def test_nile_learns_the_published_constant(user_python: Any) -> None:
     assert "= 0.247, forecast error 144 of 919" in said
 
 
-@pytest.mark.slow("installs an example with pip, or builds a tutorial with torch/extension.h")
+@pytest.mark.nightly("installs with pip; tests/build/test_setuptools.py does so for each change")
 @pytest.mark.compile
 def test_smooth_is_installed_by_pip_and_runs_without_a_compiler(
     copied: Callable[[str], Path], user_python: Any, tmp_path: Path

@@ -45,8 +45,8 @@ def warm() -> None:
     ids=lambda op: op.definition.name,
 )
 def test_on_the_cpu(op, monkeypatch):
-    # All properties to their end, but for those that try as many inputs as there is time for: they get a third of it.
-    monkeypatch.setattr("opsmith.checker.run._SECONDS", 3.0)
+    # All properties to their end, but for those that try as many inputs as there is time for: they get a part of it.
+    monkeypatch.setattr("opsmith.checker.run._SECONDS", 1.5)
     report = opsmith.check(op, devices="cpu", dtypes="float32")
     assert report.ok, str(report)
     assert not [result for result in report.results if result.outcome.is_error]
