@@ -141,6 +141,7 @@ def test_a_competitor_that_is_too_slow_is_left_out():
     assert timing_of(report, "operator").time is not None
 
 
+@pytest.mark.slow("times an operator that waits")
 def test_an_operator_that_is_too_slow_says_so_and_comes_to_an_end():
     def slow(x: Tensor) -> Tensor:
         time.sleep(0.5)

@@ -108,6 +108,7 @@ def test_broken_source_fails_the_build_at_the_users_line(
     assert f"{source}:5:" in said.replace("./existing.cpp", str(source))
 
 
+@pytest.mark.slow("configures with CMake")
 def test_missing_source_is_named(
     cmake_project: Path, user_python: Any, cmake: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from forks import python_c
+from some import some
 
 pytestmark = pytest.mark.compile
 
@@ -119,7 +120,11 @@ def test_a_changed_variable_is_noticed(project):
 
 @pytest.mark.parametrize(
     ("name", "written"),
-    [("OPSMITH_COMPILE_COMMANDS", "compile_commands.json"), ("OPSMITH_TYPINGS", "torch-stubs")],
+    some(
+        [("OPSMITH_COMPILE_COMMANDS", "compile_commands.json"), ("OPSMITH_TYPINGS", "torch-stubs")],
+        1,
+        "processes that import torch",
+    ),
 )
 def test_a_folder_for_editors_is_written_and_builds_nothing(project, tmp_path, name, written):
     before = sorted((project.store / "v1" / "artifacts").iterdir())

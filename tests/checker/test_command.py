@@ -116,6 +116,7 @@ def test_json():
     assert sizes["findings"] == []
 
 
+@pytest.mark.slow("a whole check")
 def test_a_page(tmp_path: Path):
     page = tmp_path / "new" / "report.html"
     check(f"{KIT}/operators.py::wrong", *QUICK, "--html", page, code=1)

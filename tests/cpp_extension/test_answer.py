@@ -72,5 +72,6 @@ def test_what_decides_a_build_is_noticed_and_what_does_not_is_not(project: Proje
     assert not project.load(MAX_JOBS="3", OPSMITH_QUIET="1", UNRELATED="1")["planned"]
 
 
+@pytest.mark.slow("processes that import torch")
 def test_a_library_is_loaded_where_there_is_no_compiler_and_no_ninja_any_more(project: Project) -> None:
     assert project.load(PATH="/nonexistent") == {"value": 8, "planned": False, "started": [], "setuptools": False}

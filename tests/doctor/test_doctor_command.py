@@ -62,6 +62,7 @@ def test_this_machine_is_examined():
         assert "check failed" not in finding.title, finding
 
 
+@pytest.mark.slow("examines the whole machine")
 @pytest.mark.compile
 def test_a_topic_that_fails_is_a_finding(monkeypatch):
     monkeypatch.setattr("opsmith.doctor.memory.find_memory_state", lambda: 1 / 0)

@@ -81,6 +81,7 @@ def test_8_finished_library_needs_neither_compiler_nor_ninja(tool: Tool, module:
     assert tool.run(code, PATH="/nonexistent") == "1"
 
 
+@pytest.mark.slow("processes that import torch")
 @pytest.mark.torch_fails(by=AssertionError)
 def test_8_finished_library_starts_no_program(tool: Tool, module: Path) -> None:
     """PyTorch starts ninja and asks the compiler for its version, each time."""

@@ -209,7 +209,7 @@ def test_any_definition(fuzz: Callable[..., None], tmp_path: Path, request: pyte
         if isinstance(found, Raised) and found.kind != "SyntaxError":  # Python's own
             assert found.is_ours, f"{found.kind}: {found.text[:2000]}"
 
-    fuzz(_modules, test, examples=120)
+    fuzz(_modules, test, examples=80)
 
 
 def _declare(source: str, folder: Path, *, compiles: bool) -> None:

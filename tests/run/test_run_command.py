@@ -45,6 +45,7 @@ def test_a_signal_reaches_the_command_itself(tmp_path):
         assert time.monotonic() - started < 5
 
 
+@pytest.mark.slow("starts an interpreter with torch")
 def test_nothing_is_written_beside_the_command(below, tmp_path):
     below("python", "-c", "import torch.utils.cpp_extension")
     assert list(tmp_path.iterdir()) == []

@@ -174,6 +174,7 @@ def test_the_variable_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bridge.find_bridge() is None
 
 
+@pytest.mark.slow("processes that import torch")
 def test_the_command_prints_where_it_is(session_store: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

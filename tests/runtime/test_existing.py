@@ -128,6 +128,7 @@ def test_edited_pybind11_module_is_a_new_one_of_the_same_name(tmp_path: Path) ->
     assert modules[0] is modules[2]
 
 
+@pytest.mark.slow("processes that import torch; build/test_shortcut.py has each kind of edit")
 @pytest.mark.compile
 @pytest.mark.usefixtures("empty_store")
 def test_new_process_notices_an_edit_and_starts_no_program_without_one(sources: Path) -> None:

@@ -73,6 +73,7 @@ def headers_of(text: str, *flags: str) -> set[Path]:
     }
 
 
+@pytest.mark.slow("reads what the headers of PyTorch include")
 @pytest.mark.compile
 def test_no_conversion_between_python_and_cpp_is_missing():
     """A type_caster that is not seen makes no error: pybind11 takes its general one, and a call fails at run time."""

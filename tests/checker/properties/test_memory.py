@@ -33,7 +33,7 @@ def assert_passes(report: Report) -> None:
     assert all(result.outcome.inputs > 1 for result in report.results)
 
 
-@pytest.mark.parametrize("op", some([add2, sigmoid, lltm_gates], 1, "memory of operators that are right"))
+@pytest.mark.parametrize("op", some([add2, sigmoid, lltm_gates], 0, "memory of operators that are right", at_most=1))
 def test_operators_of_the_library(op: Any) -> None:
     assert_passes(check(op, dtypes=()))
 
