@@ -108,3 +108,15 @@ def test_what_hangs_on_a_gpu_is_tried_once_more(device: str, tries: int, tmp_pat
     (done,) = run_tasks(hurried, tasks(device, "value"))
     assert (tmp_path / "tries").stat().st_size == tries
     assert (done.outcome is not None) == (device == "cuda")
+
+
+def test_what_hangs_once_more_is_not_waited_for_as_long() -> None:
+    def hanging(task: Task, tell: Callable[[Any], None], allowed: Allowance) -> Outcome:
+        time.sleep(60)
+        return passed(1)
+
+    started_s = time.monotonic()
+    hurried = Workers(hanging, lambda task, doing: None, 1.2, 1.0, processes=1)
+    done = list(run_tasks(hurried, tasks("cpu", "value", "magnitude", "sizes")))
+    assert all(one.ended is not None and one.ended.hung for one in done)
+    assert 1.8 <= time.monotonic() - started_s < 3.0

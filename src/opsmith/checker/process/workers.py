@@ -34,6 +34,9 @@ from opsmith.toolchain.resources import cpu_count
 
 __all__ = ["Finished", "Workers", "run_tasks"]
 
+# An operator that hangs does so for several properties; after the first one, so much of the silence is proof enough.
+_PART_OF_SILENCE = 0.25
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -117,6 +120,7 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
     _import_for(tasks)
     left = list(tasks)
     tried: Task | None = None
+    has_hung = False
     while left:
         if time.monotonic() >= workers.until_s:
             yield from (Finished(task, out_of_time()) for task in left)
@@ -128,7 +132,8 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
         batch = _batch(left)
         workers.tell(left[0], None)
         work = _worker(workers, batch, left, seconds)
-        for message in in_child(work, silence_s=workers.silence_s, until_s=workers.until_s):
+        silence_s = workers.silence_s * (_PART_OF_SILENCE if has_hung else 1.0)
+        for message in in_child(work, silence_s=silence_s, until_s=workers.until_s):
             if isinstance(message, Ended):
                 ended = message
             elif isinstance(message, _Report):
@@ -152,6 +157,7 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
             if ended.hung and found is None and task.column.device != "cpu" and task is not tried:
                 tried, left = task, left[done:]
                 continue
+            has_hung |= ended.hung and task.column.device == "cpu"
             # What ended the process while an input was made smaller is not what the input had shown.
             yield Finished(task, found, None if found is not None else ended, doing, tuple(history))
             done += 1
