@@ -17,9 +17,19 @@ _TEST = re.compile(r"`(tests/[\w/]+\.py::\w+)`")
 
 _CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
+# What these build and time takes longest.
+_LONG = frozenset({"deform_conv2d.md", "filtered_lrelu.md"})
 # A page of commands alone has no code to run.
 each_page_with_code = pytest.mark.parametrize(
-    "page", [page for page in PAGES if _CODE.search(page.read_text(encoding="utf-8"))], ids=lambda page: page.name
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.nightly("builds and times an operator; its own tests run for each change"))
+        if page.name in _LONG
+        else page
+        for page in PAGES
+        if _CODE.search(page.read_text(encoding="utf-8"))
+    ],
+    ids=lambda page: page.name,
 )
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.compile
 _VALUES = ("value", "magnitude", "special values", "empty", "strides", "arguments")
 
 # Every kind is among these: the operators are listed kind by kind.
-_FAST, _FEWEST = (set(list(OPERATORS)[::step]) for step in (6, 20))
+_FAST, _FEWEST = (set(list(OPERATORS)[::step]) for step in (10, 20))
 
 
 def _params(few: set[str], mark: pytest.MarkDecorator, of: Iterable[str] = OPERATORS) -> list[ParameterSet]:
@@ -46,7 +46,7 @@ def _named(*names: str) -> tuple[Property, ...]:
     [
         *_params(_FEWEST, pytest.mark.slow("make test has three operators"), of=_FAST | _FEWEST),
         *_params(
-            set(), pytest.mark.nightly("make test-all has every sixth operator"), of=set(OPERATORS) - _FAST - _FEWEST
+            set(), pytest.mark.nightly("make test-all has every tenth operator"), of=set(OPERATORS) - _FAST - _FEWEST
         ),
     ],
 )

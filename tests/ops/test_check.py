@@ -24,6 +24,7 @@ VALUES = ("value", "magnitude", "special values", "sizes", "empty", "strides", "
 NIGHTLY = {
     *("hard_nms_padded", "soft_nms_padded", "soft_nms", "roi_align_pyramid_sized", "lltm_gates"),
     *("focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
+    *("filtered_lrelu_sized", "roi_pool_sized", "lltm_sequence"),
 }
 OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]
 

@@ -57,6 +57,7 @@ def rounds(monkeypatch):
     return seen
 
 
+@pytest.mark.nightly("compiles what extensions use; test_existing.py compiles extensions for each change")
 def test_what_extensions_do_needs_no_more_than_the_slim_header(rounds, tmp_path, monkeypatch):
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
     module = load_inline("slim_broad", BROAD, functions=["cube", "doubled", "show"])
