@@ -13,8 +13,11 @@ import pytest
 
 pytestmark = pytest.mark.compile
 
+# What starts the tests in the background may ignore Ctrl-C, for their children too.
 _SCRIPT = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from opsmith.cpp_extension import load
 try:
     print("built", load("interrupted", [sys.argv[1]], is_python_module=False))
