@@ -33,7 +33,7 @@ def said_by(*argv: str | Path) -> str:
     return subprocess.run([*argv], env=_ALONE, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-@pytest.mark.nightly("compiles a program with PyTorch's C++ headers")
+@pytest.mark.slow("compiles a program with PyTorch's C++ headers")
 def test_a_program_calls_an_operator_by_its_name(cmake: Callable[..., str], tmp_path: Path) -> None:
     program = built("filter_rows", tmp_path / "build", cmake)
     lines = said_by(program).splitlines()
@@ -44,7 +44,7 @@ def test_a_program_calls_an_operator_by_its_name(cmake: Callable[..., str], tmp_
     assert "libpython" not in needed
 
 
-@pytest.mark.nightly("AOTInductor and PyTorch's C++ headers")
+@pytest.mark.nightly("AOTInductor and PyTorch's C++ headers; make test-all has the program that calls the operator")
 def test_a_program_runs_a_compiled_model_with_an_operator_inside(
     cmake: Callable[..., str], user_python: Any, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import LLTM, LLTMCell
 from opsmith.ops.sigmoid import sigmoid
+from some import some
 
 pytestmark = [
     pytest.mark.compile,
@@ -44,13 +45,7 @@ def dynamic(case: Case, name: str = "arguments") -> tuple[dict[int, Dim] | None,
 
 
 @each_traced
-@pytest.mark.parametrize(
-    "is_dynamic",
-    [
-        pytest.param(False, id="static", marks=pytest.mark.slow("make test exports with dynamic sizes")),
-        pytest.param(True, id="dynamic"),
-    ],
-)
+@pytest.mark.parametrize("is_dynamic", some([True, False], 1, "exports every operator"), ids=["dynamic", "static"])
 def test_export_and_run(case: Case, is_dynamic: bool):
     module, arguments = Calls(case), case.make(requires_grad=False)
     program = export(module, arguments, dynamic_shapes=(dynamic(case),) if is_dynamic else None)

@@ -60,7 +60,6 @@ def test_pip_builds_an_unchanged_project_in_its_own_environment(below, tiny, tmp
     assert "cpp_extension" in report.read_text()
 
 
-@pytest.mark.nightly("pip builds in isolation; tests/build/test_setuptools.py builds with pip for each change")
 def test_pip_builds_an_unchanged_project_in_an_isolated_environment(below, tiny, tmp_path):
     installed = _environment_without_opsmith(tmp_path / "installed")
     (tiny / "isolated_backend.py").write_text(_BACKEND.format(folder=str(installed)))

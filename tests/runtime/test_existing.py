@@ -337,7 +337,7 @@ def test_cuda_source_with_a_cpu_torch_is_refused_before_a_long_build() -> None:
         opsmith.load_inline("cudaless", "", with_cuda=True)
 
 
-@pytest.mark.nightly("compiles torch/extension.h; tests/build/fast has what extensions do")
+@pytest.mark.slow("compiles torch/extension.h, 15 s each")
 @pytest.mark.compile
 def test_load_inline_binds_functions_with_any_doc_text_and_torch_errors() -> None:
     text = """
