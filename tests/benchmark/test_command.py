@@ -72,7 +72,7 @@ def test_json_alone_is_what_is_printed():
     assert "opsmith  kit_bench.twice  [1/1] float32, B 4, N 64, forward: timing opsmith, eager, sum" in done.stderr
 
 
-@pytest.mark.nightly("three processes that each run a benchmark")
+@pytest.mark.slow("three processes that each run a benchmark")
 @pytest.mark.compile
 def test_further_runs_are_in_processes_of_their_own(tmp_path: Path):
     file = tmp_path / "report.json"

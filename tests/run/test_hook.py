@@ -80,7 +80,7 @@ def test_an_error_of_a_hidden_sitecustomize_is_told_as_ever_and_the_hook_stays(b
     assert done.stdout == "opsmith.cpp_extension\n"
 
 
-@pytest.mark.nightly("six processes, two of which build")
+@pytest.mark.slow("six processes, two of which build")
 def test_report_names_the_process_on_stderr_or_in_a_file(below, tmp_path):
     code = "import torch.utils.cpp_extension"
     assert re.search(

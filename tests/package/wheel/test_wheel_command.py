@@ -90,7 +90,7 @@ def test_a_target_that_is_too_old_ends_the_build_with_the_reason(smooth: Path, t
 
 
 @pytest.mark.compile
-@pytest.mark.nightly("builds a project with CMake; make test-all has the wheel of the command and of pip")
+@pytest.mark.slow("builds a project with CMake")
 def test_a_wheel_of_scikit_build_core_gets_tag_and_bill(smooth: Path, tmp_path: Path) -> None:
     pytest.importorskip("scikit_build_core")
     pyproject = smooth / "pyproject.toml"
