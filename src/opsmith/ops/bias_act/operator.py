@@ -66,7 +66,9 @@ def _examples() -> list[dict[str, object]]:
     calls: list[dict[str, object]] = []
     for act in ("relu", "lrelu", "tanh", "sigmoid", "elu", "selu", "softplus", "swish"):
         calls.append({"x": x, "b": b, "act": act, **numbers, "clamp": 0.75})
-    return [*calls, {"x": x, "b": None, "act": "lrelu", **numbers, "clamp": None}]
+    for clamp in (None, 0.0):
+        calls.append({"x": x, "b": None, "act": "lrelu", **numbers, "clamp": clamp})
+    return calls
 
 
 def _shifted(x: Tensor, b: Tensor | None) -> Tensor:

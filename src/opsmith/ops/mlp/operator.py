@@ -40,6 +40,14 @@ def mlp(
     return functional.linear(hidden, weight2, bias2), hidden
 
 
+@mlp.examples
+def _large_layers() -> list[dict[str, Tensor]]:
+    """Layers so large that in bfloat16 the CPU leaves the products to PyTorch."""
+    random = torch.Generator().manual_seed(0)
+    shapes = {"input": (128, 96), "weight1": (128, 96), "bias1": (128,), "weight2": (64, 128), "bias2": (64,)}
+    return [{name: torch.randn(shape, generator=random) / shape[-1] ** 0.5 for name, shape in shapes.items()}]
+
+
 @mlp.backward(cpu=opsmith.native(_CPU, entry="mlp_backward_cpu"), cuda=_CUDA)
 def mlp_backward(
     grad_output: Float[Tensor, "B O"],

@@ -26,6 +26,14 @@ def focal_loss(
     return weight * (cross_entropy * wrong**gamma)
 
 
+@focal_loss.examples
+def _saturated() -> list[dict[str, object]]:
+    """Predictions that are right or wrong to the last bit, with powers of the error that have no code of their own."""
+    inputs = torch.tensor([1000.0, -1000.0, 1000.0, -1000.0, 3.0, -3.0, 0.0])
+    targets = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.25])
+    return [{"inputs": inputs, "targets": targets, "alpha": 0.25, "gamma": gamma} for gamma in (2.5, 2.0)]
+
+
 @focal_loss.backward(cpu="dense.cpp", cuda="dense.cu")
 def focal_loss_backward(
     grad_loss: Float[Tensor, "*shape"],
