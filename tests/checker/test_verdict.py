@@ -12,11 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from opsmith.checker import alone as explaining
+from opsmith.checker.alone import Answer
 from opsmith.checker.blame import Failure, cause_of, key_of
 from opsmith.checker.outcome import Finding, failed
 from opsmith.checker.particulars import particulars
 from opsmith.checker.process.fresh import Again, Request, run_again
 from opsmith.checker.properties.answers import is_accident
+from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gpu import TOO_EARLY
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.properties.values import IN_ANY_LAYOUT
@@ -94,6 +97,24 @@ def test_what_fails_only_after_earlier_calls_says_so_and_makes_them() -> None:
     assert "operator:" in finding.snippet
 
 
+def test_what_fails_by_itself_as_well_at_times_does_not_depend_on_earlier_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case, before = Case({"x": recipe()}), Case({"x": recipe(seed=7)})
+    alone = iter([False, False, False, True])
+
+    def answer(context: Any, name: str, called: Case, earlier: Any = ()) -> Answer:
+        return Answer("wrong" if earlier or next(alone) else "")
+
+    monkeypatch.setattr(explaining, "judge_in_child", answer)
+    context = Context(subject_of(plus_one, reference=plus_one, devices=("cpu",)), "cpu", F32)
+    finding = Finding("wrong", case)
+    assert explaining.explain(context, "sizes", finding, [before]) == (finding, "unsteady")
+    alone = iter([False] * 6)
+    found, how = explaining.explain(context, "sizes", finding, [before])
+    assert (how, found.earlier) == ("after", (before,))
+
+
 def test_without_a_property_for_that_it_is_called_what_it_was() -> None:
     report = check(summed, "value", reference=sums)
     assert report.failed == ("value",)
@@ -151,6 +172,7 @@ def failures(*names: str, message: str = "wrong", case: Case | None = None) -> d
     [
         (("value", "compile"), "compile", "value"),
         (("fake", "export"), "export", "fake"),
+        (("reads outside", "opcheck"), "opcheck", "reads outside"),
         (("gradient", "second gradient", "func.grad"), "func.grad", "gradient"),
         (("inputs unchanged", "determinism"), "determinism", "inputs unchanged"),
         (("vmap", "func.grad"), "func.grad", "vmap"),

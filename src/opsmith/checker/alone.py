@@ -21,8 +21,9 @@ __all__ = ["Answer", "explain", "judge_in_child"]
 _TRY_S, _ALL_S, _PROCESSOR_S = 15.0, 40.0, 4.0
 # As many calls are made again at most; a state that takes more of them is not found.
 _MOST_CALLS = 4096
-# So often a call is made by itself before it counts as right there.
-_TRIES = 2
+# So often a call is made by itself before it counts as right there, and so often again where it failed after others: a
+# race fails now and then, before and after any call.
+_TRIES, _MORE_TRIES = 2, 4
 
 How = Literal["alone", "after", "unsteady"]
 
@@ -64,7 +65,7 @@ def explain(context: Context, name: str, finding: Finding, history: Sequence[Cas
     """Return a finding at a call that shows it in a new process, and whether it does by itself or after earlier calls.
 
     `history` are the calls of the process that found it, in order. As few of them as show it are kept. "unsteady" is
-    what failed neither by itself nor after them: it happens now and then.
+    what failed neither by itself nor after them, or by itself too but not at first: it happens now and then.
     """
     assert finding.case is not None
     until_s = min(time.monotonic() + _ALL_S, context.until_s)
@@ -80,6 +81,8 @@ def explain(context: Context, name: str, finding: Finding, history: Sequence[Cas
     for case in tried:
         assert case is not None
         if earlier := _fewest_before(wanted, name, case, [*history][-_MOST_CALLS:]):
+            if any(judge_in_child(wanted, name, case).is_wrong for _ in range(_MORE_TRIES)):
+                return finding, "unsteady"
             answer = judge_in_child(wanted, name, case, earlier)
             message = _renewed(finding.message, answer.message)
             return replace(finding, case=case, earlier=tuple(earlier), message=message), "after"

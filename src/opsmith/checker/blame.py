@@ -52,7 +52,7 @@ _CAUSES: Mapping[str, tuple[str, ...]] = {
     # Beside an output may lie an input.
     "inputs unchanged": ("writes outside",),
     "memory growth": ("writes outside", "state"),
-    "opcheck": (*_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
+    "opcheck": (*_ANYWHERE, *_SPOILED, "fake", "compile", "gradient", "determinism", "value", "vmap"),
     "compile": (*_ANYWHERE, *_SPOILED, "fake", "gradient", "determinism", "value"),
     "export": (*_ANYWHERE, *_SPOILED, "fake", "compile", "determinism", "value"),
     **dict.fromkeys(("streams", "devices"), (*_ANYWHERE, "state", "determinism")),

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-__all__ = ["COLUMN_FOR_ALL", "COMBINED", "LAYOUTS", "apply_layout", "lay_out"]
+__all__ = ["COLUMN_FOR_ALL", "COMBINED", "LAYOUTS", "REPEATING", "apply_layout", "lay_out"]
 
 
 def _contiguous(tensor: Tensor) -> Tensor:
@@ -98,7 +98,9 @@ def _strange(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     )
 
 
-COLUMN_FOR_ALL = "with its last dimension expanded"
+ROW_FOR_ALL, COLUMN_FOR_ALL = "expanded", "with its last dimension expanded"
+# In these many elements are one number.
+REPEATING = frozenset({ROW_FOR_ALL, COLUMN_FOR_ALL})
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 # Name -> what makes it, and the ranks it is possible for.
@@ -108,7 +110,7 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], range]] = {
     "every second": (_every_second, range(1, 64)),
     "inner rows": (_inner_rows, range(2, 64)),
     "offset": (_offset, range(0, 64)),
-    "expanded": (_expanded, range(1, 64)),
+    ROW_FOR_ALL: (_expanded, range(1, 64)),
     "channels_last": (_channels_last, range(4, 6)),
     "cut out of a transposed one": (_cut_from_transposed, range(2, 64)),
     "with a larger leading dimension": (_leading, range(2, 64)),

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from opsmith.spec.signature import Kind
-from opsmith.subject.case import Case
+from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.copies import upcast
+from opsmith.subject.layouts import REPEATING
 from opsmith.subject.placed_values import LAST
 from opsmith.subject.subject import Subject
 
@@ -29,6 +30,9 @@ _OF_NOISE = 4.0
 
 # The part of the others' noise that is allowed each element of ordinary inputs, where elements depend on each other.
 _OF_OTHERS = 0.25
+
+# Where each number stands for so many elements, the terms of a sum are hardly independent.
+_EQUAL = 8
 
 EXTREME = frozenset({"mixed", "faint", "big", "steep", "huge", "loud"})
 
@@ -107,7 +111,7 @@ def reduction_length(subject: Subject, case: Case) -> int:
     kept = {name for output in signature.outputs for name in output.tensor.shape.names}
     kept_groups = {output.tensor.shape.group for output in signature.outputs}
     longest = max((size for recipe in tensors.values() for size in recipe.shape), default=1)
-    length = longest if any(recipe.values == LAST for recipe in tensors.values()) else math.isqrt(longest)
+    length = longest if any(map(_has_equal_terms, tensors.values())) else math.isqrt(longest)
     for parameter in signature.tensors:
         if parameter.kind is not Kind.TENSOR or (recipe := tensors.get(parameter.name)) is None:
             continue
@@ -121,3 +125,11 @@ def reduction_length(subject: Subject, case: Case) -> int:
                 own *= recipe.shape[axis]
         length = max(length, own)
     return max(1, length)
+
+
+def _has_equal_terms(recipe: TensorRecipe) -> bool:
+    """Whether a tensor has few different numbers, whose roundings in a sum all go the same way."""
+    given = recipe.given
+    if given is None:
+        return recipe.values == LAST or recipe.layout in REPEATING
+    return given.is_floating_point() and given.unique().numel() * _EQUAL <= given.numel()
