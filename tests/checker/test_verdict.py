@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from opsmith.checker import alone as explaining
+from opsmith.checker import alone
 from opsmith.checker.alone import Answer
 from opsmith.checker.blame import Failure, cause_of, key_of
 from opsmith.checker.outcome import Finding, failed
@@ -97,22 +97,18 @@ def test_what_fails_only_after_earlier_calls_says_so_and_makes_them() -> None:
     assert "operator:" in finding.snippet
 
 
-def test_what_fails_by_itself_as_well_at_times_does_not_depend_on_earlier_calls(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("on_one_thread", "how"), [(True, "after"), (False, "threaded")])
+def test_what_fails_after_earlier_calls_on_several_threads_alone_is_no_state(
+    monkeypatch: pytest.MonkeyPatch, on_one_thread: bool, how: str
 ) -> None:
-    case, before = Case({"x": recipe()}), Case({"x": recipe(seed=7)})
-    alone = iter([False, False, False, True])
+    def answer(context: Any, name: str, case: Case, earlier: Any = (), threads: int | None = None) -> Answer:
+        return Answer("wrong" if earlier and (threads is None or on_one_thread) else "")
 
-    def answer(context: Any, name: str, called: Case, earlier: Any = ()) -> Answer:
-        return Answer("wrong" if earlier or next(alone) else "")
-
-    monkeypatch.setattr(explaining, "judge_in_child", answer)
+    monkeypatch.setattr(alone, "judge_in_child", answer)
     context = Context(subject_of(plus_one, reference=plus_one, devices=("cpu",)), "cpu", F32)
-    finding = Finding("wrong", case)
-    assert explaining.explain(context, "sizes", finding, [before]) == (finding, "unsteady")
-    alone = iter([False] * 6)
-    found, how = explaining.explain(context, "sizes", finding, [before])
-    assert (how, found.earlier) == ("after", (before,))
+    before = Case({"x": recipe(seed=7)})
+    found, found_how = alone.explain(context, "sizes", Finding("wrong", Case({"x": recipe()})), [before])
+    assert (found_how, found.earlier) == (how, (before,))
 
 
 def test_without_a_property_for_that_it_is_called_what_it_was() -> None:

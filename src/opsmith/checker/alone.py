@@ -1,4 +1,7 @@
-"""Finds out whether a failing call fails by itself, in a process that has made no call, or only after earlier ones."""
+"""Finds out whether a failing call fails by itself, in a process that has made no call, or only after earlier ones.
+
+What fails only after earlier ones has kept something of them, or its threads are in each other's way.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+
+import torch
 
 from opsmith.checker.judge import MEASURED, message_of
 from opsmith.checker.outcome import Finding
@@ -21,11 +26,10 @@ __all__ = ["Answer", "explain", "judge_in_child"]
 _TRY_S, _ALL_S, _PROCESSOR_S = 15.0, 40.0, 4.0
 # As many calls are made again at most; a state that takes more of them is not found.
 _MOST_CALLS = 4096
-# So often a call is made by itself before it counts as right there, and so often again where it failed after others: a
-# race fails now and then, before and after any call.
-_TRIES, _MORE_TRIES = 2, 4
+# So often a call is made by itself before it counts as right there.
+_TRIES = 2
 
-How = Literal["alone", "after", "unsteady"]
+How = Literal["alone", "after", "threaded", "unsteady"]
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,14 @@ class Answer:
         return bool(self.message or self.crash)
 
 
-def judge_in_child(context: Context, name: str, case: Case, earlier: Sequence[Case] = ()) -> Answer:
-    """Judge a call in a child, after the earlier ones."""
+def judge_in_child(
+    context: Context, name: str, case: Case, earlier: Sequence[Case] = (), *, threads: int | None = None
+) -> Answer:
+    """Judge a call in a child, after the earlier ones, on so many threads instead of PyTorch's."""
 
     def work(send: Send) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
         send(message_of(replace(context, tell=_tell_nobody), name, case, earlier))
 
     message = ""
@@ -64,8 +72,9 @@ def _tell_nobody(case: object) -> None:
 def explain(context: Context, name: str, finding: Finding, history: Sequence[Case]) -> tuple[Finding, How]:
     """Return a finding at a call that shows it in a new process, and whether it does by itself or after earlier calls.
 
-    `history` are the calls of the process that found it, in order. As few of them as show it are kept. "unsteady" is
-    what failed neither by itself nor after them, or by itself too but not at first: it happens now and then.
+    `history` are the calls of the process that found it, in order. As few of them as show it are kept. "threaded" is
+    what fails after them on several threads alone, and "unsteady" what failed neither by itself nor after them: it happens
+    now and then.
     """
     assert finding.case is not None
     until_s = min(time.monotonic() + _ALL_S, context.until_s)
@@ -81,11 +90,13 @@ def explain(context: Context, name: str, finding: Finding, history: Sequence[Cas
     for case in tried:
         assert case is not None
         if earlier := _fewest_before(wanted, name, case, [*history][-_MOST_CALLS:]):
-            if any(judge_in_child(wanted, name, case).is_wrong for _ in range(_MORE_TRIES)):
-                return finding, "unsteady"
             answer = judge_in_child(wanted, name, case, earlier)
-            message = _renewed(finding.message, answer.message)
-            return replace(finding, case=case, earlier=tuple(earlier), message=message), "after"
+            found = replace(
+                finding, case=case, earlier=tuple(earlier), message=_renewed(finding.message, answer.message)
+            )
+            # A first call starts the threads, one after another, and only the later ones are in each other's way.
+            is_state = judge_in_child(wanted, name, case, earlier, threads=1).is_wrong
+            return found, "after" if is_state else "threaded"
     return finding, "unsteady"
 
 

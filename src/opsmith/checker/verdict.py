@@ -27,9 +27,12 @@ from opsmith.subject.subject import Subject
 
 __all__ = ["AT_TIMES", "Judged", "Verdict"]
 
-# What an earlier call changes is called this: the first that the report has.
-_STATES = ("state", "determinism")
-_DEPENDS = "It depends on earlier calls, which the program makes."
+# By how a call fails: what that is called, the first that the report has, and what is said of it.
+_NAMES = {"after": ("state", "determinism"), "threaded": ("threads",)}
+_DEPENDS = {
+    "after": "It depends on earlier calls, which the program makes.",
+    "threaded": "On one thread the same calls give right results.",
+}
 AT_TIMES = "Called again by itself and after the calls before it, it did not fail: it happens now and then."
 # For how long a property that may lie behind a failure tries inputs, and in a check with a limit what part of the rest.
 _SECONDS = 5.0
@@ -124,31 +127,31 @@ class Verdict:
             return
         context = Context(self.subject, task.column.device, task.dtypes, until_s=self.until_s)
         found, how = explain(context, task.item.name, finding, row.history)
-        if how == "after":
-            found = replace(found, message=_added(found.message, _DEPENDS))
+        if how in _DEPENDS:
+            found = replace(found, message=_added(found.message, _DEPENDS[how]))
         row.outcome = replace(row.outcome, findings=(found, *rest))
-        if how == "after" and task.item.name in VALUES and not row.crashed:
-            self._rename(row)
+        if how in _NAMES and task.item.name in VALUES and not row.crashed:
+            self._rename(row, _NAMES[how])
         elif how == "unsteady" and not self._is_from_chance(row):
             row.outcome = replace(
                 row.outcome, findings=(replace(found, message=_added(found.message, AT_TIMES)), *rest)
             )
 
-    def _rename(self, row: Judged) -> None:
-        """Have the property that is about earlier calls report what was found, where the report has it."""
+    def _rename(self, row: Judged, names: tuple[str, ...]) -> None:
+        """Have the property that is about what was found report it: the first of these that the report has."""
         task = row.task
-        keys = [key_of(name, task.column.device, task.dtypes) for name in _STATES]
-        states = [self._by_key[key] for key in keys if key in self._by_key]
-        if not states:
+        keys = [key_of(name, task.column.device, task.dtypes) for name in names]
+        about = [self._by_key[key] for key in keys if key in self._by_key]
+        if not about:
             return
-        # Both may be about it already.
-        state = next((one for one in states if one.outcome.state == "failed"), states[0])
-        if state.outcome.state != "failed":
-            self._renamed.add(state.key)
-            seconds = state.outcome.seconds
+        # Each may have found it already.
+        other = next((one for one in about if one.outcome.state == "failed"), about[0])
+        if other.outcome.state != "failed":
+            self._renamed.add(other.key)
+            seconds = other.outcome.seconds
             findings = [replace(finding, seen_as=row.task.item.name) for finding in row.outcome.findings]
-            state.outcome = replace(failed(*findings, inputs=row.outcome.inputs), seconds=seconds)
-        row.outcome = replace(charged_to(state.task.item.name), seconds=row.outcome.seconds)
+            other.outcome = replace(failed(*findings, inputs=row.outcome.inputs), seconds=seconds)
+        row.outcome = replace(charged_to(other.task.item.name), seconds=row.outcome.seconds)
 
     def _is_from_chance(self, row: Judged) -> bool:
         """Look once more for what depends on chance; a row that finds it now fails with that, and explains this one."""
