@@ -6,7 +6,7 @@ import numpy
 import pytest
 import torch
 
-from opsmith.errors import ArgumentTypeError, DtypeError
+from opsmith.errors import ArgumentTypeError, DtypeError, ShapeError
 from opsmith.ops.lltm import lltm
 from opsmith.ops.nms import mmcv
 from opsmith.ops.upfirdn2d import upsample2d
@@ -33,6 +33,13 @@ def test_a_sparse_sequence_that_is_run_backwards() -> None:
     sequence = torch.ones(2, 3).to_sparse_csr()
     with pytest.raises(ArgumentTypeError, match=r"lltm\(\): input is torch.sparse_csr; `.to_dense\(\)`"):
         lltm(sequence, state, torch.zeros(12, 9), torch.zeros(12), reverse=True)
+
+
+@pytest.mark.parametrize("rank", [0, 2, 70])
+def test_a_sequence_of_another_rank_that_is_run_backwards(rank: int) -> None:
+    state = (torch.zeros(3, 4), torch.zeros(3, 4))
+    with pytest.raises(ShapeError, match=r"lltm_sequence\(\): input"):
+        lltm(torch.ones([1] * rank), state, torch.zeros(12, 9), torch.zeros(12), reverse=True)
 
 
 def test_a_gain_of_more_than_an_integer_of_the_machine() -> None:

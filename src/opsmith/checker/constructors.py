@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from opsmith.subject.placed_values import LAST, are_indices
-from opsmith.subject.values import first_integers, numbers_of_ties
+from opsmith.subject.values import beyond_bits, first_integers, numbers_of_ties
 
 __all__ = ["Code", "constructor_code", "is_call"]
 
@@ -190,6 +190,12 @@ def _extremes(dtype: torch.dtype) -> Code:
     return Code("v", (f"v = {numbers}[torch.randint(0, 5, {{shape}})]", f"v.view(-1)[0] = {info.max}"))
 
 
+def _wide(dtype: torch.dtype) -> Code:
+    beyond = beyond_bits(dtype)
+    numbers = f"v = torch.tensor({beyond})[torch.randint(0, {len(beyond)}, {{shape}})]"
+    return Code("v", (f"{numbers} + torch.randint(0, 4, {{shape}})", f"v.view(-1)[0] = {beyond[-1] + 1}"))
+
+
 _FLOATS: dict[str, Callable[[torch.dtype], Code]] = {
     "normal": _normal,
     "mixed": _mixed,
@@ -203,5 +209,10 @@ _FLOATS: dict[str, Callable[[torch.dtype], Code]] = {
     "special": _strewn(math.nan, math.inf, -math.inf),
 }
 _ROWS: dict[str, Callable[[tuple[int, ...]], Code]] = {"zeros": _zeros, "rows": _rows, "columns": _columns}
-_INTEGERS: dict[str, Callable[[torch.dtype], Code]] = {"small": _small, "integers": _integers, "extremes": _extremes}
+_INTEGERS: dict[str, Callable[[torch.dtype], Code]] = {
+    "small": _small,
+    "integers": _integers,
+    "extremes": _extremes,
+    "wide": _wide,
+}
 _CASTS = {torch.float32: ".float()", torch.float16: ".half()", torch.bfloat16: ".bfloat16()"}

@@ -11,7 +11,13 @@ __all__ = ["named", "particulars"]
 
 # Which groups of calls are about sizes: elsewhere a size says nothing, however small the others became.
 _OF_SIZES = frozenset({"sizes", "empty", "large"})
-_KINDS = {"special": "NaN and infinities", "nan": "NaN", "zeros": "zeros", "extremes": "the ends of the integers"}
+_KINDS = {
+    "special": "NaN and infinities",
+    "nan": "NaN",
+    "zeros": "zeros",
+    "extremes": "the ends of the integers",
+    "wide": "integers beyond 16 or 32 bits",
+}
 
 
 def named(case: Case, message: str, sizes: Mapping[str, int] | None = None) -> str:
@@ -53,7 +59,7 @@ def _common(tensors: Mapping[str, TensorRecipe], field: str, plain: str, one: st
 
 def _is_index(recipe: TensorRecipe) -> bool:
     """Whether a tensor holds small integers, as all integer tensors do."""
-    return "int" in recipe.dtype and recipe.values not in ("integers", "extremes")
+    return "int" in recipe.dtype and recipe.values not in ("integers", "extremes", "wide")
 
 
 def _arguments(case: Case) -> Iterator[str]:

@@ -39,13 +39,14 @@ _SIMPLE = (str, int, float)
 def values_of(parameter: Parameter, named: tuple[Any, ...], given: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     """Return the values to try; `named` are those that the definition names, `given` those of the examples.
 
-    Those of the examples come first where nothing else tells what a reference takes.
+    Those of the examples come first where nothing else tells what a reference takes, and their texts are tried anyway.
     """
     tried = _WITHOUT_DEFAULT[parameter.kind]
     if parameter.has_default:
         default = tuple(parameter.default) if isinstance(parameter.default, list | tuple) else parameter.default
         tried = (default, *_beside(parameter.kind, default))
-    fitting = [value for value in named if _fits(parameter.kind, value)]
+    texts = given if parameter.kind is Kind.STR else ()
+    fitting = [value for value in (*named, *texts) if _fits(parameter.kind, value)]
     if parameter.kind is Kind.STR and not parameter.has_default and fitting:
         tried = ()
     first = given if parameter.kind in _OF_ONE_LENGTH and not parameter.has_default else ()

@@ -22,6 +22,9 @@ from opsmith.subject.variations import variations
 
 __all__ = ["EDGES", "MOST_ELEMENTS", "Suite"]
 
+# So many texts of all arguments are tried with extreme values too.
+_MOST_TEXTS = 16
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -131,7 +134,9 @@ class Suite:
             if len(floating) > 1:
                 for name in floating:
                     yield replace(base, values={name: kind}, label=f"{kind} values in {name}", group=group)
-        yield from _with_other_numbers(space, base) if floating else ()
+        if floating:
+            yield from _with_other_numbers(space, base)
+            yield from _with_other_texts(space, base)
         # Long rows: what a sum of dozens does not show.
         for name in space.names if floating else ():
             long = replace(plain_choice(space), sizes={**plain_choice(space).sizes, name: 1025})
@@ -139,6 +144,7 @@ class Suite:
                 yield replace(long, values={"": kind}, label=f"{kind} values, {name} = 1025", group="values")
         if any(map(_is_integer, tensors)):
             yield replace(base, values={"": "extremes"}, label="the ends of the integers", group="special")
+            yield replace(base, values={"": "wide"}, label="integers beyond 16 and 32 bits", group="special")
 
     def _examples(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
         for case in self.given(dtypes):
@@ -165,6 +171,15 @@ def _with_other_numbers(space: Space, base: Choice) -> Iterator[Choice]:
     for kind in ("mixed", "big", "special") if numbers else ():
         label, group = f"{kind} values, {words}", group_of_values(kind)
         yield replace(base, values={"": kind}, scalars=numbers, label=label, group=group)
+
+
+def _with_other_texts(space: Space, base: Choice) -> Iterator[Choice]:
+    """Yield calls with extreme values and another text for an argument: each is a function of its own."""
+    others = [(name, text) for name, values in space.scalars.items() for text in values[1:] if isinstance(text, str)]
+    for name, text in others[:_MOST_TEXTS]:
+        for kind in ("steep", "special"):
+            label, group = f"{kind} values, {name} = {text!r}", group_of_values(kind)
+            yield replace(base, values={"": kind}, scalars={name: text}, label=label, group=group)
 
 
 def _with_nan(recipe: TensorRecipe) -> TensorRecipe | None:

@@ -15,6 +15,7 @@ __all__ = [
     "INTEGER_VALUES",
     "ROWS_OF_VALUES",
     "SPECIAL_VALUES",
+    "beyond_bits",
     "fill",
     "first_integers",
     "group_of_values",
@@ -189,6 +190,20 @@ def _extreme_integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.
     return numbers
 
 
+def _wide_integers(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
+    """Small ones, and ones of which 16 or 32 bits are a small one: an index of fewer bits takes another element."""
+    beyond = torch.tensor(beyond_bits(dtype))
+    numbers = beyond[torch.randint(0, len(beyond), shape, generator=random)]
+    numbers = numbers + torch.randint(0, 4, shape, generator=random)
+    numbers.view(-1)[:1] = beyond[-1] + 1
+    return numbers
+
+
+def beyond_bits(dtype: torch.dtype) -> list[int]:
+    """Return what the kind `wide` adds to small integers."""
+    return [0, *(number for number in (1 << 16, 1 << 32) if number < torch.iinfo(dtype).max)]
+
+
 def _signs(shape: tuple[int, ...], random: torch.Generator) -> Tensor:
     return torch.randint(0, 2, shape, generator=random).to(torch.float64) * 2 - 1
 
@@ -228,6 +243,7 @@ INTEGER_VALUES: dict[str, _Make] = {
     "small": _small_integers,
     "integers": _integers,
     "extremes": _extreme_integers,
+    "wide": _wide_integers,
 }
 
 

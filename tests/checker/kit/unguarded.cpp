@@ -37,6 +37,13 @@ void rows(View<const T, 2> table, View<const int64_t, 1> index, View<T, 2> out) 
 }
 
 template <class T>
+void weighted_on_trust(View<const T, 1> x, View<const T, 1> weight, View<T, 1> out) {
+  compute_t<T> sum = 0;
+  for (int64_t k = 0; k < weight.size[0]; ++k) sum += compute_t<T>(weight(k));
+  for (int64_t n = 0; n < out.size[0]; ++n) out(n) = T(compute_t<T>(x(n)) * sum);
+}
+
+template <class T>
 void every_on_trust(View<const T, 1> x, int64_t step, View<T, 1> out) {
   times_remainder(x, step, out);
 }

@@ -31,6 +31,14 @@ rows.examples(_rows)
 
 
 @opsmith.op(cpu="unguarded.cpp")
+def weighted_on_trust(x: Float[Tensor, "N"], weight: Float[Tensor, "W"]) -> Float[Tensor, "N"]:
+    """Numbers times the sum of all weights, of which there may be none."""
+    if weight.shape[0] == 0:
+        raise ValueError("there are no weights")
+    return x * weight.sum()
+
+
+@opsmith.op(cpu="unguarded.cpp")
 def every_on_trust(x: Float[Tensor, "N"], step: int = 2) -> Float[Tensor, "N"]:
     """Each number times its position modulo a step; a step of 0 divides by zero."""
     if step <= 0:

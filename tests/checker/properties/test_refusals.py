@@ -53,6 +53,14 @@ def test_an_index_outside_of_its_table() -> None:
     assert "TORCH_CHECK" in finding.hint
 
 
+def test_sizes_that_the_reference_refuses_in_its_own_words() -> None:
+    (finding,) = check(unguarded.weighted_on_trust).findings
+    assert finding.message.splitlines()[1:] == [
+        "  weight with 0 in dimension 0: it returned a result, though the reference rejects it (ValueError: there are no "
+        "weights)"
+    ]
+
+
 def test_a_division_by_zero() -> None:
     (finding,) = check(unguarded.every_on_trust).findings
     assert "step = 0: it crashes: a division by zero" in finding.message

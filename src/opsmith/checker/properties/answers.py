@@ -75,7 +75,10 @@ class _Rule(NamedTuple):
 
 def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Tensor] | None) -> _Rule:
     if subject.operator is not None and probe.about not in ("view", "number"):
-        return _Rule(_definition(subject, probe, values))
+        forbidden = _definition(subject, probe, values)
+        if forbidden is None and probe.about in ("size", "broadcast"):
+            forbidden = _refused_by_hand(subject, values)
+        return _Rule(forbidden)
     if probe.about == "leaf":
         return _Rule()  # whether autograd learns of a foreign operator's writes is not judged here
     if probe.about == "device":
@@ -94,7 +97,7 @@ def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Te
             or is_accident(found, probe.about)
         ):
             return _Rule(is_made=is_number or probe.about != "view")
-        return _Rule(f"the reference rejects it ({type(found).__name__}: {_first_line(found)})")
+        return _Rule(_rejection(found))
     is_compared = probe.about in ("dtype", "view") or (
         # One row for all: the results are as large as before, or it is just another size.
         probe.about == "broadcast" and plain is not None and [t.shape for t in found] == [t.shape for t in plain]
@@ -115,6 +118,18 @@ def _definition(subject: Subject, probe: Probe, values: Mapping[str, Any]) -> st
     except Exception as error:
         return f"the definition forbids it ({_first_line(error)})"
     return None
+
+
+def _refused_by_hand(subject: Subject, values: Mapping[str, Any]) -> str | None:
+    """Return why the reference refuses sizes that the definition allows, where it does so in words of its own."""
+    found = _reference(subject, values)
+    if isinstance(found, Exception) and _is_raised_by_hand(found):
+        return _rejection(found)
+    return None
+
+
+def _rejection(error: Exception) -> str:
+    return f"the reference rejects it ({type(error).__name__}: {_first_line(error)})"
 
 
 def _reference(subject: Subject, values: Mapping[str, Any]) -> list[Tensor] | Exception:

@@ -35,6 +35,9 @@ _LONG = 1025
 _GROUPS = ("plain", "scalars", "equal", "values", "layouts", "sizes", "empty", "large")
 # Of large calls, those with tiles in two dimensions, in these types.
 _MOST_IN_TILES = 1 << 18
+# Other values and arguments are tried on some dozens in each dimension, however many there are.
+_MOST_IN_DOZENS = 1 << 15
+_IN_DOZENS = frozenset({"scalars", "equal", "values"})
 # How many calls of a kind are tried to find one that the reference takes.
 _MOST_REFUSED = 40
 # Where PyTorch takes the gradient through the body, no kernel sees its sizes and values.
@@ -90,7 +93,7 @@ def gradient_cases(context: Context) -> Iterator[Case]:
         # Where inputs are near the largest number of the type, the order of a gradient's factors decides what overflows.
         is_huge = context.dtype != "float64" and any(r.values == "huge" for r in case.tensors().values())
         is_in_tiles = " x " in case.label and case.group == "large" and not is_half
-        most = _MOST_IN_TILES if is_in_tiles else MOST_ELEMENTS
+        most = _MOST_IN_TILES if is_in_tiles else _MOST_IN_DOZENS if case.group in _IN_DOZENS else MOST_ELEMENTS
         # A row of equal numbers: which of them gets the gradient of a sort or a maximum is chance.
         is_tied = any(recipe.layout == COLUMN_FOR_ALL for recipe in case.tensors().values())
         if case.elements <= most and not is_one_of_many and not is_huge and not is_tied:

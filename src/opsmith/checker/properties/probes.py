@@ -18,8 +18,9 @@ from opsmith.subject.subject import Subject
 __all__ = ["Probe", "probes_of"]
 
 # What is wrong with the call, and what decides whether it may be answered:
-#   size, dtype, layout, overlap   the definition, or the reference of an operator that has none
-#   broadcast                      likewise; an answer must be the reference's
+#   size                           the definition, and what the reference refuses by a `raise` of its own
+#   dtype, layout, overlap         the definition, or the reference of an operator that has none
+#   broadcast                      as for sizes; an answer must be the reference's
 #   device                         the definition; not on the CPU, where PyTorch sends such a call elsewhere
 #   missing                        must be refused
 #   view                           an answer must be the reference's

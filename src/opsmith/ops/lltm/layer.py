@@ -38,7 +38,9 @@ def lltm(
     if reverse:
         check_storage("lltm", input=input)  # torch's own words for a sparse one have three pages
     hidden, cell = state
-    hiddens, last_cell = lltm_sequence(input.flip(0) if reverse else input, hidden, cell, weight, bias)
+    # The operator says what is wrong with other ranks, of which PyTorch flips some.
+    is_flipped = reverse and input.dim() == 3
+    hiddens, last_cell = lltm_sequence(input.flip(0) if is_flipped else input, hidden, cell, weight, bias)
     last_hidden = hiddens[-1] if input.shape[0] else hidden
     return hiddens.flip(0) if reverse else hiddens, (last_hidden, last_cell)
 
