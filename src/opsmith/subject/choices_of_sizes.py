@@ -8,7 +8,7 @@ from itertools import combinations
 
 from opsmith.subject.space import Choice, Space
 
-__all__ = ["DECIDES", "EDGES", "MOST_ELEMENTS", "plain_choice", "size_choices", "wide_choice"]
+__all__ = ["DECIDES", "EDGES", "LARGE", "MOST_ELEMENTS", "plain_choice", "size_choices", "wide_choice"]
 
 # Around the widths of vectors, warps and blocks, widths that kernels have code of their own for, and primes between.
 EDGES = (
@@ -50,7 +50,8 @@ _SMALL = (2, 3, 5, 4, 7, 6, 8, 9)
 _GROUP = (3, 5)
 _GROUPS = ((), (1,), (7,), (2, 3, 4), (2, 3, 4, 5), (2, 1, 3, 2, 2), (1, 1), (33, 65), (1023,), (4099,))
 _EMPTY_GROUPS = ((0,), (3, 0), (0, 5, 2))
-_LARGE = 70_001
+# More than 16 bits hold.
+LARGE = 70_001
 # More than one tile of 128 or 256 in both dimensions, with a rest in each; the second has other counts of them.
 _TILES = ((257, 259), (300, 520))
 _MOST_PAIRS = 4
@@ -88,8 +89,8 @@ def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
         yield replace(base, sizes={**base.sizes, name: 0}, label=f"{name} = 0", group="empty")
     yield from _tiles(space, base)
     for name in space.names:
-        large = dict.fromkeys(space.names, 1) | {name: _LARGE}
-        yield replace(base, sizes=large, label=f"{name} = {_LARGE}", group="large")
+        large = dict.fromkeys(space.names, 1) | {name: LARGE}
+        yield replace(base, sizes=large, label=f"{name} = {LARGE}", group="large")
     for group in space.groups:
         yield from _of_group(space, base, group)
     for size in (1, 4, 33) if space.names else ():
@@ -110,7 +111,7 @@ def _of_group(space: Space, base: Choice, group: str) -> Iterator[Choice]:
         yield replace(base, groups={**base.groups, group: shape}, label=f"{group} = {shape}", group="empty")
     for shape in _TILES:
         yield replace(base, groups={**base.groups, group: shape}, label=f"{group} = {shape}", group="large")
-    yield replace(base, groups={**base.groups, group: (_LARGE,)}, label=f"{group} = {_LARGE}", group="large")
+    yield replace(base, groups={**base.groups, group: (LARGE,)}, label=f"{group} = {LARGE}", group="large")
 
 
 def _tiles(space: Space, base: Choice) -> Iterator[Choice]:

@@ -76,7 +76,7 @@ class _Rule(NamedTuple):
 def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Tensor] | None) -> _Rule:
     if subject.operator is not None and probe.about not in ("view", "number"):
         forbidden = _definition(subject, probe, values)
-        if forbidden is None and probe.about in ("size", "broadcast"):
+        if forbidden is None and probe.about == "empty":
             forbidden = _refused_by_hand(subject, values)
         return _Rule(forbidden)
     if probe.about == "leaf":
@@ -121,7 +121,7 @@ def _definition(subject: Subject, probe: Probe, values: Mapping[str, Any]) -> st
 
 
 def _refused_by_hand(subject: Subject, values: Mapping[str, Any]) -> str | None:
-    """Return why the reference refuses sizes that the definition allows, where it does so in words of its own."""
+    """Return why the reference refuses what the definition allows, where it does so in words of its own."""
     found = _reference(subject, values)
     if isinstance(found, Exception) and _is_raised_by_hand(found):
         return _rejection(found)

@@ -13,6 +13,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.unproven import Refusal
 from opsmith.subject.case import Case
 from opsmith.subject.choices_of_layouts import LONG_ROWS
+from opsmith.subject.choices_of_sizes import LARGE
 from opsmith.subject.derivatives import (
     GradientRequest,
     differentiable_inputs,
@@ -33,8 +34,9 @@ __all__ = [
 MOST_ELEMENTS = 5000
 _LONG = 1025
 _GROUPS = ("plain", "scalars", "equal", "values", "layouts", "sizes", "empty", "large")
-# Of large calls, those with tiles in two dimensions, in these types.
-_MOST_IN_TILES = 1 << 18
+# Of large calls, those with tiles in two dimensions in single and double precision, and those with one size that does not
+# fit into 16 bits in one type: the index is the same in each.
+_MOST_IN_LARGE = 1 << 18
 # Other values and arguments are tried on some dozens in each dimension, however many there are.
 _MOST_IN_DOZENS = 1 << 15
 _IN_DOZENS = frozenset({"scalars", "equal", "values"})
@@ -92,8 +94,10 @@ def gradient_cases(context: Context) -> Iterator[Case]:
         )
         # Where inputs are near the largest number of the type, the order of a gradient's factors decides what overflows.
         is_huge = context.dtype != "float64" and any(r.values == "huge" for r in case.tensors().values())
-        is_in_tiles = " x " in case.label and case.group == "large" and not is_half
-        most = _MOST_IN_TILES if is_in_tiles else _MOST_IN_DOZENS if case.group in _IN_DOZENS else MOST_ELEMENTS
+        is_in_tiles = " x " in case.label and not is_half
+        is_of_one = case.label.endswith(f" = {LARGE}") and context.is_main_type
+        is_large = case.group == "large" and (is_in_tiles or is_of_one)
+        most = _MOST_IN_LARGE if is_large else _MOST_IN_DOZENS if case.group in _IN_DOZENS else MOST_ELEMENTS
         # A row of equal numbers: which of them gets the gradient of a sort or a maximum is chance.
         is_tied = any(recipe.layout == COLUMN_FOR_ALL for recipe in case.tensors().values())
         if case.elements <= most and not is_one_of_many and not is_huge and not is_tied:

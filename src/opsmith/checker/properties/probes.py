@@ -18,15 +18,17 @@ from opsmith.subject.subject import Subject
 __all__ = ["Probe", "probes_of"]
 
 # What is wrong with the call, and what decides whether it may be answered:
-#   size                           the definition, and what the reference refuses by a `raise` of its own
-#   dtype, layout, overlap         the definition, or the reference of an operator that has none
+#   size, dtype, layout, overlap   the definition, or the reference of an operator that has none
+#   empty                          likewise, and what the reference refuses by a `raise` of its own
 #   broadcast                      as for sizes; an answer must be the reference's
 #   device                         the definition; not on the CPU, where PyTorch sends such a call elsewhere
 #   missing                        must be refused
 #   view                           an answer must be the reference's
 #   leaf                           must be refused by operators with a definition
 #   number                         the reference
-About = Literal["size", "broadcast", "dtype", "layout", "overlap", "device", "missing", "view", "leaf", "number"]
+About = Literal[
+    "size", "empty", "broadcast", "dtype", "layout", "overlap", "device", "missing", "view", "leaf", "number"
+]
 
 _INTS = (-1, 0, 2**31, -(2**31) - 1, 2**63 - 1, -(2**63))
 _FLOATS = (math.nan, math.inf, -math.inf)
@@ -118,7 +120,7 @@ def _of_tensor(name: str, tensor: Tensor, device: str, *, several: bool) -> Iter
         if size > 2:
             yield f"{name} with 1 in dimension {dim}", "broadcast", partial(_shorter, dim, 1)
         if size > 0:
-            yield f"{name} with 0 in dimension {dim}", "size", partial(_shorter, dim, 0)
+            yield f"{name} with 0 in dimension {dim}", "empty", partial(_shorter, dim, 0)
     for dtype in _other_dtypes(tensor.dtype):
         yield f"{name} of {str(dtype).removeprefix('torch.')}", "dtype", partial(_cast, dtype)
     if several:
