@@ -44,3 +44,16 @@ def test_what_is_no_path_and_no_module(path: str, tmp_path: Path, monkeypatch: p
 def test_a_name_that_no_file_system_takes(path: str, told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         discover(path)
+
+
+def test_a_module_of_that_name_from_another_folder_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "twice_there", raising=False)
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "twice_there.py").write_text("")
+    for name, told in (("one", "declares no operator"), ("other", "is imported already, from .*/one/twice_there.py")):
+        with pytest.raises(DefinitionError, match=told):
+            discover(str(tmp_path / name / "twice_there.py"))

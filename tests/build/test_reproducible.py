@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from forks import python_c
+
+pytestmark = pytest.mark.compile
+
+# One process has one module of a name.
+_BUILD = """
+import sys
+from pathlib import Path
 from opsmith.build.discover import discover
 from opsmith.build.ninja import run_plan
 from opsmith.build.plan import Target, plan_extension
@@ -15,19 +24,25 @@ from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_toolchain
 from opsmith.toolchain.archs import parse_cuda_archs
 
-pytestmark = pytest.mark.compile
+project, folder, *devices = sys.argv[1:]
+try:
+    toolchain = find_toolchain(cuda="cuda" in devices, rocm=False)
+except ToolchainError as error:
+    sys.exit(f"no nvcc here: {error}")
+(group,) = discover(project)
+target = Target(cuda_archs=parse_cuda_archs("9.0") if "cuda" in devices else ())
+Path(folder).mkdir(parents=True)
+plan = plan_extension(assemble(group.module, group.definitions, tuple(devices)), toolchain, target)
+print(run_plan(plan, Path(folder)))
+"""
 
 
 def library(project: Path, devices: tuple[str, ...], folder: Path) -> bytes:
-    try:
-        toolchain = find_toolchain(cuda="cuda" in devices, rocm=False)
-    except ToolchainError as error:
-        pytest.skip(f"no nvcc here: {error}")
-    (group,) = discover(str(project / "user_scale" / "__init__.py"))
-    target = Target(cuda_archs=parse_cuda_archs("9.0") if "cuda" in devices else ())
-    folder.mkdir(parents=True)
-    plan = plan_extension(assemble(group.module, group.definitions, devices), toolchain, target)
-    return run_plan(plan, folder).read_bytes()
+    done = python_c(_BUILD, [str(project / "user_scale"), str(folder), *devices], env=os.environ)
+    if "no nvcc here" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip()).read_bytes()
 
 
 @pytest.mark.parametrize(

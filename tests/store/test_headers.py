@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.store.headers import HeaderDigests, digest_headers, edited_since, outlive_edits, portable_name
+from opsmith.store.headers import (
+    HeaderDigests,
+    digest_headers,
+    edited_since,
+    is_portable_name,
+    outlive_edits,
+    portable_name,
+)
 from opsmith.store.keys import digest_file
 
 
@@ -67,3 +74,11 @@ def test_headers_are_digested_by_path(tmp_path: Path):
     header = tmp_path / "x.h"
     header.touch()
     assert digest_headers([header]) == {str(header): digest_file(header)}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [("<project>/../common.h", True), ("/usr/a.h", True), ("/usr/../a.h", False), ("../a.h", False), ("", False)],
+)
+def test_names_that_a_header_can_have(name: str, is_one: bool) -> None:
+    assert is_portable_name(name) == is_one

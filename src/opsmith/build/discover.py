@@ -43,7 +43,7 @@ def _collect(name: str) -> Group | None:
 
 def module_names(path: str) -> list[str]:
     """Import what a path stands for; return the modules that may declare operators, the first being the path's own."""
-    location = Path(path)
+    location, root = Path(path), None
     if location.suffix == ".py" or _is_there(location, Path.is_dir):
         if not _is_there(location, Path.exists):
             raise DefinitionError(f"no file {location.absolute()}")
@@ -53,6 +53,8 @@ def module_names(path: str) -> list[str]:
     else:
         name = path
     module = import_named(name, path)
+    if root is not None:
+        _refuse_another(module, root, path)
     folders = list(getattr(module, "__path__", ()))
     found = [name]
     for folder in folders:
@@ -64,6 +66,16 @@ def module_names(path: str) -> list[str]:
     for child in sorted(set(found) - {name}):
         import_named(child, path)
     return sorted(set(found))
+
+
+def _refuse_another(module: Any, root: Path, path: str) -> None:
+    """Raise DefinitionError if the module is one of that name that was imported from another folder before."""
+    file = getattr(module, "__file__", None)
+    if file is not None and not Path(file).resolve().is_relative_to(root):
+        raise DefinitionError(
+            f"{path}: a module {module.__name__} is imported already, from {file}, and a process has one of a name; "
+            "start another process"
+        )
 
 
 def _import_root(location: Path) -> tuple[Path, str]:

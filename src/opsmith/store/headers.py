@@ -1,7 +1,8 @@
 """Names and compares the headers of a build so that two checkouts can share an artefact.
 
-A header below one of the caller's named roots is recorded as `<root>/path`, any other by its absolute path. A record
-made for one checkout therefore looks at the headers of the checkout that asks, never at those of the one that built.
+A header below one of the caller's named roots is recorded as `<root>/path`, and one that a source beside or above a root
+leads to as `<root>/../path`; any other by its absolute path. A record made for one checkout therefore looks at the headers
+of the checkout that asks, never at those of the one that built.
 """
 
 from __future__ import annotations
@@ -78,8 +79,12 @@ def resolve_name(name: str, roots: Mapping[str, Path]) -> Path | None:
 
 
 def is_portable_name(name: str) -> bool:
-    """Tell whether a name could be a header's: one that comes from elsewhere is only ever looked at, never written."""
-    return bool(name) and "\0" not in name and ".." not in PurePath(name).parts
+    """Tell whether a name could be a header's: one that comes from elsewhere is only ever looked at, never written.
+
+    From a root a source may go anywhere: `<project>/../common.h`.
+    """
+    is_below_root = name.startswith("<") and ">/" in name
+    return bool(name) and "\0" not in name and (is_below_root or ".." not in PurePath(name).parts)
 
 
 class HeaderDigests:

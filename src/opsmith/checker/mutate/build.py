@@ -78,7 +78,8 @@ class Builder:
     @cached_property
     def headers(self) -> tuple[Path, ...]:
         """The user's headers that the sources include, as the compiler reports them."""
-        found = read_headers(self.plan, self._prepared.toolchain, self._objects)
+        headers = read_headers(self.plan, self._prepared.toolchain, self._objects)
+        found = dict.fromkeys(header.resolve() for header in headers)
         generated = self._objects.resolve()
         return tuple(
             file
