@@ -92,8 +92,12 @@ def _than_custom_op(results: Any) -> str:
 
 def _checks() -> Iterator[Row]:
     if (results := read("check_score.json")) is not None:
-        found = {tool: f"{score['found']} of {results['defects']}" for tool, score in results["score"].items()}
-        yield "find planted defects", found["opsmith"], f"`torch.library.opcheck`: {found['opcheck']}", "–"
+        others = f"`torch.library.opcheck`: {results['score']['opcheck']['found']} of {results['defects']}"
+        if (planted := read("planted.json")) is not None:
+            classes = [kinds["defects"] for kinds in planted["classes"].values() if "defects" in kinds]
+            right, total = (sum(count[at] for counts in classes for count in counts.values()) for at in (0, 1))
+            seeds = len({seed for counts in classes for seed in counts})
+            yield f"find planted defects, {seeds} seeds", f"{right} of {total}", others, "–"
 
 
 def _operator(figure: Figure) -> Row:

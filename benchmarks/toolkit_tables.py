@@ -122,6 +122,44 @@ def check_score(results: Result) -> Iterator[str]:
         yield f"| {names[tool]} | {score['found']} of {count} | {right} | {score['false_alarms']} |"
 
 
+def planted(results: Result) -> Iterator[str]:
+    """Yield the planted defects that `opsmith check` finds under their names, by class and seed, and those it blames."""
+    machine, classes = results["machine"], results["classes"]
+    seeds = sorted({seed for kinds in classes.values() for counts in kinds.values() for seed in counts}, key=int)
+    checks = sum(total for kinds in classes.values() for counts in kinds.values() for _, total in counts.values())
+    yield (
+        f"`opsmith check` as it is by default, {machine['name']}, {machine['cores']} cores, torch {machine['torch']}, "
+        f"{results['date'][:10]}: {checks:,} checks. {results['mended']} of them were not right at first, were mended, and "
+        "were run again."
+    )
+    yield ""
+    yield f"| class | {' | '.join(f'seed {seed}' for seed in seeds)} |"
+    yield f"|---|{'---|' * len(seeds)}"
+    found, whole = "found under their names", {}
+    for kind, kinds in classes.items():
+        for what, counts in kinds.items():
+            name = {"defects": found, "twins": "the same operators without it, not blamed"}.get(what, "not blamed")
+            sums = whole.setdefault(what, {})
+            for seed, (right, total) in counts.items():
+                sums[seed] = (sums.get(seed, (0, 0))[0] + right, sums.get(seed, (0, 0))[1] + total)
+            if what == "defects":
+                yield f"| {kind}, {name} | {_right(counts, seeds)} |"
+            elif what == "sound":
+                yield f"| correct operators of suspicious kinds, {name} | {_right(counts, seeds)} |"
+    yield f"| **all defects, {found}** | {_right(whole['defects'], seeds)} |"
+    yield f"| **all twins without the defect, not blamed** | {_right(whole['twins'], seeds)} |"
+    if gpu := results["gpu"]:
+        yield ""
+        yield (
+            f"In CUDA kernels, on a GPU: {gpu['right']} of {gpu['checked']} under their names, {gpu['blamed']} of "
+            f"{gpu['twins']} twins blamed."
+        )
+
+
+def _right(counts: dict[str, Any], seeds: Iterable[str]) -> str:
+    return " | ".join("{} of {}".format(*counts[seed]) if seed in counts else "–" for seed in seeds)
+
+
 def call_time(results: Result) -> Iterator[str]:
     """Yield the tables of call_time.py. "bridge", where it is there, has the seconds to build and to load it."""
     kind = ", host time without waiting for the GPU" if results["machine"]["gpu"] else ""
@@ -184,6 +222,7 @@ REGIONS: dict[str, tuple[Callable[[Result], Iterator[str]], tuple[str, ...]]] = 
     "calls": (call_time, ("call_time.json", "call_time_newest.json", "call_time_gpu.json")),
     "binary": (foreign_binary, ("foreign_binary.json",)),
     "defects": (check_score, ("check_score.json",)),
+    "planted": (planted, ("planted.json",)),
 }
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
@@ -226,9 +227,13 @@ def main() -> int:
     spent = sum(result.processor_s for result in results)
     print(f"\n{len(problems)} of {len(results)} checks are not right; {spent:,.0f} s of processor time")
     if asked.json is not None:
+        from opsmith.benchmark.machine import this_machine
+
         entries = [{**asdict(result), "verdict": result.verdict} for result in sorted(results, key=lambda r: r.unit)]
         asked.json.parent.mkdir(parents=True, exist_ok=True)
-        asked.json.write_text(json.dumps({"sources": sources, "results": entries}, indent=1) + "\n", encoding="utf-8")
+        date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        found = {"sources": sources, "machine": this_machine("cpu").as_json(), "date": date, "results": entries}
+        asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 1 if problems else 0
 
 
