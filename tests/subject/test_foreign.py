@@ -49,10 +49,17 @@ VERBS: dict[str, tuple[click.Command, tuple[str, ...]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the module, which a process imports once."""
+    found = tmp_path_factory.mktemp("foreign")
+    (found / "foreign_user.py").write_text(MODULE)
+    return found
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "foreign_user.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("OPSMITH_BRIDGE", "off")
 
     def run(verb: str, *arguments: str) -> Result:
