@@ -29,7 +29,8 @@ __all__ = [
     "write_record",
 ]
 
-_FORMAT_VERSION = 1
+# 2: headers outside of the roots are named from a root; before, by the path in the checkout that built.
+_FORMAT_VERSION = 2
 
 
 class Record(NamedTuple):
