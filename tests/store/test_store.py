@@ -95,7 +95,7 @@ def test_a_damaged_manifest_is_not_found_and_is_replaced(store, publish, inputs,
     assert store.find(source_key(inputs)) == published
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"format": 1, "artifact": "a", "headers": []}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 2, "artifact": "a", "headers": []}'])
 def test_a_damaged_record_is_as_good_as_none(store, publish, inputs, text):
     publish()
     (record,) = store.layout.index(source_key(inputs)).iterdir()
