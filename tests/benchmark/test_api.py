@@ -47,6 +47,7 @@ def test_operators_and_a_module():
     assert len(everything) == 2
 
 
+@pytest.mark.slow("compiles with Inductor; make test times an operator")
 def test_a_function_with_a_reference_and_examples():
     report = opsmith.bench(double, reference=lambda x: x * 2, examples=[(torch.randn(5),)], **QUICK)
     assert report.ok

@@ -51,7 +51,9 @@ def edited(checkout: Path) -> Path:
     return checkout
 
 
-@pytest.mark.parametrize("through_a_link", [False, True])
+@pytest.mark.parametrize(
+    "through_a_link", [False, pytest.param(True, marks=pytest.mark.slow("builds in five processes"))]
+)
 def test_a_header_outside_of_the_project_is_that_of_the_checkout_that_asks(
     checkout: Path, tmp_path: Path, empty_store: Path, through_a_link: bool
 ) -> None:
@@ -69,6 +71,7 @@ def test_a_header_outside_of_the_project_is_that_of_the_checkout_that_asks(
     assert built(other) != first
 
 
+@pytest.mark.slow("builds in four processes")
 def test_headers_that_include_each_other_outside_of_the_project(
     checkout: Path, tmp_path: Path, empty_store: Path
 ) -> None:
