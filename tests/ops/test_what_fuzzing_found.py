@@ -6,7 +6,7 @@ import numpy
 import pytest
 import torch
 
-from opsmith.errors import ArgumentTypeError, DtypeError, ShapeError
+from opsmith.errors import ArgumentTypeError, DtypeError, OpsmithError, ShapeError
 from opsmith.ops.lltm import lltm
 from opsmith.ops.nms import mmcv
 from opsmith.ops.upfirdn2d import upsample2d
@@ -45,3 +45,8 @@ def test_a_sequence_of_another_rank_that_is_run_backwards(rank: int) -> None:
 def test_a_gain_of_more_than_an_integer_of_the_machine() -> None:
     found = upsample2d(torch.ones(1, 1, 2, 2), None, up=numpy.int64(3), gain=1 << 63)
     torch.testing.assert_close(found.max().item(), 9.0 * 2**63)
+
+
+def test_an_array_beside_a_padding_of_more_than_64_bits() -> None:
+    with pytest.raises(OpsmithError, match="upfirdn2d"):
+        upsample2d(torch.ones(1, 1, 4, 4), None, up=numpy.int64(3), padding=1 << 63)

@@ -18,6 +18,7 @@ __all__ = [
     "TensorShapeError",
     "TensorTypeError",
     "UnsupportedValueError",
+    "as_int",
     "as_tensor",
     "check_choice",
     "check_flags",
@@ -107,7 +108,7 @@ def read_pair(function: str, name: str, value: Any) -> tuple[int, int]:
     values = value if type(value) in _SEQUENCES or isinstance(value, Sequence) else (value,)
     if not 1 <= len(values) <= 2 or not is_int(values[0]) or not is_int(values[-1]):
         raise ArgumentTypeError(f"{function}(): {name} is {describe(value)}, expected an int or two of them")
-    return _as_int(values[0]), _as_int(values[-1])
+    return as_int(values[0]), as_int(values[-1])
 
 
 def check_flags(function: str, **flags: Any) -> None:
@@ -144,7 +145,7 @@ def is_int(value: Any) -> bool:
     return True
 
 
-def _as_int(value: Any) -> Any:
+def as_int(value: Any) -> Any:
     """Return an int for a numpy.int64, whose products would overflow; what torch.compile knows as a symbol stays one."""
     return value if isinstance(value, _SIZES) else operator.index(value)
 

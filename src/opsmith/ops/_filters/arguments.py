@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, GradientError, ShapeError, describe
-from opsmith.ops._arguments import check_numbers, check_storage, check_tensors, is_int
+from opsmith.ops._arguments import as_int, check_numbers, check_storage, check_tensors, is_int
 
 __all__ = [
     "MOST_UP_DOWN",
@@ -83,7 +83,7 @@ def _ints(op: str, name: str, value: Ints, lengths: tuple[int, ...]) -> tuple[in
     if len(values) not in (1, *lengths) or not all(map(is_int, values)):
         words = " or ".join(map(str, lengths))
         raise ArgumentTypeError(f"{op}(): {name} is {describe(value)}, expected an int or {words} of them")
-    return values
+    return tuple(map(as_int, values))
 
 
 def check_clamp(clamp: float | None, op: str = "bias_act") -> None:
