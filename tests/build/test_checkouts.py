@@ -71,6 +71,20 @@ def test_a_header_outside_of_the_project_is_that_of_the_checkout_that_asks(
     assert built(other) != first
 
 
+@pytest.mark.slow("builds in a process")
+def test_what_a_library_says_of_its_files_is_of_its_project(checkout: Path, empty_store: Path) -> None:
+    """Beside an installed library `../shared` would be another package."""
+    describe = """
+from opsmith.build.export import describe_stored
+store = Store(default_root())
+(artifact,) = (one for one in store.artifacts() if one.manifest.kind == "library")
+print(*describe_stored(artifact, store, prepared.plan, group.definitions).inputs, sep="\\n")
+"""
+    done = python_c(_BUILD + describe, [str(checkout / "user_scale")], env=os.environ)
+    files = [line for line in done.stdout.splitlines() if line.startswith("file ")]
+    assert files == ["file kernels/scale.cpp"], done.stdout + done.stderr
+
+
 @pytest.mark.slow("builds in four processes")
 def test_headers_that_include_each_other_outside_of_the_project(
     checkout: Path, tmp_path: Path, empty_store: Path

@@ -60,7 +60,8 @@ def _outside(plan: Plan, headers: Iterable[Path], definitions: tuple[Definition,
     """
     root = plan.extension.root
     files = {user for step in plan.steps for user in step.users}
-    files |= {header for header in headers if header.is_relative_to(root)}
+    # Not what `<root>/../common.h` leads to: from where the library is installed that may be anything.
+    files |= {file for header in headers if (file := header.resolve()).is_relative_to(root)}
     inputs = {file_input(file, root): digest_file(file) for file in sorted(files)}
     return inputs | ({INTERFACE: interface_digest(definitions)} if definitions else {})
 
