@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,32 +54,28 @@ def read_headers(plan: Plan, toolchain: Toolchain, folder: Path) -> tuple[Path, 
     # As the compiler names them, and as they really are: most headers are dropped by name, without a look at the disk.
     skip = tuple(f"{prefix}/" for prefix in covered)
     really = tuple(prefix.resolve() for prefix in covered)
-    seen = _Names(plan.roots)
+    roots = {root.resolve(): root for root in plan.roots.values()}
+
+    @cache
+    def root_at(folder: Path) -> Path | None:
+        return roots.get(folder.resolve())
+
     found: dict[Path, None] = {}
     for step in plan.steps:
         if step.depfile is not None:
             for header in read_depfile(folder / step.depfile, cwd=folder, skip=skip):
                 resolved = header.resolve()
                 if not any(map(resolved.is_relative_to, really)):
-                    found[seen.below_a_root(header) or resolved] = None
+                    found[_from_root(header, root_at) or resolved] = None
     return tuple(found)
 
 
-class _Names:
-    """Names headers by the root from which the compiler went to them, which the headers need not be in."""
+def _from_root(header: Path, root_at: Callable[[Path], Path | None]) -> Path | None:
+    """Return `<root>/../common.h` for what a source includes as "../common.h", or None for another way to it.
 
-    def __init__(self, roots: Mapping[str, Path]) -> None:
-        self._roots = {root.resolve(): root for root in roots.values()}
-        self._found: dict[Path, Path | None] = {}
-
-    def below_a_root(self, header: Path) -> Path | None:
-        """Return `<root>/../common.h` for what a source includes as "../common.h", or None for another way to it.
-
-        In another checkout that is the other checkout's header. By its own path a record would be held against this one's.
-        """
-        for parent in header.parents:
-            if parent not in self._found:
-                self._found[parent] = self._roots.get(parent.resolve())
-            if (root := self._found[parent]) is not None:
-                return root / header.relative_to(parent)
-        return None
+    In another checkout that is the other checkout's header. By its own path a record would be held against this one's.
+    """
+    for folder in header.parents:
+        if (root := root_at(folder)) is not None:
+            return root / header.relative_to(folder)
+    return None

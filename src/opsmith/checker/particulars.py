@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.values import INTEGER_VALUES
 
 __all__ = ["named", "particulars"]
 
@@ -59,7 +60,7 @@ def _common(tensors: Mapping[str, TensorRecipe], field: str, plain: str, one: st
 
 def _is_index(recipe: TensorRecipe) -> bool:
     """Whether a tensor holds small integers, as all integer tensors do."""
-    return "int" in recipe.dtype and recipe.values not in ("integers", "extremes", "wide")
+    return "int" in recipe.dtype and recipe.values not in INTEGER_VALUES.keys() - {"small"}
 
 
 def _arguments(case: Case) -> Iterator[str]:

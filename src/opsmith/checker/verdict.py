@@ -28,10 +28,9 @@ from opsmith.subject.subject import Subject
 __all__ = ["AT_TIMES", "Judged", "Verdict"]
 
 # By how a call fails: what that is called, the first that the report has, and what is said of it.
-_NAMES = {"after": ("state", "determinism"), "threaded": ("threads",)}
-_DEPENDS = {
-    "after": "It depends on earlier calls, which the program makes.",
-    "threaded": "On one thread the same calls give right results.",
+_AFTER_OTHERS = {
+    "after": (("state", "determinism"), "It depends on earlier calls, which the program makes."),
+    "threaded": (("threads",), "On one thread the same calls give right results."),
 }
 AT_TIMES = "Called again by itself and after the calls before it, it did not fail: it happens now and then."
 # For how long a property that may lie behind a failure tries inputs, and in a check with a limit what part of the rest.
@@ -127,11 +126,12 @@ class Verdict:
             return
         context = Context(self.subject, task.column.device, task.dtypes, until_s=self.until_s)
         found, how = explain(context, task.item.name, finding, row.history)
-        if how in _DEPENDS:
-            found = replace(found, message=_added(found.message, _DEPENDS[how]))
+        names, sentence = _AFTER_OTHERS.get(how, ((), ""))
+        if sentence:
+            found = replace(found, message=_added(found.message, sentence))
         row.outcome = replace(row.outcome, findings=(found, *rest))
-        if how in _NAMES and task.item.name in VALUES and not row.crashed:
-            self._rename(row, _NAMES[how])
+        if names and task.item.name in VALUES and not row.crashed:
+            self._rename(row, names)
         elif how == "unsteady" and not self._is_from_chance(row):
             row.outcome = replace(
                 row.outcome, findings=(replace(found, message=_added(found.message, AT_TIMES)), *rest)

@@ -72,10 +72,16 @@ def portable_name(path: str, roots: Mapping[str, Path]) -> str:
 
 def resolve_name(name: str, roots: Mapping[str, Path]) -> Path | None:
     """Return the path that a portable name stands for, or None if its root is not known."""
-    root, separator, rest = name[1:].partition(">/") if name.startswith("<") else ("", "", name)
-    if not separator:
+    root, rest = _split_root(name)
+    if not root:
         return Path(name)
     return roots[root] / rest if root in roots else None
+
+
+def _split_root(name: str) -> tuple[str, str]:
+    """Return the root of a portable name and the way from it, or "" and the name where that is a path."""
+    root, separator, rest = name[1:].partition(">/") if name.startswith("<") else ("", "", name)
+    return (root, rest) if separator else ("", name)
 
 
 def is_portable_name(name: str) -> bool:
@@ -83,8 +89,8 @@ def is_portable_name(name: str) -> bool:
 
     From a root a source may go anywhere: `<project>/../common.h`.
     """
-    is_below_root = name.startswith("<") and ">/" in name
-    return bool(name) and "\0" not in name and (is_below_root or ".." not in PurePath(name).parts)
+    root, _ = _split_root(name)
+    return bool(name) and "\0" not in name and (bool(root) or ".." not in PurePath(name).parts)
 
 
 class HeaderDigests:
