@@ -68,4 +68,4 @@ def test_an_integer_of_which_a_part_is_an_index() -> None:
         CheckPlan(chosen(("special values",)), dtypes=("float32",)),
     ).results
     (finding,) = results[0].outcome.findings
-    assert "integers beyond 16 or 32 bits" in finding.message or "the ends of the integers" in finding.message
+    assert "integers beyond 16 or 32 bits" in finding.message
