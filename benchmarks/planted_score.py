@@ -50,10 +50,15 @@ def summary(files: Iterable[Mapping[str, Any]], gpu: Iterable[Mapping[str, Any]]
     }
 
 
-def _of_gpu(files: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return how many checks of CUDA kernels with a defect gave its name, of how many, and twins that were blamed."""
+def _of_gpu(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how many checks of CUDA kernels with a defect gave its name, of how many, twins that were blamed, and where."""
+    files = list(files)
+    if not files:
+        return {}
     rows = [row for file in files for row in file["rows"]]
-    return {count: sum(row[count] for row in rows) for count in ("right", "checked", "twins", "blamed")}
+    seeds = sorted({check["seed"] for file in files for check in file["checks"]})
+    counts = {count: sum(row[count] for row in rows) for count in ("right", "checked", "twins", "blamed")}
+    return {"machine": files[0]["machine"], "seeds": seeds, **counts}
 
 
 def main() -> None:

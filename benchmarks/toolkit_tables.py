@@ -135,24 +135,23 @@ def planted(results: Result) -> Iterator[str]:
     yield ""
     yield f"| class | {' | '.join(f'seed {seed}' for seed in seeds)} |"
     yield f"|---|{'---|' * len(seeds)}"
-    found, whole = "found under their names", {}
     for kind, kinds in classes.items():
-        for what, counts in kinds.items():
-            name = {"defects": found, "twins": "the same operators without it, not blamed"}.get(what, "not blamed")
-            sums = whole.setdefault(what, {})
-            for seed, (right, total) in counts.items():
-                sums[seed] = (sums.get(seed, (0, 0))[0] + right, sums.get(seed, (0, 0))[1] + total)
-            if what == "defects":
-                yield f"| {kind}, {name} | {_right(counts, seeds)} |"
-            elif what == "sound":
-                yield f"| correct operators of suspicious kinds, {name} | {_right(counts, seeds)} |"
-    yield f"| **all defects, {found}** | {_right(whole['defects'], seeds)} |"
-    yield f"| **all twins without the defect, not blamed** | {_right(whole['twins'], seeds)} |"
+        if "defects" in kinds:
+            yield f"| {kind}, found under their names | {_right(kinds['defects'], seeds)} |"
+    names = {
+        "sound": "correct operators of suspicious kinds, not blamed",
+        "defects": "**all defects, found under their names**",
+        "twins": "**all twins without the defect, not blamed**",
+    }
+    for what, name in names.items():
+        parts = [kinds[what] for kinds in classes.values() if what in kinds]
+        whole = {seed: [sum(part[seed][at] for part in parts if seed in part) for at in (0, 1)] for seed in seeds}
+        yield f"| {name} | {_right({seed: counts for seed, counts in whole.items() if counts[1]}, seeds)} |"
     if gpu := results["gpu"]:
         yield ""
         yield (
-            f"In CUDA kernels, on a GPU: {gpu['right']} of {gpu['checked']} under their names, {gpu['blamed']} of "
-            f"{gpu['twins']} twins blamed."
+            f"In CUDA kernels, on {gpu['machine']['name']}, of seed {' and '.join(map(str, gpu['seeds']))}: {gpu['right']} "
+            f"of {gpu['checked']} under their names, {gpu['blamed']} of {gpu['twins']} twins blamed."
         )
 
 

@@ -43,8 +43,12 @@ def test_later_checks_replace_earlier_ones(program: Any) -> None:
 def test_the_table_has_what_is_not_right(program: Any) -> None:
     import toolkit_tables
 
-    gpu = {"rows": [{"right": 1, "checked": 2, "twins": 2, "blamed": 1}]}
+    gpu = {
+        "machine": {"name": "H100"},
+        "rows": [{"right": 1, "checked": 2, "twins": 2, "blamed": 1}],
+        "checks": [{"seed": 4}, {"seed": 3}],
+    }
     text = "\n".join(toolkit_tables.planted(program.summary([FIRST], [gpu])))
     assert "| races, found under their names | 1 of 2 | 0 of 1 |" in text
     assert "| **all twins without the defect, not blamed** | 0 of 1 | – |" in text
-    assert "1 of 2 under their names, 1 of 2 twins blamed" in text
+    assert "on H100, of seed 3 and 4: 1 of 2 under their names, 1 of 2 twins blamed" in text

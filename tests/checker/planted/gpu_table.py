@@ -65,7 +65,8 @@ def main() -> int:
     print(f"{len(rows) - len(wrong)} of {len(rows)} defects have their name and their twins are not blamed")
     print(f"{checked} of {len(results)} checks, {time.monotonic() - started:.0f} s")
     if options.json:
-        options.json.write_text(json.dumps({"rows": rows, "checks": results}, indent=1), encoding="utf-8")
+        found = {"machine": {"name": _gpu_name()}, "rows": rows, "checks": results}
+        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
     return 1 if wrong else 0
 
 
@@ -80,8 +81,15 @@ def _tasks(names: list[str] | None, seeds: list[int]) -> list[Task]:
 
 
 def _gpus() -> int:
-    done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    return len(done.stdout.splitlines())
+    return len(_ask_driver("-L"))
+
+
+def _gpu_name() -> str:
+    return ", ".join(dict.fromkeys(_ask_driver("--query-gpu=name", "--format=csv,noheader")))
+
+
+def _ask_driver(*arguments: str) -> list[str]:
+    return subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 def _build() -> None:
