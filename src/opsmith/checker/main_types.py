@@ -6,22 +6,15 @@ its like compare all calls in all types; gradients, memory and fake kernels cost
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-from opsmith.checker.process.schedule import Task
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case
 from opsmith.subject.choices_of_layouts import LONG_ROWS
 from opsmith.subject.layouts import COMBINED
 from opsmith.subject.scalar_values import is_unusual
 
-__all__ = ["for_types", "main_types"]
-
-
-def main_types(tasks: Iterable[Task]) -> Mapping[str, str]:
-    """Return the element types of a check that defects of any type are looked for in: float32, or else the first."""
-    known = [task.dtypes for task in tasks if task.item.per == "dtype"]
-    return next((dtypes for dtypes in known if "float32" in dtypes.values()), known[0] if known else {})
+__all__ = ["for_types"]
 
 
 def for_types(context: Context, cases: Iterable[Case]) -> Iterator[Case]:

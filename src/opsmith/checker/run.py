@@ -13,11 +13,10 @@ from typing import Any
 from opsmith.checker.blame import BEFORE_SIZES
 from opsmith.checker.excused import excused_notes
 from opsmith.checker.left_out import left_out_notes
-from opsmith.checker.main_types import main_types
 from opsmith.checker.outcome import Found, Outcome, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, see_earlier
 from opsmith.checker.process.forks import Forks
-from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first
+from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first, main_types
 from opsmith.checker.process.slow_sizes import without_slow_sizes
 from opsmith.checker.process.workers import Finished, Workers, run_tasks
 from opsmith.checker.programs import with_programs

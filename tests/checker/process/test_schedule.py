@@ -30,7 +30,10 @@ def test_the_halves_run_side_by_side_and_a_gpus_tasks_beside_both():
 def test_what_needs_all_cores_comes_when_the_others_are_done():
     listed = tasks("value", "aliasing", "threads", "vmap")
     rounds = [[[task.item.name for task in queue.tasks] for queue in one] for one in rounds_of(listed, 1.0, 2)]
-    assert rounds == [[["value"] * 2 + ["aliasing"] * 2, ["vmap"] * 2], [["threads"] * 2]]
+    assert rounds == [[["value"] * 2 + ["aliasing"] * 2, ["threads", *["vmap"] * 2]], [["threads"]]]
+    (alone,) = rounds_of(listed, 1.0, 2)[-1]
+    assert alone.tasks[0].dtypes == {"T": "float32"}
+    assert len(rounds_of(listed, inf, 2)[-1][0].tasks) == 2
     assert len(rounds_of(listed, 1.0, 1)) == 1
     assert len(rounds_of(listed, 1.0, 2, is_limited=True)) == 1
 

@@ -6,7 +6,7 @@ So with two processors the two halves run side by side, and a GPU's tasks beside
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from math import inf
@@ -22,6 +22,7 @@ __all__ = [
     "allowance",
     "default_processes",
     "essentials_first",
+    "main_types",
     "rounds_of",
     "weight_of",
 ]
@@ -68,6 +69,12 @@ class Allowance:
     until_s: float = inf
 
 
+def main_types(tasks: Iterable[Task]) -> Mapping[str, str]:
+    """Return the element types of a check that defects of any type are looked for in: float32, or else the first."""
+    known = [task.dtypes for task in tasks if task.item.per == "dtype"]
+    return next((dtypes for dtypes in known if "float32" in dtypes.values()), known[0] if known else {})
+
+
 def default_processes(processors: int) -> int:
     """Return how many queues are worked on at a time."""
     return next(count for least, count in _PROCESSES if processors >= least)
@@ -77,9 +84,12 @@ def rounds_of(tasks: Sequence[Task], seconds: float, processes: int, *, is_limit
     """Return the rounds of a check, one after the other; the queues of a round are worked on side by side.
 
     The queues are the two halves of the CPU's tasks, which are one where there is one process, and a GPU's. What needs
-    all cores for itself is a round of its own, the last, unless a limit shares out the time.
+    all cores for itself is a round of its own, the last, unless a limit shares out the time. In element types other than
+    the main one it is a spot check, for which the cores need not wait, save in a thorough check.
     """
-    last = [] if processes == 1 or is_limited else [task for task in tasks if _needs_all_cores(task)]
+    main = main_types(tasks)
+    alone = [task for task in tasks if _needs_all_cores(task) and (seconds == inf or task.dtypes == main)]
+    last = [] if processes == 1 or is_limited else alone
     rounds = _shared_rounds([task for task in tasks if task not in last], seconds, processes)
     return [*rounds, [Queue(tuple(last), 0.0)]] if last else rounds
 

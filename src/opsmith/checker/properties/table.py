@@ -24,7 +24,8 @@ class Property:
 
     On a GPU one that is `alone` has a process to itself: because it starts others, which could not use the GPU after it
     has, or because a defect spoils the GPU for the rest of the process. On the CPU one that is `fresh` has, where earlier
-    calls would hide what it looks for, and one that needs `all_cores` runs when the other processes of the check are done.
+    calls would hide what it looks for, and one that needs `all_cores` runs when the other processes of the check are done,
+    in the main element type at least.
     `imports` are modules that it has PyTorch import, which takes seconds. One that `differentiates` says nothing without
     autograd.
 
