@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy
 import pytest
 import torch
@@ -9,6 +11,7 @@ import torch
 from opsmith.errors import ArgumentTypeError, DtypeError, OpsmithError, ShapeError
 from opsmith.ops.lltm import lltm
 from opsmith.ops.nms import mmcv
+from opsmith.ops.sigmoid_focal_loss import focal_loss, focal_loss_classes
 from opsmith.ops.upfirdn2d import upsample2d
 
 pytestmark = pytest.mark.compile
@@ -50,3 +53,14 @@ def test_a_gain_of_more_than_an_integer_of_the_machine() -> None:
 def test_an_array_beside_a_padding_of_more_than_64_bits() -> None:
     with pytest.raises(OpsmithError, match="upfirdn2d"):
         upsample2d(torch.ones(1, 1, 4, 4), None, up=numpy.int64(3), padding=1 << 63)
+
+
+@pytest.mark.parametrize("gamma", [math.nan, math.inf])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_an_error_of_one_to_any_power_is_one(gamma: float, device: str) -> None:
+    logits = torch.tensor([1000.0, -1000.0, 1000.0], device=device)
+    targets = torch.tensor([0.0, 1.0, 1.0], device=device)
+    loss = focal_loss(logits, targets, alpha=-1.0, gamma=gamma)
+    assert loss[:2].tolist() == [1000.0, 1000.0]
+    classes = focal_loss_classes(logits[:2, None], torch.tensor([1, 0], device=device), alpha=-1.0, gamma=gamma)
+    assert classes.flatten().tolist() == [1000.0, 1000.0]

@@ -49,8 +49,9 @@ struct Power {
   OPSMITH_HOST_DEVICE C power(C m) const {
     // The log of 0 is replaced by a number that is as good as -inf, save that 0 times it is 0: 0^0 is 1.
     const C size = math::abs(m);
+    // 1 to any power is 1, to inf and NaN too, as pow has it.
     const C log = size > C(0) || size != size ? math::log(size) : C(-1e30);
-    const C result = math::exp(exponent * log);
+    const C result = size == C(1) ? C(1) : math::exp(exponent * log);
     return m < C(0) ? of_minus_one * result : result;
   }
   template <class>
