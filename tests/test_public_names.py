@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 
 import pytest
 
 import opsmith
+import opsmith.ops
 from some import some
 
 
@@ -51,3 +53,12 @@ def test_importing_opsmith_imports_no_torch():
         "import sys, opsmith, opsmith.benchmark, opsmith.checker, opsmith.profiler\nprint('torch' in sys.modules)"
     )
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_importing_an_operator_imports_no_compiler_of_torch():
+    listed = [item.name for item in pkgutil.iter_modules(opsmith.ops.__path__, "opsmith.ops.")]
+    assert "opsmith.ops.deform_conv2d" in listed
+    done = run_python(
+        f"import sys, {', '.join(listed)}\nprint({{'torch._dynamo', 'torch._inductor'}} & sys.modules.keys() or 'neither')"
+    )
+    assert done.stdout.strip() == "neither", done.stderr

@@ -113,12 +113,15 @@ def deform_conv2d(
     return result
 
 
-# Dynamo cannot trace the question; it guards on what the answer depends on, and asks again where that has changed.
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _allows_tf32() -> bool:
     # torchvision's asks what products of matrices may do, since that is how it multiplies. mypy sees no attributes of the
     # object that PyTorch puts in place of this module.
     return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
+
+
+# Dynamo cannot trace the question; it guards on what the answer depends on, and asks again where that has changed. This is
+# what torch.compiler.assume_constant_result does, after it has imported the compiler, which takes seconds.
+_allows_tf32._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def pair(name: str, size: Size) -> tuple[int, int]:
