@@ -1,4 +1,4 @@
-"""The ten rows of the README's table, from the same results as docs/figures.md."""
+"""The eight rows of the README's table and its picture, from the same results as docs/figures.md."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from headline import Figure
 from operator_tables import Headline, headlines
+from summary_plot import bars_of, draw
 from toolkit_tables import read
 from turns_tables import TurnsHeadline, turns_headlines
 
-__all__ = ["summary"]
+__all__ = ["picture", "summary"]
 
 _OPERATORS = (
     Headline("lltm", "lltm_cell_gpu.json", "lltm_cell", "B 16, I 32, S 128", "float32", "both", "compiled"),
-    Headline("sigmoid_focal_loss", "focal_loss_sum_gpu.json", "focal_loss_sum", "shape 16000000", "float32", "both"),
     Headline("mlp", "mlp_gpu.json", "mlp", "B 8192, F 1024, H 4096, O 1024", "bfloat16", "both"),
 )
 _TURNS = (
@@ -39,10 +39,18 @@ Row = tuple[str, str, str, str]
 
 def summary() -> str:
     """Return the table, and below it where its first rows were measured. A row without its result file is left out."""
-    rows = [*_builds(), *_calls(), *_checks(), *(_operator(figure) for figure in headlines(_OPERATORS))]
-    rows += [_operator(figure) for figure in turns_headlines(_TURNS)]
     lines = ["| what | opsmith | baseline | speedup |", "|---|---|---|---|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), "", _machine()])
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in _rows()), "", _machine()])
+
+
+def picture() -> str:
+    """Return the rows that have a speedup as an SVG."""
+    return draw(bars_of(_rows()))
+
+
+def _rows() -> list[Row]:
+    rows = [*_builds(), *_calls(), *_checks(), *(_operator(figure) for figure in headlines(_OPERATORS))]
+    return [*rows, *(_operator(figure) for figure in turns_headlines(_TURNS))]
 
 
 def _machine() -> str:
@@ -64,13 +72,6 @@ def _builds() -> Iterator[Row]:
         if cuda := results.get("cuda"):
             baseline = f"nvcc with `torch/extension.h`: {_seconds(cuda['theirs_s'])}"
             yield "build a CUDA operator", _seconds(cuda["ours_s"]), baseline, _speedup(cuda["times_faster"])
-    if (results := read("existing_build.json")) is not None:
-        build = results["build"]
-        if "theirs_O3_s" in build:
-            baseline = f"`torch.utils.cpp_extension`, -O3: {_seconds(build['theirs_O3_s'])}"
-            faster = _speedup(build["header_warm_both_O3_times_faster"])
-            what = "build an unchanged C++ extension, precompiled header"
-            yield what, _seconds(build["header_warm_s"]), baseline, faster
 
 
 def _calls() -> Iterator[Row]:

@@ -19,7 +19,7 @@ from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.benchmark.as_json import reports_from
 from roi_align_tables import roi_align_figures
-from summary_table import summary
+from summary_table import picture, summary
 from toolkit_tables import REGIONS as TOOLKIT_REGIONS
 from toolkit_tables import toolkit_table
 from turns_tables import turns_headlines
@@ -98,6 +98,8 @@ REGIONS: dict[str, Callable[[], str]] = {
     "roi_align": roi_align_figures,
     "deform_conv2d": deform_conv2d_figures,
 }
+# Pictures, by their place in docs/.
+PICTURES: dict[str, Callable[[], str]] = {"assets/speedups.svg": picture}
 PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
 
 
@@ -118,12 +120,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
+    made = {page: filled(page.stem, page.read_text(encoding="utf-8")) for page in PAGES}
+    made |= {README.parent / "docs" / name: make() for name, make in PICTURES.items()}
+    for file, text in made.items():
         if not arguments.check:
-            page.write_text(filled(page.stem, text), encoding="utf-8")
-        elif filled(page.stem, text) != text:
-            sys.exit(f"{page.name} differs from benchmarks/results; run `python benchmarks/tables.py`")
+            file.write_text(text, encoding="utf-8")
+        elif not file.is_file() or file.read_text(encoding="utf-8") != text:
+            sys.exit(f"{file.name} differs from benchmarks/results; run `python benchmarks/tables.py`")
 
 
 if __name__ == "__main__":
