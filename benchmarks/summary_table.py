@@ -1,4 +1,4 @@
-"""The ten rows of the README's table, from the same results as docs/figures.md."""
+"""The ten rows of the README's table, from the same results as docs/results/figures.md."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _checks() -> Iterator[Row]:
 
 
 def _operator(figure: Figure) -> Row:
-    what = f"{figure.link('docs/')}, {figure.case}, {figure.machine}"
+    what = f"{figure.link('docs/operators/')}, {figure.case}, {figure.machine}"
     return what, figure.time, figure.against, figure.speedup
 
 

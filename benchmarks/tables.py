@@ -76,7 +76,7 @@ def operators() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for figure in (*headlines(), *turns_headlines()):
-        cells = [figure.link(), figure.case, figure.time, figure.machine, figure.against, figure.speedup]
+        cells = [figure.link("../operators/"), figure.case, figure.time, figure.machine, figure.against, figure.speedup]
         lines.append(_cells([*cells, figure.of_limit]))
     return "\n".join(lines)
 
@@ -98,7 +98,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "roi_align": roi_align_figures,
     "deform_conv2d": deform_conv2d_figures,
 }
-PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
+PAGES = (README, *sorted((README.parent / "docs").rglob("*.md")))
 
 
 def filled(page: str, text: str) -> str:

@@ -51,7 +51,7 @@ def test_every_operator_has_a_page_with_a_region_for_its_figures(tables):
     import operator_tables
 
     for page in operator_tables.FIGURES:
-        text = (ROOT / "docs" / f"{page}.md").read_text()
+        text = (ROOT / "docs" / "operators" / f"{page}.md").read_text()
         assert text.count("<!-- figures: begin -->") == text.count("<!-- figures: end -->") == 1
     pages = {page.stem for page in tables.PAGES if "<!-- figures: begin -->" in page.read_text()}
     assert pages == set(operator_tables.FIGURES)
@@ -101,7 +101,7 @@ def test_a_headline_is_the_ratio_in_the_file(operator_tables):
     change(operator_tables.RESULTS, ratio)
     (figure,) = operator_tables.headlines((entry,))
     assert figure.speedup == "3.25x [3.00, 3.50]"
-    assert figure.link("docs/") == "[`sigmoid`](docs/sigmoid.md)"
+    assert figure.link("docs/operators/") == "[`sigmoid`](docs/operators/sigmoid.md)"
 
 
 def test_a_headline_is_left_out_without_its_file_and_refused_without_its_timing(operator_tables):
