@@ -1,4 +1,4 @@
-"""What `opsmith check` prints for the README, and the table of docs/check.md: how long it takes for each operator."""
+"""What `opsmith check` prints for the README, and the table of docs/guides/check.md: how long it takes for each operator."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python benchmarks/check_times.py [NAME ...] [--output benchmarks/results/check_times.json]
 
 Each is a command of its own on a machine that does nothing else. What is recorded is the report's time: of the check,
-without the start of Python and without a build. `python benchmarks/tables.py` makes the table of docs/check.md.
+without the start of Python and without a build. `python benchmarks/tables.py` makes the table of docs/guides/check.md.
 """
 
 from __future__ import annotations

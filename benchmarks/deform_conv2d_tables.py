@@ -1,4 +1,4 @@
-"""The figures of docs/deform_conv2d.md, from the results of benchmarks/deform_conv2d.py."""
+"""The figures of docs/operators/deform_conv2d.md, from the results of benchmarks/deform_conv2d.py."""
 
 from __future__ import annotations
 

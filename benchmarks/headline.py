@@ -1,4 +1,4 @@
-"""A measured speedup, as the tables of README and docs/figures.md show it."""
+"""A measured speedup, as the tables of README and docs/results/figures.md show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ __all__ = ["Figure"]
 
 @dataclass(frozen=True)
 class Figure:
-    """An operator's time for one case, and how many times as fast it is as one competitor. `page` is its page in docs/."""
+    """An operator's time for one case, and how many times as fast it is as one competitor.
+
+    `page` is its page in docs/operators/.
+    """
 
     operator: str
     page: str

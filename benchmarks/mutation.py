@@ -4,7 +4,7 @@
 
 Each operator is mutated in a process of its own, headers included, and its report goes to the file at once: a run that was
 stopped goes on where it was, and operators that the file has with as many mutants are not mutated again. `python
-benchmarks/tables.py` then makes the tables of docs/mutation.md.
+benchmarks/tables.py` then makes the tables of docs/results/mutation.md.
 """
 
 from __future__ import annotations

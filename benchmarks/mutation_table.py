@@ -1,4 +1,4 @@
-"""Makes the tables of docs/mutation.md: how many mutants of each operator `opsmith check` finds, and what the others are."""
+"""Makes the tables of docs/results/mutation.md: the mutants of each operator that `opsmith check` finds, and the others."""
 
 from __future__ import annotations
 

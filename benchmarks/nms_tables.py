@@ -1,4 +1,4 @@
-"""The figures of docs/nms.md, from the results of benchmarks/nms.py."""
+"""The figures of docs/operators/nms.md, from the results of benchmarks/nms.py."""
 
 from __future__ import annotations
 

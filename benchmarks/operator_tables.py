@@ -1,7 +1,7 @@
-"""Tables of the operators in opsmith.ops: all figures of an operator for its page, and the most telling for docs/figures.md.
+"""Tables of the operators in opsmith.ops: all figures for an operator's page, the most telling for docs/results/figures.md.
 
-An operator is two entries: FIGURES names the result files of its page, HEADLINES its rows in docs/figures.md. The files are
-what `opsmith bench --json` writes.
+An operator is two entries: FIGURES names the result files of its page, HEADLINES its rows in docs/results/figures.md. The
+files are what `opsmith bench --json` writes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["FIGURES", "HEADLINES", "Headline", "figures", "headlines"]
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 
-# Page of docs/, without its ending -> its result files. A file that is not there yet is left out.
+# Page of docs/operators/, without its ending -> its result files. A file that is not there yet is left out.
 FIGURES: dict[str, tuple[str, ...]] = {
     "bias_act": ("bias_act_cpu.json", "bias_act_gpu.json"),
     "filtered_lrelu": ("filtered_lrelu_cpu.json", "filtered_lrelu_gpu.json"),
@@ -45,7 +45,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Headline:
-    """A timing of an operator and one competitor of it. `page` is its page in docs/."""
+    """A timing of an operator and one competitor of it. `page` is its page in docs/operators/."""
 
     page: str
     file: str

@@ -1,4 +1,4 @@
-"""Sums up what `opsmith check` found of the planted defects, for docs/figures.md: results/planted.json.
+"""Sums up what `opsmith check` found of the planted defects, for docs/results/figures.md: results/planted.json.
 
     python tests/checker/planted/score.py --seeds 0 1 2 3 4 --json build/planted.json
     python tests/checker/planted/gpu_table.py --seeds 0 1 2 3 4 --json build/planted_gpu.json

@@ -1,4 +1,4 @@
-"""The figures of docs/roi_align.md, from the results of benchmarks/roi_align.py."""
+"""The figures of docs/operators/roi_align.md, from the results of benchmarks/roi_align.py."""
 
 from __future__ import annotations
 

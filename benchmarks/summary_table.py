@@ -1,4 +1,4 @@
-"""The eight rows of the README's table and its picture, from the same results as docs/figures.md."""
+"""The eight rows of the README's table and its picture, from the same results as docs/results/figures.md."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _checks() -> Iterator[Row]:
 
 
 def _operator(figure: Figure) -> Row:
-    what = f"{figure.link('docs/')}, {figure.case}, {figure.machine}"
+    what = f"{figure.link('docs/operators/')}, {figure.case}, {figure.machine}"
     return what, figure.time, figure.against, figure.speedup
 
 

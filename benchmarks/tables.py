@@ -76,7 +76,7 @@ def operators() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for figure in (*headlines(), *turns_headlines()):
-        cells = [figure.link(), figure.case, figure.time, figure.machine, figure.against, figure.speedup]
+        cells = [figure.link("../operators/"), figure.case, figure.time, figure.machine, figure.against, figure.speedup]
         lines.append(_cells([*cells, figure.of_limit]))
     return "\n".join(lines)
 
@@ -100,7 +100,7 @@ REGIONS: dict[str, Callable[[], str]] = {
 }
 # Pictures, by their place in docs/.
 PICTURES: dict[str, Callable[[], str]] = {"assets/speedups.svg": picture}
-PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
+PAGES = (README, *sorted((README.parent / "docs").rglob("*.md")))
 
 
 def filled(page: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables of builds, calls and checks for docs/figures.md, from the results of the programs in this folder."""
+"""Tables of builds, calls and checks for docs/results/figures.md, from the results of the programs in this folder."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _with_equal_baselines(rows: Iterable[Result]) -> list[list[Result]]:
     return [list(group) for _, group in itertools.groupby(rows, key=lambda row: list(row["of_baseline"]))]
 
 
-# Region of docs/figures.md -> what makes its tables, and the result files of each, in order.
+# Region of docs/results/figures.md -> what makes its tables, and the result files of each, in order.
 REGIONS: dict[str, tuple[Callable[[Result], Iterator[str]], tuple[str, ...]]] = {
     "builds": (build_time, ("build_time.json",)),
     "extensions": (existing_build, ("existing_build.json", "existing_build_gpu.json")),

@@ -1,8 +1,8 @@
 """Writes the pages that are generated from tables in the code; `--check` only compares them.
 
-docs/errors.md        the error catalogue
-docs/environment.md   the environment variables
-docs/check.md         the table of properties in it
+reference/errors.md        the error catalogue
+reference/environment.md   the environment variables
+guides/check.md            the table of properties in it
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ROLES = {"compiler": "value", "plan": "plan", "editor": "no", "none": "no"}
 
 
 def environment_page() -> str:
-    """Return docs/environment.md."""
+    """Return docs/reference/environment.md."""
     rows = [
         f"| `{item.name}` | {_escape(item.kind)} | {_escape(item.help)} | {_ROLES[item.role]} |" for item in VARIABLES
     ]
@@ -55,7 +55,7 @@ def environment_page() -> str:
 
 
 def errors_page() -> str:
-    """Return docs/errors.md."""
+    """Return docs/reference/errors.md."""
     parts = [_ERRORS]
     for group in GROUPS:
         links = [f"* [{entry.title}](#{entry.id})" for entry in group.entries]
@@ -67,10 +67,10 @@ def errors_page() -> str:
 
 
 def check_page() -> str:
-    """Return docs/check.md with its table of properties generated; the rest is written by hand."""
+    """Return docs/guides/check.md with its table of properties generated; the rest is written by hand."""
     from opsmith.checker.properties.table import PROPERTIES
 
-    page = (FOLDER / "check.md").read_text(encoding="utf-8")
+    page = (FOLDER / "guides" / "check.md").read_text(encoding="utf-8")
     head, _, rest = page.partition("<!-- properties: begin")
     mark, _, after = rest.partition("-->\n")
     rows = ["| property | what holds | tested per | on |", "|---|---|---|---|"]
@@ -101,9 +101,9 @@ def _escape(text: str) -> str:
 
 
 _PAGES: dict[str, Callable[[], str]] = {
-    "errors.md": errors_page,
-    "environment.md": environment_page,
-    "check.md": check_page,
+    "reference/errors.md": errors_page,
+    "reference/environment.md": environment_page,
+    "guides/check.md": check_page,
 }
 
 

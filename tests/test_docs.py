@@ -12,7 +12,7 @@ import pytest
 from forks import python_c
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 _TEST = re.compile(r"`(tests/[\w/]+\.py::\w+)`")
 
 _CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -42,7 +42,7 @@ def test_every_test_that_is_named_exists():
 
 
 def test_every_line_of_what_you_get_names_its_test():
-    page = (ROOT / "docs" / "what-you-get.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "what-you-get.md").read_text(encoding="utf-8")
     entries = [line for line in page.splitlines() if line.startswith("* ")]
     # A limit may be of what the lines before it say.
     unproven = [line for line in entries if not _TEST.search(line) and not line.startswith("* *Limit:*")]
@@ -51,7 +51,7 @@ def test_every_line_of_what_you_get_names_its_test():
 
 
 def test_every_failure_mode_names_a_test_of_its_number():
-    page = (ROOT / "docs" / "failure-modes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "failure-modes.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if re.match(r"\| \d", line)]
     for number, row in enumerate(rows, start=1):
         assert row.startswith(f"| {number} | ")

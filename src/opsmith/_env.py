@@ -1,7 +1,7 @@
 """Lists the environment variables that opsmith reads, and reads them.
 
 A variable is one row. What keys cover, what notes of earlier builds compare, what `opsmith doctor` checks and
-docs/environment.md follow from the rows.
+docs/reference/environment.md follow from the rows.
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -23,6 +25,7 @@ def tables(monkeypatch: pytest.MonkeyPatch):
     sys.modules.pop("tables", None)
     sys.modules.pop("operator_tables", None)
     sys.modules.pop("summary_table", None)
+    sys.modules.pop("summary_plot", None)
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def test_every_operator_has_a_page_with_a_region_for_its_figures(tables):
     import operator_tables
 
     for page in operator_tables.FIGURES:
-        text = (ROOT / "docs" / f"{page}.md").read_text()
+        text = (ROOT / "docs" / "operators" / f"{page}.md").read_text()
         assert text.count("<!-- figures: begin -->") == text.count("<!-- figures: end -->") == 1
     pages = {page.stem for page in tables.PAGES if "<!-- figures: begin -->" in page.read_text()}
     assert pages == set(operator_tables.FIGURES)
@@ -101,7 +104,7 @@ def test_a_headline_is_the_ratio_in_the_file(operator_tables):
     change(operator_tables.RESULTS, ratio)
     (figure,) = operator_tables.headlines((entry,))
     assert figure.speedup == "3.25x [3.00, 3.50]"
-    assert figure.link("docs/") == "[`sigmoid`](docs/sigmoid.md)"
+    assert figure.link("docs/operators/") == "[`sigmoid`](docs/operators/sigmoid.md)"
 
 
 def test_a_headline_is_left_out_without_its_file_and_refused_without_its_timing(operator_tables):
@@ -116,13 +119,23 @@ def test_a_headline_is_left_out_without_its_file_and_refused_without_its_timing(
         operator_tables.headlines((other_size,))
 
 
-def test_the_readme_has_ten_rows_with_links_that_lead_somewhere(tables):
+def test_the_readme_has_eight_rows_with_links_that_lead_somewhere(tables):
     rows = [line for line in tables.REGIONS["summary"]().splitlines() if line.startswith("| ")][1:]
-    assert len(rows) == 10
+    assert len(rows) == 8
     links = [link for row in rows for link in re.findall(r"\]\((.*?)\)", row)]
-    assert len(links) == 5
+    assert len(links) == 4
     for link in links:
         assert (ROOT / link).is_file()
+
+
+def test_the_picture_has_a_bar_for_every_row_with_a_speedup(tables):
+    rows = [line for line in tables.REGIONS["summary"]().splitlines() if re.search(r"[\d.]+x \[", line)]
+    drawn = ElementTree.fromstring(tables.PICTURES["assets/speedups.svg"]())
+    widths = [float(rect.attrib["width"]) for rect in drawn.iter("{http://www.w3.org/2000/svg}rect")]
+    speedups = [float(re.search(r"([\d.]+)x \[", row)[1]) for row in rows]
+    assert len(widths) == len(speedups) == 7
+    assert sorted(range(7), key=widths.__getitem__) == sorted(range(7), key=speedups.__getitem__)
+    assert widths[0] / widths[1] == pytest.approx(math.log(speedups[0]) / math.log(speedups[1]), rel=1e-3)
 
 
 def test_the_page_of_figures_has_a_row_for_every_headline(tables):

@@ -228,7 +228,7 @@ def test_a_pyramid_of_ours_is_theirs(count):
 
 
 def test_where_they_part():
-    """docs/nms.md: theirs rounds the overlap to float32 and compares it with a double; ours rounds the threshold."""
+    """docs/operators/nms.md: theirs compares the overlap in float32 with a double; ours rounds the threshold."""
     ours, torchvisions = [], []
     for percent in range(1, 100):
         boxes = torch.tensor([[0.0, 0, 100, 1], [0, 0, percent, 1]])  # whose overlap is the threshold

@@ -1,7 +1,7 @@
 """Explains failures of compilers, linkers and loaders: cause and remedy.
 
 A table: each entry has a pattern, a cause and a remedy. It knows only text and the facts it is given, so that builds, the
-runtime and the command line can all ask it. docs/errors.md is generated from it.
+runtime and the command line can all ask it. docs/reference/errors.md is generated from it.
 """
 
 from __future__ import annotations

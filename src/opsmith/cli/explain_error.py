@@ -43,7 +43,7 @@ def command(file: TextIO, as_json: bool) -> None:
         click.echo(f"  cause   {printable(explanation.cause, lines=True)}")
         click.echo(f"  remedy  {printable(explanation.remedy, lines=True)}\n")
     if not found:
-        click.echo("no known error was found; docs/errors.md lists the known ones", err=True)
+        click.echo("no known error was found; docs/reference/errors.md lists the known ones", err=True)
         sys.exit(1)
 
 

@@ -6,7 +6,7 @@
 
 Every name is imported from its module when it is first used (`names.py`), so that loading a finished library needs neither
 setuptools nor a compiler. What opsmith does not provide comes from PyTorch's own module (`original.py`).
-docs/cpp-extension.md lists names, arguments, variables and every difference.
+docs/guides/cpp-extension.md lists names, arguments, variables and every difference.
 """
 
 from __future__ import annotations

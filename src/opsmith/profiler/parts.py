@@ -1,6 +1,6 @@
 """Splits a call's time into parts: by clocks inside the binding, and by differences between the levels around it.
 
-From the outside in, with the bridge (docs/profile.md draws it):
+From the outside in, with the bridge (docs/guides/profile.md draws it):
 
     Python      the interpreter, parsing the arguments, the GIL, and making Python objects of the results: what a call from
                 Python takes beside its binding, less the same of a call from C++

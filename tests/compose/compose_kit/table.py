@@ -141,7 +141,7 @@ CHECKED_ELSEWHERE = frozenset(
     }
 )
 
-# What the gradient path in Python does in another way; docs/what-you-get.md says so.
+# What the gradient path in Python does in another way; docs/guides/what-you-get.md says so.
 needs_bridge = pytest.mark.skipif(os.environ.get("OPSMITH_BRIDGE") == "off", reason="the path in Python differs here")
 
 each_operator: Callable[[Any], Any] = pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)

@@ -15,8 +15,8 @@ Severity = Literal["fault", "note"]
 class Finding:
     """What was found, and what fixes it: a command, a line to write, or a sentence.
 
-    `name` is the same for every finding of its kind; docs/audit.md explains each. `where` is the file inside the wheel,
-    or empty where it is about the whole.
+    `name` is the same for every finding of its kind; docs/guides/audit.md explains each. `where` is the file inside the
+    wheel, or empty where it is about the whole.
     """
 
     severity: Severity
