@@ -1,4 +1,4 @@
-"""The README's first operator works as printed: its files, its calls, and the text of its error."""
+"""The README is short, and its first operator works as printed: its files, its calls, and the text of its error."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+README, CHECK = ROOT / "README.md", ROOT / "docs" / "guides" / "check.md"
 
 pytestmark = pytest.mark.compile
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+def blocks(language: str, page: Path = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def test_the_first_operator(tmp_path: Path):
@@ -54,10 +55,14 @@ def test_the_first_operator(tmp_path: Path):
     assert printed[1] == "torch.Size([4, 100])"
 
 
+def test_it_is_read_in_minutes():
+    assert len(README.read_text(encoding="utf-8").split()) <= 900
+
+
 def test_the_report_of_the_check_has_every_property():
     from opsmith.checker.properties.table import PROPERTIES
 
-    (printed,) = [block for block in blocks("console") if block.startswith("$ opsmith check smooth\n")]
+    (printed,) = [block for block in blocks("console", CHECK) if block.startswith("$ opsmith check smooth\nsmooth.")]
     head, _, rest = printed.partition("bf16\n")
     assert head.splitlines()[1].split() == ["smooth.lowpass", "cpu"]
     rows = [line[:17].strip() for line in rest.partition("\n\n")[0].splitlines()]
