@@ -31,6 +31,7 @@ MODULES = (
     "deform_conv2d",
     "filtered_lrelu",
     "roi_align",
+    "ms_deform_attn",
     "lltm",
     "mlp",
     "nms",

@@ -15,6 +15,7 @@ from torch import Tensor
 import opsmith.ops
 from opsmith.ops import bias_act, deform_conv2d, filtered_lrelu, lltm, nms, roi_align, roi_pool, sigmoid_focal_loss
 from opsmith.ops.deform_conv2d import mmcv as deform_mmcv
+from opsmith.ops.ms_deform_attn import ms_deform_attn
 from opsmith.ops.nms import mmcv as nms_mmcv
 from opsmith.ops.roi_align import mmcv as roi_align_mmcv
 from opsmith.ops.sigmoid_focal_loss import mmcv as focal_mmcv
@@ -169,6 +170,17 @@ FUNCTIONS = (
             "scores": torch.arange(7.0),
             "idxs": torch.arange(7) % 2,
             "nms_cfg": {"type": "soft_nms", "iou_threshold": 0.5},
+        },
+    ),
+    _function(
+        "ms_deform_attn",
+        ms_deform_attn,
+        lambda: {
+            "value": torch.linspace(-1, 1, 2 * 10 * 3 * 4).reshape(2, 10, 3, 4),
+            "spatial_shapes": torch.tensor([[2, 3], [2, 2]]),
+            "level_start_index": torch.tensor([0, 6]),
+            "sampling_locations": torch.linspace(-0.2, 1.2, 2 * 5 * 3 * 2 * 2 * 2).reshape(2, 5, 3, 2, 2, 2),
+            "attention_weights": torch.full((2, 5, 3, 2, 2), 0.25),
         },
     ),
     _function("roi_align", roi_align.roi_align, lambda: {"input": _IMAGE, "boxes": _rois(), "output_size": (3, 3)}),

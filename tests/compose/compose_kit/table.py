@@ -135,6 +135,7 @@ CHECKED_ELSEWHERE = frozenset(
         *("focal_loss_classes_backward", "focal_loss_classes_sum_backward"),
         *("hard_nms", "hard_nms_padded", "soft_nms", "soft_nms_padded"),
         *("lltm_sequence", "lltm_sequence_backward"),
+        *("ms_deform_attn_sampled", "ms_deform_attn_sampled_backward"),
         *("roi_align_sized", "roi_align_transposed", "roi_pool_sized", "roi_pool_backward"),
         *("roi_align_pyramid_sized", "roi_align_pyramid_transposed"),
         *("upfirdn2d_sized", "upfirdn2d_transposed"),

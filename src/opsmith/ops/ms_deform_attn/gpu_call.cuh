@@ -1,0 +1,135 @@
+// A call on a GPU, and the points of some queries in shared memory, where all of a query's lanes read them.
+#pragma once
+
+#include <opsmith/divide.h>
+#include <opsmith/lanes.h>
+
+#include "../_boxes/channels.cuh"
+#include "ms_deform_attn.h"
+
+namespace opsmith::ops::ms_deform_attn {
+namespace {
+
+using boxes::Channels;
+
+constexpr int block_threads = 256;
+constexpr int table_points = 512;  // that a block keeps at hand
+
+// How many elements a lane takes at once: 16 bytes.
+template <class T>
+constexpr int lane_width = 16 / sizeof(T);
+
+template <class T>
+struct Call {
+  View<const T, 4> value;         // [N S M D]
+  View<const int64_t, 2> shapes;  // [L 2]
+  View<const int64_t, 1> starts;  // [L]
+  View<const T, 6> locations;     // [N Q M L P 2]
+  View<const T, 5> weights;       // [N Q M L P]
+
+  OPSMITH_HOST_DEVICE int64_t images() const { return value.size[0]; }
+  OPSMITH_HOST_DEVICE int pixels() const { return static_cast<int>(value.size[1]); }
+  OPSMITH_HOST_DEVICE int heads() const { return static_cast<int>(value.size[2]); }
+  OPSMITH_HOST_DEVICE int channels() const { return static_cast<int>(value.size[3]); }
+  OPSMITH_HOST_DEVICE int queries() const { return static_cast<int>(locations.size[1]); }
+  OPSMITH_HOST_DEVICE int points() const { return static_cast<int>(locations.size[4]); }
+  OPSMITH_HOST_DEVICE int taps() const { return static_cast<int>(locations.size[3]) * points(); }
+
+  __device__ Level level(int l) const { return {shapes(l, 0), shapes(l, 1), starts(l)}; }
+
+  __device__ Sample<compute_t<T>> sample(int64_t image, int query, int head, int tap) const {
+    using C = compute_t<T>;
+    const int l = tap / points(), p = tap % points();
+    const T* const at = &locations(image, query, head, l, p, 0);
+    return locate(static_cast<C>(at[0]), static_cast<C>(at[locations.stride[5]]), level(l), value.size[1]);
+  }
+  __device__ compute_t<T> weight(int64_t image, int query, int head, int tap) const {
+    return static_cast<compute_t<T>>(weights(image, query, head, tap / points(), tap % points()));
+  }
+};
+
+// How a block's threads are divided: `lanes_each` adjacent lanes share a query or a pixel, and a warp holds whole ones.
+struct Lanes {
+  int lanes_each;
+
+  // Enough for all channels, at most a warp.
+  OPSMITH_HOST_DEVICE static Lanes of(int channels, int width) {
+    int each = 1;
+    while (each < lanes && each * width < channels) each *= 2;
+    return {each};
+  }
+  OPSMITH_HOST_DEVICE int items() const { return block_threads / lanes_each; }
+  __device__ int item() const { return static_cast<int>(threadIdx.x) / lanes_each; }
+  __device__ int lane() const { return static_cast<int>(threadIdx.x) % lanes_each; }
+};
+
+// Points of the block's queries: `batch` of each.
+template <class C>
+struct Table {
+  int4 pixel[table_points];
+  Vector<C, 4> share[table_points];
+  C weight[table_points];
+
+  // Fills in the points [first, first + count) of the queries of a block. To be called by all its threads.
+  template <class T>
+  __device__ void fill(const Call<T>& call, int64_t image, int head, int query, int items, int batch, int first,
+                       int count) {
+    __syncthreads();
+    for (int n = threadIdx.x; n < items * batch; n += block_threads) {
+      const int own = query + n / batch, tap = first + n % batch;
+      if (own >= call.queries() || n % batch >= count) continue;
+      const Sample<C> sample = call.sample(image, own, head, tap);
+      pixel[n] = make_int4(static_cast<int>(sample.pixel[0]), static_cast<int>(sample.pixel[1]),
+                           static_cast<int>(sample.pixel[2]), static_cast<int>(sample.pixel[3]));
+#pragma unroll
+      for (int k = 0; k < 4; ++k) share[n].item[k] = sample.share(k);
+      weight[n] = call.weight(image, own, head, tap);
+    }
+    __syncthreads();
+  }
+};
+
+// The channels of a pixel that is there, else zeros.
+template <class T, int width, bool vectors>
+__device__ Vector<T, width> read_pixel(const Channels<width, vectors>& channels, const T* from, int64_t stride,
+                                       int pixel) {
+  return pixel < 0 ? Vector<T, width>{} : channels.read(from + pixel * stride);
+}
+
+// Kernels count by 32 bits, and lists of points have room for so many queries and levels.
+template <class T>
+void check_sizes(const Call<T>& call) {
+  constexpr int64_t most = int64_t{1} << 31, most_queries = int64_t{1} << 22, most_levels = 256;
+  const int64_t queries = call.locations.size[1], levels = call.locations.size[3], points = call.locations.size[4];
+  if (queries > most_queries || levels > most_levels) {
+    fail("ms_deform_attn() on a GPU takes up to ", most_queries, " queries and ", most_levels, " levels; found ",
+         queries, " and ", levels);
+  }
+  // The product of the first two has 30 bits at most.
+  const bool has_few_points = points < most && (points == 0 || queries * levels * call.heads() < most / points);
+  if (call.value.size[1] >= most || call.value.size[2] >= most || call.value.size[3] >= most || !has_few_points) {
+    fail("ms_deform_attn() on a GPU takes images of fewer than 2^31 pixels, channels and points; found ",
+         call.value.size[1], " pixels, ", call.value.size[2], " heads of ", call.value.size[3], " channels, and ",
+         queries, " queries of ", levels, " x ", points, " points");
+  }
+}
+
+// Whether a lane can take its channels as one vector.
+template <class T>
+bool has_vectors(const View<const T, 4>& value) {
+  constexpr int width = lane_width<T>;
+  return value.size[3] % width == 0 && value.stride[3] == 1 && value.stride[0] % width == 0 &&
+         value.stride[1] % width == 0 && value.stride[2] % width == 0 &&
+         is_aligned(value.data, static_cast<int>(width * sizeof(T)));
+}
+
+// The same of a tensor [N Q M*D], for heads of so many channels.
+template <class T>
+bool has_vectors(const View<T, 3>& sums, int channels) {
+  constexpr int width = 16 / sizeof(T);
+  return channels % width == 0 && sums.stride[2] == 1 && sums.stride[0] % width == 0 && sums.stride[1] % width == 0 &&
+         is_aligned(sums.data, 16);
+}
+
+}  // namespace
+}  // namespace opsmith::ops::ms_deform_attn

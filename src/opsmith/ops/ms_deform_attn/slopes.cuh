@@ -1,0 +1,107 @@
+// The gradients of locations and weights, on a GPU: sums over channels of the gradient times a point's four pixels.
+#pragma once
+
+#include "gpu_call.cuh"
+
+namespace opsmith::ops::ms_deform_attn {
+namespace {
+
+// Writes what the four sums of a point give. The lanes of a query have the same.
+template <class T>
+__device__ void write_slopes(const Call<T>& call, int64_t image, int query, int head, int tap,
+                             const compute_t<T> (&dot)[4], const View<T, 6>& grad_locations,
+                             const View<T, 5>& grad_weights) {
+  using C = compute_t<T>;
+  const Sample<C> sample = call.sample(image, query, head, tap);
+  const int l = tap / call.points(), p = tap % call.points();
+  if (grad_weights.data != nullptr) {
+    C sum = sample.share(0) * dot[0];
+#pragma unroll
+    for (int k = 1; k < 4; ++k) sum += sample.share(k) * dot[k];
+    grad_weights(image, query, head, l, p) = T(sum);
+  }
+  if (grad_locations.data == nullptr) return;
+  C along_x = 0, along_y = 0;
+  if (sample.is_inside) {
+    const Level level = call.level(l);
+    const C weight = call.weight(image, query, head, tap);
+    along_x = (C(1) - sample.below) * (dot[1] - dot[0]) + sample.below * (dot[3] - dot[2]);
+    along_y = (C(1) - sample.right) * (dot[2] - dot[0]) + sample.right * (dot[3] - dot[1]);
+    along_x *= weight * static_cast<C>(level.width);
+    along_y *= weight * static_cast<C>(level.height);
+  }
+  grad_locations(image, query, head, l, p, 0) = T(along_x);
+  grad_locations(image, query, head, l, p, 1) = T(along_y);
+}
+
+template <class T, bool vectors>
+__global__ void __launch_bounds__(block_threads)
+    find_slopes(Call<T> call, Lanes lanes_of, int64_t pieces, View<const T, 3> grad_out, View<T, 6> grad_locations,
+                View<T, 5> grad_weights) {
+  using C = compute_t<T>;
+  constexpr int width = lane_width<T>;
+  __shared__ Table<C> table;
+  const int items = lanes_of.items(), batch = table_points / items, taps = call.taps(), heads = call.heads();
+  const int item = lanes_of.item(), all = call.channels();
+  const int64_t blocks = divide_up(call.queries(), items);
+  for (int64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    const int64_t owner = piece / blocks, image = owner / heads;
+    const int head = static_cast<int>(owner % heads), first_query = static_cast<int>(piece % blocks) * items;
+    const int query = first_query + item;
+    const T* const pixels = call.value.data + image * call.value.stride[0] + head * call.value.stride[2];
+    const T* const gradients = grad_out.data + image * grad_out.stride[0] + query * grad_out.stride[1] +
+                               int64_t{head} * all * grad_out.stride[2];
+    for (int first = 0; first < taps; first += batch) {
+      const int count = taps - first < batch ? taps - first : batch;
+      table.fill(call, image, head, first_query, items, batch, first, count);
+      for (int n = 0; n < count; ++n) {
+        C dot[4] = {};
+        if (query < call.queries()) {
+          const int4 pixel = table.pixel[item * batch + n];
+          for (int channel = lanes_of.lane() * width; channel < all; channel += lanes_of.lanes_each * width) {
+            const int own = all - channel < width ? all - channel : width;
+            const Channels<width, vectors> from{call.value.stride[3], own}, of{grad_out.stride[2], own};
+            const T* const here = pixels + channel * call.value.stride[3];
+            C gradient[width];
+            of.load(gradients + channel * grad_out.stride[2], gradient);
+            const Vector<T, width> corner[4] = {read_pixel(from, here, call.value.stride[1], pixel.x),
+                                                read_pixel(from, here, call.value.stride[1], pixel.y),
+                                                read_pixel(from, here, call.value.stride[1], pixel.z),
+                                                read_pixel(from, here, call.value.stride[1], pixel.w)};
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+#pragma unroll
+              for (int c = 0; c < width; ++c) dot[k] += gradient[c] * static_cast<C>(corner[k].item[c]);
+            }
+          }
+        }
+        // All lanes of a warp come here: its queries have their sums side by side.
+        for (int apart = lanes_of.lanes_each / 2; apart > 0; apart /= 2) {
+#pragma unroll
+          for (int k = 0; k < 4; ++k) dot[k] += shuffle_xor(dot[k], apart);
+        }
+        if (query < call.queries() && lanes_of.lane() == n % lanes_of.lanes_each) {
+          write_slopes(call, image, query, head, first + n, dot, grad_locations, grad_weights);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void launch_slopes(const Call<T>& call, const View<const T, 3>& grad_out, const View<T, 6>& grad_locations,
+                   const View<T, 5>& grad_weights, Stream stream) {
+  const Lanes lanes_of = Lanes::of(call.channels(), lane_width<T>);
+  const int64_t pieces = call.images() * call.heads() * divide_up(call.queries(), lanes_of.items());
+  const unsigned blocks = blocks_for(pieces, 1);
+  if (has_vectors(call.value) && has_vectors(grad_out, call.channels())) {
+    find_slopes<T, true>
+        <<<blocks, block_threads, 0, stream>>>(call, lanes_of, pieces, grad_out, grad_locations, grad_weights);
+  } else {
+    find_slopes<T, false>
+        <<<blocks, block_threads, 0, stream>>>(call, lanes_of, pieces, grad_out, grad_locations, grad_weights);
+  }
+}
+
+}  // namespace
+}  // namespace opsmith::ops::ms_deform_attn
