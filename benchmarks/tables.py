@@ -15,6 +15,7 @@ from deform_conv2d_tables import deform_conv2d_figures
 from floor_table import gradient_floor
 from lstm_table import against_lstm
 from mutation_table import mutation_survivors, mutation_table
+from ms_deform_attn_tables import ms_deform_attn_figures
 from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.benchmark.as_json import reports_from
@@ -97,6 +98,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "nms": nms_figures,
     "roi_align": roi_align_figures,
     "deform_conv2d": deform_conv2d_figures,
+    "ms_deform_attn": ms_deform_attn_figures,
 }
 # Pictures, by their place in docs/.
 PICTURES: dict[str, Callable[[], str]] = {"assets/speedups.svg": picture}

@@ -18,7 +18,14 @@ from opsmith.report.units import duration
 __all__ = ["HEADLINES", "PHASES", "TurnsHeadline", "turns_headlines", "turns_tables"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
-NAMES = {"torchvision": "torchvision", "textbook": "the textbook in C++", "host": "copies and the CPU"}
+NAMES = {
+    "torchvision": "torchvision",
+    "textbook": "the textbook in C++",
+    "host": "copies and the CPU",
+    "grid_sample": "`grid_sample`",
+    "grid_sample, compiled": "`grid_sample`, compiled",
+    "a straightforward kernel": "a straightforward kernel",
+}
 PHASES = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 
 Row = dict[str, Any]
