@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(block_threads)
                                               read_pixel(from, pixels, call.value.stride[1], pixel.y),
                                               read_pixel(from, pixels, call.value.stride[1], pixel.z),
                                               read_pixel(from, pixels, call.value.stride[1], pixel.w)};
-          const Vector<C, 4> share = table.share[n];
+          const Vector<C, 4> share = table.shares(n);
           const C weight = table.weight[n];
 #pragma unroll
           for (int c = 0; c < width; ++c) {

@@ -11,7 +11,7 @@ namespace {
 
 // Adds what the points of one list give to the pixel that is `up` rows below and `left` columns right of the list's.
 template <int width, bool vectors, class T>
-__device__ void add_list(const Lists<compute_t<T>>& lists, int64_t list, int level, int up, int left,
+__device__ void add_list(const Lists<compute_t<T>>& lists, int list, int level, int up, int left,
                          const Channels<width, vectors>& channels, const T* gradients, int64_t query_stride,
                          compute_t<T> (&sum)[width]) {
   using C = compute_t<T>;
@@ -21,15 +21,33 @@ __device__ void add_list(const Lists<compute_t<T>>& lists, int64_t list, int lev
     const Entry<C> entry = lists.entries[n];
     // The list's pixel is the sample's first corner that is there, which in the first row or column is not the top
     // left.
-    const int row = entry.corner() / 2 + up, column = entry.corner() % 2 + left;
-    if (entry.level() != level || row > 1 || column > 1) continue;
-    const Vector<T, width> gradient = channels.read(gradients + entry.query() * query_stride);
+    const int corner = Packing::corner(entry.packed), row = corner / 2 + up, column = corner % 2 + left;
+    if (row > 1 || column > 1 || lists.packing.level(entry.packed) != level) continue;
+    const Vector<T, width> gradient = channels.read(gradients + lists.packing.query(entry.packed) * query_stride);
     const C share = entry.weight *
                     ((row == 0 ? C(1) - entry.below : entry.below) * (column == 0 ? C(1) - entry.right : entry.right));
 #pragma unroll
     for (int c = 0; c < width; ++c) sum[c] += share * static_cast<C>(gradient.item[c]);
   }
 }
+
+// Where a pixel lies in a level.
+struct Cell {
+  unsigned row, column;
+  bool is_inside;
+
+  __device__ Cell(const Level& level, unsigned pixel) : row(0), column(0), is_inside(false) {
+    if (level.height <= 0 || level.width <= 0) return;
+    const uint64_t place = uint64_t{pixel} - static_cast<uint64_t>(level.start);
+    // Levels hold fewer than 2^31 of the pixels, however large they say they are.
+    if (place >= uint64_t{1} << 31) return;
+    constexpr int64_t most = (int64_t{1} << 31) - 1;
+    const unsigned width = static_cast<unsigned>(level.width < most ? level.width : most);
+    row = static_cast<unsigned>(place) / width;
+    column = static_cast<unsigned>(place) % width;
+    is_inside = row < static_cast<uint64_t>(level.height);
+  }
+};
 
 template <class T, bool vectors>
 __global__ void __launch_bounds__(block_threads)
@@ -49,21 +67,18 @@ __global__ void __launch_bounds__(block_threads)
       const T* const gradients =
           grad_out.data + image * grad_out.stride[0] + (int64_t{head} * all + channel) * grad_out.stride[2];
       compute_t<T> sum[width] = {};
+      // Levels may have pixels in common.
       for (int l = 0; l < static_cast<int>(call.shapes.size[0]); ++l) {
         const Level level = call.level(l);
-        if (level.height <= 0 || level.width <= 0) continue;
-        // Where the pixel lies in the level, if it does: levels may have pixels in common.
-        const uint64_t place = static_cast<uint64_t>(pixel) - static_cast<uint64_t>(level.start);
-        const uint64_t row = place / static_cast<uint64_t>(level.width);
-        const uint64_t column = place % static_cast<uint64_t>(level.width);
-        if (row >= static_cast<uint64_t>(level.height)) continue;
+        const Cell cell(level, static_cast<unsigned>(pixel));
+        if (!cell.is_inside) continue;
         for (int corner = 0; corner < 4; ++corner) {
           const int up = corner / 2, left = corner % 2;
-          if (row < static_cast<unsigned>(up) || column < static_cast<unsigned>(left)) continue;
+          if (cell.row < static_cast<unsigned>(up) || cell.column < static_cast<unsigned>(left)) continue;
           const int64_t listed = pixel - up * level.width - left;
           if (listed < 0) continue;
-          add_list<width, vectors>(lists, owner * call.value.size[1] + listed, l, up, left, from, gradients,
-                                   grad_out.stride[1], sum);
+          add_list<width, vectors>(lists, static_cast<int>(owner * call.pixels() + listed), l, up, left, from,
+                                   gradients, grad_out.stride[1], sum);
         }
       }
       to.store(sum, &grad_value(image, pixel, head, channel));

@@ -14,6 +14,7 @@ using boxes::Channels;
 
 constexpr int block_threads = 256;
 constexpr int table_points = 512;  // that a block keeps at hand
+constexpr int outside = -2;        // no pixel, like -1
 
 // How many elements a lane takes at once: 16 bytes.
 template <class T>
@@ -63,11 +64,11 @@ struct Lanes {
   __device__ int lane() const { return static_cast<int>(threadIdx.x) % lanes_each; }
 };
 
-// Points of the block's queries: `batch` of each.
+// Points of the block's queries: `batch` of each. All four pixels of a point outside of its level are `outside`.
 template <class C>
 struct Table {
   int4 pixel[table_points];
-  Vector<C, 4> share[table_points];
+  Vector<C, 2> place[table_points];  // how far below and right of the pixel at the top left
   C weight[table_points];
 
   // Fills in the points [first, first + count) of the queries of a block. To be called by all its threads.
@@ -81,11 +82,16 @@ struct Table {
       const Sample<C> sample = call.sample(image, own, head, tap);
       pixel[n] = make_int4(static_cast<int>(sample.pixel[0]), static_cast<int>(sample.pixel[1]),
                            static_cast<int>(sample.pixel[2]), static_cast<int>(sample.pixel[3]));
-#pragma unroll
-      for (int k = 0; k < 4; ++k) share[n].item[k] = sample.share(k);
+      if (!sample.is_inside) pixel[n].x = outside;
+      place[n] = {sample.below, sample.right};
       weight[n] = call.weight(image, own, head, tap);
     }
     __syncthreads();
+  }
+
+  __device__ Vector<C, 4> shares(int n) const {
+    const C below = place[n].item[0], right = place[n].item[1], above = C(1) - below, left = C(1) - right;
+    return {above * left, above * right, below * left, below * right};
   }
 };
 
@@ -96,21 +102,19 @@ __device__ Vector<T, width> read_pixel(const Channels<width, vectors>& channels,
   return pixel < 0 ? Vector<T, width>{} : channels.read(from + pixel * stride);
 }
 
-// Kernels count by 32 bits, and lists of points have room for so many queries and levels.
+// Kernels count by 32 bits.
 template <class T>
 void check_sizes(const Call<T>& call) {
-  constexpr int64_t most = int64_t{1} << 31, most_queries = int64_t{1} << 22, most_levels = 256;
-  const int64_t queries = call.locations.size[1], levels = call.locations.size[3], points = call.locations.size[4];
-  if (queries > most_queries || levels > most_levels) {
-    fail("ms_deform_attn() on a GPU takes up to ", most_queries, " queries and ", most_levels, " levels; found ",
-         queries, " and ", levels);
+  constexpr int64_t most = int64_t{1} << 31;
+  int64_t points = 1;  // of an image
+  for (const int64_t size :
+       {call.locations.size[1], call.locations.size[2], call.locations.size[3], call.locations.size[4]}) {
+    points = size < most && points < most ? points * size : most;
   }
-  // The product of the first two has 30 bits at most.
-  const bool has_few_points = points < most && (points == 0 || queries * levels * call.heads() < most / points);
-  if (call.value.size[1] >= most || call.value.size[2] >= most || call.value.size[3] >= most || !has_few_points) {
+  if (call.value.size[1] >= most || call.value.size[2] >= most || call.value.size[3] >= most || points >= most) {
     fail("ms_deform_attn() on a GPU takes images of fewer than 2^31 pixels, channels and points; found ",
          call.value.size[1], " pixels, ", call.value.size[2], " heads of ", call.value.size[3], " channels, and ",
-         queries, " queries of ", levels, " x ", points, " points");
+         call.locations.size[1], " queries of ", call.locations.size[3], " x ", call.locations.size[4], " points");
   }
 }
 

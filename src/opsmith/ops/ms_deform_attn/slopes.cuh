@@ -6,32 +6,47 @@
 namespace opsmith::ops::ms_deform_attn {
 namespace {
 
-// Writes what the four sums of a point give. The lanes of a query have the same.
+// Writes what the four sums of point n of the table give.
 template <class T>
-__device__ void write_slopes(const Call<T>& call, int64_t image, int query, int head, int tap,
-                             const compute_t<T> (&dot)[4], const View<T, 6>& grad_locations,
+__device__ void write_slopes(const Call<T>& call, const Table<compute_t<T>>& table, int n, int64_t image, int query,
+                             int head, int tap, const compute_t<T> (&dot)[4], const View<T, 6>& grad_locations,
                              const View<T, 5>& grad_weights) {
   using C = compute_t<T>;
-  const Sample<C> sample = call.sample(image, query, head, tap);
   const int l = tap / call.points(), p = tap % call.points();
   if (grad_weights.data != nullptr) {
-    C sum = sample.share(0) * dot[0];
+    const Vector<C, 4> share = table.shares(n);
+    C sum = share.item[0] * dot[0];
 #pragma unroll
-    for (int k = 1; k < 4; ++k) sum += sample.share(k) * dot[k];
+    for (int k = 1; k < 4; ++k) sum += share.item[k] * dot[k];
     grad_weights(image, query, head, l, p) = T(sum);
   }
   if (grad_locations.data == nullptr) return;
   C along_x = 0, along_y = 0;
-  if (sample.is_inside) {
-    const Level level = call.level(l);
-    const C weight = call.weight(image, query, head, tap);
-    along_x = (C(1) - sample.below) * (dot[1] - dot[0]) + sample.below * (dot[3] - dot[2]);
-    along_y = (C(1) - sample.right) * (dot[2] - dot[0]) + sample.right * (dot[3] - dot[1]);
-    along_x *= weight * static_cast<C>(level.width);
-    along_y *= weight * static_cast<C>(level.height);
+  if (table.pixel[n].x != outside) {
+    const C below = table.place[n].item[0], right = table.place[n].item[1], weight = table.weight[n];
+    along_x = (C(1) - below) * (dot[1] - dot[0]) + below * (dot[3] - dot[2]);
+    along_y = (C(1) - right) * (dot[2] - dot[0]) + right * (dot[3] - dot[1]);
+    along_x *= weight * static_cast<C>(call.shapes(l, 1));
+    along_y *= weight * static_cast<C>(call.shapes(l, 0));
   }
-  grad_locations(image, query, head, l, p, 0) = T(along_x);
-  grad_locations(image, query, head, l, p, 1) = T(along_y);
+  T* const to = &grad_locations(image, query, head, l, p, 0);
+  to[0] = T(along_x);
+  to[grad_locations.stride[5]] = T(along_y);
+}
+
+// The sums over a query's channels of its gradient times each pixel of a point, one lane's part.
+template <class T, int width, bool vectors>
+__device__ void add_dots(const Call<T>& call, const int4& pixel, const T* pixels, const Channels<width, vectors>& from,
+                         const compute_t<T> (&gradient)[width], compute_t<T> (&dot)[4]) {
+  const int64_t stride = call.value.stride[1];
+  const Vector<T, width> corner[4] = {
+      read_pixel(from, pixels, stride, pixel.x), read_pixel(from, pixels, stride, pixel.y),
+      read_pixel(from, pixels, stride, pixel.z), read_pixel(from, pixels, stride, pixel.w)};
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+#pragma unroll
+    for (int c = 0; c < width; ++c) dot[k] += gradient[c] * static_cast<compute_t<T>>(corner[k].item[c]);
+  }
 }
 
 template <class T, bool vectors>
@@ -39,7 +54,7 @@ __global__ void __launch_bounds__(block_threads)
     find_slopes(Call<T> call, Lanes lanes_of, int64_t pieces, View<const T, 3> grad_out, View<T, 6> grad_locations,
                 View<T, 5> grad_weights) {
   using C = compute_t<T>;
-  constexpr int width = lane_width<T>;
+  constexpr int width = lane_width<T>, at_once = 2;
   __shared__ Table<C> table;
   const int items = lanes_of.items(), batch = table_points / items, taps = call.taps(), heads = call.heads();
   const int item = lanes_of.item(), all = call.channels();
@@ -54,34 +69,35 @@ __global__ void __launch_bounds__(block_threads)
     for (int first = 0; first < taps; first += batch) {
       const int count = taps - first < batch ? taps - first : batch;
       table.fill(call, image, head, first_query, items, batch, first, count);
-      for (int n = 0; n < count; ++n) {
-        C dot[4] = {};
-        if (query < call.queries()) {
-          const int4 pixel = table.pixel[item * batch + n];
-          for (int channel = lanes_of.lane() * width; channel < all; channel += lanes_of.lanes_each * width) {
-            const int own = all - channel < width ? all - channel : width;
-            const Channels<width, vectors> from{call.value.stride[3], own}, of{grad_out.stride[2], own};
-            const T* const here = pixels + channel * call.value.stride[3];
-            C gradient[width];
-            of.load(gradients + channel * grad_out.stride[2], gradient);
-            const Vector<T, width> corner[4] = {read_pixel(from, here, call.value.stride[1], pixel.x),
-                                                read_pixel(from, here, call.value.stride[1], pixel.y),
-                                                read_pixel(from, here, call.value.stride[1], pixel.z),
-                                                read_pixel(from, here, call.value.stride[1], pixel.w)};
+      for (int n = 0; n < count; n += at_once) {
+        C dot[at_once][4] = {};
+        for (int channel = query < call.queries() ? lanes_of.lane() * width : all; channel < all;
+             channel += lanes_of.lanes_each * width) {
+          const int own = all - channel < width ? all - channel : width;
+          const Channels<width, vectors> from{call.value.stride[3], own}, of{grad_out.stride[2], own};
+          C gradient[width];
+          of.load(gradients + channel * grad_out.stride[2], gradient);
 #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-#pragma unroll
-              for (int c = 0; c < width; ++c) dot[k] += gradient[c] * static_cast<C>(corner[k].item[c]);
-            }
+          for (int u = 0; u < at_once; ++u) {
+            const int point = n + u < count ? n + u : n;
+            add_dots(call, table.pixel[item * batch + point], pixels + channel * call.value.stride[3], from, gradient,
+                     dot[u]);
           }
         }
         // All lanes of a warp come here: its queries have their sums side by side.
         for (int apart = lanes_of.lanes_each / 2; apart > 0; apart /= 2) {
 #pragma unroll
-          for (int k = 0; k < 4; ++k) dot[k] += shuffle_xor(dot[k], apart);
+          for (int u = 0; u < at_once; ++u) {
+#pragma unroll
+            for (int k = 0; k < 4; ++k) dot[u][k] += shuffle_xor(dot[u][k], apart);
+          }
         }
-        if (query < call.queries() && lanes_of.lane() == n % lanes_of.lanes_each) {
-          write_slopes(call, image, query, head, first + n, dot, grad_locations, grad_weights);
+#pragma unroll
+        for (int u = 0; u < at_once; ++u) {
+          if (query < call.queries() && n + u < count && lanes_of.lane() == (n + u) % lanes_of.lanes_each) {
+            write_slopes(call, table, item * batch + n + u, image, query, head, first + n + u, dot[u], grad_locations,
+                         grad_weights);
+          }
         }
       }
     }
