@@ -41,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     while waiting:
         path, text = waiting.pop()
         for target in _targets(path, text):
-            if not target.startswith("docs/") and target not in known and (ROOT / target).exists():
+            if not target.startswith("docs/") and target not in known and _is_readable(ROOT / target):
                 known.add(target)
                 files.append(
                     File.generated(config, _page_of(target), content=_text_of(ROOT / target), inclusion=_OUTSIDE)
@@ -58,7 +58,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
     def link(match: re.Match[str]) -> str:
         target = _target(path, match[1])
-        if not (ROOT / target).exists():
+        if not _is_readable(ROOT / target):
             return match[0]  # MkDocs reports it
         led = target.removeprefix("docs/") if target.startswith("docs/") else _page_of(target)
         return f"]({posixpath.relpath(led, posixpath.dirname(here))}{match[2] or ''})"
@@ -74,6 +74,14 @@ def _targets(path: str, text: str) -> list[str]:
 
 def _target(path: str, link: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+
+
+def _is_readable(path: Path) -> bool:
+    """Return whether there is a folder or a text here, which a page can show."""
+    try:
+        return path.is_dir() or bool(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _page_of(target: str) -> str:

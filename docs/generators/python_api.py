@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import textwrap
@@ -79,6 +80,9 @@ def _entry(name: str, value: Any, level: int) -> Iterator[str]:
         yield from ("```python", _signature(name, value), "```", "")
         yield from _described(value)
         return
+    if dataclasses.is_dataclass(value):
+        fields = [f"    {one.name}: {one.type}" for one in dataclasses.fields(value) if not one.name.startswith("_")]
+        yield from ("```python", f"class {value.__name__}:", *fields, "```", "")
     yield from _described(value)
     for attribute, member in vars(value).items():
         if attribute.startswith("_") or not _doc_of_own(member):
