@@ -22,12 +22,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted fuzz upstream-test upstream-test-vision lint bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
 	@echo "make test      the tests, in minutes; make test-all adds the slow ones"
-	@echo "make lint      ruff, mypy, import contracts, clang-format, generated tables"
+	@echo "make lint      ruff, mypy, import contracts, clang-format, spelling, generated tables"
+	@echo "make docs      the documentation as a site, in build/site"
 	@echo "make bench     the figures of README and docs, by benchmarks/suite.toml"
 	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
 	@echo "make venv, make clean"
@@ -42,7 +43,7 @@ RARELY := moto|botocore|fontTools|debugpy|jedi|matplotlib|mypy|mypyc|networkx|pi
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile $(TORCH)
-	$(BIN)/python -m pip install --no-compile -e ".[demo,cmake,setuptools,test,dev]"
+	$(BIN)/python -m pip install --no-compile -e ".[demo,cmake,setuptools,test,dev,docs]"
 	$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|site-packages/($(RARELY))/' $(VENV)/lib || true
 	touch $@
 
@@ -119,7 +120,7 @@ upstream-test-vision:
 	PYTHONPATH=src $(PYTHON) tests/upstream/vision.py $(VISION)
 
 # In parts, for `make -j`: mypy takes as long as all others together.
-LINT := lint-style lint-types lint-imports lint-format lint-tables lint-pages
+LINT := lint-style lint-types lint-imports lint-format lint-spelling lint-tables lint-pages
 
 .PHONY: $(LINT)
 lint: $(LINT)
@@ -137,11 +138,19 @@ lint-imports: $(READY)
 lint-format: $(READY)
 	git ls-files '*.cpp' '*.cu' '*.cuh' '*.h' ':!tests/codegen/expected' | xargs $(BIN)/clang-format --dry-run --Werror
 
+lint-spelling: $(READY)
+	git ls-files | xargs $(BIN)/codespell
+
 lint-tables: $(READY)
 	$(BIN)/python benchmarks/tables.py --check
 
 lint-pages: $(READY)
 	$(BIN)/python docs/generate.py --check
+
+# The documentation as a site, in build/site: warnings are errors, and so are links that lead nowhere. Open index.html. Not
+# with --quiet, which takes warnings from --strict as well.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The figures of README and docs for the CPU, as benchmarks/suite.toml lists them: half an hour on an otherwise idle machine.
 # BENCH="mlp nms" runs those alone. The tables are made in any case, from the results that are there.

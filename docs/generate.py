@@ -1,7 +1,11 @@
-"""Writes the pages that are generated from tables in the code; `--check` only compares them.
+"""Writes the pages that are generated from the code; `--check` only compares them.
 
 reference/errors.md        the error catalogue
 reference/environment.md   the environment variables
+reference/python.md        the names of `opsmith`, from their docstrings
+reference/kernel.md        what view kernels include, from the headers
+reference/native.md        what native kernels include, likewise
+reference/command-line.md  the commands, from their help
 guides/check.md            the table of properties in it
 """
 
@@ -12,6 +16,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from generators.command_line import command_line_page
+from generators.kernel_api import kernel_page, native_page
+from generators.markdown import escape
+from generators.python_api import python_page
 from opsmith._env import VARIABLES
 from opsmith.catalogue import GROUPS, Entry, explain
 
@@ -49,7 +57,7 @@ _ROLES = {"compiler": "value", "plan": "plan", "editor": "no", "none": "no"}
 def environment_page() -> str:
     """Return docs/reference/environment.md."""
     rows = [
-        f"| `{item.name}` | {_escape(item.kind)} | {_escape(item.help)} | {_ROLES[item.role]} |" for item in VARIABLES
+        f"| `{item.name}` | {escape(item.kind)} | {escape(item.help)} | {_ROLES[item.role]} |" for item in VARIABLES
     ]
     return "\n".join([_ENVIRONMENT, *rows]) + "\n"
 
@@ -77,7 +85,7 @@ def check_page() -> str:
     for item in PROPERTIES:
         per = "dtype" if item.per == "dtype" else "device"
         on = "CPU and GPU" if len(item.devices) > 1 else {"cpu": "CPU", "cuda": "GPU"}[item.devices[0]]
-        rows.append(f"| `{item.name}` | {_escape(item.title)} | {per} | {on} |")
+        rows.append(f"| `{item.name}` | {escape(item.title)} | {per} | {on} |")
     table = "\n".join(rows)
     _, _, tail = after.partition("<!-- properties: end -->")
     return f"{head}<!-- properties: begin{mark}-->\n{table}\n<!-- properties: end -->{tail}"
@@ -87,22 +95,17 @@ def _section(entry: Entry) -> Iterator[str]:
     found = explain(entry.example)[0]
     yield f'<a id="{entry.id}"></a>\n### {entry.title}\n'
     yield f"```text\n{entry.example}\n```\n"
-    yield f"{_escape(found.cause)}\n"
-    yield f"**Remedy.** {_escape(found.remedy)}\n"
-
-
-def _escape(text: str) -> str:
-    """Return a text with Markdown's markup escaped outside of `code`."""
-    parts = text.split("`")
-    for index in range(0, len(parts), 2):
-        for mark in ("\\", "*", "_", "<", ">"):
-            parts[index] = parts[index].replace(mark, f"\\{mark}")
-    return "`".join(parts)
+    yield f"{escape(found.cause)}\n"
+    yield f"**Remedy.** {escape(found.remedy)}\n"
 
 
 _PAGES: dict[str, Callable[[], str]] = {
     "reference/errors.md": errors_page,
     "reference/environment.md": environment_page,
+    "reference/python.md": python_page,
+    "reference/kernel.md": kernel_page,
+    "reference/native.md": native_page,
+    "reference/command-line.md": command_line_page,
     "guides/check.md": check_page,
 }
 

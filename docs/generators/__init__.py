@@ -1,0 +1,1 @@
+"""What docs/generate.py makes reference pages of: docstrings, headers and commands."""
