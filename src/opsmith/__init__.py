@@ -63,6 +63,7 @@ __getattr__ = lazy_names(
         "bench": "benchmark.api",
         "check": "checker.api",
         "load": "cpp_extension.jit",
+        "load_ipython_extension": "notebook",
         "load_inline": "cpp_extension.jit",
         "mutate": "checker.mutate.api",
         "native": "runtime.kernel_file",

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from opsmith._keywords import nearest
 from opsmith._printable import printable
 from opsmith._version import __version__
+from opsmith.cli.examples import with_examples
 from opsmith.errors import OpsmithError
 
 __all__ = ["main"]
@@ -31,6 +33,8 @@ _COMMANDS = {
     "cache": ("opsmith.cli.cache", "Show, clean and share the store of built libraries."),
     "editor": ("opsmith.cli.editor", "Write compile_commands.json and type stubs for editors."),
     "bridge": ("opsmith.cli.bridge", "Build the fast path for calls and gradients now."),
+    "help": ("opsmith.cli.help", "Print a cheat sheet: definition, kernel, native, notebook, environment."),
+    "completion": ("opsmith.cli.completion", "Print the script that completes commands in bash, zsh or fish."),
     "demo": ("opsmith.cli.demo", "Build, check, time and train an LLTM, and write a report."),
     "plan": ("opsmith.cli.plan", "Write a build of operators for CMake (what find_package(opsmith) calls)."),
     "plan-sources": ("opsmith.cli.plan_sources", "Write a build of existing sources for CMake (likewise)."),
@@ -52,7 +56,12 @@ class _Lazy(click.Group):
             return None
         command = importlib.import_module(_COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
-        return command
+        return with_examples(command, cmd_name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        known = _COMMANDS.items()
+        found = [CompletionItem(name, help=text) for name, (_, text) in known if name.startswith(incomplete)]
+        return [item for item in found if item.value not in _HIDDEN] or super().shell_complete(ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -70,6 +79,9 @@ class _Lazy(click.Group):
 @click.version_option(__version__, prog_name="opsmith")
 def _cli() -> None:
     """Write an operator in PyTorch, make it fast in C++ or CUDA, and ship it as one binary."""
+
+
+with_examples(_cli, "")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -14,6 +14,7 @@ from opsmith.benchmark.options import BenchOptions
 from opsmith.cli.bench_builds import compare_builds
 from opsmith.cli.bench_output import STDOUT, Output
 from opsmith.cli.bench_runs import run_again, with_defaults
+from opsmith.cli.completion import complete_path
 from opsmith.cli.options import flags_for_one, is_given, options_of, read_options
 from opsmith.cli.selection import import_modules, refuse_missing_gpu, refuse_several, usage_errors
 from opsmith.errors import ArgumentError
@@ -27,7 +28,7 @@ __all__ = ["command"]
 
 
 @click.command("bench")
-@click.argument("path", metavar="PATH[::OP]")
+@click.argument("path", shell_complete=complete_path, metavar="PATH[::OP]")
 @options_of(
     BenchOptions,
     seconds={"help": "Time limit for one operator in a process.", "unset": "60, shared by --runs"},

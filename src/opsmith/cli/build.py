@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsmith.cli.completion import complete_path
+
 if TYPE_CHECKING:
     from opsmith.build.builders import Built
     from opsmith.spec.definition import Definition, Device
@@ -19,7 +21,7 @@ _BUILDERS = ("jit", "setuptools", "cmake")
 
 
 @click.command("build")
-@click.argument("path")
+@click.argument("path", shell_complete=complete_path)
 @click.option(
     "--with", "builder", type=click.Choice(_BUILDERS), default="jit", help="What runs the build.  [default: jit]"
 )

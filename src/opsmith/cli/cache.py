@@ -12,6 +12,7 @@ import click
 
 from opsmith._printable import printable
 from opsmith.cli.cache_share import key_group, pull_command, push_command
+from opsmith.cli.completion import complete_path
 from opsmith.errors import ArgumentError, StoreError
 from opsmith.store import Artifact, Store, default_root
 from opsmith.store.select import select_artifacts
@@ -56,7 +57,7 @@ def ls(names: tuple[str, ...], as_json: bool) -> None:
 
 
 @command.command("explain")
-@click.argument("path")
+@click.argument("path", shell_complete=complete_path)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def explain(path: str, as_json: bool) -> None:
     """Show whether the next build of PATH will be found in the store, and if not, what has changed.

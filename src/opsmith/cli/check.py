@@ -14,6 +14,7 @@ import click
 
 from opsmith.checker.options import CheckOptions
 from opsmith.cli.check_mutate import MUTATION_OPTIONS, run_mutation
+from opsmith.cli.completion import complete_path
 from opsmith.cli.options import flags_for_one, options_of, read_options
 from opsmith.cli.selection import import_modules, refuse_several, usage_errors
 from opsmith.errors import ArgumentError
@@ -27,7 +28,7 @@ __all__ = ["command"]
 
 
 @click.command("check")
-@click.argument("path", metavar="PATH[::OP]")
+@click.argument("path", shell_complete=complete_path, metavar="PATH[::OP]")
 @options_of(CheckOptions)
 @click.option(
     "--import", "imports", metavar="MODULE", multiple=True, help="Import this module first: it defines the operator."

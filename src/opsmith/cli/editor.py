@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsmith.cli.completion import complete_path
 from opsmith.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ __all__ = ["command"]
 
 
 @click.command("editor")
-@click.argument("path")
+@click.argument("path", shell_complete=complete_path)
 @click.option(
     "--commands",
     type=click.Path(path_type=Path, file_okay=False),

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from opsmith._keywords import Option, options_in
+from opsmith.cli.completion import complete_value
 from opsmith.cli.selection import read_function, read_sizes
 
 __all__ = ["flags_for_one", "is_given", "options_of", "read_options"]
@@ -87,6 +88,7 @@ def _click_option(name: str, default: Any, described: Option) -> Callable[[_Comm
         type=click.Choice(described.choices) if described.choices else _TYPES.get(described.kind or ""),
         multiple=described.is_repeated,
         metavar=described.metavar or _METAVARS.get(described.kind or ""),
+        shell_complete=complete_value(described.flag or name),
         help=_help(described, default),
     )
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
+from opsmith.cli.completion import complete_path
 from opsmith.errors import DefinitionError
 
 __all__ = ["command"]
 
 
 @click.command("plan", hidden=True)
-@click.argument("path")
+@click.argument("path", shell_complete=complete_path)
 @click.option("--target", required=True, help="Name of the CMake target.")
 @click.option("--source", required=True, type=click.Path(path_type=Path), help="Folder of the CMakeLists.txt.")
 @click.option("--binary", required=True, type=click.Path(path_type=Path), help="Folder in which CMake builds.")

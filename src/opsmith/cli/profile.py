@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opsmith import _env
+from opsmith.cli.completion import complete_path
 from opsmith.cli.options import flags_for_one, options_of, read_options
 from opsmith.cli.selection import import_modules, refuse_missing_gpu, refuse_several, usage_errors
 from opsmith.profiler.options import ProfileOptions
@@ -23,7 +24,7 @@ __all__ = ["command"]
 
 
 @click.command("profile")
-@click.argument("path", metavar="PATH[::OP]")
+@click.argument("path", shell_complete=complete_path, metavar="PATH[::OP]")
 @options_of(ProfileOptions, ncu={"help": "Do not run Nsight Compute on a GPU."})
 @click.option(
     "--import", "imports", metavar="MODULE", multiple=True, help="Import this module first: it defines the operator."

@@ -23,11 +23,6 @@ def command(verbose: bool, words: tuple[str, ...]) -> None:
 
     This applies to every Python process that the command starts, including pip's builds, and ends with the command:
     nothing is written anywhere. The command replaces this process, so signals and exit code are its own.
-
-    \b
-      opsmith run -- python train.py
-      opsmith run -- pip install .
-      opsmith run -- torchrun --nproc-per-node 4 train.py
     """
     program = shutil.which(words[0])
     if program is None:

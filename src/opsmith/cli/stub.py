@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsmith.cli.completion import complete_path
+
 if TYPE_CHECKING:
     from opsmith.spec.definition import Definition, Device, Group
 
@@ -14,7 +16,7 @@ __all__ = ["command"]
 
 
 @click.command("stub")
-@click.argument("path")
+@click.argument("path", shell_complete=complete_path)
 @click.option("--write", is_flag=True, help="Write a skeleton for every kernel file that does not exist yet.")
 def command(path: str, write: bool) -> None:
     """Print the prototype of every kernel that PATH (a module, a file or a folder) declares."""

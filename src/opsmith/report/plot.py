@@ -105,8 +105,12 @@ def point_plot(
     limit: Sequence[tuple[float, float]] = (),
     beyond: Literal["above", "below", ""] = "",
     standalone: bool = False,
+    has_legend: bool = False,
 ) -> Markup:
-    """Return a plot of points. `limit` is a line; what lies `beyond` it, where no point can be, is shaded."""
+    """Return a plot of points. `limit` is a line; what lies `beyond` it, where no point can be, is shaded.
+
+    A legend in the plot stands in its lower right corner.
+    """
     places = [(x.at(left), y.at(top)) for left, top in limit]
     edge = FRAME.bottom if beyond == "below" else FRAME.top
     shaded = f"{_path(places)} L{places[-1][0]:.1f} {edge} L{places[0][0]:.1f} {edge}Z" if places and beyond else ""
@@ -121,6 +125,7 @@ def point_plot(
         beyond=shaded,
         series=[_drawn(one, x, y) for one in series],
         standalone=standalone,
+        has_legend=has_legend,
     )
 
 

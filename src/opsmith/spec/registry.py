@@ -47,7 +47,8 @@ def declare(operator: Declared) -> None:
             if known.is_loaded:
                 raise DefinitionError(
                     f"{definition.qualified_name} is already in use, and PyTorch cannot unload it. Start a new process "
-                    "(restart the notebook's kernel), or declare it under another name"
+                    "(in a notebook, restart the kernel, or declare operators in %%opsmith cells, which can be run again), "
+                    "or declare it under another name"
                 )
         _by_name[definition.qualified_name] = operator
         _by_module.setdefault(definition.module, {})[definition.qualified_name] = operator

@@ -39,8 +39,11 @@ def number_of(name: str, others: Sequence[str]) -> int:
     return first + named.index(name) % (_COLOURS - first)
 
 
-def time_plot(table: Table) -> Markup:
-    """Time of a call against the bytes that it must move, in decades; below the dotted line no call can be."""
+def time_plot(table: Table, *, standalone: bool = False) -> Markup:
+    """Time of a call against the bytes that it must move, in decades; below the dotted line no call can be.
+
+    A `standalone` plot is a picture with a style and a legend of its own.
+    """
     series = _series(table, _middle, has_line=True)
     limit = sorted(
         (float(row.own.bytes_moved), _least_s(row.own)) for row in table.rows if row.own and _least_s(row.own)
@@ -56,6 +59,8 @@ def time_plot(table: Table) -> Markup:
         x_label="bytes in and out",
         limit=limit,
         beyond="below",
+        standalone=standalone,
+        has_legend=standalone,
     )
 
 
@@ -85,7 +90,7 @@ def roof_plot(table: Table, limits: Mapping[str, Any]) -> tuple[Markup, str]:
     return plot, "Bandwidth"
 
 
-def ratio_plot(table: Table) -> Markup:
+def ratio_plot(table: Table, *, standalone: bool = False) -> Markup:
     """How many times as fast the operator is as each competitor, as bars from 1; pale if there is no difference."""
     verdicts = [verdict for row in table.rows for name in table.others if (verdict := row.verdict(name)) is not None]
     ends = [end for verdict in verdicts for end in (verdict.ratio.low, verdict.ratio.high)]
@@ -107,7 +112,9 @@ def ratio_plot(table: Table) -> Markup:
         )
 
     ticks = [(x.at(tick), f"{tick:g}x") for tick in x.ticks()]
-    return bar_plot("times as fast", _groups(table, table.others, bar), ticks=ticks, one=x.at(1.0))
+    return bar_plot(
+        "times as fast", _groups(table, table.others, bar), ticks=ticks, one=x.at(1.0), standalone=standalone
+    )
 
 
 def memory_plot(table: Table) -> Markup | None:
