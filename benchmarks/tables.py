@@ -14,8 +14,8 @@ from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures
 from floor_table import gradient_floor
 from lstm_table import against_lstm
-from mutation_table import mutation_survivors, mutation_table
 from ms_deform_attn_tables import ms_deform_attn_figures
+from mutation_table import mutation_survivors, mutation_table
 from nms_tables import nms_figures
 from operator_tables import figures, headlines
 from opsmith.benchmark.as_json import reports_from

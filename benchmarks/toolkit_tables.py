@@ -127,10 +127,10 @@ def planted(results: Result) -> Iterator[str]:
     machine, classes = results["machine"], results["classes"]
     seeds = sorted({seed for kinds in classes.values() for counts in kinds.values() for seed in counts}, key=int)
     checks = sum(total for kinds in classes.values() for counts in kinds.values() for _, total in counts.values())
+    mended = f" {results['mended']} of them were not right at first, were mended, and were run again."
     yield (
         f"`opsmith check` as it is by default, {machine['name']}, {machine['cores']} cores, torch {machine['torch']}, "
-        f"{results['date'][:10]}: {checks:,} checks. {results['mended']} of them were not right at first, were mended, and "
-        "were run again."
+        f"{results['date'][:10]}: {checks:,} checks.{mended if results['mended'] else ''}"
     )
     yield ""
     yield f"| class | {' | '.join(f'seed {seed}' for seed in seeds)} |"
