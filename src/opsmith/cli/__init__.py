@@ -17,6 +17,7 @@ __all__ = ["main"]
 
 # Subcommand -> (module, first line of its help); the module holds a click command called `command`.
 _COMMANDS = {
+    "new": ("opsmith.cli.new", "Make a project with an operator, ready to build, check and publish."),
     "build": ("opsmith.cli.build", "Build operators with JIT, setuptools or CMake."),
     "check": ("opsmith.cli.check", "Test operators against their references."),
     "bench": ("opsmith.cli.bench", "Time operators against their references, torch.compile and the machine's limit."),
