@@ -25,6 +25,7 @@ _COMMANDS = {
     "wheel": ("opsmith.cli.wheel", "Make a project's wheel as it should be published, and audit it."),
     "prove": ("opsmith.cli.prove", "Run a wheel with every torch that it claims to work with."),
     "audit": ("opsmith.cli.audit", "Show what a wheel or library needs, and refuse a false claim."),
+    "hub": ("opsmith.cli.hub", "Write an operator's sources for Hugging Face's kernel-builder."),
     "stub": ("opsmith.cli.stub", "Print the prototypes of kernels, or write skeletons."),
     "run": ("opsmith.cli.run", "Run a command that uses opsmith for torch.utils.cpp_extension."),
     "doctor": ("opsmith.cli.doctor", "Check this machine, and show how to fix what is broken."),

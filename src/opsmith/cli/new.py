@@ -61,7 +61,7 @@ def command(
 
     # A bad name is refused before anything is asked.
     project = Project(name, cuda, cmake, wheel, license_name or "MIT", recipes, author)
-    if license_name is None and sys.stdin.isatty():
+    if license_name is None and _is_terminal():
         asked = click.prompt("Licence", type=click.Choice(_LICENSES, case_sensitive=False), default="MIT")
         project = Project(name, cuda, cmake, wheel, asked, recipes, author)
     folder = folder or Path(name)
@@ -74,3 +74,7 @@ def command(
     click.echo(f"\n  cd {shlex.quote(str(folder))}")
     click.echo("  python -m pytest    # builds the operator and checks it against its definition")
     click.echo("  opsmith wheel       # makes the wheel to publish, and audits it")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()

@@ -35,9 +35,7 @@ def refuse_name(name: str) -> None:
         raise ArgumentValueError(f"{name!r} has {len(name)} characters; a project's name has at most {_LONGEST}")
     module = module_of(name)
     if reason := _reason_against(module):
-        raise ArgumentValueError(
-            f"{name!r} cannot name a project: {reason}. Choose another name, such as {name}-ops"
-        )
+        raise ArgumentValueError(f"{name!r} cannot name a project: {reason}. Choose another name, such as {name}-ops")
 
 
 def _reason_against(module: str) -> str | None:
