@@ -190,6 +190,17 @@ def test_the_recipe_of_conda_has_the_parts_of_its_schema() -> None:
         assert ("license" in recipe["about"]) == (project.license != "none")
 
 
+@pytest.mark.parametrize("project", [EVERYTHING, Project("fast-norm", cmake=True, recipes=("conda",))], ids=name_of)
+def test_the_recipe_of_conda_is_rendered_by_rattler_build(project: Project) -> None:
+    rattler_build = pytest.importorskip("rattler_build")
+    stage = rattler_build.Stage0Recipe.from_yaml(render(project)["conda/recipe.yaml"])
+    # What conda-forge's own configuration gives.
+    compilers = {"c_stdlib": ["sysroot"], "cxx_compiler": ["gxx"], "cuda_compiler": ["cuda-nvcc"]}
+    (variant,) = stage.render(rattler_build.VariantConfig({"python": ["3.12"], **compilers}))
+    assert variant.recipe.package.name == "fast-norm"
+    assert variant.recipe.package.version == "0.1.0"
+
+
 def test_the_hub_imports_nothing_but_torch_and_itself() -> None:
     texts = render(EVERYTHING)
     module = ast.parse(texts["hub/torch-ext/fast_norm/__init__.py"])

@@ -34,5 +34,5 @@ def command(path: str, folder: Path) -> None:
     if len(groups) != 1:
         modules = ", ".join(group.module for group in groups)
         raise DefinitionError(f"{path} declares operators in {modules}; name one of them, with a --folder of its own")
-    written = write_hub(groups[0], folder)
-    click.echo(f"{folder}/build.toml and {len(written) - 1} sources for {groups[0].module}")
+    write_hub(groups[0], folder)
+    click.echo(f"{folder}/: binding, kernels and headers of {groups[0].module}")

@@ -7,8 +7,10 @@ kernel are loaded side by side. The definition stays behind, for what the Hub lo
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.build.export import replace_file
@@ -26,7 +28,9 @@ MARK = "# The rest is written by `opsmith hub`."
 _SOURCES = "csrc"
 _BINDING = "torch-ext/torch_binding.cpp"
 _HEADERS = frozenset({".h", ".hpp", ".cuh"})
-_FLAGS = {"cpu": ("cxx-flags", ["-O3", "-fno-math-errno", "-fno-trapping-math"])}
+_FLAGS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "cpu": {"cxx-flags": ["-O3", "-fno-math-errno", "-fno-trapping-math"]},
+}
 # `Library in_smooth{"smooth", ...`, as codegen/binding.py writes it.
 _NAMESPACE = re.compile(r'(Library \w+\{)"\w+"')
 
@@ -34,8 +38,8 @@ _NAMESPACE = re.compile(r'(Library \w+\{)"\w+"')
 def write_hub(group: Group, folder: Path) -> list[str]:
     """Write the sources of a module's operators below a folder with a build.toml; return the paths within it.
 
-    Files of before that are no longer needed are removed. Raises ArgumentError if the folder has no build.toml that says
-    where it may be written to, and DefinitionError if no operator has a kernel.
+    Sources of an earlier call that are no longer needed are removed. Raises ArgumentError if the folder has no build.toml
+    with the line MARK, and DefinitionError if no operator has a kernel.
     """
     build = folder / "build.toml"
     own, mark, _ = (build.read_text(encoding="utf-8") if build.is_file() else "").partition(MARK)
@@ -47,37 +51,55 @@ def write_hub(group: Group, folder: Path) -> list[str]:
     devices = [device for device in DEVICES if any(device in item.kernels for item in group.definitions)]
     if not devices:
         raise DefinitionError(f"{group.module} has no kernels: its operators are PyTorch alone, and need no build")
-    texts = dict(_headers(group.file.parent))
-    shared = list(texts)
-    table = [_table("torch", src=[_BINDING, *(_binding(device) for device in devices), *shared], include=_includes())]
-    table.append(_table("torch.stable-abi", **dict.fromkeys(devices, "{}.{}".format(*TORCH_TARGET))))
-    for device in devices:
-        binding, *kernels = assemble(group.module, group.definitions, (device,)).sources
-        texts[_binding(device)] = _renamed(binding)
-        sources = {f"{_SOURCES}/{source.name}": _whole(source, group.file.parent) for source in kernels}
-        texts |= sources
-        key, flags = _FLAGS.get(device, ("", []))
-        more = {key: flags} if flags else {}
-        name = f"{group.module.rpartition('.')[2]}_{device}"
-        table.append(
-            _table(
-                f"kernel.{name}",
-                backend=device,
-                depends=["torch"],
-                include=_includes(),
-                src=[*sources, *shared],
-                **more,
-            )
-        )
-    texts[_BINDING] = _dispatch(devices)
-    texts["build.toml"] = "\n".join([f"{own}{MARK}", "", *table])
+    headers = dict(_headers(group.file.parent))
+    built = [_built(group, device) for device in devices]
+    bindings = {item.binding: item.binding_text for item in built}
+    tables = [
+        _table("torch", src=[_BINDING, *bindings, *headers], include=[_SOURCES]),
+        _table("torch.stable-abi", **dict.fromkeys(devices, "{}.{}".format(*TORCH_TARGET))),
+        *(item.table([*item.kernels, *headers]) for item in built),
+    ]
+    texts = {_BINDING: _dispatch(devices), **headers, **bindings}
+    for item in built:
+        texts |= item.kernels
+    texts["build.toml"] = "\n".join([f"{own}{MARK}", "", *tables])
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         replace_file(folder / path, text.encode(), mode=0o644)
-    for path in (folder / _SOURCES).rglob("*"):
-        if path.is_file() and path.relative_to(folder).as_posix() not in texts:
-            path.unlink()
+    for left in (folder / _SOURCES).rglob("*"):
+        if left.is_file() and left.relative_to(folder).as_posix() not in texts:
+            left.unlink()
     return sorted(texts)
+
+
+@dataclass(frozen=True)
+class _Built:
+    """What kernel-builder compiles for one backend: the texts of the binding and of the kernels, these by their paths."""
+
+    name: str
+    device: Device
+    binding_text: str
+    kernels: Mapping[str, str]
+
+    @property
+    def binding(self) -> str:
+        return f"{_SOURCES}/binding_{self.device}.h"
+
+    def table(self, sources: Sequence[str]) -> str:
+        return _table(
+            f"kernel.{self.name}_{self.device}",
+            backend=self.device,
+            depends=["torch"],
+            include=[_SOURCES],
+            src=sources,
+            **_FLAGS.get(self.device, {}),
+        )
+
+
+def _built(group: Group, device: Device) -> _Built:
+    binding, *kernels = assemble(group.module, group.definitions, (device,)).sources
+    texts = {f"{_SOURCES}/{source.name}": _whole(source, group.file.parent) for source in kernels}
+    return _Built(group.module.rpartition(".")[2], device, _renamed(binding), texts)
 
 
 def _headers(root: Path) -> Iterator[tuple[str, str]]:
@@ -86,14 +108,6 @@ def _headers(root: Path) -> Iterator[tuple[str, str]]:
         for path in sorted(folder.rglob("*")):
             if path.suffix in _HEADERS and path.is_file():
                 yield f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_text(encoding="utf-8")
-
-
-def _binding(device: Device) -> str:
-    return f"{_SOURCES}/binding_{device}.h"
-
-
-def _includes() -> list[str]:
-    return [_SOURCES]
 
 
 def _renamed(binding: Source) -> str:
@@ -110,14 +124,10 @@ def _whole(source: Source, root: Path) -> str:
         return source.path.read_text(encoding="utf-8")
     text = source.text
     for user in source.users:
-        line = f'#include "{_relative(user, root)}"\n'
+        line = f'#include "{os.path.relpath(user, root)}"\n'
         assert line in text, f"{source.name} does not include {user}"
         text = text.replace(line, user.read_text(encoding="utf-8"), 1)
     return text
-
-
-def _relative(user: Path, root: Path) -> str:
-    return user.relative_to(root).as_posix()
 
 
 def _dispatch(devices: Iterable[Device]) -> str:
