@@ -48,6 +48,12 @@ torch.library.opcheck(torch.ops._norm_cpu_1a2b3c4.rms_norm.default, (x,))
 """
 
 
+@pytest.fixture(autouse=True)
+def same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the projects off Python's path again, which discovering their operators puts there."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
 def make(folder: Path, name: str, cuda: bool = False) -> Path:
     write_project(Project(name, cuda=cuda, recipes=("kernels",)), folder)
     return folder

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
+import hypothesis.strategies
 import pytest
 from click.testing import CliRunner
 
@@ -49,6 +51,19 @@ def test_a_bad_name_is_refused_with_one_that_would_do(name: str, better: str) ->
     refuse_name(better)
 
 
+@hypothesis.given(
+    hypothesis.strategies.one_of(hypothesis.strategies.text(), hypothesis.strategies.from_regex(r"[a-z_.0-9-]+"))
+)
+def test_any_text_is_a_module_or_is_refused_in_words(name: str) -> None:
+    try:
+        refuse_name(name)
+    except ArgumentValueError as error:
+        assert repr(name) in str(error)
+        str(error).encode()
+    else:
+        assert module_of(name).isidentifier()
+
+
 @pytest.mark.parametrize("name", ["", "-", "42", "ä"])
 def test_a_name_without_a_letter_is_refused_without_advice(name: str) -> None:
     with pytest.raises(ArgumentValueError, match=r"between words$"):
@@ -88,6 +103,8 @@ def test_an_empty_folder_on_the_path_is_no_module(tmp_path: Path, monkeypatch: p
     [
         ({"license": "GPL"}, "no licence 'GPL'; there are MIT, BSD-3-Clause"),
         ({"recipes": ("github", "docker")}, "no recipe 'docker'; there are github"),
+        ({"author": "A\x1b[31m"}, "cannot be printed"),
+        ({"author": "A\udcff"}, "cannot be printed"),
     ],
 )
 def test_what_does_not_exist_is_refused(options: dict[str, object], words: str) -> None:

@@ -31,6 +31,7 @@ _RECIPES = ("github", "conda", "kernels")
     "--license",
     "license_name",
     type=click.Choice(_LICENSES, case_sensitive=False),
+    metavar="|".join(_LICENSES),
     help="The licence.  [default: asked for in a terminal, otherwise MIT]",
 )
 @click.option("--author", default="", metavar="NAME", help="Who has the copyright.  [default: The NAME developers]")

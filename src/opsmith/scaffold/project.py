@@ -25,7 +25,7 @@ class Project:
     license  an SPDX name of LICENSES, or "none"
     recipes  of RECIPES: how it is published
 
-    Raises ArgumentValueError for a name, a licence or a recipe that cannot be.
+    Raises ArgumentValueError for a name, a licence, a recipe or an author that cannot be.
     """
 
     name: str
@@ -45,10 +45,13 @@ class Project:
         ):
             if value not in known:
                 raise ArgumentValueError(f"there is no {what} {value!r}; there are {', '.join(known)}")
+        author = " ".join(self.author.split())
+        if not author.isprintable():
+            raise ArgumentValueError(f"the author {author!r} has characters that cannot be printed")
         recipes = self.recipes or (("github",) if self.wheel else ())
         # In the table's order, each once; a frozen dataclass sets its own fields so.
         object.__setattr__(self, "recipes", tuple(recipe for recipe in RECIPES if recipe in recipes))
-        object.__setattr__(self, "author", " ".join(self.author.split()) or f"The {self.name} developers")
+        object.__setattr__(self, "author", author or f"The {self.name} developers")
 
     @property
     def module(self) -> str:
