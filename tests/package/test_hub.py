@@ -82,6 +82,8 @@ def test_every_file_that_is_built_is_listed_and_there(tmp_path: Path, monkeypatc
     assert made - listed == {"build.toml", "flake.nix", "torch-ext/hublisted/__init__.py"}
     assert listed <= made
     assert {"csrc/mine.cuh", "csrc/opsmith/kernel.h", "csrc/rms_norm.cuda.cu"} <= listed
+    assert "Apache-2.0" in (folder / "csrc" / "opsmith" / "kernel.h").read_text().partition("\n")[0]
+    assert (folder / "csrc" / "mine.cuh").read_text() == "// mine\n"
     assert '"hublisted"' not in (folder / "csrc" / "binding_cpu.h").read_text()
 
 

@@ -75,8 +75,8 @@ def test_a_name_without_a_letter_is_refused_without_advice(name: str) -> None:
     [
         ("class", "keyword of Python"),
         ("lambda", "keyword of Python"),
-        ("tests", "a folder tests/"),
-        ("hub", "a folder hub/"),
+        ("tests", "has tests for something else"),
+        ("bench", "has bench for something else"),
         ("aten", "belongs to PyTorch"),
         ("json", "Python has a module json"),
         ("torch", "already finds"),

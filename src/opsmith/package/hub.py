@@ -27,6 +27,7 @@ MARK = "# The rest is written by `opsmith hub`."
 
 _SOURCES = "csrc"
 _BINDING = "torch-ext/torch_binding.cpp"
+_LICENCE = "// From opsmith. SPDX-License-Identifier: Apache-2.0\n"
 _HEADERS = frozenset({".h", ".hpp", ".cuh"})
 _FLAGS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "cpu": {"cxx-flags": ["-O3", "-fno-math-errno", "-fno-trapping-math"]},
@@ -103,11 +104,11 @@ def _built(group: Group, device: Device) -> _Built:
 
 
 def _headers(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield opsmith's headers and the package's own, which the kernels include."""
-    for folder, prefix in ((INCLUDE_DIR / "opsmith", f"{_SOURCES}/opsmith"), (root, _SOURCES)):
+    """Yield opsmith's headers, with their licence, and the package's own, which the kernels include."""
+    for folder, prefix, head in ((INCLUDE_DIR / "opsmith", f"{_SOURCES}/opsmith", _LICENCE), (root, _SOURCES, "")):
         for path in sorted(folder.rglob("*")):
             if path.suffix in _HEADERS and path.is_file():
-                yield f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_text(encoding="utf-8")
+                yield f"{prefix}/{path.relative_to(folder).as_posix()}", head + path.read_text(encoding="utf-8")
 
 
 def _renamed(binding: Source) -> str:

@@ -14,7 +14,7 @@ __all__ = ["module_of", "refuse_name"]
 _LONGEST = 50
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*")
 # What the project needs for itself, and what PyTorch's dispatcher has taken: the module is the operators' namespace.
-_FOLDERS = frozenset({"benchmarks", "build", "dist", "docs", "hub", "tests", "typings"})
+_FOLDERS = frozenset({"bench", "build", "conda", "dist", "docs", "hub", "tests", "typings"})
 _NAMESPACES = frozenset({"aten", "c10", "c10d", "prim", "prims", "quantized"})
 
 
@@ -42,7 +42,7 @@ def _reason_against(module: str) -> str | None:
     if keyword.iskeyword(module):
         return f"`import {module}` is a syntax error, because it is a keyword of Python"
     if module in _FOLDERS:
-        return f"the project has a folder {module}/ for something else"
+        return f"the project has {module} for something else"
     if module in _NAMESPACES:
         return f"torch.ops.{module} belongs to PyTorch"
     if module in sys.stdlib_module_names:
