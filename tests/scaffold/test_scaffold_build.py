@@ -56,3 +56,11 @@ def test_a_new_project_with_cmake_becomes_a_wheel_too(tmp_path: Path) -> None:
     judged = audit(wheel)
     assert judged.is_sound
     assert judged.findings == (), judged.findings
+
+
+@pytest.mark.gpu
+@pytest.mark.compile
+def test_the_kernel_for_gpus_is_its_definition(tmp_path: Path) -> None:
+    project = tmp_path / "made-for-gpus"
+    write_project(Project("made-for-gpus", cuda=True), project)
+    run("opsmith", "check", "made_for_gpus/", "--device", "cuda", cwd=project)
