@@ -61,7 +61,9 @@ def test_an_example_is_of_its_command_and_its_options_exist(words):
         options, _, _ = command.make_parser(click.Context(command, parent=context)).parse_args(given)
         for parameter in command.params:
             if isinstance(parameter.type, click.Choice) and parameter.name in options:
-                parameter.type.convert(options[parameter.name], parameter, context)
+                value = options[parameter.name]
+                for one in value if parameter.multiple else [value]:
+                    parameter.type.convert(one, parameter, context)
 
 
 def test_an_unknown_option_in_an_example_would_be_found():

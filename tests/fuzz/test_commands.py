@@ -15,7 +15,7 @@ from outcomes import Raised, attempt
 
 from opsmith.cli import main
 
-# Not those that start other programs for minutes, or forever.
+# Not those that start other programs for minutes, or forever, nor `new`, which makes the folder that it is given.
 _COMMANDS = (
     "build",
     "check",
@@ -28,6 +28,7 @@ _COMMANDS = (
     "plan",
     "plan-sources",
     "audit",
+    "hub",
 )
 # They run an operator that they find, for as long as it takes.
 _RUNNING = frozenset({"check", "bench", "profile"})

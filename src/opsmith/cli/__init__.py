@@ -19,6 +19,7 @@ __all__ = ["main"]
 
 # Subcommand -> (module, first line of its help); the module holds a click command called `command`.
 _COMMANDS = {
+    "new": ("opsmith.cli.new", "Make a project with an operator, ready to build, check and publish."),
     "build": ("opsmith.cli.build", "Build operators with JIT, setuptools or CMake."),
     "check": ("opsmith.cli.check", "Test operators against their references."),
     "bench": ("opsmith.cli.bench", "Time operators against their references, torch.compile and the machine's limit."),
@@ -26,6 +27,7 @@ _COMMANDS = {
     "wheel": ("opsmith.cli.wheel", "Make a project's wheel as it should be published, and audit it."),
     "prove": ("opsmith.cli.prove", "Run a wheel with every torch that it claims to work with."),
     "audit": ("opsmith.cli.audit", "Show what a wheel or library needs, and refuse a false claim."),
+    "hub": ("opsmith.cli.hub", "Write an operator's sources for Hugging Face's kernel-builder."),
     "stub": ("opsmith.cli.stub", "Print the prototypes of kernels, or write skeletons."),
     "run": ("opsmith.cli.run", "Run a command that uses opsmith for torch.utils.cpp_extension."),
     "doctor": ("opsmith.cli.doctor", "Check this machine, and show how to fix what is broken."),

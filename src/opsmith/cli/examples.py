@@ -11,6 +11,11 @@ __all__ = ["EXAMPLES", "with_examples"]
 # By the words of the command, without `opsmith`; the test of this table reads each example's options.
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "": ("opsmith check smooth", "opsmith bench smooth --html smooth.html", "opsmith help kernel"),
+    "new": (
+        "opsmith new smooth",
+        "opsmith new smooth --cuda --wheel --license BSD-3-Clause",
+        "opsmith new smooth --cmake --recipe conda",
+    ),
     "build": (
         "opsmith build smooth",
         "opsmith build smooth --with cmake --output build",
@@ -32,6 +37,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "wheel": ("opsmith wheel", "opsmith wheel project -o dist --prove"),
     "prove": ("opsmith prove dist/*.whl", "opsmith prove dist/*.whl --torch 2.10.0 --torch 2.13.0"),
     "audit": ("opsmith audit dist/*.whl", "opsmith audit build/libops.so --why --source csrc"),
+    "hub": ("opsmith hub smooth",),
     "stub": ("opsmith stub smooth", "opsmith stub smooth --write"),
     "run": (
         "opsmith run -- python train.py",
