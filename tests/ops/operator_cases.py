@@ -26,7 +26,7 @@ __all__ = ["CASES", "MODULES", "OWN_TESTS", "Case", "Shapes", "as_tuple", "in_fl
 Shapes = tuple[tuple[int, ...], ...]
 
 # Names that others gave to these operators; they declare none.
-_NAMES_OF_OTHERS = {"mmcv", "stylegan"}
+_NAMES_OF_OTHERS = {"detectron2", "mmcv", "stylegan"}
 
 MODULES = [
     f"opsmith.ops.{module.name}"

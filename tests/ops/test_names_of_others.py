@@ -1,4 +1,4 @@
-"""What StyleGAN2-ADA, StyleGAN3 and mmcv call these operators, and what is made of them under their names."""
+"""What StyleGAN2-ADA, StyleGAN3, mmcv and detectron2 call these operators, and what is made of them under their names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+import opsmith.ops.detectron2 as layers
 import opsmith.ops.mmcv as mmcv_ops
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from opsmith.ops.stylegan import bias_act, conv2d_gradfix, conv2d_resample, filtered_lrelu, fma, upfirdn2d
@@ -34,10 +35,39 @@ MMCV = [
     (mmcv_ops, "bias_act", "input bias dim act alpha gain clamp use_custom_op"),
     (mmcv_ops, "fused_bias_leakyrelu", "input bias negative_slope scale"),
     (mmcv_ops, "FusedBiasLeakyReLU", "num_channels negative_slope scale"),
+    (mmcv_ops, "deform_conv2d", "input offset weight stride padding dilation groups deform_groups bias im2col_step"),
+    (
+        mmcv_ops,
+        "DeformConv2dPack",
+        "in_channels out_channels kernel_size stride padding dilation groups deform_groups bias im2col_step",
+    ),
+    (
+        mmcv_ops,
+        "ModulatedDeformConv2dPack",
+        "in_channels out_channels kernel_size stride padding dilation groups deform_groups bias",
+    ),
+    (mmcv_ops, "batched_nms", "boxes scores idxs nms_cfg class_agnostic"),
+    (mmcv_ops, "soft_nms", "boxes scores iou_threshold sigma min_score method offset"),
+    (mmcv_ops, "RoIPool", "output_size spatial_scale"),
+]
+# https://detectron2.readthedocs.io/en/latest/modules/layers.html
+DETECTRON2 = [
+    (layers, "ROIAlign", "output_size spatial_scale sampling_ratio aligned"),
+    (layers, "batched_nms", "boxes scores idxs iou_threshold"),
+    *(
+        (
+            layers,
+            name,
+            "in_channels out_channels kernel_size stride padding dilation groups deformable_groups bias norm activation",
+        )
+        for name in ("DeformConv", "ModulatedDeformConv")
+    ),
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "arguments"), [*STYLEGAN, *MMCV], ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(
+    ("module", "name", "arguments"), [*STYLEGAN, *MMCV, *DETECTRON2], ids=lambda value: str(value)[:30]
+)
 def test_arguments_have_their_names_and_order(module: object, name: str, arguments: str) -> None:
     # Those that are ours alone come behind.
     assert " ".join(inspect.signature(getattr(module, name)).parameters).startswith(arguments)
@@ -140,3 +170,61 @@ def test_a_resampling_convolution_refuses_what_means_nothing() -> None:
     ):
         with pytest.raises(kind, match=words):
             conv2d_resample.conv2d_resample(**{"x": x, "w": w, **arguments})
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_packed_convolution_begins_as_a_plain_one_and_deforms_by_its_input(groups: int) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 4, 7, 6, dtype=torch.float64)
+    numbers = {"stride": 2, "padding": 1, "dilation": 1}
+    plain = mmcv_ops.DeformConv2dPack(4, 6, 3, **numbers, groups=groups, deform_groups=2).double()
+    masked = mmcv_ops.ModulatedDeformConv2dPack(4, 6, 3, **numbers, groups=groups, deform_groups=2).double()
+    assert set(plain.state_dict()) == {"weight", "conv_offset.weight", "conv_offset.bias"}
+    assert set(masked.state_dict()) == {"weight", "bias", "conv_offset.weight", "conv_offset.bias"}
+    torch.testing.assert_close(plain(x), functional.conv2d(x, plain.weight, None, **numbers, groups=groups))
+    half = functional.conv2d(x, 0.5 * masked.weight, masked.bias, **numbers, groups=groups)  # sigmoid(0)
+    torch.testing.assert_close(masked(x), half)
+    for module in (plain, masked):
+        torch.nn.init.normal_(module.conv_offset.weight)
+    moved = plain.conv_offset(x)
+    own = mmcv_ops.deform_conv2d(x, moved, plain.weight, 2, 1, 1, groups, 2)
+    torch.testing.assert_close(plain(x), own)
+    out = masked.conv_offset(x)
+    taps = mmcv_ops.modulated_deform_conv2d(
+        x, out[:, :36], out[:, 36:].sigmoid(), masked.weight, masked.bias, 2, 1, 1, groups, 2
+    )
+    torch.testing.assert_close(masked(x), taps)
+
+
+def test_detectron2s_layers_are_convolutions_with_what_comes_behind() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 4, 7, 6, dtype=torch.float64)
+    offset, mask = torch.randn(2, 18, 7, 6, dtype=torch.float64), torch.rand(2, 9, 7, 6, dtype=torch.float64)
+    first = layers.DeformConv(4, 6, 3, padding=1, norm=torch.nn.BatchNorm2d(6), activation=torch.relu).double().eval()
+    second = layers.ModulatedDeformConv(4, 6, 3, padding=1, activation=torch.tanh).double()
+    torch.testing.assert_close(
+        first(x, offset), torch.relu(first.norm(mmcv_ops.deform_conv2d(x, offset, first.weight, 1, 1)))
+    )
+    torch.testing.assert_close(
+        second(x, offset, mask),
+        mmcv_ops.modulated_deform_conv2d(x, offset, mask, second.weight, second.bias, 1, 1).tanh(),
+    )
+    assert "norm.running_mean" in first.state_dict()
+    assert first(x[:0], offset[:0]).shape == (0, 6, 7, 6)
+    rois = torch.tensor([[0, 1.0, 2, 5, 6], [1, 0, 0, 3, 3]], dtype=torch.float64)
+    aligned = layers.ROIAlign((2, 3), 0.5, 2)(x, rois)
+    torch.testing.assert_close(aligned, layers.roi_align(x, rois, (2, 3), 0.5, 2, True))
+    assert repr(layers.ROIAlign((2, 3), 0.5, 2)) == (
+        "ROIAlign(output_size=(2, 3), spatial_scale=0.5, sampling_ratio=2, aligned=True)"
+    )
+
+
+def test_a_bias_that_they_do_not_have_is_refused() -> None:
+    for make in (mmcv_ops.DeformConv2d, mmcv_ops.DeformConv2dPack, layers.DeformConv):
+        with pytest.raises(AssertionError, match="bias"):
+            make(4, 6, 3, bias=True)
+    x = torch.randn(1, 4, 5, 5)
+    with pytest.raises(AssertionError, match="bias"):
+        mmcv_ops.deform_conv2d(x, torch.zeros(1, 18, 5, 5), torch.randn(6, 4, 3, 3), 1, 1, bias=True)
+    with pytest.raises(ShapeError, match="4 channels, but weight has 4 for each of 2 groups"):
+        mmcv_ops.deform_conv2d(x, torch.zeros(1, 18, 5, 5), torch.randn(6, 4, 3, 3), 1, 1, groups=2)

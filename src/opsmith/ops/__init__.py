@@ -1,5 +1,5 @@
 """Operators made with opsmith, through its public API alone: each folder holds a definition, its kernels and a module.
 
 What kernels share lies in `_gpu` (PTX instructions), `_cpu`, `_boxes` (RoIs) and `_filters` (StyleGAN's filters).
-`stylegan` and `mmcv` are these operators under other libraries' names.
+`stylegan`, `mmcv` and `detectron2` are these operators under other libraries' names.
 """

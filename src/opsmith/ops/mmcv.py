@@ -1,6 +1,7 @@
-"""Collects what StyleGAN's networks import from `mmcv.ops`, with mmcv's argument names.
+"""Collects the names of `mmcv.ops` that the library has operators for, with mmcv's arguments.
 
-`from mmcv.ops import bias_act, upfirdn2d` becomes `from opsmith.ops.mmcv import bias_act, upfirdn2d`.
+`from mmcv.ops import DeformConv2dPack, batched_nms` becomes `from opsmith.ops.mmcv import DeformConv2dPack, batched_nms`.
+mmcv's RoIPool does not round boxes to whole pixels, as torchvision's and this one do.
 """
 
 from __future__ import annotations
@@ -11,10 +12,48 @@ from torch import Tensor
 
 from opsmith.ops.bias_act import FusedBiasLeakyReLU, fused_bias_leakyrelu
 from opsmith.ops.bias_act import bias_act as _bias_act
+from opsmith.ops.deform_conv2d.mmcv import (
+    DeformConv2d,
+    DeformConv2dPack,
+    ModulatedDeformConv2d,
+    ModulatedDeformConv2dPack,
+    deform_conv2d,
+    modulated_deform_conv2d,
+)
+from opsmith.ops.filtered_lrelu import filtered_lrelu
+from opsmith.ops.ms_deform_attn import MSDeformAttnFunction as MultiScaleDeformableAttnFunction
+from opsmith.ops.nms.mmcv import batched_nms, nms, soft_nms
+from opsmith.ops.roi_align.mmcv import RoIAlign, roi_align
+from opsmith.ops.roi_pool import RoIPool, roi_pool
+from opsmith.ops.sigmoid_focal_loss.mmcv import SigmoidFocalLoss, sigmoid_focal_loss
 from opsmith.ops.stylegan.conv2d_gradfix import conv2d, conv_transpose2d
 from opsmith.ops.upfirdn2d import upfirdn2d as _upfirdn2d
 
-__all__ = ["FusedBiasLeakyReLU", "bias_act", "conv2d", "conv_transpose2d", "fused_bias_leakyrelu", "upfirdn2d"]
+__all__ = [
+    "DeformConv2d",
+    "DeformConv2dPack",
+    "FusedBiasLeakyReLU",
+    "ModulatedDeformConv2d",
+    "ModulatedDeformConv2dPack",
+    "MultiScaleDeformableAttnFunction",
+    "RoIAlign",
+    "RoIPool",
+    "SigmoidFocalLoss",
+    "batched_nms",
+    "bias_act",
+    "conv2d",
+    "conv_transpose2d",
+    "deform_conv2d",
+    "filtered_lrelu",
+    "fused_bias_leakyrelu",
+    "modulated_deform_conv2d",
+    "nms",
+    "roi_align",
+    "roi_pool",
+    "sigmoid_focal_loss",
+    "soft_nms",
+    "upfirdn2d",
+]
 
 
 def bias_act(

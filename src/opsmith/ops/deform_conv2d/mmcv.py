@@ -1,16 +1,50 @@
-"""Modulated deformable convolution by the names and arguments of `mmcv.ops`."""
+"""Deformable convolution by the names and arguments of `mmcv.ops`, whose state dicts the modules load."""
 
 from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 
-from opsmith.ops._arguments import TensorShapeError, check_ints, check_tensors
-from opsmith.ops.deform_conv2d.functions import Size, check_ranks, deform_conv2d
+from opsmith.ops._arguments import TensorShapeError, UnsupportedValueError, check_ints, check_tensors
+from opsmith.ops.deform_conv2d.functions import Size, check_ranks
+from opsmith.ops.deform_conv2d.functions import deform_conv2d as convolve
 from opsmith.ops.deform_conv2d.module import Convolution
 
-__all__ = ["ModulatedDeformConv2d", "modulated_deform_conv2d"]
+__all__ = [
+    "DeformConv2d",
+    "DeformConv2dPack",
+    "ModulatedDeformConv2d",
+    "ModulatedDeformConv2dPack",
+    "deform_conv2d",
+    "modulated_deform_conv2d",
+]
+
+
+def deform_conv2d(
+    input: Tensor,  # noqa: A002 -- as mmcv calls it
+    offset: Tensor,
+    weight: Tensor,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+    deform_groups: int = 1,
+    bias: bool = False,
+    im2col_step: int = 32,
+) -> Tensor:
+    """Return the convolution without a mask and a bias, as `mmcv.ops.deform_conv2d`; `im2col_step` has no effect.
+
+    The groups follow from the shapes; RuntimeError is raised where those that are given are others.
+    """
+    name = "deform_conv2d"
+    if bias is not False:
+        raise UnsupportedValueError(f"{name}(): Only support bias is False; found bias = {bias!r}")
+    check_tensors(name, input=input, offset=offset, weight=weight)
+    check_ranks(input, offset, weight, None)
+    _check_groups(name, input, offset, weight, groups, deform_groups)
+    return convolve(input, offset, weight, None, stride, padding, dilation)
 
 
 def modulated_deform_conv2d(
@@ -31,18 +65,9 @@ def modulated_deform_conv2d(
     """
     name = "modulated_deform_conv2d"
     check_tensors(name, optional=("bias",), input=input, offset=offset, mask=mask, weight=weight, bias=bias)
-    check_ints(name, groups=groups, deform_groups=deform_groups)
     check_ranks(input, offset, weight, mask)
-    if weight.shape[1] * groups != input.shape[1]:
-        raise TensorShapeError(
-            f"{name}(): input has {input.shape[1]} channels, but weight has {weight.shape[1]} for each of {groups} groups"
-        )
-    taps = weight.shape[2] * weight.shape[3]
-    if offset.shape[1] != 2 * deform_groups * taps:
-        raise TensorShapeError(
-            f"{name}(): offset.shape[1] is not valid: got: {offset.shape[1]} expected: {2 * deform_groups * taps}"
-        )
-    return deform_conv2d(input, offset, weight, bias, stride, padding, dilation, mask)
+    _check_groups(name, input, offset, weight, groups, deform_groups)
+    return convolve(input, offset, weight, bias, stride, padding, dilation, mask)
 
 
 class ModulatedDeformConv2d(Convolution):
@@ -84,4 +109,135 @@ class ModulatedDeformConv2d(Convolution):
             self.dilation,
             self.groups,
             self.deform_groups,
+        )
+
+
+class DeformConv2d(Convolution):
+    """`deform_conv2d` with its own weight; arguments as `mmcv.ops.DeformConv2d`'s, which has no bias."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        deform_groups: int = 1,
+        bias: bool = False,
+        im2col_step: int = 32,
+    ) -> None:
+        if bias:
+            raise UnsupportedValueError(f"DeformConv2d(): bias={bias} is not supported in DeformConv2d.")
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, False)
+        self.deform_groups, self.im2col_step = deform_groups, im2col_step
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weight uniformly, by He et al., "Delving Deep into Rectifiers"."""
+        nn.init.kaiming_uniform_(self.weight, nonlinearity="relu")
+
+    def forward(self, x: Tensor, offset: Tensor) -> Tensor:
+        """Return the convolution, [N, out channels, OH, OW]."""
+        return deform_conv2d(
+            x,
+            offset,
+            self.weight,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+            self.deform_groups,
+        )
+
+
+class DeformConv2dPack(DeformConv2d):
+    """`DeformConv2d` whose offsets are a convolution of its input, which begins as zero."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        deform_groups: int = 1,
+        bias: bool = False,
+        im2col_step: int = 32,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            deform_groups,
+            bias,
+            im2col_step,
+        )
+        self.conv_offset = _zero_convolution(self, 2 * deform_groups)
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        """Return the convolution, [N, out channels, OH, OW]."""
+        return super().forward(x, self.conv_offset(x))
+
+
+class ModulatedDeformConv2dPack(ModulatedDeformConv2d):
+    """`ModulatedDeformConv2d` whose offsets and mask are a convolution of its input, which begins as zero."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        deform_groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, deform_groups, bias)
+        self.conv_offset = _zero_convolution(self, 3 * deform_groups)
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        """Return the convolution, [N, out channels, OH, OW]."""
+        first, second, mask = self.conv_offset(x).chunk(3, dim=1)
+        return super().forward(x, torch.cat([first, second], 1), mask.sigmoid())
+
+
+def _zero_convolution(like: Convolution, channels_of_tap: int) -> nn.Conv2d:
+    """Return a convolution with so many outputs for each tap of another one, at the same places; its parameters are zero."""
+    taps = like.kernel_size[0] * like.kernel_size[1]
+    made = nn.Conv2d(
+        like.in_channels, channels_of_tap * taps, like.kernel_size, like.stride, like.padding, like.dilation
+    )
+    nn.init.zeros_(made.weight)
+    assert made.bias is not None
+    nn.init.zeros_(made.bias)
+    return made
+
+
+def _check_groups(
+    name: str,
+    input: Tensor,  # noqa: A002
+    offset: Tensor,
+    weight: Tensor,
+    groups: int,
+    deform_groups: int,
+) -> None:
+    check_ints(name, groups=groups, deform_groups=deform_groups)
+    if weight.shape[1] * groups != input.shape[1]:
+        raise TensorShapeError(
+            f"{name}(): input has {input.shape[1]} channels, but weight has {weight.shape[1]} for each of {groups} groups"
+        )
+    taps = weight.shape[2] * weight.shape[3]
+    if offset.shape[1] != 2 * deform_groups * taps:
+        raise TensorShapeError(
+            f"{name}(): offset.shape[1] is not valid: got: {offset.shape[1]} expected: {2 * deform_groups * taps}"
         )

@@ -1,0 +1,157 @@
+"""Collects the names of `detectron2.layers` that the library has operators for, with detectron2's arguments.
+
+`from detectron2.layers import ROIAlign, batched_nms` becomes `from opsmith.ops.detectron2 import ROIAlign, batched_nms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from opsmith.ops._arguments import UnsupportedValueError
+from opsmith.ops.deform_conv2d.functions import Size
+from opsmith.ops.deform_conv2d.mmcv import deform_conv2d as deform_conv
+from opsmith.ops.deform_conv2d.mmcv import modulated_deform_conv2d as modulated_deform_conv
+from opsmith.ops.deform_conv2d.module import Convolution
+from opsmith.ops.nms import batched_nms, nms
+from opsmith.ops.roi_align import roi_align
+
+__all__ = [
+    "DeformConv",
+    "ModulatedDeformConv",
+    "ROIAlign",
+    "batched_nms",
+    "deform_conv",
+    "modulated_deform_conv",
+    "nms",
+    "roi_align",
+]
+
+Activation = Callable[[Tensor], Tensor]
+
+
+class ROIAlign(nn.Module):
+    """`roi_align` as a module, called with features [N, C, H, W] and boxes [K, 5]; `aligned` moves them by half a pixel."""
+
+    def __init__(self, output_size: Size, spatial_scale: float, sampling_ratio: int, aligned: bool = True) -> None:
+        super().__init__()
+        self.output_size, self.spatial_scale = output_size, spatial_scale
+        self.sampling_ratio, self.aligned = sampling_ratio, aligned
+
+    def forward(self, input: Tensor, rois: Tensor) -> Tensor:  # noqa: A002 -- as detectron2 calls it
+        """Return the features of each box: [K, C, output height, output width]."""
+        size = self.output_size if isinstance(self.output_size, int) else list(self.output_size)
+        return roi_align(input, rois, size, self.spatial_scale, self.sampling_ratio, self.aligned)
+
+    def extra_repr(self) -> str:
+        """What print(module) shows in the parentheses."""
+        return (
+            f"output_size={self.output_size}, spatial_scale={self.spatial_scale}, "
+            f"sampling_ratio={self.sampling_ratio}, aligned={self.aligned}"
+        )
+
+
+class _Layer(Convolution):
+    """A convolution with a normalisation and an activation behind it, where there are such."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size,
+        padding: Size,
+        dilation: Size,
+        groups: int,
+        deformable_groups: int,
+        bias: bool,
+        norm: nn.Module | None,
+        activation: Activation | None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+        self.deformable_groups, self.norm, self.activation = deformable_groups, norm, activation
+        nn.init.kaiming_uniform_(self.weight, nonlinearity="relu")
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def _finish(self, x: Tensor) -> Tensor:
+        if self.norm is not None:
+            x = self.norm(x)
+        return x if self.activation is None else self.activation(x)
+
+
+class DeformConv(_Layer):
+    """Deformable convolution, version 1, with its own weight; arguments as `detectron2.layers.DeformConv`'s."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        deformable_groups: int = 1,
+        bias: bool = False,
+        norm: nn.Module | None = None,
+        activation: Activation | None = None,
+    ) -> None:
+        if bias:
+            raise UnsupportedValueError("DeformConv(): it has no bias; found bias=True")
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            deformable_groups,
+            bias,
+            norm,
+            activation,
+        )
+
+    def forward(self, x: Tensor, offset: Tensor) -> Tensor:
+        """Return the layer's output, [N, out channels, OH, OW]."""
+        numbers = (self.stride, self.padding, self.dilation, self.groups, self.deformable_groups)
+        return self._finish(deform_conv(x, offset, self.weight, *numbers))
+
+
+class ModulatedDeformConv(_Layer):
+    """Deformable convolution, version 2, with weight and bias; arguments as `detectron2.layers.ModulatedDeformConv`'s."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        deformable_groups: int = 1,
+        bias: bool = True,
+        norm: nn.Module | None = None,
+        activation: Activation | None = None,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            deformable_groups,
+            bias,
+            norm,
+            activation,
+        )
+
+    def forward(self, x: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
+        """Return the layer's output, [N, out channels, OH, OW]."""
+        numbers = (self.stride, self.padding, self.dilation, self.groups, self.deformable_groups)
+        return self._finish(modulated_deform_conv(x, offset, mask, self.weight, self.bias, *numbers))
