@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from forks import python_c
-from guide_pages import blocks_of
 
 GUIDES = Path(__file__).resolve().parent.parent / "docs" / "guides"
 # The pages whose files, code and sessions `guide_pages` runs.
-PAGES = ("definitions", "gradients")
+PAGES = ("definitions", "gradients", "composing")
 
 _RUN = "import sys; from pathlib import Path; from guide_pages import run_page; run_page(*map(Path, sys.argv[1:]))"
 
