@@ -4,7 +4,7 @@
     ```cpp title="forms.cpp"        likewise
     ```python                       code that runs, in the order of the page
     ```pycon                        a session whose output is compared, tracebacks by their last line
-    ```console                      commands, which are not run here
+    ```console                      commands, of which `opsmith stub` runs and the others do not
 
 One process runs a page, so a page's module of operators is built once.
 """
@@ -23,6 +23,8 @@ from pathlib import Path
 __all__ = ["Block", "blocks_of", "check_prototypes", "run_page", "write_files"]
 
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+# An empty line within what is printed; doctest takes it for the end.
+_BLANK = re.compile(r"\n\n(?!>>> |$)")
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -71,6 +73,8 @@ def run_page(page: Path, folder: Path) -> None:
             _run(block, page, names)
         elif block.language == "pycon":
             wrong += _differences(block, page, names)
+        elif block.text.startswith("$ opsmith stub "):
+            wrong += _stub_differences(block)
     assert not wrong, "".join(wrong)
     for path in files:
         if path.suffix == ".py":
@@ -78,12 +82,12 @@ def run_page(page: Path, folder: Path) -> None:
 
 
 def check_prototypes(module: Path) -> None:
-    """Assert that each kernel of a module begins as `opsmith stub` prints it."""
+    """Assert that each kernel of a module begins as `opsmith stub` prints it; a page may show one that does not build."""
     from opsmith.codegen.prototype import prototype
     from opsmith.runtime.operator import operators_of
 
     importlib.import_module(module.stem)
-    for operator in operators_of(module.stem):
+    for operator in filter(lambda operator: operator.is_loaded, operators_of(module.stem)):
         for device, kernel in operator.definition.kernels.items():
             source = " ".join(kernel.sources[0].read_text(encoding="utf-8").split())
             assert f"{prototype(operator.definition, device)} {{" in source, prototype(operator.definition, device)
@@ -98,9 +102,20 @@ def _run(block: Block, page: Path, names: dict[str, object]) -> None:
 
 def _differences(block: Block, page: Path, names: dict[str, object]) -> list[str]:
     """Return what a session prints otherwise than the page shows."""
-    test = doctest.DocTestParser().get_doctest(block.text, {}, page.name, str(page), block.line - 1)
+    text = _BLANK.sub("\n<BLANKLINE>\n", block.text)
+    test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), block.line - 1)
     assert test.examples, f"{page}:{block.line}: a session without a line that is typed"
     test.globs = names
     said: list[str] = []
     failed = doctest.DocTestRunner(optionflags=_FLAGS).run(test, out=said.append, clear_globs=False).failed
     return said if failed else []
+
+
+def _stub_differences(block: Block) -> list[str]:
+    from click.testing import CliRunner
+
+    from opsmith.cli.stub import command
+
+    typed, _, shown = block.text.partition("\n")
+    printed = CliRunner().invoke(command, typed.split()[3:]).output
+    return [] if doctest.OutputChecker().check_output(shown, printed, _FLAGS) else [f"{typed}\n{printed}"]

@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from compilers import INCLUDE, compiled, find_compiler
 from forks import python_c
+from guide_pages import blocks_of, run_page, write_files
+from opsmith.build.discover import discover
+from opsmith.codegen.instantiate import instantiate
 
 GUIDES = Path(__file__).resolve().parent.parent / "docs" / "guides"
 # The pages whose files, code and sessions `guide_pages` runs.
-PAGES = ("definitions", "gradients", "composing")
+PAGES = (
+    "definitions",
+    "gradients",
+    "worked-example",
+    pytest.param("composing", marks=pytest.mark.slow("exports, compiles with Inductor, and runs opcheck")),
+)
 
 _RUN = "import sys; from pathlib import Path; from guide_pages import run_page; run_page(*map(Path, sys.argv[1:]))"
 
@@ -24,3 +33,32 @@ def test_a_guide_runs_from_top_to_bottom(page: str, tmp_path: Path):
     env = {**os.environ, "OPSMITH_BRIDGE": "wait", "PYTHONPATH": path}
     done = python_c(_RUN, [str(GUIDES / f"{page}.md"), str(tmp_path)], env=env, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```pycon\n>>> 1 + 1\n3\n```\n",
+        "```python\nassert 1 + 1 == 3\n```\n",
+        "```pycon\n>>> int('x')\nTraceback (most recent call last):\n    ...\nValueError: another text\n```\n",
+        "```console\n$ opsmith stub opsmith.ops.add2\nanother prototype\n```\n",
+    ],
+)
+def test_a_guide_that_shows_something_else_fails(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(AssertionError):
+        run_page(page, tmp_path)
+
+
+@pytest.mark.compile
+@pytest.mark.slow("compiles with nvcc")
+def test_the_cuda_kernels_of_the_worked_example_compile(tmp_path: Path):
+    nvcc = find_compiler("nvcc")
+    write_files(blocks_of(GUIDES / "worked-example.md"), tmp_path)
+    (group,) = discover(str(tmp_path / "neighbours.py"))
+    source = tmp_path / "instances.cu"
+    source.write_text(instantiate([(definition, "cuda") for definition in group.definitions], "neighbours.cu"))
+    flags = ["-std=c++17", "-arch=sm_90", "-Xcompiler", "-Wall,-Werror", f"-I{INCLUDE}", f"-I{tmp_path}", "-c"]
+    compiled(source, nvcc, *flags)
