@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Block", "blocks_of", "check_prototypes", "run_page", "write_files"]
+__all__ = ["Block", "blocks_of", "check_prototypes", "has_files", "run_page", "write_files"]
 
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 # An empty line within what is printed; doctest takes it for the end.
@@ -44,6 +44,11 @@ def blocks_of(page: Path) -> list[Block]:
     return [
         Block(match[1], match[2], match[3], text.count("\n", 0, match.start()) + 2) for match in _BLOCK.finditer(text)
     ]
+
+
+def has_files(page: Path) -> bool:
+    """Whether a page shows whole files, and so is one that runs here."""
+    return any(block.file is not None for block in blocks_of(page))
 
 
 def write_files(blocks: Iterable[Block], folder: Path) -> list[Path]:

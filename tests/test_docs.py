@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from forks import python_c
+from guide_pages import has_files
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 _TEST = re.compile(r"`(tests/[\w/]+\.py::\w+)`")
 
 _CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -27,7 +28,7 @@ each_page_with_code = pytest.mark.parametrize(
         if page.name in _LONG
         else page
         for page in PAGES
-        if _CODE.search(page.read_text(encoding="utf-8"))
+        if _CODE.search(page.read_text(encoding="utf-8")) and not has_files(page)
     ],
     ids=lambda page: page.name,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from compilers import INCLUDE, compiled, find_compiler
 from forks import python_c
-from guide_pages import blocks_of, run_page, write_files
+from guide_pages import blocks_of, has_files, run_page, write_files
 from opsmith.build.discover import discover
 from opsmith.codegen.instantiate import instantiate
 
@@ -27,6 +27,11 @@ PAGES = (
 )
 
 _RUN = "import sys; from pathlib import Path; from guide_pages import run_page; run_page(*map(Path, sys.argv[1:]))"
+
+
+def test_every_page_that_shows_files_runs():
+    names = {page if isinstance(page, str) else page.values[0] for page in PAGES}
+    assert names == {page.stem for page in GUIDES.glob("*.md") if has_files(page)}
 
 
 @pytest.mark.compile
