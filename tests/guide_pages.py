@@ -20,11 +20,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Block", "blocks_of", "check_prototypes", "has_files", "run_page", "write_files"]
+__all__ = ["Block", "blocks_of", "check_page", "check_prototypes", "has_files", "run_page", "write_files"]
 
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 # An empty line within what is printed; doctest takes it for the end.
 _BLANK = re.compile(r"\n\n(?!>>> |$)")
+_OF_KERNELS = ("value", "sizes", "empty", "strides", "special values", "arguments", "gradient", "outputs written")
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -88,6 +89,29 @@ def run_page(page: Path, folder: Path) -> None:
                 compile(source, path, "exec")
             else:
                 check_prototypes(path)
+
+
+def check_page(page: Path, folder: Path) -> None:
+    """Run `opsmith.check`, with the properties that are about kernels, on every operator of a page that builds."""
+    import opsmith
+    from opsmith.errors import BuildError
+    from opsmith.runtime.operator import operators_of
+
+    sys.path.insert(0, str(folder))
+    checked = 0
+    for path in write_files(blocks_of(page), folder):
+        if path.suffix != ".py" or "import triton" in path.read_text(encoding="utf-8"):
+            continue
+        importlib.import_module(path.stem)
+        for operator in operators_of(path.stem):
+            if operator.definition.forward is None and operator.definition.kernels:
+                try:
+                    operator.load()
+                except BuildError:  # which the page shows
+                    continue
+                opsmith.check(operator, devices="cpu", properties=_OF_KERNELS, seconds=8).raise_if_failed()
+                checked += 1
+    assert checked
 
 
 def check_prototypes(module: Path) -> None:

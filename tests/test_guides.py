@@ -25,21 +25,35 @@ PAGES = (
     pytest.param("from-triton", marks=pytest.mark.slow("checks operators")),
     pytest.param("composing", marks=pytest.mark.slow("exports, compiles with Inductor, and runs opcheck")),
 )
+NAMES = {page if isinstance(page, str) else page.values[0] for page in PAGES}
 
+_CHECK = (
+    "import sys; from pathlib import Path; from guide_pages import check_page; check_page(*map(Path, sys.argv[1:]))"
+)
 _RUN = "import sys; from pathlib import Path; from guide_pages import run_page; run_page(*map(Path, sys.argv[1:]))"
 
 
 def test_every_page_that_shows_files_runs():
-    names = {page if isinstance(page, str) else page.values[0] for page in PAGES}
-    assert names == {page.stem for page in GUIDES.glob("*.md") if has_files(page)}
+    assert {page.stem for page in GUIDES.glob("*.md") if has_files(page)} == NAMES
 
 
 @pytest.mark.compile
 @pytest.mark.parametrize("page", PAGES)
 def test_a_guide_runs_from_top_to_bottom(page: str, tmp_path: Path):
+    run(_RUN, page, tmp_path)
+
+
+@pytest.mark.compile
+@pytest.mark.nightly("checks every operator of the guides; they run for each change")
+@pytest.mark.parametrize("page", sorted(NAMES))
+def test_the_kernels_of_a_guide_are_right(page: str, tmp_path: Path):
+    run(_CHECK, page, tmp_path)
+
+
+def run(code: str, page: str, folder: Path) -> None:
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     env = {**os.environ, "OPSMITH_BRIDGE": "wait", "PYTHONPATH": path}
-    done = python_c(_RUN, [str(GUIDES / f"{page}.md"), str(tmp_path)], env=env, cwd=tmp_path)
+    done = python_c(code, [str(GUIDES / f"{page}.md"), str(folder)], env=env, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
