@@ -52,7 +52,8 @@ def test_the_kernels_of_a_guide_are_right(page: str, tmp_path: Path):
 
 def run(code: str, page: str, folder: Path) -> None:
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    env = {**os.environ, "OPSMITH_BRIDGE": "wait", "PYTHONPATH": path}
+    # torch.utils.cpp_extension builds there, and not in the home folder.
+    env = {**os.environ, "OPSMITH_BRIDGE": "wait", "PYTHONPATH": path, "TORCH_EXTENSIONS_DIR": str(folder / "torch")}
     done = python_c(code, [str(GUIDES / f"{page}.md"), str(folder)], env=env, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
 
