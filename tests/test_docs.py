@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from forks import python_c
+from guide_pages import has_files
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -27,7 +28,9 @@ each_page_with_code = pytest.mark.parametrize(
         if page.name in _LONG
         else page
         for page in PAGES
-        if page.parent.name != "reference" and _CODE.search(page.read_text(encoding="utf-8"))
+        if page.parent.name != "reference"
+        and _CODE.search(page.read_text(encoding="utf-8"))
+        and not has_files(page)
     ],
     ids=lambda page: page.name,
 )

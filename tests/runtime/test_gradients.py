@@ -210,3 +210,18 @@ def test_two_operators_that_are_each_other_s_gradient_have_gradients_of_any_orde
     # sin is its own fourth derivative, and each takes one factor more.
     expected = (by.roll(-1) ** 4 * (x * by.roll(-1)).sin()).detach()
     torch.testing.assert_close(gradient.detach(), expected)
+
+
+def test_a_derived_body_has_tangents_inside_torch_func():
+    """The backward's body differentiates there, while the transform that asks for its tangents is at work."""
+    x, mask, weight = fixed(2, 3), fixed(2, 3), fixed(3)
+
+    def loss(f: Callable[..., Any]) -> Callable[[Tensor], Tensor]:
+        return lambda x: f(x, mask, weight)[0].sin().sum()
+
+    def tangent(f: Callable[..., Any]) -> Any:
+        return torch.func.jvp(torch.func.grad(loss(f)), (x,), (torch.ones_like(x),))
+
+    found, expected = (tangent(f) for f in (gradients.masked, gradients.masked.reference))
+    torch.testing.assert_close(found, expected)
+    assert not torch._C._functorch.get_inplace_requires_grad_allowed()

@@ -58,12 +58,12 @@ def differentiate_body(
     The body is run again. With gradients enabled the result can itself be differentiated, unless this runs inside a
     kernel, below autograd: results of kernels have no history.
     """
-    if torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active() and not _inside_transform():
         return _differentiate_by_transform(body, signature, arguments, gradients, wanted)
     below = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality)
     create_graph = torch.is_grad_enabled() and not below
     leaves: list[Tensor] = []
-    with torch.enable_grad(), _autograd_reachable(), _own_tensors_allowed():
+    with torch.enable_grad(), _autograd_reachable(), _own_tensors_allowed(), _marks_allowed():
 
         def fresh(tensor: Tensor) -> Tensor:
             # An alias of its own for each argument: where one argument was computed from another, or the same tensor is
@@ -117,6 +117,25 @@ def _differentiate_by_transform(
 
     pull = torch.func.vjp(function, *[given[index] for index in wanted])[1]
     return list(pull(tuple(gradient for gradient in gradients if gradient is not None)))
+
+
+def _inside_transform() -> bool:
+    """Whether a transform of torch.func is at work on a call: the dispatcher would pass over one that began now.
+
+    This is so where the body of a backward gives the tangents of torch.func.jvp.
+    """
+    return torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode)
+
+
+@contextmanager
+def _marks_allowed() -> Iterator[None]:
+    """Let tensors be marked with `requires_grad_` that a transform of torch.func at work has wrapped."""
+    before = torch._C._functorch.get_inplace_requires_grad_allowed()
+    torch._C._functorch.set_inplace_requires_grad_allowed(True)
+    try:
+        yield
+    finally:
+        torch._C._functorch.set_inplace_requires_grad_allowed(before)
 
 
 def _run(body: Callable[..., Any], signature: Signature, arguments: Sequence[Any]) -> Sequence[Tensor]:
