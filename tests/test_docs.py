@@ -28,9 +28,7 @@ each_page_with_code = pytest.mark.parametrize(
         if page.name in _LONG
         else page
         for page in PAGES
-        if page.parent.name != "reference"
-        and _CODE.search(page.read_text(encoding="utf-8"))
-        and not has_files(page)
+        if page.parent.name != "reference" and _CODE.search(page.read_text(encoding="utf-8")) and not has_files(page)
     ],
     ids=lambda page: page.name,
 )

@@ -38,7 +38,7 @@ def test_a_program_calls_an_operator_by_its_name(cmake: Callable[..., str], tmp_
     program = built("filter_rows", tmp_path / "build", cmake)
     lines = said_by(program).splitlines()
     assert [float(number) for number in lines[0].split()] == [0.0, 0.5, 1.25, 2.125, 3.0625, 1.5312]
-    assert lines[-1] == "refused: lowpass(): decay has size 3 in dimension 0, expected B = 2 with B = 2 (from x)"
+    assert lines[-1] == "refused: lowpass(): decay has size 3 in dimension 0, expected B = 2 (from x)"
     needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path / "build" / "opsmith" / "libsmooth_ops.so") in needed
     assert "libpython" not in needed

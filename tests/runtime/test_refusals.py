@@ -35,7 +35,7 @@ CASES: list[tuple[opsmith.Operator, tuple[Any, ...], type[Exception], str]] = [
         arguments.shift,
         (F(2, 3), F(4)),
         ShapeError,
-        "bias has size 4 in dimension 0, expected C = 3 with C = 3 (from x)",
+        "bias has size 4 in dimension 0, expected C = 3 (from x)",
     ),
     (arguments.shift, (F(2, 3), None, F(3)), ShapeError, "rows has size 3 in dimension 0, expected B = 2"),
     (arguments.crop, (IMAGE, F(5, 3), BATCH, 1, 1), ShapeError, "boxes has size 3 in dimension 1, expected 4"),

@@ -133,6 +133,8 @@ class _State:
         return tuple(tensor.shape[step.index : tensor.dim() - behind])
 
     def _named(self, expression: Expression) -> str:
+        if expression.text in expression.names:  # its value stands there already
+            return f" ({self.program.source.get(expression.text, 'here')})"
         words = [
             f"{name} = {self.values[name]} ({self.program.source.get(name, 'here')})"
             for name in sorted(expression.names)

@@ -114,7 +114,11 @@ struct Operator {
     message << argument << " has size " << tensor.size(axis) << " in dimension "
             << (axis < 0 ? axis + tensor.rank : axis) << ", expected " << expression;
     if (!is_number(expression)) message << " = " << expected;
-    message << names;
+    if (names.size() == 1 && are_equal(expression, names.begin()->name)) {
+      message << " (" << names.begin()->source << ")";  // its value stands there already
+    } else {
+      message << names;
+    }
     message.raise();
   }
 
@@ -236,6 +240,11 @@ struct Operator {
   }
 
  private:
+  static bool are_equal(const char* one, const char* other) {
+    while (*one != '\0' && *one == *other) ++one, ++other;
+    return *one == *other;
+  }
+
   static bool is_number(const char* expression) {
     for (const char* c = expression; *c != '\0'; ++c) {
       if (*c < '0' || *c > '9') return false;
