@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from compilers import find_compiler, run
 from forks import python_c
+from guide_pages import blocks_of, write_files
 
 GUIDES = Path(__file__).resolve().parent.parent / "docs" / "guides"
 
@@ -17,9 +19,26 @@ _RUN = "import sys; from pathlib import Path; from guide_pages import run_page; 
 pytestmark = pytest.mark.compile
 
 
-@pytest.mark.parametrize("page", ["cpu-kernels"])
-def test_a_guide_about_kernels_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+def run_guide(page: str, folder: Path) -> None:
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     env = {**os.environ, "OPSMITH_BRIDGE": "wait", "PYTHONPATH": path}
-    done = python_c(_RUN, [str(GUIDES / f"{page}.md"), str(tmp_path)], env=env, cwd=tmp_path)
+    done = python_c(_RUN, [str(GUIDES / f"{page}.md"), str(folder)], env=env, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", ["cpu-kernels", "cuda-kernels"])
+def test_a_guide_about_kernels_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    run_guide(page, tmp_path)
+
+
+@pytest.mark.gpu
+def test_the_kernels_of_the_cuda_guide_run_on_a_gpu(tmp_path: Path) -> None:
+    run_guide("cuda-kernels", tmp_path)
+
+
+@pytest.mark.slow("compiles three files with nvcc, or with hipcc")
+@pytest.mark.parametrize(("compiler", "arch"), [("nvcc", "9.0"), ("hipcc", "gfx90a")])
+def test_the_kernels_of_the_cuda_guide_compile_without_a_gpu(compiler: str, arch: str, tmp_path: Path) -> None:
+    find_compiler(compiler)
+    write_files(blocks_of(GUIDES / "cuda-kernels.md"), tmp_path)
+    run(sys.executable, "-m", "opsmith", "build", "gpu_kernels.py", "--arch", arch, cwd=tmp_path)
