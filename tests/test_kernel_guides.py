@@ -26,19 +26,23 @@ def run_guide(page: str, folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", ["cpu-kernels", "cuda-kernels"])
+@pytest.mark.parametrize("page", ["cpu-kernels", "cuda-kernels", "native-kernels"])
 def test_a_guide_about_kernels_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     run_guide(page, tmp_path)
 
 
 @pytest.mark.gpu
-def test_the_kernels_of_the_cuda_guide_run_on_a_gpu(tmp_path: Path) -> None:
-    run_guide("cuda-kernels", tmp_path)
+@pytest.mark.parametrize("page", ["cuda-kernels", "native-kernels"])
+def test_the_kernels_of_a_guide_run_on_a_gpu(page: str, tmp_path: Path) -> None:
+    run_guide(page, tmp_path)
 
 
-@pytest.mark.slow("compiles three files with nvcc, or with hipcc")
+@pytest.mark.slow("compiles with nvcc, and with hipcc")
 @pytest.mark.parametrize(("compiler", "arch"), [("nvcc", "9.0"), ("hipcc", "gfx90a")])
-def test_the_kernels_of_the_cuda_guide_compile_without_a_gpu(compiler: str, arch: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "module"), [("cuda-kernels", "gpu_kernels"), ("native-kernels", "native_ops")])
+def test_the_kernels_of_a_guide_compile_without_a_gpu(
+    page: str, module: str, compiler: str, arch: str, tmp_path: Path
+) -> None:
     find_compiler(compiler)
-    write_files(blocks_of(GUIDES / "cuda-kernels.md"), tmp_path)
-    run(sys.executable, "-m", "opsmith", "build", "gpu_kernels.py", "--arch", arch, cwd=tmp_path)
+    write_files(blocks_of(GUIDES / f"{page}.md"), tmp_path)
+    run(sys.executable, "-m", "opsmith", "build", f"{module}.py", "--arch", arch, cwd=tmp_path)
