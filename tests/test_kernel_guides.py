@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,3 +48,53 @@ def test_the_kernels_of_a_guide_compile_without_a_gpu(
     find_compiler(compiler)
     write_files(blocks_of(GUIDES / f"{page}.md"), tmp_path)
     run(sys.executable, "-m", "opsmith", "build", f"{module}.py", "--arch", arch, cwd=tmp_path)
+
+
+@pytest.mark.slow("checks under AddressSanitizer, and builds a dozen times")
+def test_the_commands_of_the_guide_to_debugging_print_what_it_shows(tmp_path: Path) -> None:
+    blocks = blocks_of(GUIDES / "debugging.md")
+    write_files(blocks, tmp_path)
+    programs = [str(command_named_opsmith(tmp_path / "bin")), str(Path(sys.executable).parent), os.environ["PATH"]]
+    env = {**os.environ, "PATH": os.pathsep.join(programs), "PYTHONPATH": os.pathsep.join(sys.path)}
+    shown = 0
+    for block in blocks:
+        if block.language != "console":
+            continue
+        for command, lines in commands_of(block.text):
+            # What needs a GPU, or a program of the reader's, is only named.
+            if re.search(r"train\.py|cuobjdump", command):
+                assert not lines, command
+                continue
+            if command.startswith("gdb"):
+                find_compiler("gdb")
+                with_symbols = 'cpu=opsmith.view("picked.cpp", flags=["-g", "-O0"])'
+                definition = tmp_path / "picked.py"
+                definition.write_text(definition.read_text().replace('cpu="picked.cpp"', with_symbols))
+            done = subprocess.run(
+                command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+            )
+            printed = done.stdout + done.stderr
+            assert lines or done.returncode == 0, f"{command}\n{printed}"
+            for line in lines:
+                assert line.strip() in printed, f"{command}\n{line}\n--- printed:\n{printed}"
+                shown += 1
+    assert shown > 10
+
+
+def command_named_opsmith(folder: Path) -> Path:
+    """Write the command `opsmith` of the package that is tested into a folder, and return that."""
+    folder.mkdir()
+    (folder / "opsmith").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m opsmith "$@"\n')
+    (folder / "opsmith").chmod(0o755)
+    return folder
+
+
+def commands_of(text: str) -> list[tuple[str, list[str]]]:
+    """Return the commands of a console block, each with the lines that it prints."""
+    found: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            found.append((line.removeprefix("$ "), []))
+        else:
+            found[-1][1].append(line)
+    return found
