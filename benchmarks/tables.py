@@ -12,6 +12,7 @@ from pathlib import Path
 
 from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures
+from faster_table import faster_figures
 from floor_table import gradient_floor
 from lstm_table import against_lstm
 from mutation_table import mutation_survivors, mutation_table
@@ -97,8 +98,9 @@ REGIONS: dict[str, Callable[[], str]] = {
     "nms": nms_figures,
     "roi_align": roi_align_figures,
     "deform_conv2d": deform_conv2d_figures,
+    "faster": faster_figures,
 }
-PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
+PAGES = (README, *sorted((README.parent / "docs").rglob("*.md")))
 
 
 def filled(page: str, text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -50,3 +52,8 @@ def direct(scores: Float[Tensor, "R N"], bias: Float[Tensor, "N"], scale: float)
 def ahead(scores: Float[Tensor, "R N"], bias: Float[Tensor, "N"], scale: float) -> Float[Tensor, "R N"]:
     """With the next row on its way while the exponentials of this one are computed."""
     return body(scores, bias, scale)
+
+
+# `opsmith bench` times each step against the one before it, too.
+for earlier, later in itertools.pairwise((naive, one_exp, vectors, threads, direct, ahead)):
+    later.versus("before")(earlier)
