@@ -12,6 +12,7 @@ from pathlib import Path
 
 from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures
+from faster_table import faster_figures
 from floor_table import gradient_floor
 from lstm_table import against_lstm
 from ms_deform_attn_tables import ms_deform_attn_figures
@@ -98,6 +99,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "nms": nms_figures,
     "roi_align": roi_align_figures,
     "deform_conv2d": deform_conv2d_figures,
+    "faster": faster_figures,
     "ms_deform_attn": ms_deform_attn_figures,
 }
 # Pictures, by their place in docs/.

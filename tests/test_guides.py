@@ -20,6 +20,9 @@ PAGES = (
     "definitions",
     "gradients",
     "worked-example",
+    "cpu-kernels",
+    "cuda-kernels",
+    "native-kernels",
     pytest.param("from-cpp-extension", marks=pytest.mark.slow("builds against torch's C++ headers, twice")),
     pytest.param("from-custom-op", marks=pytest.mark.slow("checks operators and runs opcheck")),
     pytest.param("from-triton", marks=pytest.mark.slow("checks operators")),
@@ -34,7 +37,8 @@ _RUN = "import sys; from pathlib import Path; from guide_pages import run_page; 
 
 
 def test_every_page_that_shows_files_runs():
-    assert {page.stem for page in GUIDES.glob("*.md") if has_files(page)} == NAMES
+    # The kernels of the guide to debugging are wrong on purpose; tests/test_kernel_guides.py runs its commands.
+    assert {page.stem for page in GUIDES.glob("*.md") if has_files(page)} == NAMES | {"debugging"}
 
 
 @pytest.mark.compile

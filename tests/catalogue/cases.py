@@ -153,6 +153,7 @@ CASES: tuple[Case, ...] = (
                    'int main() { c10::detail::torchCheckFail("", "", 0, ""); }\n'}),
     Case("python-reference", "g++ k.cpp -o k",
          {"k.cpp": 'extern "C" void* PyList_New(long);\nint main() { PyList_New(0); }\n'}),
+    Case("undefined-reference", "g++ k.cpp -o k", {"k.cpp": "int helper(int);\nint main() { return helper(1); }\n"}),
     Case("ninja-twice", '"$(dirname "$PY")/ninja" -n',
          {"build.ninja": "rule cc\n  command = true\nbuild /b/k.o: cc k.cpp\nbuild /b/k.o: cc k.cu\n"}, ()),
     # Operators and classes are registered twice.

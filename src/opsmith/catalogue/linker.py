@@ -153,6 +153,20 @@ ENTRIES: tuple[Entry, ...] = (
         words=("undefined reference to ",),
     ),
     Entry(
+        "undefined-reference",
+        "Nothing defines a function",
+        r"undefined reference to [`'](?P<name>[^'\n]+)'",
+        ("{name} is declared and used, but no source or library of the link defines it.",),
+        (
+            "Add the source that defines it: `opsmith.view('kernel.cpp', 'helper.cpp')`, or `sources` of the extension.",
+            "Or link its library: `extra_ldflags=['-l...']`.",
+            "If a source does define it, compare the two: another type of a parameter, another namespace or `static` makes "
+            'another function, and a C function needs `extern "C"` where C++ declares it.',
+        ),
+        "/usr/bin/ld: k.cpp:(.text+0x1f): undefined reference to `helper(int)'",
+        words=("undefined reference to ",),
+    ),
+    Entry(
         "ninja-twice",
         "Two sources compile to the same object file",
         r"ninja: error: (?P<where>\S+): multiple rules generate (?P<object>\S+)",
