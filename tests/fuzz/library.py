@@ -49,7 +49,7 @@ def operators() -> tuple[Called, ...]:
     """Return the library's operators that are no gradients of others."""
     found = []
     for module in pkgutil.iter_modules(opsmith.ops.__path__):
-        if module.name not in {"mmcv", "stylegan"} and not module.name.startswith("_"):
+        if module.name not in {"detectron2", "mmcv", "stylegan"} and not module.name.startswith("_"):
             found += forward_operators(find_operators(f"opsmith.ops.{module.name}"))
     return tuple(_operator(one) for one in found)
 
