@@ -228,10 +228,23 @@ def test_a_report_of_check_is_no_report_of_bench(tmp_path: Path):
         read_reports(file)
 
 
+@pytest.mark.parametrize("endless", ["/dev/zero", "/dev/full"])
+def test_a_file_without_an_end_is_not_read(endless: str):
+    with pytest.raises(ArgumentError, match=f"{endless} cannot be read: is not a regular file"):
+        read_reports(Path(endless))
+
+
+def test_brackets_without_an_end_are_no_report(tmp_path: Path):
+    file = tmp_path / "report.json"
+    file.write_text("[" * 100_000)
+    with pytest.raises(ArgumentError, match="is not a report of opsmith bench: its brackets are nested too deeply"):
+        read_reports(file)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path):
     with pytest.raises(ArgumentError, match="cannot be read: No such file"):
         read_reports(tmp_path / "none.json")
-    with pytest.raises(ArgumentError, match="cannot be read: Is a directory"):
+    with pytest.raises(ArgumentError, match="cannot be read: is not a regular file"):
         read_reports(tmp_path)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ArgumentError, match="it is not text"):

@@ -14,8 +14,12 @@ from opsmith.benchmark.compare import Comparison
 from opsmith.benchmark.result import FORMAT, BenchReport, Timing
 from opsmith.benchmark.statistics import Interval
 from opsmith.errors import ArgumentError
+from opsmith.store.reading import parse_json, read_regular
 
 __all__ = ["read_reports", "reports_as_json", "reports_from"]
+
+# Of a report; those of all of the library's operators are a hundredth of it.
+_MOST_BYTES = 256 << 20
 
 
 def reports_as_json(reports: Iterable[BenchReport], comparison: Comparison | None = None) -> str:
@@ -43,7 +47,7 @@ def read_reports(file: Path) -> tuple[BenchReport, ...]:
     Raises ArgumentError, with what is wrong with it, for a file that is not there or is not such a report.
     """
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(read_regular(file, most=_MOST_BYTES))
     except OSError as error:
         raise ArgumentError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -52,6 +56,8 @@ def read_reports(file: Path) -> tuple[BenchReport, ...]:
         is_whole = error.doc.rstrip().endswith(("}", "]"))
         cut = "" if is_whole else " It is truncated: was writing it interrupted?"
         raise ArgumentError(f"{file} is not a report of opsmith bench: it is not JSON ({error}).{cut}") from error
+    except ValueError as error:
+        raise ArgumentError(f"{file} is not a report of opsmith bench: {error}") from error
     try:
         return reports_from(content)
     except (ValueError, TypeError) as error:
