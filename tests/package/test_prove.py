@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from opsmith.package.prove import run
 from opsmith.package.prove.environment import Environment, MissingError, find_python
 from opsmith.package.prove.result import Claim, Proof, Row
 from opsmith.package.prove.run import ProofRequest, prove
+from opsmith.package.wheel.finish import finish_wheel
 from opsmith.report.prove.text import proof_lines, row_text
 
 HERE = "{}.{}".format(*sys.version_info[:2])
@@ -126,6 +128,29 @@ def test_what_fails_in_the_check_is_shown_with_its_reason(
     assert not found.ok
     assert found.rows[0].failed_at == "check"
     assert "spoiled" in found.rows[0].problem
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a wheel with pip, and checks it in processes of its own")
+@pytest.mark.usefixtures("here")
+def test_a_standalone_wheel_runs_with_its_copy_before_opsmith_checks_it(
+    smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs: list[str] = []
+    ran = Environment.run
+
+    def run_in(self: Environment, *arguments: Any, seconds: float) -> Any:
+        programs.append(str(arguments[1]))
+        return ran(self, *arguments, seconds=seconds)
+
+    monkeypatch.setattr(Environment, "run", run_in)
+    monkeypatch.setattr(run, "own_requirement", lambda: ())
+    wheel = finish_wheel(Path(shutil.copy(smooth, tmp_path)), standalone=True)
+    found = prove(wheel, ProofRequest(torches=("2.10",), seconds=3), lambda claim, row: None)
+    assert found.ok, found.rows[0].problem
+    assert found.rows[0].inputs > found.rows[0].gradients > 0
+    loading = "import smooth\nfrom smooth._opsmith.runtime.operator import load_module\nload_module('smooth')"
+    assert programs.index(loading) < programs.index("opsmith")
 
 
 def test_a_wheel_without_operators_is_refused(tmp_path: Path) -> None:

@@ -79,9 +79,24 @@ def test_options_go_before_the_projects_own(smooth: Path, monkeypatch: pytest.Mo
     (extension,) = distribution.ext_modules
     assert (extension.project.torch_target, extension.project.archs) == ((2, 10), None)
     command = distribution.get_command_obj("bdist_wheel")
-    command.torch_target, command.archs = "2.12", "9.0+PTX"
+    command.torch_target, command.archs, command.standalone = "2.12", "9.0+PTX", 1
     command.ensure_finalized()
     assert (extension.project.torch_target, extension.project.archs) == ((2, 12), "9.0+PTX")
+    assert extension.project.standalone
+
+
+@pytest.mark.parametrize(("backend", "given"), [("setuptools", {"--build-option": ["--standalone"]}), ("other", {})])
+def test_setuptools_makes_a_wheel_standalone_and_opsmith_does_it_for_others(
+    smooth: Path, backend: str, given: dict[str, list[str]]
+) -> None:
+    pyproject = smooth / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace("setuptools.build_meta", f"{backend}.build_meta"))
+    assert build._settings(WheelRequest(smooth, standalone=True)) == given
+    assert build._settings(WheelRequest(smooth)) == {}
+    assert build._is_standalone(WheelRequest(smooth, standalone=True))
+    assert not build._is_standalone(WheelRequest(smooth))
+    pyproject.write_text(f"{pyproject.read_text()}standalone = true\n")
+    assert build._is_standalone(WheelRequest(smooth))
 
 
 def test_a_target_that_is_too_old_ends_the_build_with_the_reason(smooth: Path, tmp_path: Path) -> None:

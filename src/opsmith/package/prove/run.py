@@ -114,7 +114,7 @@ def _try(
     if imported.returncode:
         return _failed(row, "import", last_lines(imported))
     # A standalone wheel has run without opsmith by now, and its check needs opsmith.
-    if copies and (problem := environment.install(*opsmith)):
+    if copies and opsmith and (problem := environment.install(*opsmith)):
         raise BuildError(f"opsmith cannot be installed for {claim}: {problem}")
     for step, properties in (("check", _VALUES), ("gradient", (_GRADIENT,))):
         for module in modules:
