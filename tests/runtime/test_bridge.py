@@ -149,7 +149,7 @@ def test_a_damaged_note_or_library_is_a_miss(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(bridge_library, "start_in_background", lambda module, *, lock: None)
     store = Store(tmp_path)
-    note = bridge_library._note_file(store)
+    note = bridge_library._note_file(store.layout)
     note.parent.mkdir(parents=True)
     for text in ("{", "[]", '{"artifact": 1}', '{"artifact": "../x"}', json.dumps({"artifact": "0" * 64})):
         note.write_text(text)

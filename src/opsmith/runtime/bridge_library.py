@@ -18,7 +18,9 @@ import torch
 from opsmith import _env
 from opsmith._background import do_quietly, start_in_background
 from opsmith.errors import LoadError, OpsmithError, StoreError
-from opsmith.store import Store, default_root, digest, digest_file
+from opsmith.store.by_key import get_artifact
+from opsmith.store.keys import digest, digest_file
+from opsmith.store.locate import Layout, default_root
 from opsmith.store.reading import parse_json, read_regular
 
 if TYPE_CHECKING:
@@ -32,10 +34,10 @@ _FOLDER = Path(__file__).resolve().parent.parent / "bridge"
 
 def describe_bridge() -> dict[str, str | None]:
     """Return the bridge's `library` for this torch where it is there, and the `failure` of its last build, if it failed."""
-    store = Store(default_root())
-    note = _read_note(store)
+    layout = Layout(default_root())
+    note = _read_note(layout)
     try:
-        artifact = store.get(str(note.get("artifact", "")))
+        artifact = get_artifact(layout, str(note.get("artifact", "")))
     except StoreError:
         artifact = None
     return {"library": None if artifact is None else str(artifact.library), "failure": note.get("failure")}
@@ -48,6 +50,7 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
     """
     from opsmith.build.artifact import obtain_artifact
     from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
+    from opsmith.store import Store
     from opsmith.toolchain import find_host_compiler, find_python_headers
 
     store = Store(default_root())
@@ -61,18 +64,18 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
     try:
         artifact = obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, store, watcher=watcher)
     except OpsmithError as error:
-        _write_note(store, {"failure": str(error), "compilers": _compilers()})
+        _write_note(store.layout, {"failure": str(error), "compilers": _compilers()})
         raise
-    _write_note(store, {"artifact": artifact.key})
+    _write_note(store.layout, {"artifact": artifact.key})
     return artifact.library
 
 
 def load_bridge(mode: str) -> Any | None:
     """Return the bridge's module, or None; `mode` and warnings as for `find_bridge`."""
-    store = Store(default_root())
-    note = _read_note(store)
+    layout = Layout(default_root())
+    note = _read_note(layout)
     try:
-        artifact = store.get(str(note.get("artifact", "")))
+        artifact = get_artifact(layout, str(note.get("artifact", "")))
     except StoreError as error:
         _warn(error)
         return None
@@ -85,7 +88,7 @@ def load_bridge(mode: str) -> Any | None:
             _warn(error)
             return None
     if note.get("compilers") != _compilers():
-        start_in_background(__name__, lock=_lock_file(store))
+        start_in_background(__name__, lock=_lock_file(layout))
     return None
 
 
@@ -105,7 +108,7 @@ def _warn(error: OpsmithError) -> None:
     warnings.warn(f"opsmith runs without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
 
 
-def _note_file(store: Store) -> Path:
+def _note_file(layout: Layout) -> Path:
     """Return the file that says where the bridge of this torch, this Python and these sources is."""
     sources = [digest_file(file) for file in sorted(_FOLDER.iterdir()) if file.suffix in (".cpp", ".h")]
     built_for = (
@@ -116,27 +119,27 @@ def _note_file(store: Store) -> Path:
         os.uname().machine,
     )
     name = digest(*built_for, *sources)
-    return store.layout.base / "bridge" / f"{name}.json"
+    return layout.base / "bridge" / f"{name}.json"
 
 
-def _lock_file(store: Store) -> Path:
-    return _note_file(store).with_suffix(".lock")
+def _lock_file(layout: Layout) -> Path:
+    return _note_file(layout).with_suffix(".lock")
 
 
-def _read_note(store: Store) -> dict[str, Any]:
+def _read_note(layout: Layout) -> dict[str, Any]:
     try:
-        note = parse_json(read_regular(_note_file(store)))
+        note = parse_json(read_regular(_note_file(layout)))
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}
 
 
-def _write_note(store: Store, note: dict[str, Any]) -> None:
+def _write_note(layout: Layout, note: dict[str, Any]) -> None:
     from opsmith.store.files import write_atomic
 
-    file = _note_file(store)
+    file = _note_file(layout)
     try:
-        write_atomic(file, json.dumps(note).encode(), scratch=store.layout.staging, durable=False)
+        write_atomic(file, json.dumps(note).encode(), scratch=layout.staging, durable=False)
     except OSError:
         return
 
@@ -147,4 +150,4 @@ def _compilers() -> list[str | None]:
 
 
 if __name__ == "__main__":
-    do_quietly(build_bridge, lock=_lock_file(Store(default_root())))
+    do_quietly(build_bridge, lock=_lock_file(Layout(default_root())))

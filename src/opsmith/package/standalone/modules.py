@@ -20,11 +20,10 @@ _PACKAGES: dict[str, str] = {
     # Why a library does not load, and what helps.
     "catalogue": "candidates compiler cuda entry gpu linker loader lookup machine packages registration symbols table "
     "torch_build",
-    "codegen": "cpp",
     "runtime": "arguments autocast bind body_results bridge compile_cache crash_note declare define derived differentiate "
     "edits flops gradient_plan gradients kernel_file load load_failure obtained operator options outputs "
     "python_gradient register scalars sharding structs torch_ops torchscript vmap vmap_body vmap_samples",
-    "spec": "annotations casts definition dims dtypes extension gradient interface kinds registry samples shapes signature "
+    "spec": "annotations casts cpp_names definition dims dtypes gradient interface kinds registry samples shapes signature "
     "sizes structs",
     "store": "keys manifest reading",
     "toolchain": "facts shims torch_install",
