@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from pathlib import Path
 
 import pytest
 from make_library import library
-from make_wheel import wheel
+from make_wheel import description, wheel
 
 from opsmith.errors import BuildError
 from opsmith.package.audit import audit
 from opsmith.package.standalone.modules import DATA, module_files
 from opsmith.package.wheel.finish import finish_wheel, is_finished
-from opsmith.store import Manifest
 
 pytestmark = pytest.mark.compile
 
@@ -22,26 +20,8 @@ LINUX = "py3-none-linux_x86_64"
 MODULE = b"from jaxtyping import Float\nimport opsmith\nfrom opsmith.errors import ShapeError\n"
 
 
-def manifest() -> bytes:
-    data = library()
-    described = Manifest(
-        name="smooth",
-        library="_ops.so",
-        sha256=hashlib.sha256(data).hexdigest(),
-        size_bytes=len(data),
-        inputs={},
-        devices=("cpu",),
-        archs=(),
-        toolchain={"host": "gcc"},
-        torch_version=None,
-        created="2026-11-25T12:00:00+00:00",
-        opsmith_version="0.1.0",
-    )
-    return described.to_json().encode()
-
-
 def made(folder: Path, module: bytes = MODULE, at: str = "smooth/", **options) -> Path:
-    files = {f"{at}_ops.so": library(), f"{at}_ops.json": manifest(), "smooth/lowpass.py": module}
+    files = {f"{at}_ops.so": library(), f"{at}_ops.json": description(), "smooth/lowpass.py": module}
     return wheel(folder, files, tag=LINUX, **{"requires": ("opsmith", "torch"), **options})
 
 
@@ -96,7 +76,7 @@ def test_requirements_that_say_more_are_kept(tmp_path, requires):
     ("folder", "package"), [("smooth/filters", "smooth"), ("namespace/filters", "namespace/filters")]
 )
 def test_the_copy_is_in_the_outermost_package(tmp_path, folder, package):
-    files = {f"{folder}/__init__.py": MODULE, f"{folder}/_ops.so": library(), f"{folder}/_ops.json": manifest()}
+    files = {f"{folder}/__init__.py": MODULE, f"{folder}/_ops.so": library(), f"{folder}/_ops.json": description()}
     members = contents(finish_wheel(wheel(tmp_path, files, tag=LINUX), standalone=True))
     assert [name for name in members if name.endswith("/_standalone.py")] == [f"{package}/_opsmith/_standalone.py"]
     assert f"import {package.replace('/', '.')}._opsmith as opsmith".encode() in members[f"{folder}/__init__.py"]
@@ -127,6 +107,6 @@ def test_a_module_that_needs_more_of_opsmith_is_refused(tmp_path, statement, wor
 
 
 def test_a_module_without_a_package_is_refused(tmp_path):
-    files = {"_smooth_ops.so": library(), "_smooth_ops.json": manifest(), "smooth.py": MODULE}
+    files = {"_smooth_ops.so": library(), "_smooth_ops.json": description(), "smooth.py": MODULE}
     with pytest.raises(BuildError, match=r"_smooth_ops\.so is not in a package"):
         finish_wheel(wheel(tmp_path, files, tag=LINUX), standalone=True)

@@ -14,6 +14,8 @@ from types import SimpleNamespace
 import pytest
 import setuptools
 from click.testing import CliRunner
+from make_library import library
+from make_wheel import description, wheel
 
 from opsmith.cli.wheel import command
 from opsmith.errors import ArgumentError, BuildError, ToolchainError
@@ -22,6 +24,7 @@ from opsmith.package.prove import run
 from opsmith.package.prove.result import Claim, Proof, Row
 from opsmith.package.wheel import build
 from opsmith.package.wheel.build import WheelRequest, build_wheel
+from opsmith.package.wheel.finish import finish_wheel
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "smooth"
 CMAKE = """
@@ -38,6 +41,11 @@ wheel.py-api = "py3"
 
 
 def ignore(line: str) -> None: ...
+
+
+def example_wheel(folder: Path) -> Path:
+    files = {"smooth/_ops.so": library(), "smooth/_ops.json": description()}
+    return wheel(folder, files, tag="py3-none-linux_x86_64")
 
 
 @pytest.fixture
@@ -118,6 +126,18 @@ def test_a_wheel_of_scikit_build_core_gets_tag_and_bill(smooth: Path, tmp_path: 
         assert any("sboms" in name for name in archive.namelist())
     with pytest.raises(ArgumentError, match="--archs cannot be given to the backend scikit_build_core"):
         build_wheel(WheelRequest(smooth, tmp_path / "dist", archs="9.0"), ignore)
+
+
+@pytest.mark.compile
+def test_a_wheel_that_the_backend_has_finished_is_not_finished_again(
+    smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = finish_wheel(example_wheel(tmp_path), standalone=True)
+    backend = SimpleNamespace(build=lambda kind, folder, settings: shutil.copy(made, folder))
+    monkeypatch.setattr(build, "_builder", lambda project, tell: backend)
+    monkeypatch.setattr(build, "finish_wheel", lambda *_, **__: pytest.fail("it is finished twice"))
+    built = build_wheel(WheelRequest(smooth, tmp_path / "dist", standalone=True), ignore)
+    assert digest(built.path) == digest(made)
 
 
 def test_what_a_project_lacks_is_said(tmp_path: Path) -> None:
