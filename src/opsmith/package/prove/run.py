@@ -122,6 +122,10 @@ def _try(
             if isinstance(found, str):
                 return _failed(row, "check" if step == "check" else "gradient", found)
             holding, inputs = found
+            if step == "check" and not inputs:
+                return _failed(
+                    row, "check", f"nothing of {module} was compared within {request.seconds:g} s (--seconds)"
+                )
             row = replace(
                 row,
                 checks=row.checks + holding,
