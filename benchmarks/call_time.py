@@ -160,13 +160,14 @@ def time_bridge(rounds: int = 5) -> dict[str, object]:
 # What torch and the toolchain's own imports take is not the bridge's.
 BUILD = """
 import time, torch
-from opsmith.runtime.bridge import build_bridge
+from opsmith.runtime.bridge_library import build_bridge
 started = time.perf_counter()
 build_bridge()
 print(time.perf_counter() - started)
 """
 LOAD = """
 import time, torch
+import opsmith.runtime.bridge_library
 import opsmith.runtime.existing
 from opsmith.runtime.bridge import find_bridge
 started = time.perf_counter()

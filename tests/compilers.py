@@ -73,7 +73,7 @@ def compiler_with_bridge(folder: Path) -> str:
     It gives the bridge that the tests run with, and compiles the rest as g++ does. Flags of its own it must not have: the
     store knows a compiler by its version, and would give what it made to others.
     """
-    from opsmith.runtime.bridge import describe_bridge
+    from opsmith.runtime.bridge_library import describe_bridge
 
     bridge = describe_bridge()["library"]
     assert bridge is not None

@@ -41,6 +41,11 @@ __all__ = [
 
 def _require_torch() -> None:
     """Refuse a torch that is too old, where the first name is used."""
+    torch = sys.modules.get("torch")
+    version = getattr(torch, "__version__", None)
+    if isinstance(version, str):
+        refuse_older(version, str(getattr(torch, "__file__", None)))
+        return
     from opsmith.toolchain.torch_install import require_torch
 
     require_torch()

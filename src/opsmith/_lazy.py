@@ -9,6 +9,8 @@ import importlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from opsmith._standalone import PROJECT
+
 __all__ = ["lazy_names"]
 
 
@@ -26,8 +28,20 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if before is not None:
             before()
-        if name in modules:
-            return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+        module = name if name in modules else names[name]
+        try:
+            found = importlib.import_module(f"{package}.{module}")
+        except ModuleNotFoundError as error:
+            if not PROJECT or not (error.name or "").startswith(package):
+                raise
+            raise AttributeError(_missing(name)) from error
+        return found if name in modules else getattr(found, name)
 
     return __getattr__
+
+
+def _missing(name: str) -> str:
+    return (
+        f"opsmith.{name} is not in the standalone wheel of {PROJECT}, which only runs its operators: `pip install opsmith`, "
+        f"and install {PROJECT} from its sources"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from opsmith._standalone import PROJECT
 from opsmith._version import __version__
 from opsmith.errors import UnsupportedTorchError
 
@@ -27,8 +28,9 @@ def refuse_older(version: str, where: str) -> None:
     if release is None or release >= MINIMUM_TORCH:
         return
     minimum = ".".join(map(str, MINIMUM_TORCH))
+    whose = PROJECT or f"opsmith {__version__}"
     raise UnsupportedTorchError(
-        f"opsmith {__version__} needs torch {minimum} or newer; this Python has torch {version}, in {where}. Upgrade it in "
+        f"{whose} needs torch {minimum} or newer; this Python has torch {version}, in {where}. Upgrade it in "
         f'this environment (pip install --upgrade "torch>={minimum}"), to a build for your GPU: '
         "https://pytorch.org/get-started/locally"
     )

@@ -37,8 +37,44 @@ print(run_plan(plan, Path(folder)))
 """
 
 
-def library(project: Path, devices: tuple[str, ...], folder: Path) -> bytes:
-    done = python_c(_BUILD, [str(project / "user_scale"), str(folder), *devices], env=os.environ)
+# A native kernel whose GPU code lies in a file beside it, with an anonymous namespace.
+_NATIVE = {
+    "__init__.py": """
+import opsmith
+from jaxtyping import Float
+from torch import Tensor
+
+@opsmith.op(cuda=opsmith.native("twice.cpp", "launch/twice again.cu"), outputs="y")
+def twice(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    return x + x
+""",
+    "twice.cpp": """
+#include <opsmith/native.h>
+void launch_twice(const float* x, float* y, int64_t size);
+torch::stable::Tensor twice(const torch::stable::Tensor& x) {
+  auto y = torch::stable::empty_like(x);
+  launch_twice(static_cast<const float*>(x.data_ptr()), static_cast<float*>(y.data_ptr()), x.numel());
+  return y;
+}
+""",
+    "launch/twice again.cu": """
+#include <cstdint>
+#include "factor.cuh"
+namespace {
+__device__ int64_t calls;
+__global__ void each(const float* x, float* y, int64_t size) {
+  if (threadIdx.x == 0) ++calls;
+  for (int64_t n = threadIdx.x; n < size; n += blockDim.x) y[n] = factor * x[n];
+}
+}  // namespace
+void launch_twice(const float* x, float* y, int64_t size) { each<<<1, 256>>>(x, y, size); }
+""",
+    "launch/factor.cuh": "#pragma once\nconstexpr float factor = 2;\n",
+}
+
+
+def library(project: Path, devices: tuple[str, ...], folder: Path, package: str = "user_scale") -> bytes:
+    done = python_c(_BUILD, [str(project / package), str(folder), *devices], env=os.environ)
     if "no nvcc here" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
@@ -53,5 +89,22 @@ def test_two_checkouts_give_one_library(project: Path, tmp_path: Path, devices: 
     shutil.copytree(project, other)
     first = library(project, devices, tmp_path / "one")
     second = library(other, devices, tmp_path / "two" / "deeper")
+    assert first == second
+    assert str(tmp_path).encode() not in first
+
+
+@pytest.mark.slow("compiles with nvcc")
+def test_two_checkouts_give_one_library_of_a_native_kernel_with_an_anonymous_namespace(tmp_path: Path) -> None:
+    checkouts = [tmp_path / "checkout", tmp_path / "another" / "checkout"]
+    for checkout in checkouts:
+        for name, text in _NATIVE.items():
+            file = checkout / "user_twice" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+    first, second = [
+        library(checkout, ("cuda",), tmp_path / f"build-{index}", "user_twice")
+        for index, checkout in enumerate(checkouts)
+    ]
+    assert b"_GLOBAL__N__" in first
     assert first == second
     assert str(tmp_path).encode() not in first

@@ -7,7 +7,8 @@ import ast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsmith.codegen.cpp import comment, identifier, string_literal
+from opsmith.codegen.cpp import comment, string_literal
+from opsmith.spec.cpp_names import identifier
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

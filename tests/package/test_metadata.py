@@ -73,3 +73,25 @@ def test_what_it_does_not_require_is_named_with_the_whole_line(tmp_path, has, la
         refuse_incomplete(pyproject, read_project(pyproject))
     assert f"does not require {lacks}, so pip would" in str(found.value)
     assert f"dependencies = [{listed}]" in str(found.value)
+
+
+def test_a_standalone_project_requires_torch_and_no_opsmith(tmp_path):
+    pyproject = tmp_path / "pyproject.toml"
+
+    def refuse(dependencies):
+        text = f'[project]\nname = "smooth"\ndependencies = {dependencies}\n'
+        pyproject.write_text(text + TABLE + "standalone = true\n")
+        refuse_incomplete(pyproject, read_project(pyproject))
+
+    refuse(["torch>=2.10"])
+    with pytest.raises(DefinitionError, match=r"\[project\] requires it\. Take it out of `dependencies`"):
+        refuse(["Opsmith>=0.1", "torch>=2.10"])
+    with pytest.raises(DefinitionError, match="does not require torch, so pip would"):
+        refuse([])
+
+
+def test_standalone_is_true_or_false(tmp_path):
+    pyproject = tmp_path / "pyproject.toml"
+    pyproject.write_text(TABLE + 'standalone = "yes"\n')
+    with pytest.raises(DefinitionError, match=r"standalone is 'yes'; write true or false"):
+        read_project(pyproject)

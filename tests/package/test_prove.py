@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from opsmith.package.prove import run
 from opsmith.package.prove.environment import Environment, MissingError, find_python
 from opsmith.package.prove.result import Claim, Proof, Row
 from opsmith.package.prove.run import ProofRequest, prove
+from opsmith.package.wheel.finish import finish_wheel
 from opsmith.report.prove.text import proof_lines, row_text
 
 HERE = "{}.{}".format(*sys.version_info[:2])
@@ -126,6 +129,43 @@ def test_what_fails_in_the_check_is_shown_with_its_reason(
     assert not found.ok
     assert found.rows[0].failed_at == "check"
     assert "spoiled" in found.rows[0].problem
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a wheel with pip, and checks it in processes of its own")
+@pytest.mark.usefixtures("here")
+def test_a_standalone_wheel_runs_with_its_copy_before_opsmith_checks_it(
+    smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs: list[str] = []
+    ran = Environment.run
+
+    def run_in(self: Environment, *arguments: Any, seconds: float) -> Any:
+        programs.append(str(arguments[1]))
+        return ran(self, *arguments, seconds=seconds)
+
+    monkeypatch.setattr(Environment, "run", run_in)
+    monkeypatch.setattr(run, "own_requirement", lambda: ())
+    monkeypatch.setattr(run, "_GRADIENT", "determinism")  # gradients take longer, and are the test's above
+    wheel = finish_wheel(Path(shutil.copy(smooth, tmp_path)), standalone=True)
+    found = prove(wheel, ProofRequest(torches=("2.10",), seconds=20), lambda claim, row: None)
+    assert found.ok, found.rows[0].problem
+    assert found.rows[0].inputs > 0
+    loading = "import smooth\nfrom smooth._opsmith.runtime.operator import load_module\nload_module('smooth')"
+    assert programs.index(loading) < programs.index("opsmith")
+
+
+def test_a_check_without_time_for_a_single_input_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = SimpleNamespace(returncode=0, stdout="2.10.0")
+    environment = SimpleNamespace(run=lambda *_, **__: done, install=lambda *_: "")
+    monkeypatch.setattr(run, "make_environment", lambda *_: environment)
+    monkeypatch.setattr(run, "own_requirement", lambda: ())
+    monkeypatch.setattr(run, "_check", lambda *_: (0, 0))
+    row = run._try(tmp_path / "smooth.whl", ["smooth"], (), Claim(HERE, "2.10"), ProofRequest(seconds=3), tmp_path)
+    assert not row.ok
+    assert row.problem == "nothing of smooth was compared within 3 s (--seconds)"
 
 
 def test_a_wheel_without_operators_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from compilers import compiler_with_bridge
 from forks import python_c
 from opsmith._background import do_quietly
 from opsmith.errors import ArgumentError
-from opsmith.runtime import bridge
+from opsmith.runtime import bridge, bridge_library
 
 pytestmark = pytest.mark.compile
 
@@ -87,11 +87,11 @@ def test_who_asks_is_told_where_the_bridge_is(
     session_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(session_store, OPSMITH_BRIDGE="wait")
-    library = bridge.describe_bridge()["library"]
+    library = bridge_library.describe_bridge()["library"]
     assert library is not None
     assert Path(library).is_file()
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
-    assert bridge.describe_bridge() == {"library": None, "failure": None}
+    assert bridge_library.describe_bridge() == {"library": None, "failure": None}
 
 
 @pytest.mark.slow("builds in the background, and an operator")
@@ -111,8 +111,8 @@ def test_the_first_process_does_not_wait_and_a_later_one_has_the_bridge(tmp_path
 def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(bridge, "start_in_background", lambda module, lock: started.append((module, lock)))
-    assert bridge._find("auto") is None
+    monkeypatch.setattr(bridge_library, "start_in_background", lambda module, lock: started.append((module, lock)))
+    assert bridge_library.load_bridge("auto") is None
     assert len(started) == 1
     # What the process in the background would do, with a compiler that fails.
     compiler = tmp_path / "c++"
@@ -121,15 +121,15 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setenv("CXX", str(compiler))
         patch.setattr("os.nice", lambda by: 0)
-        do_quietly(bridge.build_bridge, lock=tmp_path / "lock")
+        do_quietly(bridge_library.build_bridge, lock=tmp_path / "lock")
         (note,) = notes(tmp_path)
         assert "no such luck" in str(note["failure"])
-        assert bridge._find("auto") is None
+        assert bridge_library.load_bridge("auto") is None
         assert len(started) == 1
         with pytest.warns(RuntimeWarning, match=r"(?s)runs without its bridge, more slowly: .*no such luck"):
-            assert bridge._find("wait") is None
+            assert bridge_library.load_bridge("wait") is None
     # Another compiler is another chance.
-    assert bridge._find("auto") is None
+    assert bridge_library.load_bridge("auto") is None
     assert len(started) == 2
 
 
@@ -140,20 +140,20 @@ def test_a_store_that_cannot_be_written_starts_nothing(tmp_path: Path, monkeypat
     # Otherwise a folder beside the temporary files would stand in for it.
     monkeypatch.setattr("opsmith.store.locate._can_write", lambda root: True)
     monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("a process was started"))
-    assert bridge._find("auto") is None
+    assert bridge_library.load_bridge("auto") is None
 
 
 def test_a_damaged_note_or_library_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from opsmith.store import Manifest, Store, source_key
 
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(bridge, "start_in_background", lambda module, *, lock: None)
+    monkeypatch.setattr(bridge_library, "start_in_background", lambda module, *, lock: None)
     store = Store(tmp_path)
-    note = bridge._note_file(store)
+    note = bridge_library._note_file(store.layout)
     note.parent.mkdir(parents=True)
     for text in ("{", "[]", '{"artifact": 1}', '{"artifact": "../x"}', json.dumps({"artifact": "0" * 64})):
         note.write_text(text)
-        assert bridge._find("auto") is None
+        assert bridge_library.load_bridge("auto") is None
     with store.staging() as staging:
         garbage = staging / "opsmith_bridge.so"
         garbage.write_bytes(b"no library")
@@ -163,7 +163,7 @@ def test_a_damaged_note_or_library_is_a_miss(tmp_path: Path, monkeypatch: pytest
         artifact = store.publish(source_key({}), staging, manifest=manifest, headers={})
     note.write_text(json.dumps({"artifact": artifact.key}))
     with pytest.warns(RuntimeWarning, match="runs without its bridge"):
-        assert bridge._find("auto") is None
+        assert bridge_library.load_bridge("auto") is None
 
 
 def test_the_variable_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

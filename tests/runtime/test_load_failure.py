@@ -74,6 +74,33 @@ def test_a_truncated_library(tmp_path):
         load_library(library)
 
 
+@pytest.mark.compile
+@pytest.mark.parametrize(
+    ("needed", "version", "words", "command"),
+    [
+        ("libc.so.6", "GLIBC_2.99", "it needs GLIBC_2.99, but this system's C library is older", "--no-binary"),
+        ("libcublas.so.7", "ANY_1", "built against libcublas.so.7, which is not installed", "pip install"),
+    ],
+)
+def test_what_this_system_lacks_is_said_with_a_command(
+    tmp_path: Path, needed: str, version: str, words: str, command: str
+) -> None:
+    """What the loader itself says: a glibc of a newer system, and the library of another CUDA."""
+    stub, source, library = tmp_path / needed, tmp_path / "k.c", tmp_path / "k.so"
+    script = tmp_path / "stub.map"
+    script.write_text(f"{version} {{ global: *; }};\n")
+    source.write_text("void missing(void) {}\n")
+    flags = ["-shared", "-fPIC", "-nostdlib", f"-Wl,-soname,{needed}"]
+    subprocess.run(["gcc", *flags, f"-Wl,--version-script={script}", source, "-o", stub], check=True)
+    source.write_text("void missing(void);\nvoid f(void) { missing(); }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-nostdlib", NOW, source, stub, "-o", library], check=True)
+    stub.unlink()
+    with pytest.raises(LoadError) as raised:
+        load_library(library)
+    assert words in str(raised.value)
+    assert command in str(raised.value)
+
+
 TWICE = """
 @opsmith.op(cpu="twice.cpp")
 def twice(x: Float32[Tensor, "*n"]) -> Float32[Tensor, "*n"]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from opsmith.build.standalone import take_for_copies
 from opsmith.errors import DefinitionError, OpsmithError
 from opsmith.spec.definition import Group
 from opsmith.spec.registry import declared_in
@@ -43,6 +44,7 @@ def _collect(name: str) -> Group | None:
 
 def module_names(path: str) -> list[str]:
     """Import what a path stands for; return the modules that may declare operators, the first being the path's own."""
+    take_for_copies()
     location, root = Path(path), None
     if location.suffix == ".py" or _is_there(location, Path.is_dir):
         if not _is_there(location, Path.exists):

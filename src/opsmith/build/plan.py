@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from opsmith.spec.extension import Api, Extension, Source
 
@@ -98,7 +99,7 @@ def _compile(source: Source, extension: Extension, toolchain: Toolchain, target:
         flags = [*extension.cxx_flags, *source.flags]
     else:
         head = _gpu_command(extension, toolchain, target, source.api)
-        flags = [*extension.gpu_flags, *source.flags]
+        flags = [*_nvcc_name(source, toolchain), *extension.gpu_flags, *source.flags]
     argv = [*head, *defines, *includes, *flags, "-MD", "-MF", depfile, "-c", name, "-o", output]
     shown = ", ".join(file.name for file in source.users) or source.name
     return Step(shown, tuple(argv), (name,), output, depfile, source.users)
@@ -155,6 +156,17 @@ def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api, prefix: str) -> 
     # -objtemp: the names of temporary files, which have the process's number otherwise, end up in the object.
     head = (str(cuda.nvcc), standard, "-DNDEBUG", "-objtemp")
     return (*head, f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
+
+
+def _nvcc_name(source: Source, toolchain: Toolchain) -> tuple[str, ...]:
+    """Return the flag that makes nvcc name what is in anonymous namespaces alike in every folder.
+
+    The names have a digest of the source's absolute path, as nvcc hands it to the compilers behind it.
+    """
+    if toolchain.cuda is None:
+        return ()
+    # nvcc hands a space to a shell as it is.
+    return (f"-Xcudafe=--orig_src_path_name={quote(source.name)}",)
 
 
 def _link(extension: Extension, toolchain: Toolchain, objects: list[str]) -> Step:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from opsmith.spec.definition import Definition
 from opsmith.spec.interface import interface_digest
@@ -16,8 +16,7 @@ __all__ = ["INTERFACE", "Prebuilt", "file_input", "find_prebuilt", "library_name
 INTERFACE = "interface"
 
 
-@dataclass(frozen=True)
-class Prebuilt:
+class Prebuilt(NamedTuple):
     """A library next to its module. `misfit` says why it must not be used, or is None if it fits."""
 
     library: Path

@@ -29,12 +29,14 @@ class Project:
     devices       "cpu" and "cuda"; where it is not given, those of this machine
     archs         GPU architectures, as for `opsmith build --arch`
     torch-target  the oldest torch that the libraries should load in, such as "2.10"
+    standalone    whether wheels do without opsmith: what an operator needs at run time is copied into them
     """
 
     operators: tuple[str, ...]
     devices: tuple[Device, ...] | None = None
     archs: str | None = None
     torch_target: tuple[int, int] = TORCH_TARGET
+    standalone: bool = False
 
     def devices_for(self, definitions: Iterable[Definition]) -> tuple[Device, ...]:
         """Return the devices to build some definitions for: the project's choice, as far as they have kernels."""
@@ -44,7 +46,7 @@ class Project:
         return tuple(device for device in self.devices if any(device in item.kernels for item in definitions))
 
 
-_KEYS = frozenset({"operators", "devices", "archs", "torch-target"})
+_KEYS = frozenset({"operators", "devices", "archs", "torch-target", "standalone"})
 
 
 def read_pyproject(path: Path) -> dict[str, Any]:
@@ -73,11 +75,15 @@ def read_project(pyproject: Path) -> Project | None:
     if devices is not None and not _is_list_of_texts(devices):
         raise DefinitionError(f'{where}: devices must be a list such as ["cpu", "cuda"]')
     archs = table.get("archs")
+    standalone = table.get("standalone", False)
+    if not isinstance(standalone, bool):
+        raise DefinitionError(f"{where}: standalone is {standalone!r}; write true or false")
     return Project(
         tuple(operators),
         None if devices is None else parse_devices(devices, where),
         ";".join(archs) if isinstance(archs, list) else archs,
         parse_torch_target(str(table["torch-target"]), where) if "torch-target" in table else TORCH_TARGET,
+        standalone,
     )
 
 

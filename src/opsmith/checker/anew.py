@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from opsmith.build.standalone import take_for_copies
 from opsmith.checker.options import CheckOptions
 from opsmith.checker.plans import plan_of, subject_for
 from opsmith.checker.process.child import die_with_parent
@@ -121,6 +122,7 @@ def _answer_of(packed: bytes) -> Report | OpsmithError | None:
 def serve() -> None:
     """Check what is asked for, and answer with the report or an exception of opsmith's."""
     die_with_parent()
+    take_for_copies()
     answers = answers_of_this_process()
     request: _Request = pickle.loads(read_frame(sys.stdin.buffer))
     sys.path[:] = request.search

@@ -16,6 +16,6 @@ def command() -> None:
     or to see why it could not be built. OPSMITH_BRIDGE=off does without it.
     """
     from opsmith.build.announce import announcer
-    from opsmith.runtime.bridge import build_bridge
+    from opsmith.runtime.bridge_library import build_bridge
 
     click.echo(build_bridge(announcer("the bridge")))

@@ -72,7 +72,7 @@ def _profiled(path: str, imports: tuple[str, ...], values: Mapping[str, object])
 
 def _tell_of_bridge() -> None:
     """Say what is built first where that takes a while: the bridge, which is there once for each torch."""
-    from opsmith.runtime.bridge import describe_bridge
+    from opsmith.runtime.bridge_library import describe_bridge
 
     if sys.stderr.isatty() and describe_bridge()["library"] is None:
         click.echo("opsmith: building the fast path for calls, once per torch ...", err=True)

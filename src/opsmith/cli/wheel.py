@@ -28,6 +28,7 @@ __all__ = ["command"]
 )
 @click.option("--torch-target", metavar="VERSION", help="Oldest torch that it must load in, such as 2.10.")
 @click.option("--archs", metavar="LIST", help="GPU architectures, such as '8.0;9.0+PTX'.")
+@click.option("--standalone", is_flag=True, help="Make it do without opsmith: a copy of what runs operators is inside.")
 @click.option(
     "--against",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -44,6 +45,7 @@ def command(
     output: Path,
     torch_target: str | None,
     archs: str | None,
+    standalone: bool,
     against: Path | None,
     proves: bool,
     verbose: bool,
@@ -60,7 +62,7 @@ def command(
     from opsmith.report.audit.text import audit_lines
     from opsmith.report.terminal import colour, console_for, echo, line_width
 
-    request = WheelRequest(project, output, torch_target, archs, against)
+    request = WheelRequest(project, output, torch_target, archs, against, standalone)
     built = build_wheel(request, lambda line: click.echo(line, err=True))
     if not as_json:
         console = console_for()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from opsmith.spec.cpp_names import identifier
 from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct, TensorType
 
@@ -13,25 +14,12 @@ __all__ = [
     "Spelling",
     "comment",
     "dtype_constant",
-    "identifier",
     "instance_parameters",
     "kernel_parameters",
     "string_literal",
     "symbol",
     "view_type",
 ]
-
-# C++20's keywords and its other words for operators, without those that are Python's as well.
-_KEYWORDS = frozenset(
-    """
-    alignas alignof and_eq asm auto bitand bitor bool case catch char char16_t char32_t char8_t co_await co_return co_yield
-    compl concept const const_cast consteval constexpr constinit decltype default delete do double dynamic_cast enum
-    explicit export extern false float friend goto inline int long mutable namespace new noexcept not_eq nullptr operator
-    or_eq private protected public register reinterpret_cast requires short signed sizeof static static_assert static_cast
-    struct switch template this thread_local throw true typedef typeid typename union unsigned using virtual void volatile
-    wchar_t xor xor_eq
-    """.split()  # noqa: SIM905 - a list of 50 quoted words would hide them
-)
 
 
 @dataclass(frozen=True)
@@ -76,11 +64,6 @@ def comment(text: str) -> str:
 def dtype_constant(dtype: DType) -> str:
     """Return what a binding compares a tensor's element type with."""
     return f"dtypes::{identifier(dtype.name)}"
-
-
-def identifier(name: str) -> str:
-    """Return a Python name as a C++ identifier."""
-    return f"{name}_" if name in _KEYWORDS else name
 
 
 def symbol(name: str, device: str, dtypes: tuple[DType, ...]) -> str:

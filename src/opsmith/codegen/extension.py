@@ -10,8 +10,8 @@ from pathlib import Path
 from opsmith.codegen.binding import generate_binding, has_native
 from opsmith.codegen.instantiate import instantiate
 from opsmith.errors import DefinitionError
-from opsmith.spec.definition import DEVICES, Definition, Device, Kernel
-from opsmith.spec.extension import GPU_SUFFIXES, Api, Extension, Language, Source
+from opsmith.spec.definition import DEVICES, GPU_SUFFIXES, Definition, Device, Kernel
+from opsmith.spec.extension import Api, Extension, Language, Source
 
 __all__ = ["assemble"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from opsmith.codegen.cpp import SCALARS, comment, identifier, kernel_parameters
+from opsmith.codegen.cpp import SCALARS, comment, kernel_parameters
 from opsmith.codegen.structs import struct_definition
+from opsmith.spec.cpp_names import identifier
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 

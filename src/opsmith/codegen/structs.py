@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from opsmith.codegen.cpp import SCALARS, identifier
+from opsmith.codegen.cpp import SCALARS
+from opsmith.spec.cpp_names import identifier
 from opsmith.spec.definition import Kernel
 from opsmith.spec.signature import Parameter, Signature, Struct
 

@@ -124,7 +124,7 @@ def _build_bridge(screen: Screen) -> None:
     """Build now what is otherwise built in the background: it would disturb what is timed, and would not yet serve it."""
     if _env.read("OPSMITH_BRIDGE") == "off":
         return
-    from opsmith.runtime.bridge import build_bridge
+    from opsmith.runtime.bridge_library import build_bridge
 
     screen.section("The fast path of calls and gradients is built, once for each torch")
     started = time.perf_counter()

@@ -34,7 +34,7 @@ def probe() -> dict[str, Any]:
         except Exception as error:  # whatever a driver may do; it is reported, not raised
             facts["gpu_error"] = str(error).strip().splitlines()[0]
     try:
-        from opsmith.runtime.bridge import describe_bridge
+        from opsmith.runtime.bridge_library import describe_bridge
 
         state = describe_bridge()
         facts |= {"bridge": state["library"], "bridge_failure": state["failure"]}

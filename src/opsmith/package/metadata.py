@@ -38,7 +38,13 @@ def refuse_incomplete(pyproject: Path, project: Project) -> None:
     if "dependencies" in table.get("dynamic", ()):
         return
     required = _names(table)
-    missing = [text for name, text in (("opsmith", "opsmith"), ("torch", torch)) if name not in required]
+    if project.standalone and "opsmith" in required:
+        raise DefinitionError(
+            f"{pyproject}: with `standalone`, wheels do without opsmith, and [project] requires it. Take it out of "
+            "`dependencies`; it stays in build-system.requires"
+        )
+    needed = (("torch", torch),) if project.standalone else (("opsmith", "opsmith"), ("torch", torch))
+    missing = [text for name, text in needed if name not in required]
     if missing:
         lacks = " and ".join(text.partition(">")[0] for text in missing)
         listed = ", ".join(f'"{text}"' for text in [*table.get("dependencies", ()), *missing])

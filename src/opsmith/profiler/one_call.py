@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from opsmith.build.standalone import take_for_copies
 from opsmith.profiler.calls import backward_calls, gradients
 from opsmith.runtime.operator import operators_of
 
@@ -22,6 +23,7 @@ __all__: list[str] = []
 
 
 def _main(module: str, name: str, phase: str, file: str) -> None:
+    take_for_copies()
     importlib.import_module(module)
     (operator,) = [one for one in operators_of(module) if one.definition.name == name]
     args, kwargs = torch.load(file, weights_only=True)

@@ -1,34 +1,14 @@
-"""Finds or builds the bridge: the C++ library behind operators' gradients and fast calls.
-
-It is built against torch's whole C++ API, once for each torch and Python, into the store. If it is missing, a
-background process builds it, and until then, or if it cannot be built, Python does the same work.
-"""
+"""Finds the bridge, the C++ library behind operators' gradients and fast calls, once in a process."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from opsmith import _env
-from opsmith._background import do_quietly, start_in_background
 from opsmith._forks import Lock
-from opsmith.errors import LoadError, OpsmithError, StoreError
-from opsmith.store import Store, default_root, digest, digest_file
-from opsmith.store.reading import parse_json, read_regular
+from opsmith._standalone import PROJECT
 
-if TYPE_CHECKING:
-    from opsmith.build.watcher import Watcher
-
-__all__ = ["build_bridge", "describe_bridge", "find_bridge"]
-
-_NAME = "opsmith_bridge"
-_FOLDER = Path(__file__).resolve().parent.parent / "bridge"
+__all__ = ["find_bridge"]
 
 _lock = Lock()
 _known: dict[str, Any] = {}
@@ -39,131 +19,14 @@ def find_bridge() -> Any | None:
 
     OPSMITH_BRIDGE says what happens where it is not in the store: `auto` builds it in the background for the next
     process, `wait` builds it now, `off` leaves it alone even where it is there. Raises ArgumentError for another value;
-    warns where it cannot be built now, or not be loaded.
+    warns where it cannot be built now, or not be loaded. A standalone wheel has none.
     """
     mode = _env.read_mode("OPSMITH_BRIDGE")
-    if mode == "off":
+    if mode == "off" or PROJECT:
         return None
     with _lock:
         if "module" not in _known:
-            _known["module"] = _find(mode)
+            from opsmith.runtime.bridge_library import load_bridge
+
+            _known["module"] = load_bridge(mode)
         return _known["module"]
-
-
-def describe_bridge() -> dict[str, str | None]:
-    """Return the bridge's `library` for this torch where it is there, and the `failure` of its last build, if it failed."""
-    store = Store(default_root())
-    note = _read_note(store)
-    try:
-        artifact = store.get(str(note.get("artifact", "")))
-    except StoreError:
-        artifact = None
-    return {"library": None if artifact is None else str(artifact.library), "failure": note.get("failure")}
-
-
-def build_bridge(watcher: Watcher | None = None) -> Path:
-    """Return the bridge's library, built now where the store has none.
-
-    Raises CompileError, ToolchainError or StoreError.
-    """
-    from opsmith.build.artifact import obtain_artifact
-    from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
-    from opsmith.toolchain import find_host_compiler, find_python_headers
-
-    store = Store(default_root())
-    suffix = find_python_headers().extension_suffix
-    sources = file_sources(sorted(_FOLDER.glob("*.cpp")))
-    # What takes the time is PyTorch's headers: -O1 gives calls that are as fast, and gcc need not tidy up its memory,
-    # which stays below a gigabyte for each of the two files.
-    flags = ["-O1", *(["--param", "ggc-min-heapsize=1000000"] if find_host_compiler().kind == "gcc" else [])]
-    extension = assemble_sources(_NAME, sources, library=f"{_NAME}{suffix}", cxx_flags=flags)
-    prepared = prepare_existing(extension)
-    try:
-        artifact = obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, store, watcher=watcher)
-    except OpsmithError as error:
-        _write_note(store, {"failure": str(error), "compilers": _compilers()})
-        raise
-    _write_note(store, {"artifact": artifact.key})
-    return artifact.library
-
-
-def _find(mode: str) -> Any | None:
-    store = Store(default_root())
-    note = _read_note(store)
-    try:
-        artifact = store.get(str(note.get("artifact", "")))
-    except StoreError as error:
-        _warn(error)
-        return None
-    if artifact is not None:
-        return _load(artifact.library)
-    if mode == "wait":
-        try:
-            return _load(build_bridge())
-        except OpsmithError as error:
-            _warn(error)
-            return None
-    if note.get("compilers") != _compilers():
-        start_in_background("opsmith.runtime.bridge", lock=_lock_file(store))
-    return None
-
-
-def _load(library: Path) -> Any | None:
-    from opsmith.runtime.existing import import_library
-
-    try:
-        return import_library(_NAME, library)
-    except LoadError as error:
-        _warn(error)
-        return None
-
-
-def _warn(error: OpsmithError) -> None:
-    import warnings
-
-    warnings.warn(f"opsmith runs without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
-
-
-def _note_file(store: Store) -> Path:
-    """Return the file that says where the bridge of this torch, this Python and these sources is."""
-    sources = [digest_file(file) for file in sorted(_FOLDER.iterdir()) if file.suffix in (".cpp", ".h")]
-    built_for = (
-        torch.__file__,
-        str(torch.__version__),
-        str(torch.version.git_version),
-        sys.version,
-        os.uname().machine,
-    )
-    name = digest(*built_for, *sources)
-    return store.layout.base / "bridge" / f"{name}.json"
-
-
-def _lock_file(store: Store) -> Path:
-    return _note_file(store).with_suffix(".lock")
-
-
-def _read_note(store: Store) -> dict[str, Any]:
-    try:
-        note = parse_json(read_regular(_note_file(store)))
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
-
-
-def _write_note(store: Store, note: dict[str, Any]) -> None:
-    from opsmith.store.files import write_atomic
-
-    file = _note_file(store)
-    try:
-        write_atomic(file, json.dumps(note).encode(), scratch=store.layout.staging, durable=False)
-    except OSError:
-        return
-
-
-def _compilers() -> list[str | None]:
-    """Return which C++ compilers are found, so that a failed build is tried again where that changes."""
-    return [_env.read("CXX"), *map(shutil.which, ("c++", "g++", "clang++"))]
-
-
-if __name__ == "__main__":
-    do_quietly(build_bridge, lock=_lock_file(Store(default_root())))

@@ -37,6 +37,7 @@ def tag_compile_cache(definition: Definition) -> None:
             code = inspect.unwrap(definition.body).__code__
             _files[definition.file] = digest(repr(code.co_code), repr(code.co_consts), repr(code.co_names))
         tag = f"opsmith-{digest(__version__, *(f'{file} {_files[file]}' for file in sorted(_files)))}"
-        of_the_user = config.cache_key_tag.removesuffix(_written.pop()) if _written else config.cache_key_tag
+        # Not only at the end: behind it may be the tag of a standalone wheel's own copy of opsmith.
+        of_the_user = config.cache_key_tag.replace(_written.pop(), "") if _written else config.cache_key_tag
         config.cache_key_tag = f"{of_the_user}{tag}"
         _written.append(tag)

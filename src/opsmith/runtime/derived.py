@@ -17,6 +17,8 @@ __all__ = ["derived_body", "is_empty"]
 
 def is_empty(function: Callable[..., Any]) -> bool:
     """Whether a body is `...`, `pass` or a docstring alone."""
+    if getattr(function, "__code__", None) is not None and function.__code__.co_names:
+        return False  # it uses something; to disassemble it takes longer
     used = {instruction.opname for instruction in dis.get_instructions(function)}
     trivial = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "NOP", "POP_TOP", "CACHE"}
     constants = [

@@ -19,6 +19,10 @@ from opsmith.store import digest_file
 __all__ = ["warn_of_edits", "watch"]
 
 
+# What the names of opsmith's modules begin with: `opsmith.`, or the name of the copy in a standalone wheel.
+_OWN = __name__.removesuffix("runtime.edits")
+
+
 class _Watched:
     """A source of a loaded library, with its operators and the digests of everything that the library was made from."""
 
@@ -77,7 +81,7 @@ def warn_of_edits(module: str | None = None) -> None:
 def _level_of_user() -> int:
     """Return the `stacklevel` at which the function that calls this one names the line of the user's."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "opsmith":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OWN):
         frame, level = frame.f_back, level + 1
     return level
 

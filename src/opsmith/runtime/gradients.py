@@ -7,7 +7,6 @@ import torch
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.differentiate import Body
 from opsmith.runtime.gradient_plan import plan_gradient
-from opsmith.runtime.python_gradient import register_python_gradient
 from opsmith.spec.definition import Definition
 
 __all__ = ["register_gradient"]
@@ -24,4 +23,6 @@ def register_gradient(definition: Definition, lib: torch.library.Library) -> Non
     if (bridge := find_bridge()) is not None:
         bridge.install(plan, body)
     else:
+        from opsmith.runtime.python_gradient import register_python_gradient
+
         register_python_gradient(plan, definition.signature, body, lib)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from opsmith.codegen.cpp import identifier
 from opsmith.errors import DefinitionError
-from opsmith.spec.definition import Device, Kernel
-from opsmith.spec.extension import GPU_SUFFIXES
+from opsmith.spec.cpp_names import identifier
+from opsmith.spec.definition import GPU_SUFFIXES, Device, Kernel
 from opsmith.spec.signature import Signature
 
 __all__ = ["KernelFile", "native", "read_kernel", "view"]

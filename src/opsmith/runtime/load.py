@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from opsmith._standalone import PROJECT
 from opsmith.build.devices import wanted_devices
 from opsmith.build.prebuilt import Prebuilt, find_prebuilt
-from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import BuildError, LoadError, OpsmithError
 from opsmith.runtime.compile_cache import tag_compile_cache
 from opsmith.runtime.crash_note import name_crashes
 from opsmith.runtime.edits import warn_of_edits, watch
+from opsmith.runtime.obtained import Obtained
 from opsmith.runtime.register import register_kernels, register_rules
 from opsmith.runtime.torch_ops import is_defined
-from opsmith.spec.definition import Definition, Device, Group
-from opsmith.store import Store, default_root
+from opsmith.spec.definition import Definition, Device
 
 __all__ = ["Obtained", "load_library", "obtain", "register"]
 
-
-@dataclass(frozen=True)
-class Obtained:
-    """The library of some definitions, the devices that it serves, why others are missing, and what it was made from."""
-
-    library: Path | None = None
-    devices: tuple[str, ...] = ()
-    missing: Mapping[Device, str] = field(default_factory=dict)
-    inputs: Mapping[str, str] = field(default_factory=dict)
+_WITHOUT_COMPILER = (
+    f"the standalone wheel of {PROJECT} builds nothing" if PROJECT else "this machine has no compiler for it"
+)
 
 
 def obtain(module: str, definitions: Sequence[Definition], *, anew: bool = False) -> Obtained:
@@ -63,10 +55,31 @@ def _obtain(module: str, definitions: Sequence[Definition], *, anew: bool) -> Ob
     if prebuilt is not None and prebuilt.manifest is not None and prebuilt.misfit is None:
         absent = [device for device in devices if device not in prebuilt.manifest.devices]
         if not absent or not _can_build(module, compiled, devices):
-            reason = f"{prebuilt.library} was built without it, and this machine has no compiler for it"
+            reason = f"{prebuilt.library} was built without it, and {_WITHOUT_COMPILER}"
             missing = dict.fromkeys(absent, reason)
             return Obtained(prebuilt.library, prebuilt.manifest.devices, missing, prebuilt.manifest.inputs)
-    return _build(module, compiled, devices, prebuilt)
+    if PROJECT:
+        raise LoadError(_no_library(module, prebuilt))
+    from opsmith.runtime.from_store import find_or_build
+
+    return find_or_build(module, compiled, devices, prebuilt)
+
+
+def _can_build(module: str, definitions: Sequence[Definition], devices: tuple[Device, ...]) -> bool:
+    if PROJECT:
+        return False
+    from opsmith.runtime.from_store import can_build
+
+    return can_build(module, definitions, devices)
+
+
+def _no_library(module: str, prebuilt: Prebuilt | None) -> str:
+    """Say why a standalone wheel, which cannot build, has no library for a module's operators."""
+    what = f"{prebuilt.library} is not used: {prebuilt.misfit}" if prebuilt is not None else "their library is missing"
+    return (
+        f"the operators of {module} cannot be loaded: {what}. {PROJECT} is a standalone wheel and builds nothing; restore "
+        f"its files with `pip install --force-reinstall --no-deps {PROJECT}`"
+    )
 
 
 def register(definitions: Sequence[Definition], obtained: Obtained) -> None:
@@ -123,55 +136,3 @@ def _refusal_of(library: ctypes.CDLL) -> str:
         return ""
     load_error.restype = ctypes.c_char_p
     return str(load_error().decode(errors="replace"))
-
-
-def _build(
-    module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], prebuilt: Prebuilt | None
-) -> Obtained:
-    if prebuilt is not None and prebuilt.misfit is not None:
-        warnings.warn(
-            f"{prebuilt.library} is not used: {prebuilt.misfit}. The operators of {module} are rebuilt",
-            RuntimeWarning,
-            stacklevel=6,
-        )
-    store = Store(default_root())
-    if (artifact := find_by_shortcut(store, module, definitions, devices)) is not None:
-        return Obtained(artifact.library, artifact.manifest.devices, inputs=artifact.manifest.inputs)
-    return _plan_and_build(module, definitions, devices, store)
-
-
-def _plan_and_build(
-    module: str, definitions: Sequence[Definition], devices: tuple[Device, ...], store: Store
-) -> Obtained:
-    from opsmith.build.announce import announcer
-    from opsmith.build.artifact import obtain_artifact
-    from opsmith.build.prepare import prepare
-    from opsmith.build.typings import definition_schemas, note_typings
-
-    prepared = prepare(Group(module, definitions[0].file, tuple(definitions)), devices)
-    served = prepared.plan.extension.devices
-    if not served:
-        return Obtained(missing=prepared.missing)
-    names = ", ".join(definition.name for definition in definitions[:3]) + (" ..." if len(definitions) > 3 else "")
-    watcher = announcer(f"{module}: {names} for {' and '.join(served)}")
-    try:
-        artifact = obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, store, watcher=watcher)
-    except BuildError as error:
-        from opsmith.build.diagnose import explain_signature
-
-        raise explain_signature(error, list(definitions)) from None
-    note_typings(definition_schemas(definitions), store)
-    if not prepared.missing:
-        note_shortcut(store, module, definitions, devices, artifact, prepared.plan.roots)
-    return Obtained(artifact.library, served, prepared.missing, artifact.manifest.inputs)
-
-
-def _can_build(module: str, definitions: Sequence[Definition], devices: tuple[Device, ...]) -> bool:
-    from opsmith.build.prepare import prepare
-    from opsmith.errors import OpsmithError
-
-    try:
-        prepare(Group(module, definitions[0].file, tuple(definitions)), devices, strict=True)
-    except OpsmithError:
-        return False
-    return True

@@ -10,13 +10,11 @@ from typing import Any
 import torch
 
 from opsmith.errors import ToolchainError
-from opsmith.runtime.arguments import check_call
 from opsmith.runtime.autocast import register_autocast
 from opsmith.runtime.bind import bind_arguments
 from opsmith.runtime.edits import warn_of_edits
 from opsmith.runtime.flops import register_flops
 from opsmith.runtime.gradients import register_gradient
-from opsmith.runtime.outputs import conform, output_forms
 from opsmith.runtime.sharding import add_sharding_rule
 from opsmith.runtime.vmap import register_vmap
 from opsmith.spec.definition import Definition, Device
@@ -60,6 +58,9 @@ def register_rules(definition: Definition) -> None:
 
 def explain_call(definition: Definition, sizes: SizeProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Raise the typed exception for a call whose arguments do not fit; return where they do."""
+    from opsmith.runtime.arguments import check_call
+    from opsmith.runtime.outputs import output_forms
+
     warn_of_edits(definition.module)
     signature = definition.signature
     bound = check_call(signature, sizes, bind_arguments(signature, args, kwargs))
@@ -86,7 +87,11 @@ def _know_modules() -> None:
 def _fake_kernel(definition: Definition, sizes: SizeProgram) -> Callable[..., Any]:
     signature = definition.signature
 
+    # What checks arguments and makes outputs is imported where it is first needed: most processes never trace an operator.
     def fake(*args: Any, **kwargs: Any) -> Any:
+        from opsmith.runtime.arguments import check_call
+        from opsmith.runtime.outputs import output_forms
+
         bound = check_call(signature, sizes, bind_arguments(signature, args, kwargs))
         unknown = (lambda name: torch.library.get_ctx().new_dynamic_size()) if signature.data_dependent else None
         return _packed(tuple(form.allocate() for form in output_forms(signature, bound, unknown)))
@@ -98,6 +103,9 @@ def _fallback_kernel(definition: Definition, sizes: SizeProgram) -> Callable[...
     signature = definition.signature
 
     def fallback(*args: Any, **kwargs: Any) -> Any:
+        from opsmith.runtime.arguments import check_call
+        from opsmith.runtime.outputs import conform
+
         bound = check_call(signature, sizes, bind_arguments(signature, args, kwargs))
         return _packed(conform(definition, definition.body(**bound.arguments), bound))
 

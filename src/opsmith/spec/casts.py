@@ -7,8 +7,7 @@ integers are never cast: autocast is a choice among the types of at most 32 bits
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.signature import Parameter, Signature
@@ -21,16 +20,14 @@ Autocast = Literal["promote", "low", "float32"]
 LOW_TYPES = ("float16", "bfloat16", "float32")
 
 
-@dataclass(frozen=True)
-class CastGroup:
+class CastGroup(NamedTuple):
     """The positions of the arguments that share one template parameter, and the types that it may stand for."""
 
     arguments: tuple[int, ...]
     allowed: frozenset[str]
 
 
-@dataclass(frozen=True)
-class CastPlan:
+class CastPlan(NamedTuple):
     """What to cast: each group of arguments to one type by the rule, and each pinned argument to its only type."""
 
     rule: Autocast

@@ -13,10 +13,13 @@ from opsmith.spec.signature import Signature
 if TYPE_CHECKING:
     from opsmith.spec.casts import Autocast
 
-__all__ = ["DEVICES", "Batch", "Definition", "Device", "Group", "Kernel", "Rules"]
+__all__ = ["DEVICES", "GPU_SUFFIXES", "Batch", "Definition", "Device", "Group", "Kernel", "Rules"]
 
 Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
+
+# Files that nvcc or hipcc compiles.
+GPU_SUFFIXES = frozenset({".cu", ".hip"})
 
 # The dimensions of independent samples: one name or several; False: not even along a variadic group; None: what the
 # shapes say.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 __all__ = [
-    "GPU_SUFFIXES",
     "NVCC_FLAGS",
     "TEXT_MARK",
     "Api",
@@ -23,9 +22,6 @@ __all__ = [
 TEXT_MARK = "// opsmith-text:"
 
 Language = Literal["cxx", "gpu", "sycl"]
-
-# Files that nvcc or hipcc compiles.
-GPU_SUFFIXES = frozenset({".cu", ".hip"})
 
 # Which of torch's headers a source includes, and so what it is compiled and linked with:
 #   none     no framework header (view kernels)

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from opsmith.errors import BuildError, StoreError
 from opsmith.store import keys
+from opsmith.store.by_key import get_artifact
 from opsmith.store.files import explain_os_errors, list_files, refuse_full, sync_folder, sync_tree
 from opsmith.store.headers import HeaderDigests, portable_name
 from opsmith.store.index import Record, is_current, read_records, write_record
@@ -85,8 +86,7 @@ class Store:
 
     def get(self, artifact_key: str) -> Artifact | None:
         """Return the artefact of this key where it is there and whole, or None; raises StoreError as `find`."""
-        refuse_unsafe(*self.layout.guarded)
-        return self._use(self.layout.artifact(artifact_key)) if keys.is_key(artifact_key) else None
+        return get_artifact(self.layout, artifact_key)
 
     @contextmanager
     def staging(self) -> Iterator[Path]:

@@ -46,6 +46,6 @@ def read_release(text: str) -> Release:
 @cache
 def shim_table() -> ShimTable:
     """Return the table, read once."""
-    table = json.loads((files("opsmith.toolchain") / "data" / "shims.json").read_text(encoding="utf-8"))
+    table = json.loads((files(__package__) / "data" / "shims.json").read_text(encoding="utf-8"))
     since = {name: read_release(release) for release, names in table["added"].items() for name in names}
     return ShimTable(since, tuple(sorted(map(read_release, table["added"]))))

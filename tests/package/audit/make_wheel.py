@@ -8,6 +8,10 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from make_library import library
+
+from opsmith.store import Manifest
+
 TAG = "py3-none-manylinux_2_28_x86_64"
 TIME = (2026, 11, 25, 12, 0, 0)
 
@@ -57,3 +61,22 @@ def wheel(
         for file, data in members.items():
             archive.writestr(zipfile.ZipInfo(file, (times or {}).get(file, TIME)), data, zipfile.ZIP_DEFLATED)
     return path
+
+
+def description() -> bytes:
+    """Return what opsmith writes beside `library()`."""
+    data = library()
+    described = Manifest(
+        name="smooth",
+        library="_ops.so",
+        sha256=hashlib.sha256(data).hexdigest(),
+        size_bytes=len(data),
+        inputs={},
+        devices=("cpu",),
+        archs=(),
+        toolchain={"host": "gcc"},
+        torch_version=None,
+        created="2026-11-25T12:00:00+00:00",
+        opsmith_version="0.1.0",
+    )
+    return described.to_json().encode()

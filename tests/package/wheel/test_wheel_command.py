@@ -14,6 +14,8 @@ from types import SimpleNamespace
 import pytest
 import setuptools
 from click.testing import CliRunner
+from make_library import library
+from make_wheel import description, wheel
 
 from opsmith.cli.wheel import command
 from opsmith.errors import ArgumentError, BuildError, ToolchainError
@@ -22,6 +24,7 @@ from opsmith.package.prove import run
 from opsmith.package.prove.result import Claim, Proof, Row
 from opsmith.package.wheel import build
 from opsmith.package.wheel.build import WheelRequest, build_wheel
+from opsmith.package.wheel.finish import finish_wheel
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "smooth"
 CMAKE = """
@@ -38,6 +41,11 @@ wheel.py-api = "py3"
 
 
 def ignore(line: str) -> None: ...
+
+
+def example_wheel(folder: Path) -> Path:
+    files = {"smooth/_ops.so": library(), "smooth/_ops.json": description()}
+    return wheel(folder, files, tag="py3-none-linux_x86_64")
 
 
 @pytest.fixture
@@ -79,9 +87,24 @@ def test_options_go_before_the_projects_own(smooth: Path, monkeypatch: pytest.Mo
     (extension,) = distribution.ext_modules
     assert (extension.project.torch_target, extension.project.archs) == ((2, 10), None)
     command = distribution.get_command_obj("bdist_wheel")
-    command.torch_target, command.archs = "2.12", "9.0+PTX"
+    command.torch_target, command.archs, command.standalone = "2.12", "9.0+PTX", 1
     command.ensure_finalized()
     assert (extension.project.torch_target, extension.project.archs) == ((2, 12), "9.0+PTX")
+    assert extension.project.standalone
+
+
+@pytest.mark.parametrize(("backend", "given"), [("setuptools", {"--build-option": ["--standalone"]}), ("other", {})])
+def test_setuptools_makes_a_wheel_standalone_and_opsmith_does_it_for_others(
+    smooth: Path, backend: str, given: dict[str, list[str]]
+) -> None:
+    pyproject = smooth / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace("setuptools.build_meta", f"{backend}.build_meta"))
+    assert build._settings(WheelRequest(smooth, standalone=True)) == given
+    assert build._settings(WheelRequest(smooth)) == {}
+    assert build._is_standalone(WheelRequest(smooth, standalone=True))
+    assert not build._is_standalone(WheelRequest(smooth))
+    pyproject.write_text(f"{pyproject.read_text()}standalone = true\n")
+    assert build._is_standalone(WheelRequest(smooth))
 
 
 def test_a_target_that_is_too_old_ends_the_build_with_the_reason(smooth: Path, tmp_path: Path) -> None:
@@ -103,6 +126,18 @@ def test_a_wheel_of_scikit_build_core_gets_tag_and_bill(smooth: Path, tmp_path: 
         assert any("sboms" in name for name in archive.namelist())
     with pytest.raises(ArgumentError, match="--archs cannot be given to the backend scikit_build_core"):
         build_wheel(WheelRequest(smooth, tmp_path / "dist", archs="9.0"), ignore)
+
+
+@pytest.mark.compile
+def test_a_wheel_that_the_backend_has_finished_is_not_finished_again(
+    smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = finish_wheel(example_wheel(tmp_path), standalone=True)
+    backend = SimpleNamespace(build=lambda kind, folder, settings: shutil.copy(made, folder))
+    monkeypatch.setattr(build, "_builder", lambda project, tell: backend)
+    monkeypatch.setattr(build, "finish_wheel", lambda *_, **__: pytest.fail("it is finished twice"))
+    built = build_wheel(WheelRequest(smooth, tmp_path / "dist", standalone=True), ignore)
+    assert digest(built.path) == digest(made)
 
 
 def test_what_a_project_lacks_is_said(tmp_path: Path) -> None:

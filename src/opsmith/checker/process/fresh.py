@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opsmith.build.standalone import take_for_copies
 from opsmith.checker.process.child import Ended, Send, in_child
 from opsmith.checker.process.pipes import answers_of_this_process, read_frame, start_python, write_frame
 from opsmith.subject.case import Case
@@ -122,6 +123,7 @@ def serve() -> None:
     from opsmith.checker.properties import gradients, values  # noqa: F401 -- for all that are forked
 
     die_with_parent()
+    take_for_copies()
     answers = answers_of_this_process()
     while True:
         try:

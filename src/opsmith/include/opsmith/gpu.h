@@ -20,6 +20,21 @@ using Stream = hipStream_t;
 using Stream = cudaStream_t;
 #endif
 
+#if !defined(__HIPCC__)
+// Throws for a library that has code for other GPUs alone.
+[[noreturn]] inline void refuse_gpu(const char* op) {
+  int device = 0, major = 0, minor = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  fail(op,
+       "(): CUDA error: no kernel image is available for execution on the device (cudaErrorNoKernelImageForDevice). ",
+       "The library has neither machine code for this GPU, of compute capability ", major, ".", minor,
+       ", nor PTX that fits it. Build it here: `pip install --force-reinstall --no-deps --no-build-isolation "
+       "--no-binary PACKAGE PACKAGE`");
+}
+#endif
+
 // Throws when the launch before it failed, naming the operator. It also reports what an earlier kernel of this thread
 // left unreported. A kernel that fails while it runs shows up in a later call: launches do not wait for kernels.
 inline void check_launch(const char* op) {
@@ -28,6 +43,7 @@ inline void check_launch(const char* op) {
   if (status != hipSuccess) fail(op, "(): HIP error: ", hipGetErrorString(status), " (", hipGetErrorName(status), ")");
 #else
   const cudaError_t status = cudaGetLastError();
+  if (status == cudaErrorNoKernelImageForDevice) refuse_gpu(op);
   if (status != cudaSuccess) {
     fail(op, "(): CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
   }

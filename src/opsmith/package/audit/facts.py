@@ -88,6 +88,7 @@ class Wheel:
     licences: tuple[str, ...]
     imports_opsmith: str  # the first module that does, if opsmith has built a library of the wheel
     has_foreign_binaries: bool  # of Windows or macOS, which are not read
+    copies: tuple[str, ...] = ()  # of opsmith's runtime, as modules: a standalone wheel has them
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email.parser import HeaderParser
@@ -18,6 +18,8 @@ from opsmith.package.audit.elf import Bytes, is_read
 from opsmith.package.audit.facts import Facts, Library, Member, Wheel
 from opsmith.package.audit.finding import Finding, fault, note
 from opsmith.package.audit.library import describe_library, with_needs
+from opsmith.package.standalone.imports import find_imports
+from opsmith.package.standalone.modules import FOLDER
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -44,6 +46,7 @@ def read_wheel(path: Path) -> Facts:
         problems: list[Finding] = []
         info = _info_folder(archive, str(name))
         members, libraries = _read_members(archive, problems)
+        copies = tuple(_copies(archive))
         metadata = _headers(archive, f"{info}/METADATA", problems)
         about = _headers(archive, f"{info}/WHEEL", problems)
         wheel = Wheel(
@@ -58,8 +61,9 @@ def read_wheel(path: Path) -> Facts:
             members=members,
             record=_record(archive, f"{info}/RECORD", problems),
             licences=tuple(_licences(archive, info)),
-            imports_opsmith=_importer(archive) if any(library.manifest for library in libraries) else "",
+            imports_opsmith=_importer(archive, copies) if any(library.manifest for library in libraries) else "",
             has_foreign_binaries=any(member.name.endswith(_FOREIGN) for member in members),
+            copies=copies,
         )
     return Facts(path.name, path.stat().st_size, libraries, wheel, tuple(problems))
 
@@ -123,11 +127,24 @@ def _manifest_of(archive: Archive, library: Library) -> Manifest | None:
     return None
 
 
-def _importer(archive: Archive) -> str:
-    """Return the first module that imports opsmith, or nothing; a vendored loader is imported from the package itself."""
+def _copies(archive: Archive) -> Iterator[str]:
+    """Yield the copies of opsmith's runtime, by the file that says whose they are."""
     for name in archive.names:
-        with suppress(AuditError):  # a damaged module has a fault of its own
-            if name.endswith(".py") and _IMPORT.search(archive.text(name)):
+        path = PurePosixPath(name)
+        if path.parts[-2:] == (FOLDER, "_standalone.py"):
+            yield ".".join(path.parts[:-1])
+
+
+def _importer(archive: Archive, copies: Sequence[str]) -> str:
+    """Return the first module that imports opsmith, or nothing.
+
+    A standalone wheel must not do so anywhere; others may where they do without it, inside functions.
+    """
+    for name in archive.names:
+        with suppress(AuditError, SyntaxError, ValueError):  # a damaged module has a fault of its own
+            if not name.endswith(".py") or "opsmith" not in (text := archive.text(name)):
+                continue
+            if any(find_imports(text.encode())) if copies else _IMPORT.search(text):
                 return name
     return ""
 

@@ -53,13 +53,13 @@ def prove(wheel: Path, request: ProofRequest, tell: Callable[[Claim, Row | None]
     modules = modules_of(facts)
     if not modules:
         raise BuildError(f"{wheel.name} has no operators of opsmith's, and what it does is not known")
-    opsmith = own_requirement() if _requires_opsmith(facts) else ()
+    copies = facts.wheel.copies if facts.wheel is not None else ()
     rows = []
     for claim in claims_of(facts, request):
         tell(claim, None)
         started = time.perf_counter()
         with _folder(request, claim) as folder:
-            row = replace(_try(wheel, modules, claim, opsmith, request, folder), seconds=time.perf_counter() - started)
+            row = replace(_try(wheel, modules, copies, claim, request, folder), seconds=time.perf_counter() - started)
         rows.append(row)
         tell(claim, row)
     return Proof(wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest(), tuple(rows))
@@ -85,10 +85,6 @@ def modules_of(facts: Facts) -> list[str]:
     return modules
 
 
-def _requires_opsmith(facts: Facts) -> bool:
-    return facts.wheel is not None and any(item.name == "opsmith" for item in facts.wheel.requires)
-
-
 @contextmanager
 def _folder(request: ProofRequest, claim: Claim) -> Iterator[Path]:
     """Yield the folder of an environment, which goes when it is left unless environments are kept."""
@@ -101,26 +97,35 @@ def _folder(request: ProofRequest, claim: Claim) -> Iterator[Path]:
 
 
 def _try(
-    wheel: Path, modules: Sequence[str], claim: Claim, opsmith: Sequence[str], request: ProofRequest, folder: Path
+    wheel: Path, modules: Sequence[str], copies: Sequence[str], claim: Claim, request: ProofRequest, folder: Path
 ) -> Row:
     row = Row(claim)
+    opsmith = own_requirement()
     try:
-        environment = make_environment(folder, claim, opsmith, request.index)
+        environment = make_environment(folder, claim, () if copies else opsmith, request.index)
     except MissingError as error:
         return replace(row, is_missing=True, failed_at="install", problem=str(error))
     asked = environment.run("-c", "import torch; print(torch.__version__)", seconds=_GRACE_S)
     row = replace(row, torch=asked.stdout.strip())
-    if problem := environment.install("--no-deps", wheel.resolve()):
+    # What a standalone wheel requires is all that it needs; opsmith has brought it to the others.
+    if problem := environment.install(*(() if copies else ("--no-deps",)), wheel.resolve()):
         return _failed(row, "install", problem)
-    imported = environment.run("-c", f"import {', '.join(modules)}", seconds=_GRACE_S)
+    imported = environment.run("-c", _loading(modules, copies), seconds=_GRACE_S)
     if imported.returncode:
         return _failed(row, "import", last_lines(imported))
+    # A standalone wheel has run without opsmith by now, and its check needs opsmith.
+    if copies and opsmith and (problem := environment.install(*opsmith)):
+        raise BuildError(f"opsmith cannot be installed for {claim}: {problem}")
     for step, properties in (("check", _VALUES), ("gradient", (_GRADIENT,))):
         for module in modules:
             found = _check(environment, module, properties, request.seconds)
             if isinstance(found, str):
                 return _failed(row, "check" if step == "check" else "gradient", found)
             holding, inputs = found
+            if step == "check" and not inputs:
+                return _failed(
+                    row, "check", f"nothing of {module} was compared within {request.seconds:g} s (--seconds)"
+                )
             row = replace(
                 row,
                 checks=row.checks + holding,
@@ -128,6 +133,16 @@ def _try(
                 gradients=row.gradients + (inputs if step == _GRADIENT else 0),
             )
     return row
+
+
+def _loading(modules: Sequence[str], copies: Sequence[str]) -> str:
+    """Return a program that imports modules; a standalone wheel's operators are loaded, too, by its copies."""
+    lines = [f"import {', '.join(modules)}"]
+    for copy in copies:
+        lines.append(f"from {copy}.runtime.operator import load_module")
+        package = copy.rpartition(".")[0]
+        lines += [f"load_module({module!r})" for module in modules if f"{module}.".startswith(f"{package}.")]
+    return "\n".join(lines)
 
 
 def _check(environment: Environment, module: str, properties: Sequence[str], seconds: float) -> tuple[int, int] | str:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from opsmith.build.export import replace_file
-from opsmith.build.project import read_pyproject
+from opsmith.build.project import read_project, read_pyproject
 from opsmith.errors import ArgumentError, BuildError, ToolchainError
 from opsmith.package.audit.api import audit
 from opsmith.package.audit.result import Audit
-from opsmith.package.wheel.finish import finish_wheel
+from opsmith.package.wheel.finish import finish_wheel, is_finished
 from opsmith.toolchain.archs import split_archs
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ _OWN = "opsmith"
 class WheelRequest:
     """What `opsmith wheel` is asked for: the project's folder, where the wheel goes, and what it is built for.
 
-    `torch_target` ("2.10") and `archs` ("8.0;9.0+PTX") go before the project's own; `against` is the wheel of the release
-    before.
+    `torch_target` ("2.10"), `archs` ("8.0;9.0+PTX") and `standalone` go before the project's own; `against` is the wheel of
+    the release before.
     """
 
     project: Path
@@ -45,6 +45,7 @@ class WheelRequest:
     torch_target: str | None = None
     archs: str | None = None
     against: Path | None = None
+    standalone: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ def build_wheel(request: WheelRequest, tell: Callable[[str], None]) -> BuiltWhee
     builder = _builder(request.project, tell)
     settings = _settings(request)
     with tempfile.TemporaryDirectory(prefix="opsmith-wheel-") as folder:
-        built = finish_wheel(Path(_run(lambda: builder.build("wheel", folder, settings))))
+        built = Path(_run(lambda: builder.build("wheel", folder, settings)))
+        if not is_finished(built):
+            built = finish_wheel(built, standalone=_is_standalone(request))
         found = audit(built, against=request.against, archs=split_archs(request.archs or ""))
         if not any(library.manifest for library in found.facts.libraries):
             raise BuildError(
@@ -106,16 +109,21 @@ def _settings(request: WheelRequest) -> dict[str, list[str]]:
     """Return the options as the backend takes them."""
     given = {"--torch-target": request.torch_target, "--archs": request.archs}
     options = [f"{name}={value}" for name, value in given.items() if value is not None]
-    if not options:
-        return {}
     system = read_pyproject(request.project / "pyproject.toml").get("build-system", {})
     backend = system.get("build-backend", _SETUPTOOLS)
-    if not backend.startswith(_SETUPTOOLS):
+    if backend.startswith(_SETUPTOOLS):
+        options += ["--standalone"] if request.standalone else []
+    elif options:  # what makes a wheel standalone is done to any backend's
         raise ArgumentError(
             f"{' and '.join(option.partition('=')[0] for option in options)} cannot be given to the backend {backend}: "
             "write it in the project, as ARCHS and TORCH_TARGET of opsmith_add_operators in CMakeLists.txt"
         )
-    return {"--build-option": options}
+    return {"--build-option": options} if options else {}
+
+
+def _is_standalone(request: WheelRequest) -> bool:
+    project = read_project(request.project / "pyproject.toml")
+    return request.standalone or (project is not None and project.standalone)
 
 
 def _run(ask: Callable[[], _T]) -> _T:

@@ -25,6 +25,7 @@ _HOMES = ("setuptools.command.bdist_wheel", "wheel.bdist_wheel")
 _OPTIONS = [
     ("torch-target=", None, "oldest torch that the operators run with, such as 2.10"),
     ("archs=", None, "GPU architectures, such as '8.0;9.0+PTX'"),
+    ("standalone", None, "make a wheel that does without opsmith"),
 ]
 
 
@@ -42,11 +43,13 @@ def wheel_command(operators: OperatorExtension) -> dict[str, type[Any]]:
         """bdist_wheel with the tags that operators deserve: they hold no Python, so one wheel serves every version."""
 
         user_options: ClassVar = [*base.user_options, *_OPTIONS]
+        boolean_options: ClassVar = [*base.boolean_options, "standalone"]
 
         def initialize_options(self) -> None:
             super().initialize_options()
             self.torch_target: str | None = None
             self.archs: str | None = None
+            self.standalone: bool | None = None
 
         def finalize_options(self) -> None:
             super().finalize_options()
@@ -59,6 +62,8 @@ def wheel_command(operators: OperatorExtension) -> dict[str, type[Any]]:
                     operators.project = replace(operators.project, torch_target=target)
                 if self.archs is not None:
                     operators.project = replace(operators.project, archs=self.archs)
+                if self.standalone is not None:
+                    operators.project = replace(operators.project, standalone=bool(self.standalone))
 
         def get_tag(self) -> tuple[str, str, str]:
             python, abi, platform = super().get_tag()
@@ -68,10 +73,12 @@ def wheel_command(operators: OperatorExtension) -> dict[str, type[Any]]:
 
         def run(self) -> None:
             super().run()
+            standalone = operators.project is not None and operators.project.standalone
             with _setup_errors():
                 for index, (command, python, file) in enumerate(self.distribution.dist_files):
                     if command == "bdist_wheel":
-                        self.distribution.dist_files[index] = (command, python, str(finish_wheel(Path(file))))
+                        finished = finish_wheel(Path(file), standalone=standalone)
+                        self.distribution.dist_files[index] = (command, python, str(finished))
 
     return {"bdist_wheel": BuildWheel}
 

@@ -24,10 +24,11 @@ from opsmith.errors import BuildError
 from opsmith.package.audit.api import read_facts
 from opsmith.package.audit.facts import Facts
 from opsmith.package.audit.floors import find_floors
+from opsmith.package.standalone.copy import standalone_members
 from opsmith.package.wheel.bill import bill_of_materials
 from opsmith.store import Manifest
 
-__all__ = ["finish_wheel", "source_time"]
+__all__ = ["finish_wheel", "is_finished", "source_time"]
 
 # The first moment that a zip archive can tell.
 _EPOCH = datetime(1980, 1, 1, tzinfo=timezone.utc)
@@ -49,11 +50,21 @@ def source_time() -> datetime:
         raise BuildError(f"SOURCE_DATE_EPOCH is {text!r}, which is not a number of seconds since 1970") from None
 
 
-def finish_wheel(wheel: Path) -> Path:
+def is_finished(wheel: Path) -> bool:
+    """Tell whether a wheel has been finished already: setuptools' command does that itself, other backends do not."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return any(name.endswith(f".dist-info/{_BILL}") for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def finish_wheel(wheel: Path, *, standalone: bool = False) -> Path:
     """Write a wheel anew in its folder and return its path; the old one goes where the name changes.
 
-    A wheel without libraries, with a platform tag of a policy already, or whose libraries fit no policy keeps its tags.
-    Raises BuildError if the file is no wheel.
+    A wheel without libraries, with a platform tag of a policy already, or whose libraries fit no policy keeps its tags. With
+    `standalone` it gets a copy of what it needs of opsmith.
+    Raises BuildError if the file is no wheel, or its modules need more of opsmith than a standalone wheel has.
     """
     facts = read_facts(wheel)
     if facts.wheel is None:
@@ -62,6 +73,8 @@ def finish_wheel(wheel: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         members = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
     info = next(f"{PurePosixPath(name).parts[0]}/" for name in members if ".dist-info/" in name)
+    if standalone:
+        members = standalone_members(members, info, [item.path for item in facts.libraries if item.manifest])
     if platform:
         members[f"{info}WHEEL"] = _with_platform(members[f"{info}WHEEL"], platform)
     for library in facts.libraries:

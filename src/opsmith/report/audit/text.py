@@ -77,6 +77,8 @@ def _floors(result: Audit) -> Iterator[tuple[str, str, str]]:
         tag = f"; the tag for it is {floors.platform}" if floors.platform else ""
         yield "glibc", f"{release_text(floors.glibc)} or newer", f"for {floors.glibc_because}{tag}"
     yield from _gpu(facts, floors)
+    if facts.wheel is not None and facts.wheel.copies:
+        yield "opsmith", "not needed", f"what runs the operators is in {', '.join(facts.wheel.copies)}"
     operators = sorted({schema.qualified for schema in facts.schemas})
     if operators:
         shown = ", ".join(operators[:_MOST_OPERATORS])
