@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -42,6 +43,13 @@ def test_every_operator_has_a_page_that_shows_its_picture(pictures):
         page = (OPERATORS / f"{name}.md").read_text(encoding="utf-8")
         assert page.count(f"![{draw().title}](pictures/{name}.svg)") == 1
         assert f'src="pictures/small/{name}.svg"' in index
+
+
+def test_every_page_has_its_sections_in_the_same_order():
+    order = ["Semantics", "Limits", "How it works", "Figures"]
+    for page in OPERATORS.glob("*.md"):
+        headings = re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert page.stem == "index" or [name for name in headings if name in order] == order, page.name
 
 
 def test_pictures_are_the_same_each_time_and_stay_within_their_frames(pictures):

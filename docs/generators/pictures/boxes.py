@@ -33,7 +33,7 @@ def draw_nms() -> Drawing:
     numbers = torch.tensor(_DETECTIONS, dtype=torch.float64)
     kept = hard_nms.reference(numbers[:, :4], numbers[:, 4], 0.5).tolist()
     drawing = Drawing(
-        f"{len(_DETECTIONS)} boxes with scores; {len(kept)} are kept, and the others overlap one of these by more than half",
+        f"Of {len(_DETECTIONS)} boxes {len(kept)} are kept; each other one overlaps a better one of these by more than half",
         250,
         (292, 22, 250, 190),
     )

@@ -75,7 +75,7 @@ def draw_focal_loss() -> Drawing:
     """The loss over the probability of the right class, for several gammas."""
     p = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
     drawing = Drawing(
-        "The loss over the probability of the right answer: the larger gamma, the less do confident predictions count",
+        "The loss over the probability of the right answer: the larger gamma is, the less confident predictions count",
         318,
         (50, 10, 410, 250),
     )
