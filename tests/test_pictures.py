@@ -68,7 +68,7 @@ def test_a_drawing_has_a_title_and_its_small_part_no_labels(drawing):
     drawing.arrow((0, 0), (20, 0), "b thin")
     whole, small = ElementTree.fromstring(drawing.svg()), ElementTree.fromstring(drawing.small_svg())
     assert whole.attrib["aria-label"] == small.attrib["aria-label"] == "A title & more"
-    assert small.attrib["viewBox"] == "10 20 30 40"
+    assert small.attrib["viewBox"] == "-5 20 60 40"
     assert [text.text for text in whole.iter(f"{_SVG}text")] == ["a<b"]
     assert [mark.tag for mark in whole if mark.tag != f"{_SVG}text"] == [mark.tag for mark in small]
     (head,) = marks(drawing.svg(), "polygon")

@@ -13,6 +13,7 @@ Point = tuple[float, float]
 
 _WIDTH = 560  # a phone shows it at two thirds of that, which leaves letters of ten pixels
 _HEAD = 7  # of an arrow
+_SHAPE = 1.5  # the width of a small part by its height
 # Colours by class: "a" and "b" are the two that a picture tells apart, "c" marks what happens to a few.
 _STYLE = """
 text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
@@ -23,14 +24,14 @@ text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
 .b { stroke: #bc4c00; fill: none; stroke-width: 2.5 } .b-fill { fill: #bc4c00 } .b-text { fill: #bc4c00 }
 .c { stroke: #1a7f37; fill: none; stroke-width: 2.5 } .c-fill { fill: #1a7f37 } .c-text { fill: #1a7f37 }
 .line-fill { fill: #59636e } .node { fill: #f6f8fa; stroke: #59636e; stroke-width: 1.5 } .thin { stroke-width: 1.5 }
-.dashed { stroke-dasharray: 5 4 } .open { fill: #ffffff }
+.dashed { stroke-dasharray: 5 4 }
 @media (prefers-color-scheme: dark) {
   text { fill: #f0f6fc } .muted { fill: #9198a1 }
   .line { stroke: #9198a1 } .faint { stroke: #3d444d } .line-fill { fill: #9198a1 }
   .a { stroke: #4493f8 } .a-fill { fill: #4493f8 } .a-text { fill: #4493f8 }
   .b { stroke: #f0883e } .b-fill { fill: #f0883e } .b-text { fill: #f0883e }
   .c { stroke: #3fb950 } .c-fill { fill: #3fb950 } .c-text { fill: #3fb950 }
-  .node { fill: #212830; stroke: #9198a1 } .open { fill: #0d1117 }
+  .node { fill: #212830; stroke: #9198a1 }
 }
 """
 _SMALL = ".a, .b, .c { stroke-width: 6 } .line, .thin { stroke-width: 3 } .faint { stroke-width: 2 }"
@@ -54,8 +55,11 @@ class Drawing:
         return self._file((0, 0, _WIDTH, self.height), _STYLE, self._marks)
 
     def small_svg(self) -> str:
-        """Return its small part as the text of a file."""
-        return self._file(self.small, _STYLE + _SMALL, [mark for mark in self._marks if not mark.startswith("<text")])
+        """Return its small part, with a margin that makes all of one shape, as the text of a file."""
+        x, y, width, height = self.small
+        wide, high = max(width, height * _SHAPE), max(height, width / _SHAPE)
+        view = (x - (wide - width) / 2, y - (high - height) / 2, wide, high)
+        return self._file(view, _STYLE + _SMALL, [mark for mark in self._marks if not mark.startswith("<text")])
 
     def line(self, start: Point, end: Point, kind: str = "line") -> None:
         """Draw a straight line."""
@@ -84,9 +88,9 @@ class Drawing:
         path = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         self._marks.append(f'<polygon class="{kind}"{_opacity(opacity)} points="{path}"/>')
 
-    def box(self, corner: Point, size: Point, kind: str = "line", opacity: float = 1, round_: float = 0) -> None:
+    def box(self, corner: Point, size: Point, kind: str = "line", opacity: float = 1, corner_radius: float = 0) -> None:
         """Draw a rectangle from its upper left corner."""
-        radius = f' rx="{_n(round_)}"' if round_ else ""
+        radius = f' rx="{_n(corner_radius)}"' if corner_radius else ""
         self._marks.append(
             f'<rect class="{kind}"{_opacity(opacity)} x="{_n(corner[0])}" y="{_n(corner[1])}" width="{_n(size[0])}" '
             f'height="{_n(size[1])}"{radius}/>'
@@ -103,7 +107,7 @@ class Drawing:
     def node(self, middle: Point, text: str, width: float = 56, height: float = 30) -> None:
         """Draw a step of a computation: a round box with its name."""
         x, y = middle
-        self.box((x - width / 2, y - height / 2), (width, height), "node", round_=6)
+        self.box((x - width / 2, y - height / 2), (width, height), "node", corner_radius=6)
         self.label((x, y + 5), text)
 
     def pixels(self, corner: Point, values: Sequence[Sequence[float]], size: float, kind: str = "a-fill") -> None:

@@ -105,7 +105,7 @@ def draw_bias_act() -> Drawing:
     drawing = Drawing(
         "The nine activations of bias_act and their slopes, each with its default gain; swish has a clamp of 2",
         506,
-        (12, 8, 356, 312),
+        (12, 8, 356, 284),
     )
     for index, (name, defaults) in enumerate(activation_funcs.items()):
         left, top = 12 + 184 * (index % 3), 12 + 160 * (index // 3)

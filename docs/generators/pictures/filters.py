@@ -71,7 +71,7 @@ def draw_filtered_lrelu() -> Drawing:
     drawing = Drawing(
         "A wave, its ReLU sample by sample, and its filtered_lrelu, with their spectra: without filters there are aliases",
         352,
-        (196, 30, 166, 260),
+        (194, 28, 352, 262),
     )
     names = ("x", "lrelu(x)", "filtered_lrelu(x)")
     harmonics = set(range(0, _PERIOD // 2 + 1, _WAVES))

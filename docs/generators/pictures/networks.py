@@ -26,7 +26,7 @@ def draw_lltm() -> Drawing:
         (90, 24, 396, 262),
     )
     # The product of a step, and its three parts.
-    drawing.box((112, 54), (68, 98), "node", round_=6)
+    drawing.box((112, 54), (68, 98), "node", corner_radius=6)
     drawing.curve([(84, 28), (430, 28)], "a")
     drawing.curve([(146, 152), (146, 250)], "line")
     arrows: tuple[tuple[Point, Point, str], ...] = (
@@ -102,7 +102,7 @@ def draw_lltm_sequence() -> Drawing:
         330,
         (70, 60, 420, 240),
     )
-    drawing.box((72, 50), (424, 86), "a-fill", 0.12, round_=10)
+    drawing.box((72, 50), (424, 86), "a-fill", 0.12, corner_radius=10)
     drawing.label((284, 24), "one call, and on a GPU one launch for all steps", "a-text strong middle")
     for step in range(steps):
         x = 106 + 59 * step
@@ -127,7 +127,7 @@ def draw_lltm_sequence() -> Drawing:
 
 
 def draw_mlp() -> Drawing:
-    """Two layers with their weights as lines; the units that ReLU switches off are open."""
+    """Two layers with their weights as lines; those of the units that ReLU switches off are gray."""
     random = torch.Generator().manual_seed(2)
     shapes = {"input": (1, 4), "weight1": (6, 4), "bias1": (6,), "weight2": (2, 6), "bias2": (2,)}
     arguments = {name: torch.randn(shape, generator=random, dtype=torch.float64) for name, shape in shapes.items()}
@@ -148,7 +148,7 @@ def draw_mlp() -> Drawing:
     values = (arguments["input"], hidden, output)
     for place, numbers in zip(columns, values, strict=True):
         for at, value in zip(place, numbers[0].tolist(), strict=True):
-            drawing.box((at[0] - 24, at[1] - 14), (48, 28), "node", round_=14)
+            drawing.box((at[0] - 24, at[1] - 14), (48, 28), "node", corner_radius=14)
             drawing.label((at[0], at[1] + 5), f"{value:.1f}".replace("-", "−") if value else "0", "small middle")
     for x, name in ((60, "input"), (280, "hidden"), (500, "output")):
         drawing.label((x, 22), name, "strong middle")
