@@ -70,7 +70,10 @@ def test_a_drawing_has_a_title_and_its_small_part_no_labels(drawing):
     assert whole.attrib["aria-label"] == small.attrib["aria-label"] == "A title & more"
     assert small.attrib["viewBox"] == "-5 20 60 40"
     assert [text.text for text in whole.iter(f"{_SVG}text")] == ["a<b"]
-    assert [mark.tag for mark in whole if mark.tag != f"{_SVG}text"] == [mark.tag for mark in small]
+    (inner,) = small.iterfind(f"{_SVG}svg")
+    assert inner.attrib["viewBox"] == "10 20 30 40"
+    shapes = [mark.tag for mark in whole if mark.tag not in (f"{_SVG}text", f"{_SVG}style")]
+    assert [mark.tag for mark in inner] == shapes
     (head,) = marks(drawing.svg(), "polygon")
     assert head["class"] == "b-fill"
     assert head["points"].startswith("20,0 ")

@@ -44,7 +44,7 @@ def draw_nms() -> Drawing:
         for left in (6, 292):
             corner = (left + x1, 16 + y1)
             after = left != 6
-            kind = ("a" if index in kept else "faint dashed") if after else "line"
+            kind = ("a" if index in kept else "line dashed") if after else "line"
             drawing.box(corner, (x2 - x1, y2 - y1), kind)
             if not after or index in kept:
                 drawing.label(

@@ -59,7 +59,10 @@ class Drawing:
         x, y, width, height = self.small
         wide, high = max(width, height * _SHAPE), max(height, width / _SHAPE)
         view = (x - (wide - width) / 2, y - (high - height) / 2, wide, high)
-        return self._file(view, _STYLE + _SMALL, [mark for mark in self._marks if not mark.startswith("<text")])
+        marks = [mark for mark in self._marks if not mark.startswith("<text")]
+        # A picture within a picture, because that cuts off what lies around it.
+        head = f'<svg x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" viewBox="{_view(self.small)}">'
+        return self._file(view, _STYLE + _SMALL, [head, *marks, "</svg>"])
 
     def line(self, start: Point, end: Point, kind: str = "line") -> None:
         """Draw a straight line."""
@@ -120,9 +123,8 @@ class Drawing:
                 self.box(place, (size, size), "faint")
 
     def _file(self, view: tuple[float, float, float, float], style: str, marks: list[str]) -> str:
-        places = " ".join(map(_n, view))
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_n(view[2])}" height="{_n(view[3])}" viewBox="{places}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_n(view[2])}" height="{_n(view[3])}" viewBox="{_view(view)}" '
             f'role="img" aria-label="{escape(self.title)}">'
         )
         return "\n".join([head, f"<style>{style}</style>", *marks, "</svg>", ""])
@@ -163,6 +165,10 @@ class Plot:
 def _n(value: float) -> str:
     """Return a number with one decimal, or none: the same on every machine, whose last bits may differ."""
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
+
+
+def _view(places: tuple[float, float, float, float]) -> str:
+    return " ".join(map(_n, places))
 
 
 def _opacity(value: float) -> str:
