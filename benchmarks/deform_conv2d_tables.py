@@ -1,4 +1,4 @@
-"""The figures of docs/operators/deform_conv2d.md, from the results of benchmarks/deform_conv2d.py."""
+"""The figures of deform_conv2d from the results of benchmarks/deform_conv2d.py: all, and a few for the operator's page."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from typing import Any
 
 from turns_tables import PHASES, turns_tables
 
-__all__ = ["deform_conv2d_figures"]
+__all__ = ["deform_conv2d_figures", "few_deform_conv2d_figures"]
+
+_FILES = ("deform_conv2d_cpu.json", "deform_conv2d_gpu.json")
+_HEADS = ("N x C x H x W", "dtype", "phase")
 
 
 def deform_conv2d_figures() -> str:
     """Return the tables of the result files that are there."""
-    files = ("deform_conv2d_cpu.json", "deform_conv2d_gpu.json")
-    return turns_tables(files, ("N x C x H x W", "dtype", "phase"), _case)
+    return turns_tables(_FILES, _HEADS, _case)
+
+
+def few_deform_conv2d_figures() -> str:
+    """Return the same tables without the larger batches."""
+    return turns_tables(_FILES, _HEADS, _case, only=lambda row: row["shape"][0] <= 8)
 
 
 def _case(row: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from opsmith.report.units import duration
 
-__all__ = ["against_lstm"]
+__all__ = ["against_lstm", "few_against_lstm"]
 
 RESULTS = Path(__file__).resolve().parent / "results" / "lltm_lstm_gpu.json"
 _PHASES = {"forward": "forward", "both": "forward and backward"}
@@ -16,6 +16,15 @@ _PHASES = {"forward": "forward", "both": "forward and backward"}
 
 def against_lstm() -> str:
     """Return a row for each size, type and phase, with the times of the GPU and of the host's clock."""
+    return _table(tuple(_PHASES))
+
+
+def few_against_lstm() -> str:
+    """Return the same table without the rows of the forward alone."""
+    return _table(("both",))
+
+
+def _table(phases: tuple[str, ...]) -> str:
     if not RESULTS.is_file():
         return "Nothing has been measured yet."
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -28,7 +37,7 @@ def against_lstm() -> str:
         "| steps, batch, input, state | dtype and phase | opsmith | `nn.LSTM`, relative | a loop, relative |",
         "|---|---|---|---|---|",
     ]
-    return "\n".join(lines + [_row(row) for row in results["rows"]])
+    return "\n".join(lines + [_row(row) for row in results["rows"] if row["phase"] in phases])
 
 
 def _row(row: dict[str, Any]) -> str:

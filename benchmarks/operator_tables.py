@@ -1,25 +1,26 @@
-"""Tables of the operators in opsmith.ops: all figures for an operator's page, the most telling for docs/results/figures.md.
+"""Tables of the operators in opsmith.ops: all figures, a few for an operator's page, the most telling for figures.md.
 
 An operator is two entries: FIGURES names the result files of its page, HEADLINES its rows in docs/results/figures.md. The
-files are what `opsmith bench --json` writes.
+files are what `opsmith bench --json` writes. docs/results/operators.md has all of their figures, a page those of the
+smallest and the largest size.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headline import Figure
 from opsmith.benchmark.as_json import reports_from
-from opsmith.benchmark.result import BenchReport
+from opsmith.benchmark.result import BenchReport, Timing
 from opsmith.report.bench.grid import machine_words, problem_text, problems_of, tables_of
 from opsmith.report.bench.markdown import limit_cell, ratio_cell, time_cell
 from opsmith.report.markdown import row_markdown
 from opsmith.report.units import duration, ratio_text
 
-__all__ = ["FIGURES", "HEADLINES", "Headline", "figures", "headlines"]
+__all__ = ["FIGURES", "HEADLINES", "Headline", "few_figures", "figures", "headlines"]
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -96,14 +97,35 @@ HEADLINES = (
     Headline("sigmoid_focal_loss", "focal_loss_sum_cpu.json", "focal_loss_sum", "shape 4194304", "float32", "both"),
 )
 
+# Operators whose figures their page leaves to docs/results/operators.md: those that a page has beside its own.
+_BESIDE = frozenset({"lltm_gates"})
+
 # Competitors by a name that needs no page to explain it.
 _NAMES = {"eager": "eager PyTorch", "compiled": "`torch.compile`", "graph": "a CUDA graph of it"}
 
 
 def figures(page: str) -> str:
     """Return every figure that there is of the operators on a page; raises KeyError where FIGURES does not have it."""
-    parts = ["\n".join(_report(report)) for file in FIGURES[page] for report in _reports(file)]
-    return "\n\n".join(parts) or "Nothing has been measured yet."
+    return _tables(report for file in FIGURES[page] for report in _reports(file))
+
+
+def few_figures(page: str) -> str:
+    """Return the figures that a page shows: of the smallest and the largest size, the whole step and its forward.
+
+    The backward has its rows where the whole step was not timed. Raises KeyError as `figures` does.
+    """
+    reports = (report for file in FIGURES[page] for report in _reports(file))
+    return _tables(replace(report, timings=_few(report.timings)) for report in reports if _short(report) not in _BESIDE)
+
+
+def _tables(reports: Iterable[BenchReport]) -> str:
+    return "\n\n".join("\n".join(_report(report)) for report in reports) or "Nothing has been measured yet."
+
+
+def _few(timings: tuple[Timing, ...]) -> tuple[Timing, ...]:
+    sizes, phases = [list(dict.fromkeys(getattr(one, name) for one in timings)) for name in ("workload", "phase")]
+    told = {"forward", "both" if "both" in phases else "backward"}
+    return tuple(one for one in timings if one.workload in (sizes[0], sizes[-1]) and one.phase in told)
 
 
 def headlines(entries: tuple[Headline, ...] = HEADLINES) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""The figures of docs/operators/roi_align.md, from the results of benchmarks/roi_align.py."""
+"""The figures of roi_align from the results of benchmarks/roi_align.py: all, and a few for the operator's page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ from typing import Any
 
 from turns_tables import PHASES, turns_tables
 
-__all__ = ["roi_align_figures"]
+__all__ = ["few_roi_align_figures", "roi_align_figures"]
+
+_FILES = ("roi_align_cpu.json", "roi_align_gpu.json")
 
 
 def roi_align_figures() -> str:
     """Return a table for each result file that is there."""
-    return turns_tables(("roi_align_cpu.json", "roi_align_gpu.json"), ("case",), _case)
+    return turns_tables(_FILES, ("case",), _case)
+
+
+def few_roi_align_figures() -> str:
+    """Return the same tables, on a GPU only for float32 and 7 x 7 bins."""
+    return turns_tables(
+        _FILES, ("case",), _case, only=lambda row: row.get("bins", 7) == 7 and "16" not in row.get("dtype", "")
+    )
 
 
 def _case(row: dict[str, Any]) -> list[str]:

@@ -11,16 +11,16 @@ from functools import partial
 from pathlib import Path
 
 from check_tables import check_screen, check_times
-from deform_conv2d_tables import deform_conv2d_figures
+from deform_conv2d_tables import deform_conv2d_figures, few_deform_conv2d_figures
 from faster_table import faster_figures
 from floor_table import gradient_floor
-from lstm_table import against_lstm
+from lstm_table import against_lstm, few_against_lstm
 from ms_deform_attn_tables import ms_deform_attn_figures
 from mutation_table import mutation_survivors, mutation_table
-from nms_tables import nms_figures
-from operator_tables import figures, headlines
+from nms_tables import few_nms_figures, nms_figures
+from operator_tables import FIGURES, few_figures, figures, headlines
 from opsmith.benchmark.as_json import reports_from
-from roi_align_tables import roi_align_figures
+from roi_align_tables import few_roi_align_figures, roi_align_figures
 from summary_table import picture, summary
 from toolkit_tables import REGIONS as TOOLKIT_REGIONS
 from toolkit_tables import toolkit_table
@@ -93,14 +93,20 @@ REGIONS: dict[str, Callable[[], str]] = {
     "check times": check_times,
     "bench": bench_screen,
     "compare": compare_trust,
-    "lstm": against_lstm,
+    "lstm": few_against_lstm,
     "mutation": mutation_table,
     "survivors": mutation_survivors,
-    "nms": nms_figures,
-    "roi_align": roi_align_figures,
-    "deform_conv2d": deform_conv2d_figures,
+    "nms": few_nms_figures,
+    "roi_align": few_roi_align_figures,
+    "deform_conv2d": few_deform_conv2d_figures,
     "faster": faster_figures,
     "ms_deform_attn": ms_deform_attn_figures,
+    # What these pages show a few rows of.
+    **{f"all {page}": partial(figures, page) for page in FIGURES},
+    "all lstm": against_lstm,
+    "all nms": nms_figures,
+    "all roi_align": roi_align_figures,
+    "all deform_conv2d": deform_conv2d_figures,
 }
 # Pictures, by their place in docs/.
 PICTURES: dict[str, Callable[[], str]] = {"assets/speedups.svg": picture}
@@ -109,7 +115,7 @@ PAGES = (README, *sorted((README.parent / "docs").rglob("*.md")))
 
 def filled(page: str, text: str) -> str:
     """Return the text of a page, whose file's stem is `page`, with its regions generated."""
-    for name, make in {**REGIONS, "figures": lambda: figures(page)}.items():
+    for name, make in {**REGIONS, "figures": lambda: few_figures(page)}.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, found, rest = text.partition(begin)
         if found:

@@ -85,14 +85,20 @@ HEADLINES = (
 
 
 def turns_tables(
-    files: tuple[str, ...], heads: tuple[str, ...], cells: Callable[[Row], list[str]], peak: bool = False
+    files: tuple[str, ...],
+    heads: tuple[str, ...],
+    cells: Callable[[Row], list[str]],
+    peak: bool = False,
+    only: Callable[[Row], bool] | None = None,
 ) -> str:
     """Return a table for each result file that is there.
 
     `heads` and `cells` are the columns that say what a case is; behind them come its time and the ratios, and with `peak`
-    its memory, where that was measured.
+    its memory, where that was measured. `only` says which rows there are; by default all.
     """
     found = [json.loads((RESULTS / file).read_text(encoding="utf-8")) for file in files if (RESULTS / file).is_file()]
+    if only is not None:
+        found = [{**result, "rows": [row for row in result["rows"] if only(row)]} for result in found]
     tables = ["\n".join(_table(result, heads, cells, peak)) for result in found]
     return "\n\n".join(tables) or "Nothing has been measured yet."
 

@@ -7,6 +7,7 @@ reference/kernel.md        what view kernels include, from the headers
 reference/native.md        what native kernels include, likewise
 reference/command-line.md  the commands, from their help
 guides/check.md            the table of properties in it
+operators/pictures/        a picture for each operator, and small/ for the table of them
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from generators.command_line import command_line_page
 from generators.kernel_api import kernel_page, native_page
 from generators.markdown import escape
+from generators.pictures import PICTURES
 from generators.python_api import python_page
 from opsmith._env import VARIABLES
 from opsmith.catalogue import GROUPS, Entry, explain
@@ -110,16 +112,27 @@ _PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+def _files() -> Iterator[tuple[str, str]]:
+    """Yield each generated file's name in docs/ and its text."""
+    for name, page in _PAGES.items():
+        yield name, page()
+    for operator, draw in PICTURES.items():
+        drawing = draw()
+        yield f"operators/pictures/{operator}.svg", drawing.svg()
+        yield f"operators/pictures/small/{operator}.svg", drawing.small_svg()
+
+
 def main() -> None:
-    """Write the pages, or exit with 1 where one is not current."""
+    """Write the files, or exit with 1 where one is not current."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    for name, page in _PAGES.items():
+    for name, text in _files():
         file = FOLDER / name
         if not arguments.check:
-            file.write_text(page(), encoding="utf-8")
-        elif not file.is_file() or file.read_text(encoding="utf-8") != page():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        elif not file.is_file() or file.read_text(encoding="utf-8") != text:
             sys.exit(f"docs/{name} differs from the code; run `python docs/generate.py`")
 
 

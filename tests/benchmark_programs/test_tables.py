@@ -71,6 +71,33 @@ def test_a_page_has_every_size_type_and_phase_of_its_results(operator_tables):
     assert "against eager" in text and "against compiled" in text
 
 
+def test_a_page_shows_the_smallest_and_the_largest_size(operator_tables):
+    told = [line for line in operator_tables.few_figures("sigmoid").splitlines() if line.startswith("| float")]
+    every = operator_tables.figures("sigmoid").splitlines()
+    assert [line.split(" | ")[0:2] for line in told] == [
+        ["| float32, forward", "shape 1024"],
+        ["| float32, forward", "shape 2097152"],
+        ["| float32, forward and backward", "shape 1024"],
+        ["| float32, forward and backward", "shape 2097152"],
+    ]
+    assert set(told) < set(every)
+
+
+def test_a_page_shows_the_backward_where_the_whole_step_was_not_timed(operator_tables):
+    def without_steps(report):
+        report["timings"] = [timing for timing in report["timings"] if timing["phase"] != "both"]
+
+    change(operator_tables.RESULTS, without_steps)
+    assert "| float32, backward | shape 1024 |" in operator_tables.few_figures("sigmoid")
+
+
+def test_what_a_page_shows_of_contenders_that_took_turns_is_a_part_of_all(tables):
+    for name in ("nms", "roi_align", "deform_conv2d", "lstm"):
+        few, every = (tables.REGIONS[region]().splitlines() for region in (name, f"all {name}"))
+        assert set(few) < set(every)
+        assert 5 < len([line for line in few if line.startswith("| ")]) < 20
+
+
 def test_a_figure_that_changes_changes_the_page(operator_tables):
     before = operator_tables.figures("sigmoid")
 
