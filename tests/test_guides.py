@@ -23,10 +23,12 @@ PAGES = (
     "cpu-kernels",
     "cuda-kernels",
     "native-kernels",
-    pytest.param("from-cpp-extension", marks=pytest.mark.slow("builds against torch's C++ headers, twice")),
+    pytest.param(
+        "from-cpp-extension", marks=pytest.mark.nightly("builds against torch's C++ headers; the drop-in's tests do")
+    ),
     pytest.param("from-custom-op", marks=pytest.mark.slow("checks operators and runs opcheck")),
     pytest.param("from-triton", marks=pytest.mark.slow("checks operators")),
-    pytest.param("composing", marks=pytest.mark.slow("exports, compiles with Inductor, and runs opcheck")),
+    pytest.param("composing", marks=pytest.mark.nightly("exports and compiles with Inductor, as tests/compose does")),
 )
 NAMES = {page if isinstance(page, str) else page.values[0] for page in PAGES}
 

@@ -55,7 +55,7 @@ def test_the_kernels_of_a_guide_compile_without_a_gpu(page: str, module: str, tm
     run(sys.executable, "-m", "opsmith", "build", f"{module}.py", "--arch", "9.0", cwd=tmp_path)
 
 
-@pytest.mark.slow("compiles with hipcc")
+@pytest.mark.nightly("AMD machine code, which tests/ops/test_compile.py makes of the library's kernels")
 @each_gpu_guide
 def test_the_kernels_of_a_guide_compile_for_amd(
     page: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

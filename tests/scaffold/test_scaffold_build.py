@@ -25,7 +25,7 @@ def run(*arguments: str, cwd: Path) -> str:
 
 
 @pytest.mark.compile
-@pytest.mark.slow("a new project's tests, which are a whole check, its benchmark and its wheel")
+@pytest.mark.nightly("a new project's whole check and benchmark; make test-all makes a wheel of one with CMake")
 def test_a_new_project_is_tested_timed_and_packed(tmp_path: Path) -> None:
     project = tmp_path / "made-now"
     write_project(Project("made-now", wheel=True), project)
