@@ -50,18 +50,15 @@ def linear_assignment_ragged(
 
 
 @linear_assignment_ragged.examples
-def _problems() -> Iterator[dict[str, object]]:
+def _problems() -> Iterator[tuple[Any, ...]]:
     """Problems of both orientations, with forbidden pairs, ties, and sizes of their own."""
     random = torch.Generator().manual_seed(0)
     for n, m in ((9, 9), (5, 21), (30, 4), (1, 1), (17, 70)):
         cost = torch.randn(3, n, m, generator=random)
-        yield {"cost": cost}
-        yield {"cost": cost.round(), "maximize": True}
-        lengths = {
-            "row_lengths": torch.tensor([n, n // 2, 0]),
-            "column_lengths": torch.tensor([m // 2 + 1, m, m]),
-        }
-        yield {"cost": torch.where(cost > 0.5, math.inf, cost), **lengths}
+        row_lengths, column_lengths = torch.tensor([n, n // 2, 0]), torch.tensor([m // 2 + 1, m, m])
+        yield cost, False, None, None
+        yield cost.round(), True, None, None
+        yield torch.where(cost > 0.5, math.inf, cost), False, row_lengths, column_lengths
 
 
 def _length(lengths: Tensor | None, index: int, size: int) -> int:
