@@ -13,6 +13,7 @@ from pathlib import Path
 from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures
 from floor_table import gradient_floor
+from linear_assignment_tables import linear_assignment_figures
 from lstm_table import against_lstm
 from ms_deform_attn_tables import ms_deform_attn_figures
 from mutation_table import mutation_survivors, mutation_table
@@ -99,6 +100,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "roi_align": roi_align_figures,
     "deform_conv2d": deform_conv2d_figures,
     "ms_deform_attn": ms_deform_attn_figures,
+    "linear_assignment": linear_assignment_figures,
 }
 # Pictures, by their place in docs/.
 PICTURES: dict[str, Callable[[], str]] = {"assets/speedups.svg": picture}
