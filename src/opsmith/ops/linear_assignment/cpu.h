@@ -76,20 +76,16 @@ class Solver {
     rows_ = sides.rows;
     columns_ = sides.columns;
     row_stride_ = (columns_ + 15) / 16 * 16;
-    cost_.assign(static_cast<size_t>(rows_ * row_stride_), static_cast<C>(infinity));
+    cost_.resize(static_cast<size_t>(rows_ * row_stride_));
     const T* const from = cost.data + problem * cost.stride[0];
     if (sides.is_transposed) {
       read_transposed(from, cost.stride[1], cost.stride[2], maximize);
-      return;
+    } else {
+      read_rows(from, cost.stride[1], cost.stride[2], maximize);
     }
     for (int64_t i = 0; i < rows_; ++i) {
-      C* const to = cost_.data() + i * row_stride_;
-      load_block<T>(from + i * cost.stride[1], cost.stride[2], columns_, to);
-      with_best_isa(
-          [maximize](C* own, int64_t count) {
-            for (int64_t j = 0; j < count; ++j) own[j] = cost_of<C>(own[j], maximize);
-          },
-          to, columns_);
+      C* const own = cost_.data() + i * row_stride_;
+      std::fill(own + columns_, own + row_stride_, static_cast<C>(infinity));
     }
   }
 
@@ -117,6 +113,19 @@ class Solver {
     int64_t column;
     double distance, dual;
   };
+
+  template <class T>
+  void read_rows(const T* from, int64_t row_stride, int64_t column_stride, bool maximize) {
+    for (int64_t i = 0; i < rows_; ++i) {
+      C* const to = cost_.data() + i * row_stride_;
+      load_block<T>(from + i * row_stride, column_stride, columns_, to);
+      with_best_isa(
+          [maximize](C* own, int64_t count) {
+            for (int64_t j = 0; j < count; ++j) own[j] = cost_of<C>(own[j], maximize);
+          },
+          to, columns_);
+    }
+  }
 
   // In tiles, so that both sides stay in the cache.
   template <class T>

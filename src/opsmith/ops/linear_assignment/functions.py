@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +13,10 @@ from opsmith.ops.linear_assignment.ragged import LARGEST_COST, linear_assignment
 
 __all__ = ["linear_assignment", "linear_sum_assignment"]
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
 
 
 def linear_assignment(
@@ -112,6 +114,8 @@ def _complete_assignment(cost: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
 
 
 def _from_array(given: Any) -> Tensor:
+    import numpy as np  # PyTorch works without it
+
     array = np.asarray(given)
     if array.dtype.kind not in "fiub":
         raise ArgumentTypeError(
