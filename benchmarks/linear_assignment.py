@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def measured(device: str) -> Iterator[dict[str, Any]]:
     for case in CASES:
         cost = costs(case, device)
         ours, theirs = (totals(cost, call(cost)) for call in CONTENDERS.values())
-        calls = {name: (lambda call=call: call(cost)) for name, call in CONTENDERS.items()}
+        calls = {name: partial(call, cost) for name, call in CONTENDERS.items()}
         row: dict[str, Any] = {
             "shape": list(case.shape),
             "kind": case.kind,

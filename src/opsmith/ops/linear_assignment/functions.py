@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
@@ -98,9 +99,9 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
 
 def _complete_assignment(cost: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
     lowest, highest = (float(one) for one in torch.aminmax(cost))
-    if lowest != lowest or (highest if maximize else -lowest) == float("inf"):
-        found = "a NaN" if lowest != lowest else f"{highest if maximize else lowest}"
-        raise ArgumentValueError(f"linear_sum_assignment(): matrix contains invalid numeric entries: {found}")
+    best = highest if maximize else lowest
+    if math.isnan(best) or best == (math.inf if maximize else -math.inf):
+        raise ArgumentValueError(f"linear_sum_assignment(): matrix contains invalid numeric entries: {best}")
     if cost.dtype == torch.float64 and bool((cost.abs() > LARGEST_COST).any()):
         cost = cost * 2.0**-24  # exact: where there are such costs, those that lose digits here make no difference
     columns, _ = linear_assignment(cost, maximize)
