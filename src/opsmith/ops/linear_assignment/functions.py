@@ -89,7 +89,7 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
     if given.dim() != 2:
         raise ShapeError(f"linear_sum_assignment(): expected a matrix (2-D array), got a {given.dim()} array")
     check_storage("linear_sum_assignment", cost_matrix=given)
-    cost = _floating("linear_sum_assignment", given)
+    cost = _floating("linear_sum_assignment", given.detach())
     if min(cost.shape) == 0:
         row_ind = col_ind = torch.empty(0, dtype=torch.int64, device=cost.device)
     else:
@@ -117,7 +117,12 @@ def _complete_assignment(cost: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
 def _from_array(given: Any) -> Tensor:
     import numpy as np  # PyTorch works without it
 
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except Exception as error:  # rows of several lengths, or what the object's own __array__ raises
+        raise ArgumentValueError(
+            f"linear_sum_assignment(): cost_matrix is {describe(given)}, expected a tensor or a matrix ({error})"
+        ) from None
     if array.dtype.kind not in "fiub":
         raise ArgumentTypeError(
             f"linear_sum_assignment(): cost_matrix is {describe(given)}, expected a tensor or an array of numbers"
