@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, DtypeError, ShapeError, describe
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, DtypeError, ShapeError, describe
 from opsmith.ops._arguments import as_tensor, check_flags, check_storage, check_tensors
 from opsmith.ops.linear_assignment.ragged import LARGEST_COST, linear_assignment_ragged
 
@@ -56,6 +56,7 @@ def linear_assignment(
         row_lengths=row_lengths,
         column_lengths=column_lengths,
     )
+    check_storage("linear_assignment", cost=cost, row_lengths=row_lengths, column_lengths=column_lengths)
     check_flags("linear_assignment", maximize=maximize)
     if cost.dim() not in (2, 3):
         raise ShapeError(f"linear_assignment(): cost has {cost.dim()} dimensions, expected [N, M] or [B, N, M]")
@@ -82,13 +83,16 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
     the number of pairs; `linear_assignment` does not, and takes many problems.
 
     Raises a ValueError (an ArgumentValueError) where SciPy does: for another number of dimensions, for NaN, for -inf (for
-    inf if `maximize`), and where infinite costs allow no complete assignment.
+    inf if `maximize`), and where infinite costs allow no complete assignment. ArgumentTypeError, DtypeError and DeviceError
+    for what is not a matrix of numbers.
     """
     given = cost_matrix if isinstance(cost_matrix, Tensor) else _from_array(cost_matrix)
     check_flags("linear_sum_assignment", maximize=maximize)
     if given.dim() != 2:
         raise ShapeError(f"linear_sum_assignment(): expected a matrix (2-D array), got a {given.dim()} array")
     check_storage("linear_sum_assignment", cost_matrix=given)
+    if given.is_meta:
+        raise DeviceError("linear_sum_assignment(): cost_matrix is on meta, where no costs are")
     cost = _floating("linear_sum_assignment", given.detach())
     if min(cost.shape) == 0:
         row_ind = col_ind = torch.empty(0, dtype=torch.int64, device=cost.device)

@@ -22,8 +22,7 @@ __global__ void __launch_bounds__(tile* tile_rows)
   for (int64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
     const int64_t problem = piece / each, top = piece % each / across * tile, left = piece % across * tile;
     const Sides sides = sides_of(cost, row_lengths, column_lengths, problem);
-    const int64_t n = sides.is_transposed ? sides.columns : sides.rows;
-    const int64_t m = sides.is_transposed ? sides.rows : sides.columns;
+    const int64_t n = sides.n(), m = sides.m();
     compute_t<T>* const to = matrices + problem * cost.size[1] * cost.size[2];
     for (int row = y; row < tile; row += tile_rows) {
       const int64_t i = top + row, j = left + x;

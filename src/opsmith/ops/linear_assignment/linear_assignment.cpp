@@ -17,16 +17,11 @@ void linear_assignment_ragged(View<const T, 3> cost, bool maximize, View<const i
       const Sides sides = sides_of(cost, row_lengths, column_lengths, problem);
       solver.read(cost, problem, sides, maximize);
       solver.solve();
-      const int64_t lines[2] = {sides.rows, sides.columns};
       for (int64_t i = 0; i < n; ++i) {
-        const bool is_there = i < lines[sides.is_transposed];
-        const int64_t partner = !is_there ? -1 : sides.is_transposed ? solver.row_of(i) : solver.column_of(i);
-        column_of_row(problem, i) = partner;
+        column_of_row(problem, i) = i >= sides.n() ? -1 : sides.is_transposed ? solver.row_of(i) : solver.column_of(i);
       }
       for (int64_t j = 0; j < m; ++j) {
-        const bool is_there = j < lines[!sides.is_transposed];
-        const int64_t partner = !is_there ? -1 : sides.is_transposed ? solver.column_of(j) : solver.row_of(j);
-        row_of_column(problem, j) = partner;
+        row_of_column(problem, j) = j >= sides.m() ? -1 : sides.is_transposed ? solver.column_of(j) : solver.row_of(j);
       }
     }
   });

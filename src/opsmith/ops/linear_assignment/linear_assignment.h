@@ -29,6 +29,10 @@ OPSMITH_HOST_DEVICE compute_t<T> cost_of(T cost, bool maximize) {
 struct Sides {
   int64_t rows, columns;  // rows <= columns
   bool is_transposed;
+
+  // The lines of the cost.
+  OPSMITH_HOST_DEVICE int64_t n() const { return is_transposed ? columns : rows; }
+  OPSMITH_HOST_DEVICE int64_t m() const { return is_transposed ? rows : columns; }
 };
 
 OPSMITH_HOST_DEVICE int64_t clamped(const View<const int64_t, 1>& lengths, int64_t problem, int64_t size) {

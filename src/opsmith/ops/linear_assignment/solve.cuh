@@ -223,13 +223,11 @@ __global__ void __launch_bounds__(most_threads)
     const Sides sides = sides_of(cost, row_lengths, column_lengths, index);
     Problem<compute_t<T>> problem(matrices + index * n * m, sides, memory, shared);
     problem.solve();
-    const int64_t own_n = sides.is_transposed ? sides.columns : sides.rows;
-    const int64_t own_m = sides.is_transposed ? sides.rows : sides.columns;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-      column_of_row(index, i) = i >= own_n ? -1 : sides.is_transposed ? problem.row_of(i) : problem.column_of(i);
+      column_of_row(index, i) = i >= sides.n() ? -1 : sides.is_transposed ? problem.row_of(i) : problem.column_of(i);
     }
     for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
-      row_of_column(index, j) = j >= own_m ? -1 : sides.is_transposed ? problem.column_of(j) : problem.row_of(j);
+      row_of_column(index, j) = j >= sides.m() ? -1 : sides.is_transposed ? problem.column_of(j) : problem.row_of(j);
     }
     __syncthreads();
   }
