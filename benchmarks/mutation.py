@@ -32,6 +32,7 @@ MODULES = (
     "filtered_lrelu",
     "roi_align",
     "ms_deform_attn",
+    "linear_assignment",
     "lltm",
     "mlp",
     "nms",

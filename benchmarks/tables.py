@@ -14,6 +14,7 @@ from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures, few_deform_conv2d_figures
 from faster_table import faster_figures
 from floor_table import gradient_floor
+from linear_assignment_tables import linear_assignment_figures
 from lstm_table import against_lstm, few_against_lstm
 from ms_deform_attn_tables import ms_deform_attn_figures
 from mutation_table import mutation_survivors, mutation_table
@@ -101,6 +102,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "deform_conv2d": few_deform_conv2d_figures,
     "faster": faster_figures,
     "ms_deform_attn": ms_deform_attn_figures,
+    "linear_assignment": linear_assignment_figures,
     # What these pages show a few rows of.
     **{f"all {page}": partial(figures, page) for page in FIGURES},
     "all lstm": against_lstm,

@@ -25,6 +25,7 @@ NAMES = {
     "grid_sample": "`grid_sample`",
     "grid_sample, compiled": "`grid_sample`, compiled",
     "a straightforward kernel": "a straightforward kernel",
+    "scipy": "SciPy",
 }
 PHASES = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 

@@ -15,6 +15,7 @@ from torch import Tensor
 import opsmith.ops
 from opsmith.ops import bias_act, deform_conv2d, filtered_lrelu, lltm, nms, roi_align, roi_pool, sigmoid_focal_loss
 from opsmith.ops.deform_conv2d import mmcv as deform_mmcv
+from opsmith.ops.linear_assignment import linear_assignment, linear_sum_assignment
 from opsmith.ops.ms_deform_attn import ms_deform_attn
 from opsmith.ops.nms import mmcv as nms_mmcv
 from opsmith.ops.roi_align import mmcv as roi_align_mmcv
@@ -89,6 +90,8 @@ def _function(name: str, function: Callable[..., Any], arguments: Callable[[], M
 _OPERATORS_OF = {
     "bias_act": ("bias_activation",),
     "conv2d_resample": ("upfirdn2d_sized",),
+    "linear_assignment": ("linear_assignment_ragged",),
+    "linear_sum_assignment": ("linear_assignment_ragged",),
     "lltm": ("lltm_sequence",),
     "mmcv.nms": ("hard_nms",),
     **dict.fromkeys(("filter2d", "upsample2d", "downsample2d"), ("upfirdn2d",)),
@@ -171,6 +174,20 @@ FUNCTIONS = (
             "idxs": torch.arange(7) % 2,
             "nms_cfg": {"type": "soft_nms", "iou_threshold": 0.5},
         },
+    ),
+    _function(
+        "linear_assignment",
+        linear_assignment,
+        lambda: {
+            "cost": torch.linspace(-1, 1, 2 * 4 * 6).reshape(2, 4, 6) % 0.3,
+            "row_lengths": torch.tensor([4, 2]),
+            "column_lengths": torch.tensor([3, 6]),
+        },
+    ),
+    _function(
+        "linear_sum_assignment",
+        linear_sum_assignment,
+        lambda: {"cost_matrix": torch.linspace(-1, 1, 24).reshape(4, 6) % 0.3},
     ),
     _function(
         "ms_deform_attn",

@@ -11,6 +11,7 @@ from generators.pictures.boxes import draw_nms, draw_roi_align
 from generators.pictures.drawing import Drawing
 from generators.pictures.elementwise import draw_add2, draw_bias_act, draw_focal_loss, draw_sigmoid
 from generators.pictures.filters import draw_filtered_lrelu, draw_upfirdn2d
+from generators.pictures.matching import draw_linear_assignment
 from generators.pictures.networks import draw_lltm, draw_lltm_sequence, draw_mlp
 from generators.pictures.sampling import draw_deform_conv2d, draw_ms_deform_attn
 
@@ -22,6 +23,7 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
     "bias_act": draw_bias_act,
     "deform_conv2d": draw_deform_conv2d,
     "filtered_lrelu": draw_filtered_lrelu,
+    "linear_assignment": draw_linear_assignment,
     "lltm": draw_lltm,
     "lltm_sequence": draw_lltm_sequence,
     "mlp": draw_mlp,

@@ -134,6 +134,7 @@ CHECKED_ELSEWHERE = frozenset(
         *("focal_loss_backward", "focal_loss_sum_backward"),
         *("focal_loss_classes_backward", "focal_loss_classes_sum_backward"),
         *("hard_nms", "hard_nms_padded", "soft_nms", "soft_nms_padded"),
+        "linear_assignment_ragged",
         *("lltm_sequence", "lltm_sequence_backward"),
         *("ms_deform_attn_sampled", "ms_deform_attn_sampled_backward"),
         *("roi_align_sized", "roi_align_transposed", "roi_pool_sized", "roi_pool_backward"),
