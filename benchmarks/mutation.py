@@ -32,6 +32,8 @@ MODULES = (
     "filtered_lrelu",
     "roi_align",
     "ms_deform_attn",
+    "boxes",
+    "paste_masks",
     "lltm",
     "mlp",
     "nms",

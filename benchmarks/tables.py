@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from boxes_tables import boxes_figures, paste_masks_figures
 from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures
 from floor_table import gradient_floor
@@ -99,6 +100,8 @@ REGIONS: dict[str, Callable[[], str]] = {
     "roi_align": roi_align_figures,
     "deform_conv2d": deform_conv2d_figures,
     "ms_deform_attn": ms_deform_attn_figures,
+    "boxes": boxes_figures,
+    "paste_masks": paste_masks_figures,
 }
 # Pictures, by their place in docs/.
 PICTURES: dict[str, Callable[[], str]] = {"assets/speedups.svg": picture}

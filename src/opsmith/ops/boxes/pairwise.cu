@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(threads)
 
 // One set, whose gradients are wanted, the other, and the gradients of their pairs: [batch, own, other].
 template <class C>
-struct Side {
+struct SummedSide {
   View<const C, 3> own, others, gradients;
   Format format;
   int64_t chunk;  // others of a sum
@@ -68,7 +68,7 @@ struct Side {
 
 // Where the gradients of one box lie side by side: its pairs are divided among the lanes of a warp.
 template <bool generalized, class C>
-__global__ void __launch_bounds__(threads) sum_along_rows(Side<C> side, Slopes<C>* sums) {
+__global__ void __launch_bounds__(threads) sum_along_rows(SummedSide<C> side, Slopes<C>* sums) {
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int64_t boxes = side.boxes(), items = boxes * side.chunks();
   for (int64_t item = int64_t{blockIdx.x} * warps + threadIdx.x / lanes; item < items;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads) sum_along_rows(Side<C> side, Slopes<C
 
 // Where those of neighbouring boxes lie side by side: a lane has a box, and each warp of a block some of its pairs.
 template <bool generalized, class C>
-__global__ void __launch_bounds__(threads) sum_along_columns(Side<C> side, Slopes<C>* sums) {
+__global__ void __launch_bounds__(threads) sum_along_columns(SummedSide<C> side, Slopes<C>* sums) {
   __shared__ Slopes<C> parts[warps][lanes];
   const int lane = static_cast<int>(threadIdx.x) % lanes, warp = static_cast<int>(threadIdx.x) / lanes;
   const int64_t boxes = side.boxes(), groups = (boxes + lanes - 1) / lanes, items = groups * side.chunks();
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(threads) sum_along_columns(Side<C> side, Slope
 }
 
 template <class C>
-__global__ void __launch_bounds__(threads) add_chunks(Side<C> side, const Slopes<C>* sums, View<C, 3> out) {
+__global__ void __launch_bounds__(threads) add_chunks(SummedSide<C> side, const Slopes<C>* sums, View<C, 3> out) {
   const int64_t boxes = side.boxes();
   for (int64_t index = int64_t{blockIdx.x} * threads + threadIdx.x; index < boxes;
        index += int64_t{gridDim.x} * threads) {
@@ -156,7 +156,7 @@ inline int64_t chunk_of(int64_t boxes, int64_t others) {
 }
 
 template <bool generalized, class C>
-void launch_sums(Side<C> side, const View<C, 3>& out, Stream stream) {
+void launch_sums(SummedSide<C> side, const View<C, 3>& out, Stream stream) {
   side.chunk = chunk_of(side.boxes(), side.others.size[1]);
   const Workspace<Slopes<C>> sums(side.boxes() * side.chunks());
   if (side.gradients.stride[2] <= side.gradients.stride[1]) {
@@ -200,10 +200,10 @@ void box_overlaps_backward(View<const T, 3> grad_overlaps, View<const T, 3> boxe
   with_kind(generalized, [&](auto kind) {
     constexpr bool fixed = decltype(kind)::value;
     if (grad_boxes1.numel() > 0) {
-      launch_sums<fixed>(Side<T>{boxes1, boxes2, grad_overlaps, format, 0}, grad_boxes1, stream);
+      launch_sums<fixed>(SummedSide<T>{boxes1, boxes2, grad_overlaps, format, 0}, grad_boxes1, stream);
     }
     if (grad_boxes2.numel() > 0) {
-      launch_sums<fixed>(Side<T>{boxes2, boxes1, transposed(grad_overlaps), format, 0}, grad_boxes2, stream);
+      launch_sums<fixed>(SummedSide<T>{boxes2, boxes1, transposed(grad_overlaps), format, 0}, grad_boxes2, stream);
     }
   });
   check_launch("box_overlaps_backward");

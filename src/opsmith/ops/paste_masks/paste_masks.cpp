@@ -50,7 +50,7 @@ struct Spread {
 
 // Writes rows of numbers.
 template <class T>
-struct Plain {
+struct PlainRows {
   using C = compute_t<T>;
 
   T zero() const { return T(0.0f); }
@@ -59,7 +59,7 @@ struct Plain {
 
 // Writes whether they are at least the threshold.
 template <class C>
-struct Binary {
+struct BinaryRows {
   C threshold;
 
   bool zero() const { return C(0) >= threshold; }
@@ -180,7 +180,7 @@ void gather_mask(const View<const T, 3>& grad_images, int64_t n, const Place<com
 template <class T>
 void pasted_masks(View<const T, 3> masks, View<const float, 2> boxes, Pasting pasting, View<T, 3> images) {
   check(pasting);
-  paste_all(masks, boxes, pasting, Plain<T>{}, images);
+  paste_all(masks, boxes, pasting, PlainRows<T>{}, images);
 }
 
 template <class T>
@@ -201,5 +201,5 @@ void pasted_binary_masks(View<const T, 3> masks, View<const float, 2> boxes, Pas
                          View<bool, 3> images) {
   check(pasting);
   using C = compute_t<T>;
-  paste_all(masks, boxes, pasting, Binary<C>{static_cast<C>(threshold)}, images);
+  paste_all(masks, boxes, pasting, BinaryRows<C>{static_cast<C>(threshold)}, images);
 }

@@ -35,12 +35,12 @@ struct Masks {
 
 // What is written of a number.
 template <class T>
-struct Plain {
+struct PlainValue {
   using Out = T;
   __device__ T operator()(compute_t<T> value) const { return static_cast<T>(value); }
 };
 template <class C>
-struct Binary {
+struct BinaryValue {
   using Out = bool;
   C threshold;
   __device__ bool operator()(C value) const { return value >= threshold; }
@@ -134,7 +134,7 @@ template <class T>
 void pasted_masks(View<const T, 3> masks, View<const float, 2> boxes, Pasting pasting, View<T, 3> images,
                   Stream stream) {
   check(pasting);
-  launch_paste(masks, boxes, pasting, Plain<T>{}, images, stream);
+  launch_paste(masks, boxes, pasting, PlainValue<T>{}, images, stream);
   check_launch("pasted_masks");
 }
 
@@ -153,6 +153,6 @@ void pasted_binary_masks(View<const T, 3> masks, View<const float, 2> boxes, Pas
                          View<bool, 3> images, Stream stream) {
   check(pasting);
   using C = compute_t<T>;
-  launch_paste(masks, boxes, pasting, Binary<C>{static_cast<C>(threshold)}, images, stream);
+  launch_paste(masks, boxes, pasting, BinaryValue<C>{static_cast<C>(threshold)}, images, stream);
   check_launch("pasted_binary_masks");
 }
