@@ -74,14 +74,14 @@ void map_boxes(const F& f, const View<T, 2>& out, const View<const In, 2>&... in
 
 template <class T>
 void converted_boxes(View<const T, 2> boxes, const char* in_fmt, const char* out_fmt, View<T, 2> converted) {
-  with_conversion<false>(in_fmt, out_fmt,
-                         [&](auto convert) { map_boxes(ConvertBox<decltype(convert)>{convert}, converted, boxes); });
+  with_formats<Conversion>(in_fmt, out_fmt,
+                           [&](auto convert) { map_boxes(ConvertBox<decltype(convert)>{convert}, converted, boxes); });
 }
 
 template <class T>
 void converted_boxes_backward(View<const T, 2> grad_converted, const char* in_fmt, const char* out_fmt,
                               View<T, 2> grad_boxes) {
-  with_conversion<true>(in_fmt, out_fmt, [&](auto convert) {
+  with_formats<Transpose>(in_fmt, out_fmt, [&](auto convert) {
     map_boxes(ConvertBox<decltype(convert)>{convert}, grad_boxes, grad_converted);
   });
 }

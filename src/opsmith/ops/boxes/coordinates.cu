@@ -34,12 +34,17 @@ __device__ Four<compute_t<T>> read_four(const View<const T, 2>& boxes, int64_t k
   return box;
 }
 
+template <class F, class C, class... Boxes>
+__device__ void apply(const F& f, C* result, const Boxes&... boxes) {
+  f(boxes.item..., result);
+}
+
 template <class F, class T, class... In>
 __global__ void __launch_bounds__(threads) map_each(F f, bool vectors, View<T, 2> out, View<const In, 2>... in) {
   using C = compute_t<T>;
   for (int64_t k = int64_t{blockIdx.x} * threads + threadIdx.x; k < out.size[0]; k += int64_t{gridDim.x} * threads) {
     C result[4];
-    f(read_four(in, k, vectors).item..., result);
+    apply(f, result, read_four(in, k, vectors)...);
     if (vectors) {
       *reinterpret_cast<Vector<T, 4>*>(&out(k, 0)) = opsmith::rounded<T>(result);
     } else {
@@ -62,7 +67,7 @@ void map_boxes(const char* op, Stream stream, const F& f, const View<T, 2>& out,
 template <class T>
 void converted_boxes(View<const T, 2> boxes, const char* in_fmt, const char* out_fmt, View<T, 2> converted,
                      Stream stream) {
-  with_conversion<false>(in_fmt, out_fmt, [&](auto convert) {
+  with_formats<Conversion>(in_fmt, out_fmt, [&](auto convert) {
     map_boxes("converted_boxes", stream, ConvertBox<decltype(convert)>{convert}, converted, boxes);
   });
 }
@@ -70,7 +75,7 @@ void converted_boxes(View<const T, 2> boxes, const char* in_fmt, const char* out
 template <class T>
 void converted_boxes_backward(View<const T, 2> grad_converted, const char* in_fmt, const char* out_fmt,
                               View<T, 2> grad_boxes, Stream stream) {
-  with_conversion<true>(in_fmt, out_fmt, [&](auto convert) {
+  with_formats<Transpose>(in_fmt, out_fmt, [&](auto convert) {
     map_boxes("converted_boxes_backward", stream, ConvertBox<decltype(convert)>{convert}, grad_boxes, grad_converted);
   });
 }

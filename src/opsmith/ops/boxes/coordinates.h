@@ -3,6 +3,8 @@
 
 #include <opsmith/kernel.h>
 
+#include <type_traits>
+
 #include "boxes.h"
 
 namespace opsmith::ops::box_pairs {
@@ -14,46 +16,49 @@ struct Two {
   C first, second;
 };
 
-// From two numbers of one format to two of another. `transposed` has the gradients: the transpose of that linear map.
-template <Format from, Format to, bool transposed>
+// From two numbers of one format to two of another.
+template <Format from, Format to>
 struct Conversion {
   template <class C>
   OPSMITH_HOST_DEVICE Two<C> operator()(C a, C b) const {
-    constexpr bool edges = from == Format::xyxy;
     if constexpr (from == to) {
       return {a, b};
-    } else if constexpr (!transposed) {
-      if constexpr (edges) return {to == Format::xywh ? a : (a + b) / C(2), b - a};
-      if constexpr (from == Format::xywh) {
-        if constexpr (to == Format::xyxy) return {a, a + b};
-        return {a + b / C(2), b};
-      }
-      return {a - b / C(2), to == Format::xyxy ? a + b / C(2) : b};
+    } else if constexpr (from == Format::xyxy) {
+      return {to == Format::xywh ? a : (a + b) / C(2), b - a};
+    } else if constexpr (from == Format::xywh) {
+      return to == Format::xyxy ? Two<C>{a, a + b} : Two<C>{a + b / C(2), b};
     } else {
-      if constexpr (edges) {
-        const C half = a / C(2);
-        if constexpr (to == Format::xywh) return {a - b, b};
-        return {half - b, half + b};
-      }
-      if constexpr (from == Format::xywh) {
-        if constexpr (to == Format::xyxy) return {a + b, b};
-        return {a, a / C(2) + b};
-      }
-      if constexpr (to == Format::xyxy) return {a + b, (b - a) / C(2)};
-      return {a, b - a / C(2)};
+      return {a - b / C(2), to == Format::xyxy ? a + b / C(2) : b};
     }
   }
 };
 
-// Calls f with the conversion between two formats.
-template <bool transposed, class F>
-void with_conversion(const char* in, const char* out, const F& f) {
+// The transpose of that linear map, for gradients.
+template <Format from, Format to>
+struct Transpose {
+  template <class C>
+  OPSMITH_HOST_DEVICE Two<C> operator()(C a, C b) const {
+    if constexpr (from == to) {
+      return {a, b};
+    } else if constexpr (from == Format::xyxy) {
+      return to == Format::xywh ? Two<C>{a - b, b} : Two<C>{a / C(2) - b, a / C(2) + b};
+    } else if constexpr (from == Format::xywh) {
+      return to == Format::xyxy ? Two<C>{a + b, b} : Two<C>{a, a / C(2) + b};
+    } else {
+      return to == Format::xyxy ? Two<C>{a + b, (b - a) / C(2)} : Two<C>{a, b - a / C(2)};
+    }
+  }
+};
+
+// Calls f with the map between two formats.
+template <template <Format, Format> class Map, class F>
+void with_formats(const char* in, const char* out, const F& f) {
   const Format from = read_format(in), to = read_format(out);
   const auto with_target = [&](auto source) {
     constexpr Format fixed = decltype(source)::value;
-    if (to == Format::xyxy) return f(Conversion<fixed, Format::xyxy, transposed>());
-    if (to == Format::xywh) return f(Conversion<fixed, Format::xywh, transposed>());
-    return f(Conversion<fixed, Format::cxcywh, transposed>());
+    if (to == Format::xyxy) return f(Map<fixed, Format::xyxy>());
+    if (to == Format::xywh) return f(Map<fixed, Format::xywh>());
+    return f(Map<fixed, Format::cxcywh>());
   };
   if (from == Format::xyxy) return with_target(std::integral_constant<Format, Format::xyxy>());
   if (from == Format::xywh) return with_target(std::integral_constant<Format, Format::xywh>());

@@ -100,8 +100,7 @@ def generalized_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "n
             " Supported reduction modes: 'none', 'mean', 'sum'"
         )
     first, second, dtype = _widened("generalized_box_iou_loss", boxes1, boxes2)
-    if first.shape != second.shape:
-        first, second = torch.broadcast_tensors(first, second)
+    first, second = _broadcast("generalized_box_iou_loss", first, second, 1)
     each: Tensor = giou_losses(first, second, eps)
     losses = each.to(dtype)
     if reduction == "none":
@@ -172,13 +171,27 @@ def _widened(function: str, boxes1: Tensor, boxes2: Tensor) -> tuple[Tensor, Ten
     """Return both in the type to compute in, and the result's type."""
     _check_boxes(function, "boxes1", boxes1)
     _check_boxes(function, "boxes2", boxes2)
+    if boxes1.dtype == boxes2.dtype and boxes1.dtype in (torch.float32, torch.float64):
+        return boxes1, boxes2, boxes1.dtype
+    check_promotable(function, boxes1=boxes1, boxes2=boxes2)
     wide = torch.promote_types(boxes1.dtype, boxes2.dtype)
     result = torch.float64 if wide == torch.float64 else torch.float32
-    if boxes1.dtype == boxes2.dtype and boxes1.dtype == result:
-        return boxes1, boxes2, result
-    check_promotable(function, boxes1=boxes1, boxes2=boxes2)
     inner = result if wide.is_floating_point else torch.float64
     return boxes1.to(inner), boxes2.to(inner), result
+
+
+def _broadcast(function: str, first: Tensor, second: Tensor, kept: int) -> tuple[Tensor, Tensor]:
+    """Expand all dimensions but the last ones, `kept`, to those of the other."""
+    if first.shape[:-kept] == second.shape[:-kept]:
+        return first, second
+    try:
+        shape = torch.broadcast_shapes(first.shape[:-kept], second.shape[:-kept])
+    except RuntimeError:
+        raise TensorShapeError(
+            f"{function}(): boxes1 is {list(first.shape)} and boxes2 {list(second.shape)}; all but the last "
+            f"{'dimension' if kept == 1 else 'two dimensions'} must be equal or broadcast"
+        ) from None
+    return first.expand(*shape, *first.shape[-kept:]), second.expand(*shape, *second.shape[-kept:])
 
 
 def _pair(function: str, boxes1: Tensor, boxes2: Tensor) -> tuple[Tensor, Tensor, torch.dtype]:
@@ -187,13 +200,4 @@ def _pair(function: str, boxes1: Tensor, boxes2: Tensor) -> tuple[Tensor, Tensor
     for name, boxes in (("boxes1", first), ("boxes2", second)):
         if boxes.dim() < 2:
             raise TensorShapeError(f"{function}(): {name} is {list(boxes.shape)}, expected [..., 4] of several boxes")
-    if first.shape[:-2] != second.shape[:-2]:
-        try:
-            shape = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
-        except RuntimeError:
-            raise TensorShapeError(
-                f"{function}(): boxes1 is {list(first.shape)} and boxes2 {list(second.shape)}; all but the last two "
-                "dimensions must be equal or broadcast"
-            ) from None
-        first, second = first.expand(*shape, -1, -1), second.expand(*shape, -1, -1)
-    return first, second, dtype
+    return *_broadcast(function, first, second, 2), dtype

@@ -6,7 +6,6 @@
 #include "pairwise.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 using namespace opsmith;
@@ -119,7 +118,7 @@ struct Side {
 
   // The gradients of `lanes` boxes and `count` others, those of one other side by side; zeros behind the lanes.
   void read(int64_t first_own, int64_t lanes, int64_t first_other, int64_t count, C* to) const {
-    std::fill_n(to, tile * block, C(0));
+    if (lanes < block) std::fill_n(to, tile * block, C(0));
     const C* const from = gradient + first_own * own_stride + first_other * other_stride;
     if (own_stride <= other_stride) {
       for (int64_t k = 0; k < count; ++k) {

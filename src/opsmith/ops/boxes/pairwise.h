@@ -1,6 +1,8 @@
 // Intersection over union of two boxes, and its slopes: shared by the kernels for CPUs and GPUs.
 #pragma once
 
+#include <type_traits>
+
 #include "boxes.h"
 
 namespace opsmith::ops::box_pairs {
@@ -24,9 +26,12 @@ OPSMITH_HOST_DEVICE C overlap_of(const Box<C>& a, C area_a, const Box<C>& b, C a
   const Meeting<C> meeting(a, b);
   const Terms<C> terms(meeting, area_a, area_b);
   const C overlap = terms.intersection / terms.union_area;
-  if constexpr (!generalized) return overlap;
-  const C enclosing = rounded::multiply(positive(meeting.around_width), positive(meeting.around_height));
-  return rounded::subtract(overlap, rounded::subtract(enclosing, terms.union_area) / enclosing);
+  if constexpr (!generalized) {
+    return overlap;
+  } else {
+    const C enclosing = rounded::multiply(positive(meeting.around_width), positive(meeting.around_height));
+    return rounded::subtract(overlap, rounded::subtract(enclosing, terms.union_area) / enclosing);
+  }
 }
 
 // Adds the slopes of a pair's overlap by the first box, times the gradient.

@@ -104,7 +104,8 @@ OPSMITH_HOST_DEVICE Place<C> place_of(const View<const float, 2>& boxes, int64_t
     const float half = rounded::multiply(rounded::multiply(rounded::subtract(to, from), 0.5f), growth);
     low[axis] = rounded::subtract(middle, half);
     high[axis] = rounded::add(middle, half);
-    for (const float edge : {low[axis], high[axis]}) is_near = is_near && edge >= -farthest && edge <= farthest;
+    is_near = is_near && low[axis] >= -farthest && low[axis] <= farthest;  // false for NaN
+    is_near = is_near && high[axis] >= -farthest && high[axis] <= farthest;
   }
   if (!is_near) return {};
   return {axis_of<C>(low[1], high[1], pasting.mask_height, pasting.height, pasting.padding),
