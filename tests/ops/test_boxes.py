@@ -172,7 +172,7 @@ def test_gradcheck_of_both_orders() -> None:
 
 
 @devices
-@pytest.mark.parametrize(("source", "target"), itertools.product(FORMATS, FORMATS))
+@pytest.mark.parametrize(("source", "target"), [*itertools.product(FORMATS, FORMATS)])
 def test_formats_become_one_another(source: str, target: str, device: str) -> None:
     corners = boxes(2, 300)
     x1, y1, x2, y2 = corners.unbind(-1)
