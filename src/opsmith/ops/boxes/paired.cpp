@@ -4,11 +4,13 @@
 using namespace opsmith;
 using namespace opsmith::ops::box_pairs;
 
+namespace opsmith::ops::box_pairs {
 namespace {
 
 constexpr int64_t grain = 4096;  // pairs
 
 }  // namespace
+}  // namespace opsmith::ops::box_pairs
 
 template <class T>
 void giou_losses(View<const T, 2> boxes1, View<const T, 2> boxes2, double eps, View<T, 1> losses) {

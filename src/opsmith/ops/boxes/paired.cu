@@ -4,6 +4,7 @@
 using namespace opsmith;
 using namespace opsmith::ops::box_pairs;
 
+namespace opsmith::ops::box_pairs {
 namespace {
 
 constexpr int threads = 128;
@@ -25,6 +26,7 @@ __global__ void __launch_bounds__(threads) find_gradients(LossGradients<T> gradi
 }
 
 }  // namespace
+}  // namespace opsmith::ops::box_pairs
 
 template <class T>
 void giou_losses(View<const T, 2> boxes1, View<const T, 2> boxes2, double eps, View<T, 1> losses, Stream stream) {
