@@ -44,7 +44,8 @@ def box_overlaps(
     if not generalized:
         return overlaps
     around = torch.maximum(first[..., 2:], second[..., 2:]) - torch.minimum(first[..., :2], second[..., :2])
-    enclosing = _product(around.clamp(min=0))
+    # Adding 0 makes 0 of -0, which `clamp` keeps: what is divided by it would change its sign.
+    enclosing = _product(around.clamp(min=0) + 0.0)
     return overlaps - (enclosing - union) / enclosing
 
 
