@@ -30,7 +30,7 @@ OPSMITH_HOST_DEVICE C overlap_of(const Box<C>& a, C area_a, const Box<C>& b, C a
     return overlap;
   } else {
     const C enclosing = rounded::multiply(positive(meeting.around_width), positive(meeting.around_height));
-    return rounded::subtract(overlap, rounded::subtract(enclosing, terms.union_area) / enclosing);
+    return rounded::subtract(overlap, rounded::subtract(C(1), terms.union_area / enclosing));
   }
 }
 
@@ -45,7 +45,7 @@ OPSMITH_HOST_DEVICE void add_slopes(const Box<C>& own, C own_area, const Box<C>&
     const C around_width = positive(meeting.around_width), around_height = positive(meeting.around_height);
     const C enclosing = around_width * around_height;
     by_union += C(1) / enclosing;
-    const C by_enclosing = -gradient * (terms.union_area / enclosing) / enclosing;
+    const C by_enclosing = -gradient * (terms.union_area / enclosing / enclosing);
     sum.add_enclosing(own, other, meeting.around_width >= C(0) ? by_enclosing * around_height : C(0),
                       meeting.around_height >= C(0) ? by_enclosing * around_width : C(0));
   }

@@ -46,7 +46,8 @@ def box_overlaps(
     around = torch.maximum(first[..., 2:], second[..., 2:]) - torch.minimum(first[..., :2], second[..., :2])
     # Adding 0 makes 0 of -0, which `clamp` keeps: what is divided by it would change its sign.
     enclosing = _product(around.clamp(min=0) + 0.0)
-    return overlaps - (enclosing - union) / enclosing
+    # Not (enclosing - union) / enclosing, whose gradient is a difference of two numbers that are nearly equal.
+    return overlaps - (1 - union / enclosing)
 
 
 @box_overlaps.backward(cpu=opsmith.view("pairwise.cpp", flags=ROUND_EACH), cuda="pairwise.cu", dtypes=_DTYPES)
