@@ -40,20 +40,19 @@ OPSMITH_HOST_DEVICE void add_slopes(const Box<C>& own, C own_area, const Box<C>&
                                     Slopes<C>& sum) {
   const Meeting<C> meeting(own, other);
   const Terms<C> terms(meeting, own_area, other_area);
-  C by_union = -(terms.intersection / terms.union_area) / terms.union_area;
+  C by_union = -gradient * (terms.intersection / terms.union_area / terms.union_area);
   if constexpr (generalized) {
     const C around_width = positive(meeting.around_width), around_height = positive(meeting.around_height);
     const C enclosing = around_width * around_height;
-    by_union += C(1) / enclosing;
+    by_union += gradient / enclosing;
     const C by_enclosing = -gradient * (terms.union_area / enclosing / enclosing);
     sum.add_enclosing(own, other, meeting.around_width >= C(0) ? by_enclosing * around_height : C(0),
                       meeting.around_height >= C(0) ? by_enclosing * around_width : C(0));
   }
-  const C through_union = gradient * by_union;
-  const C by_intersection = gradient / terms.union_area - through_union;
+  const C by_intersection = gradient / terms.union_area - by_union;
   sum.add_shared(own, other, meeting.width >= C(0) ? by_intersection * terms.height : C(0),
                  meeting.height >= C(0) ? by_intersection * terms.width : C(0));
-  sum.area += through_union;
+  sum.area += by_union;
 }
 
 // Calls f with `generalized` as a constant.
