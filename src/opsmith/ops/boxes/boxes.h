@@ -44,7 +44,7 @@ struct Box {
   OPSMITH_HOST_DEVICE C area() const { return rounded::multiply(width(), height()); }
 };
 
-// Where one of these is NaN, so is the area of its box, and with it all that is computed from them.
+// NaN may get lost here: the area of its box is NaN too, and with it all that is made of them.
 template <class C>
 OPSMITH_HOST_DEVICE C smaller(C a, C b) {
   return a < b ? a : b;
