@@ -33,6 +33,8 @@ MODULES = (
     "roi_align",
     "ms_deform_attn",
     "linear_assignment",
+    "boxes",
+    "paste_masks",
     "lltm",
     "mlp",
     "nms",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from boxes_tables import boxes_figures, paste_masks_figures
 from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures, few_deform_conv2d_figures
 from faster_table import faster_figures
@@ -102,6 +103,8 @@ REGIONS: dict[str, Callable[[], str]] = {
     "deform_conv2d": few_deform_conv2d_figures,
     "faster": faster_figures,
     "ms_deform_attn": ms_deform_attn_figures,
+    "boxes": boxes_figures,
+    "paste_masks": paste_masks_figures,
     "linear_assignment": linear_assignment_figures,
     # What these pages show a few rows of.
     **{f"all {page}": partial(figures, page) for page in FIGURES},

@@ -1,4 +1,4 @@
-"""Times contenders that take turns, for the benchmarks of nms, roi_align and deform_conv2d.
+"""Times contenders that take turns, for the benchmarks of operators on boxes and of deformable convolution and attention.
 
 Competitors take turns within a round, in a new random order each time, and ratios are formed within a round, so a drift of
 the machine's speed does not favour any of them.

@@ -13,11 +13,22 @@ import torch
 from torch import Tensor
 
 import opsmith.ops
-from opsmith.ops import bias_act, deform_conv2d, filtered_lrelu, lltm, nms, roi_align, roi_pool, sigmoid_focal_loss
+from opsmith.ops import (
+    bias_act,
+    boxes,
+    deform_conv2d,
+    filtered_lrelu,
+    lltm,
+    nms,
+    roi_align,
+    roi_pool,
+    sigmoid_focal_loss,
+)
 from opsmith.ops.deform_conv2d import mmcv as deform_mmcv
 from opsmith.ops.linear_assignment import linear_assignment, linear_sum_assignment
 from opsmith.ops.ms_deform_attn import ms_deform_attn
 from opsmith.ops.nms import mmcv as nms_mmcv
+from opsmith.ops.paste_masks import paste_binary_masks_in_image, paste_masks_in_image
 from opsmith.ops.roi_align import mmcv as roi_align_mmcv
 from opsmith.ops.sigmoid_focal_loss import mmcv as focal_mmcv
 from opsmith.ops.stylegan.conv2d_resample import conv2d_resample
@@ -89,6 +100,13 @@ def _function(name: str, function: Callable[..., Any], arguments: Callable[[], M
 # A function's errors may name the operator behind it.
 _OPERATORS_OF = {
     "bias_act": ("bias_activation",),
+    "box_convert": ("converted_boxes",),
+    "box_iou": ("box_overlaps",),
+    "clip_boxes_to_image": ("clipped_boxes",),
+    "generalized_box_iou": ("box_overlaps",),
+    "generalized_box_iou_loss": ("giou_losses",),
+    "paste_binary_masks_in_image": ("pasted_binary_masks",),
+    "paste_masks_in_image": ("pasted_masks",),
     "conv2d_resample": ("upfirdn2d_sized",),
     "linear_assignment": ("linear_assignment_ragged",),
     "linear_sum_assignment": ("linear_assignment_ragged",),
@@ -199,6 +217,25 @@ FUNCTIONS = (
             "sampling_locations": torch.linspace(-0.2, 1.2, 2 * 5 * 3 * 2 * 2 * 2).reshape(2, 5, 3, 2, 2, 2),
             "attention_weights": torch.full((2, 5, 3, 2, 2), 0.25),
         },
+    ),
+    _function("box_iou", boxes.box_iou, lambda: {"boxes1": _boxes(), "boxes2": _boxes(5)}),
+    _function("generalized_box_iou", boxes.generalized_box_iou, lambda: {"boxes1": _boxes(), "boxes2": _boxes(5)}),
+    _function(
+        "generalized_box_iou_loss",
+        boxes.generalized_box_iou_loss,
+        lambda: {"boxes1": _boxes(), "boxes2": _boxes() + 1, "reduction": "mean"},
+    ),
+    _function("box_convert", boxes.box_convert, lambda: {"boxes": _boxes(), "in_fmt": "xyxy", "out_fmt": "cxcywh"}),
+    _function("clip_boxes_to_image", boxes.clip_boxes_to_image, lambda: {"boxes": _boxes(), "size": (5, 4)}),
+    _function(
+        "paste_masks_in_image",
+        paste_masks_in_image,
+        lambda: {"masks": torch.linspace(0, 1, 7 * 9).reshape(7, 1, 3, 3), "boxes": _boxes(), "img_shape": (8, 9)},
+    ),
+    _function(
+        "paste_binary_masks_in_image",
+        paste_binary_masks_in_image,
+        lambda: {"masks": torch.linspace(0, 1, 7 * 9).reshape(7, 1, 3, 3), "boxes": _boxes(), "img_shape": (8, 9)},
     ),
     _function("roi_align", roi_align.roi_align, lambda: {"input": _IMAGE, "boxes": _rois(), "output_size": (3, 3)}),
     _function(

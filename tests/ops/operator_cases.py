@@ -133,6 +133,12 @@ OWN_TESTS = {
     "roi_pool_sized": "test_roi_pool.py",
     "deform_conv2d_sized": "test_deform_conv2d.py",  # groups, and sums too long for one tolerance
     "ms_deform_attn_sampled": "test_ms_deform_attn.py",  # its shapes are data
+    "box_overlaps": "test_boxes.py",  # float32 and float64 alone, and formats beside the tensors
+    "giou_losses": "test_boxes.py",
+    "converted_boxes": "test_boxes.py",
+    "clipped_boxes": "test_boxes.py",
+    "pasted_masks": "test_paste_masks.py",  # its boxes are float32 whatever the masks are
+    "pasted_binary_masks": "test_paste_masks.py",
     "lltm_sequence": "test_lltm_sequence.py",  # its batch is the second dimension
     "linear_assignment_ragged": "test_linear_assignment.py",  # indices, compared bit for bit; no gradient
     "hard_nms": "test_nms.py",  # indices, compared bit for bit; no gradient

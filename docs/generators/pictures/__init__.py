@@ -11,6 +11,7 @@ from generators.pictures.boxes import draw_nms, draw_roi_align
 from generators.pictures.drawing import Drawing
 from generators.pictures.elementwise import draw_add2, draw_bias_act, draw_focal_loss, draw_sigmoid
 from generators.pictures.filters import draw_filtered_lrelu, draw_upfirdn2d
+from generators.pictures.masks import draw_boxes, draw_paste_masks
 from generators.pictures.matching import draw_linear_assignment
 from generators.pictures.networks import draw_lltm, draw_lltm_sequence, draw_mlp
 from generators.pictures.sampling import draw_deform_conv2d, draw_ms_deform_attn
@@ -21,6 +22,7 @@ __all__ = ["PICTURES"]
 PICTURES: dict[str, Callable[[], Drawing]] = {
     "add2": draw_add2,
     "bias_act": draw_bias_act,
+    "boxes": draw_boxes,
     "deform_conv2d": draw_deform_conv2d,
     "filtered_lrelu": draw_filtered_lrelu,
     "linear_assignment": draw_linear_assignment,
@@ -29,6 +31,7 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
     "mlp": draw_mlp,
     "ms_deform_attn": draw_ms_deform_attn,
     "nms": draw_nms,
+    "paste_masks": draw_paste_masks,
     "roi_align": draw_roi_align,
     "sigmoid": draw_sigmoid,
     "sigmoid_focal_loss": draw_focal_loss,

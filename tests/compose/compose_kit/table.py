@@ -128,6 +128,8 @@ ALL = FORWARD + BACKWARD
 CHECKED_ELSEWHERE = frozenset(
     {
         *("bias_activation", "bias_activation_backward"),
+        *("box_overlaps", "box_overlaps_backward", "giou_losses", "giou_losses_backward"),
+        *("clipped_boxes", "clipped_boxes_backward", "converted_boxes", "converted_boxes_backward"),
         *("deform_conv2d_sized", "deform_conv2d_sized_backward"),
         *("filtered_lrelu_sized", "filtered_lrelu_backward"),
         *("focal_loss", "focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
@@ -137,6 +139,7 @@ CHECKED_ELSEWHERE = frozenset(
         "linear_assignment_ragged",
         *("lltm_sequence", "lltm_sequence_backward"),
         *("ms_deform_attn_sampled", "ms_deform_attn_sampled_backward"),
+        *("pasted_masks", "pasted_masks_backward", "pasted_binary_masks"),
         *("roi_align_sized", "roi_align_transposed", "roi_pool_sized", "roi_pool_backward"),
         *("roi_align_pyramid_sized", "roi_align_pyramid_transposed"),
         *("upfirdn2d_sized", "upfirdn2d_transposed"),

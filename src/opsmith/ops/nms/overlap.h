@@ -1,13 +1,13 @@
 // When one box suppresses another, and which score comes first: the one definition, for the CPU and for GPUs.
 //
-// Every operation below is rounded once, to the type C, so that all processors agree on every pair of boxes. A fused
-// multiply-add would round less often: nvcc is kept from it by intrinsics, clang and hipcc by the pragma, and g++ by
-// -ffp-contract=off, which the definition passes.
+// Every operation below is rounded once, to the type C, so that all processors agree on every pair of boxes.
 #pragma once
 
 #include <opsmith/kernel.h>
 
 #include <cstdint>
+
+#include "../_boxes/rounded.h"
 
 namespace opsmith::ops::nms {
 namespace {
@@ -20,35 +20,6 @@ struct Box {
 // Limits of float and double without <limits>, whose functions are not for GPUs.
 template <class C>
 constexpr C largest = sizeof(C) == 4 ? C(3.40282346638528859812e38) : C(1.79769313486231570815e308);
-
-namespace rounded {
-
-#if defined(__CUDA_ARCH__)
-__device__ inline float add(float a, float b) { return __fadd_rn(a, b); }
-__device__ inline float subtract(float a, float b) { return __fsub_rn(a, b); }
-__device__ inline float multiply(float a, float b) { return __fmul_rn(a, b); }
-__device__ inline double add(double a, double b) { return __dadd_rn(a, b); }
-__device__ inline double subtract(double a, double b) { return __dsub_rn(a, b); }
-__device__ inline double multiply(double a, double b) { return __dmul_rn(a, b); }
-#else
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#endif
-template <class C>
-OPSMITH_HOST_DEVICE C add(C a, C b) {
-  return a + b;
-}
-template <class C>
-OPSMITH_HOST_DEVICE C subtract(C a, C b) {
-  return a - b;
-}
-template <class C>
-OPSMITH_HOST_DEVICE C multiply(C a, C b) {
-  return a * b;
-}
-#endif
-
-}  // namespace rounded
 
 // Width times height. 0 for a box that is empty or turned inside out; NaN for one with a NaN or without a finite area,
 // which makes every comparison below false: such a box neither suppresses nor is suppressed.
