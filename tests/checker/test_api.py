@@ -9,6 +9,7 @@ import pytest
 import torch
 from jaxtyping import Float
 from kit_screen import operators
+from sound.sound import layer_norm
 from torch import Tensor
 
 import opsmith
@@ -150,3 +151,12 @@ def test_the_package_costs_no_import_of_torch():
     program = "import sys, opsmith, opsmith.checker, opsmith.pytest_plugin; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.compile
+def test_an_example_without_an_optional_argument_before_another_is_called_right():
+    examples = [{"x": torch.randn(3, 4)}, {"x": torch.randn(2, 5), "bias": torch.randn(5)}]
+    properties = ["value", "second gradient", "bad arguments"]
+    report = opsmith.check(layer_norm, examples=examples, properties=properties, dtypes="float64", devices="cpu")
+    assert report.ok, str(report)
+    assert {result.outcome.state for result in report.results} == {"passed"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from opsmith.runtime.structs import flattener
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case, TensorRecipe
 
-__all__ = ["as_case", "dtypes_of", "flattened", "labelled", "numbers_of"]
+__all__ = ["as_case", "completed", "dtypes_of", "flattened", "labelled", "numbers_of"]
 
 
 def labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
@@ -55,6 +56,20 @@ def flattened(example: Any, signature: Signature | None) -> Any:
         return example if flat is None else flat[1]
     flat = flatten(example, {}) if isinstance(example, tuple | list) else None
     return example if flat is None else flat[0]
+
+
+def completed(case: Case, signature: Signature | None) -> Case:
+    """Return a case with the schema's arguments in their order, those that an example leaves out by their defaults.
+
+    What calls by position, or asks for an argument by name, finds each then.
+    """
+    if signature is None:
+        return case
+    given = case.arguments
+    defaults = {parameter.name: parameter.default for parameter in signature.parameters if parameter.has_default}
+    names = [parameter.name for parameter in signature.parameters if parameter.name in {*given, *defaults}]
+    arguments = {name: given[name] if name in given else _as_recipe(defaults[name]) for name in names}
+    return replace(case, arguments={**arguments, **given})
 
 
 def _as_recipe(value: Any) -> Any:

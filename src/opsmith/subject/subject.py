@@ -19,7 +19,7 @@ from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case
 from opsmith.subject.devices import devices_here, wait_for_gpu
-from opsmith.subject.examples import as_case, dtypes_of, flattened, labelled, numbers_of
+from opsmith.subject.examples import as_case, completed, dtypes_of, flattened, labelled, numbers_of
 from opsmith.subject.scalar_values import named_values
 from opsmith.subject.space import IndexBound, Space
 from opsmith.subject.suite import MOST_ELEMENTS, Suite
@@ -127,8 +127,9 @@ def subject_of(
             subject = replace(subject, reference=_taking_fields(reference, op.definition.signature))
     else:
         subject = _of_callable(op, reference, seed)
+    signature = subject.signature
     cases = tuple(
-        replace(as_case(flattened(example, subject.signature), subject.parameters), label=label)
+        replace(completed(as_case(flattened(example, signature), subject.parameters), signature), label=label)
         for label, example in given
     )
     if subject.signature is None and not cases:
