@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+import torch
 from kit_comp import kernels, python_ops
 from kit_comp.judged import judge
 
 from opsmith.checker.outcome import Outcome
+from opsmith.checker.properties.gradient_oracle import without_overflow
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.disagreement import Expected
 from some import some
 
 pytestmark = pytest.mark.compile
@@ -118,3 +123,18 @@ def test_a_second_gradient_that_is_refused_is_no_defect() -> None:
     outcome = first(results, "second gradient")
     assert outcome.state == "not run"
     assert "once_differentiable" in outcome.note
+
+
+@pytest.mark.parametrize("values", ["big", "normal"])
+@pytest.mark.parametrize("other", [math.inf, 3.0])
+def test_a_sum_of_infinite_gradients_may_be_infinite_or_nan_where_others_overflow(values: str, other: float) -> None:
+    """As decay * y - decay * x, which is inf - inf, and decay * (y - x), which is inf."""
+    case = Case({"x": TensorRecipe((2,), "float64", values=values)})
+    wanted = torch.tensor([math.nan, other], dtype=torch.float64)
+    expected = Expected((wanted,), None, (torch.zeros(2, dtype=torch.float64),), lambda: pytest.fail("not measured"))
+    found = torch.tensor([math.inf, other], dtype=torch.float64)
+    (seen,) = without_overflow(case, [found], expected)
+    is_excused = values == "big" and math.isinf(other)
+    assert bool(seen[0].isnan()) == is_excused
+    finite = torch.tensor([1.0, other], dtype=torch.float64)
+    assert without_overflow(case, [finite], expected)[0][0] == 1.0  # a number is never taken for it
