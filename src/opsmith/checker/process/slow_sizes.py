@@ -1,13 +1,15 @@
-"""Leaves out the sizes for which a reference is slow: one that loops in Python would take minutes for them."""
+"""Leaves out the sizes for which a reference is slow, or takes gigabytes: one that loops in Python would take minutes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
 
 from opsmith.checker.process.clock import now_s
+from opsmith.checker.process.memory_limit import limited_memory
 from opsmith.checker.process.threads import on_threads
 from opsmith.subject.case import Case
 from opsmith.subject.choices_of_sizes import DECIDES
@@ -39,7 +41,7 @@ def without_slow_sizes(subject: Subject) -> Subject:
         first = _first_slow(subject, ascending)
         if first is not None:
             left_out |= {case.label for case in ascending[first.index :]}
-            slow.append(f"{first.seconds:.2f} s for {ascending[first.index].label.removeprefix(DECIDES)}")
+            slow.append(f"{first.cost} for {ascending[first.index].label.removeprefix(DECIDES)}")
     if not slow:
         return subject
     note = f"the reference takes {', '.join(slow)}: inputs of that size and larger are left out (--thorough tries them)"
@@ -48,10 +50,15 @@ def without_slow_sizes(subject: Subject) -> Subject:
 
 @dataclass(frozen=True)
 class _Slow:
-    """A case, by its index, that the reference takes too long for."""
+    """A case, by its index, that the reference takes too long for; inf says that it takes too much memory."""
 
     index: int
     seconds: float
+
+    @property
+    def cost(self) -> str:
+        """What it takes, in words."""
+        return "gigabytes" if self.seconds == inf else f"{self.seconds:.2f} s"
 
 
 def _first_slow(subject: Subject, ascending: list[Case]) -> _Slow | None:
@@ -75,17 +82,20 @@ def _slow_at(subject: Subject, cases: list[Case], index: int) -> _Slow | None:
 
 
 def _seconds_of(subject: Subject, case: Case) -> float:
-    """Return the processor time of the reference, the best of three; 0 if it does not take the input."""
+    """Return the processor time of the reference, the best of three; 0 if it does not take the input.
+
+    It is inf where a reference that compares all pairs, say, asks for more memory than a check lets it have.
+    """
     taken: list[float] = []
     values: dict[str, Any] = case.build()
     for _ in range(3):
         started = now_s("cpu")
         try:
             # On one thread: on a busy machine threads wait for each other longer than they work.
-            with torch.no_grad(), on_threads(1):
+            with torch.no_grad(), on_threads(1), limited_memory():
                 subject.results(subject.reference, values)
-        except Exception:
-            return 0.0
+        except Exception as error:
+            return inf if isinstance(error, MemoryError) or "memory" in str(error) else 0.0
         taken.append(now_s("cpu") - started)
         if taken[-1] <= _MOST_S:
             break
