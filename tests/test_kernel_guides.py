@@ -47,7 +47,7 @@ each_gpu_guide = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.slow("compiles with nvcc")
+@pytest.mark.nightly("compiles with nvcc, as tests/ops/test_compile.py does")
 @each_gpu_guide
 def test_the_kernels_of_a_guide_compile_without_a_gpu(page: str, module: str, tmp_path: Path) -> None:
     find_compiler("nvcc")
@@ -73,7 +73,7 @@ def test_the_kernels_of_a_guide_compile_for_amd(
     run_plan(plan_extension(extension, toolchain, Target(rocm_archs=parse_rocm_archs("gfx90a"))), folder)
 
 
-@pytest.mark.slow("checks under AddressSanitizer, and builds a dozen times")
+@pytest.mark.nightly("checks under AddressSanitizer, and builds a dozen times; its parts have tests of their own")
 def test_the_commands_of_the_guide_to_debugging_print_what_it_shows(tmp_path: Path) -> None:
     blocks = blocks_of(GUIDES / "debugging.md")
     write_files(blocks, tmp_path)

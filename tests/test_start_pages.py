@@ -82,7 +82,8 @@ _LONG = pytest.mark.nightly("a whole check and a benchmark; make test runs the p
 
 @pytest.mark.slow("checks, times and packages an operator as a reader does")
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=_LONG) if page in ("first-operator", "gradient") else page for page in PAGES]
+    "page",
+    [pytest.param(page, marks=_LONG) if page in ("first-operator", "gradient", "ship") else page for page in PAGES],
 )
 def test_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path, user_python):
     folder = tmp_path / "reader"

@@ -43,14 +43,8 @@ def test_a_step_is_the_definition(faster: ModuleType, step: str) -> None:
                 torch.testing.assert_close(weights(*low, 0.7), expected, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.slow("a whole check of each step; make test compares their values")
-@pytest.mark.parametrize(
-    "step",
-    [
-        *(pytest.param(step, marks=pytest.mark.nightly("make test-all checks the last step")) for step in STEPS[:-1]),
-        STEPS[-1],
-    ],
-)
+@pytest.mark.nightly("a whole check of each step; make test compares their values")
+@pytest.mark.parametrize("step", STEPS)
 def test_a_step_passes_the_check(faster: ModuleType, step: str) -> None:
     import opsmith
 

@@ -35,7 +35,7 @@ def test_its_operators_are_cells_with_a_kernel():
 
 
 @pytest.mark.compile
-@pytest.mark.slow("runs a notebook's kernel, which checks and times an operator")
+@pytest.mark.nightly("runs a notebook's kernel, which checks and times an operator; the cells have fast tests")
 def test_it_runs_and_shows_its_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

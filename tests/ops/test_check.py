@@ -20,11 +20,13 @@ from warm import warm_up
 pytestmark = [pytest.mark.compile, pytest.mark.slow("a whole check of each operator")]
 
 VALUES = ("value", "magnitude", "special values", "sizes", "empty", "strides", "arguments", "gradient")
-# They share their kernels' code with others here.
+# They share their kernels' code with others here, or tests of their own compare them with another library for each change.
 NIGHTLY = {
     *("hard_nms_padded", "soft_nms_padded", "soft_nms", "roi_align_pyramid_sized", "lltm_gates"),
     *("focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
     *("filtered_lrelu_sized", "roi_pool_sized", "lltm_sequence"),
+    *("pasted_masks", "pasted_binary_masks", "converted_boxes", "clipped_boxes", "giou_losses"),
+    "linear_assignment_ragged",
 }
 OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]
 
@@ -38,7 +40,12 @@ def warm() -> None:
 @pytest.mark.parametrize(
     "op",
     [
-        pytest.param(op, marks=pytest.mark.nightly("make test-all checks an operator with the same code"))
+        pytest.param(
+            op,
+            marks=pytest.mark.nightly(
+                "make test-all checks an operator with the same code, or compares it with SciPy or grid_sample"
+            ),
+        )
         if op.definition.name in NIGHTLY
         else op
         for op in OPERATORS

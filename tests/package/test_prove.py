@@ -100,7 +100,7 @@ def here(user_python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("here")
 def test_a_wheel_is_installed_and_checked_without_a_compiler(smooth: Path) -> None:
     told: list[str] = []
-    request = ProofRequest(torches=("2.10", "2.15"), seconds=3)
+    request = ProofRequest(torches=("2.10", "2.15"), seconds=10)
     found = prove(smooth, request, lambda claim, row: told.append(f"{claim}" if row is None else row_text(row)))
     good, absent = found.rows
     assert good.ok, good.problem

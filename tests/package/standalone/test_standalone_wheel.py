@@ -11,7 +11,12 @@ import pytest
 
 from opsmith.package.wheel.build import WheelRequest, build_wheel
 
-pytestmark = [pytest.mark.compile, pytest.mark.slow("builds two projects, and runs them in processes of their own")]
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.nightly(
+        "builds two projects, and runs them in processes of their own; opsmith prove runs one for each change"
+    ),
+]
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "smooth"
 
