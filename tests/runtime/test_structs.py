@@ -221,7 +221,7 @@ def test_examples_may_have_dataclasses() -> None:
     cases = subject_of(windowed, devices=["cpu"]).examples
     assert [case.arguments["size"] for case in cases] == [2, 0]
     assert [case.arguments.get("limit") for case in cases] == [1.0, None]
-    assert [case.arguments.get("factor") for case in cases] == [None, 2.0]
+    assert [case.arguments.get("factor") for case in cases] == [0.5, 2.0]  # 0.5 is the default
 
 
 def test_another_reference_takes_dataclasses_or_fields() -> None:
