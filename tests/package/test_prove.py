@@ -64,8 +64,9 @@ def test_this_python_is_found_and_another_is_not() -> None:
 
 @pytest.fixture(scope="module")
 def smooth(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the example's wheel."""
+    """Build the example's wheel from a copy: pip builds in the folder, where another worker may be at it."""
     folder = tmp_path_factory.mktemp("wheels")
+    sources = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("sources") / "smooth")
     pip = [
         sys.executable,
         "-m",
@@ -76,7 +77,7 @@ def smooth(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-deps",
         "-w",
         str(folder),
-        str(EXAMPLE),
+        str(sources),
     ]
     subprocess.run(pip, check=True, capture_output=True)
     (wheel,) = folder.iterdir()
