@@ -283,3 +283,11 @@ def test_the_others_refuse_what_does_not_fit() -> None:
         generalized_box_iou_loss(given, given, eps="small")
     with pytest.raises(ShapeError, match=r"boxes1 is \[3, 4\] and boxes2 \[2, 4\]"):
         generalized_box_iou_loss(given, given[:2])
+
+
+def test_integers_that_pytorch_does_not_add_are_refused() -> None:
+    boxes = torch.zeros(2, 4, dtype=torch.uint16)
+    with pytest.raises(DtypeError, match=r"box_convert\(\): boxes is torch.uint16"):
+        box_convert(boxes, "xyxy", "cxcywh")
+    with pytest.raises(DtypeError, match=r"clip_boxes_to_image\(\): boxes is torch.uint16"):
+        clip_boxes_to_image(boxes, (4, 4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, describe
+from opsmith.errors import ArgumentTypeError, ArgumentValueError, DtypeError, describe
 from opsmith.ops._arguments import (
     TensorShapeError,
     as_int,
@@ -130,6 +130,7 @@ def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
         )
     _check_boxes("box_convert", "boxes", boxes)
     if not boxes.is_floating_point():
+        _check_integers("box_convert", boxes)
         return convert(boxes, in_fmt, out_fmt)
     converted: Tensor = converted_boxes(boxes, in_fmt, out_fmt)
     return converted
@@ -153,6 +154,7 @@ def clip_boxes_to_image(boxes: Tensor, size: tuple[int, int]) -> Tensor:
     _check_boxes("clip_boxes_to_image", "boxes", boxes)
     height, width = as_int(height), as_int(width)
     if not boxes.is_floating_point():
+        _check_integers("clip_boxes_to_image", boxes)
         pairs = boxes.unflatten(-1, (2, 2))
         return torch.stack([pairs[..., 0].clamp(0, width), pairs[..., 1].clamp(0, height)], -1).flatten(-2)
     clipped: Tensor = clipped_boxes(boxes, height, width)
@@ -160,6 +162,15 @@ def clip_boxes_to_image(boxes: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 clip_boxes = clip_boxes_to_image
+
+
+# Of these PyTorch has additions and clamp; of unsigned integers of more than 8 bits it has not.
+_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+
+
+def _check_integers(function: str, boxes: Tensor) -> None:
+    if boxes.dtype not in _INTEGERS:
+        raise DtypeError(f"{function}(): boxes is {boxes.dtype}, expected floats, uint8 or signed integers")
 
 
 def _check_boxes(function: str, name: str, boxes: Tensor) -> None:
