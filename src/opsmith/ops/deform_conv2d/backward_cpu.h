@@ -178,7 +178,7 @@ class Backward {
       const TapPixels<C>& place = places[static_cast<size_t>(n)];
       const C* const dot = dots.data() + 4 * n;
       C along_y, along_x;
-      slopes(dot, place.below, place.right, along_y, along_x);
+      bilinear::slopes(dot, place.below, place.right, along_y, along_x);
       C* const at = to + n % taps * 3 * positions + tile.place(n / taps, call_.out_width);
       at[0] = place.is_outside ? C(0) : place.mask * along_y;
       at[positions] = place.is_outside ? C(0) : place.mask * along_x;

@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 8 ? 1 : 3)
       const int i = top + n % patch / patch_width, j = left + n % patch_width;
       if (grad_offset.numel() > 0) {
         C along_y, along_x;
-        slopes(dots[n], visit.below, visit.right, along_y, along_x);
+        bilinear::slopes(dots[n], visit.below, visit.right, along_y, along_x);
         const bool is_outside = visit.corners & 16;
         grad_offset(piece.image + image, 2 * channel, i, j) = T(is_outside ? C(0) : visit.mask * along_y);
         grad_offset(piece.image + image, 2 * channel + 1, i, j) = T(is_outside ? C(0) : visit.mask * along_x);

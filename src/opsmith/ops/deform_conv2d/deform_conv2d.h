@@ -6,6 +6,8 @@
 
 #include <opsmith/kernel.h>
 
+#include "../_boxes/bilinear.h"
+
 namespace opsmith::ops::deform_conv2d {
 namespace {
 
@@ -47,17 +49,8 @@ struct Point {
   // Corners 0 to 3 are top left, top right, bottom left, bottom right.
   OPSMITH_HOST_DEVICE int64_t row(int corner) const { return top + corner / 2; }
   OPSMITH_HOST_DEVICE int64_t column(int corner) const { return left + corner % 2; }
-  OPSMITH_HOST_DEVICE C weight(int corner) const {
-    return (corner / 2 == 0 ? C(1) - below : below) * (corner % 2 == 0 ? C(1) - right : right);
-  }
+  OPSMITH_HOST_DEVICE C weight(int corner) const { return bilinear::share(corner, below, right); }
 };
-
-// The whole number below a number that is above -1.
-template <class C>
-OPSMITH_HOST_DEVICE int64_t floor_of(C value) {
-  const int64_t truncated = static_cast<int64_t>(value);
-  return static_cast<C>(truncated) > value ? truncated - 1 : truncated;
-}
 
 // A NaN is not outside: no pixel is next to it, but its weights are NaN and make the sample so.
 template <class C>
@@ -66,19 +59,12 @@ OPSMITH_HOST_DEVICE Point<C> locate(C y, C x, int64_t height, int64_t width) {
   if (y <= C(-1) || y >= static_cast<C>(height) || x <= C(-1) || x >= static_cast<C>(width)) return point;
   point.is_outside = false;
   if (y == y && x == x) {
-    point.top = floor_of(y);
-    point.left = floor_of(x);
+    point.top = bilinear::floor_of(y);
+    point.left = bilinear::floor_of(x);
   }
   point.below = y - static_cast<C>(point.top);
   point.right = x - static_cast<C>(point.left);
   return point;
-}
-
-// The gradient along y and x of a sample whose corners have the values `value`, or of a sum of such samples.
-template <class C>
-OPSMITH_HOST_DEVICE void slopes(const C value[4], C below, C right, C& along_y, C& along_x) {
-  along_y = (C(1) - right) * (value[2] - value[0]) + right * (value[3] - value[1]);
-  along_x = (C(1) - below) * (value[1] - value[0]) + below * (value[3] - value[2]);
 }
 
 // What the operators are told of the filter, as sized.py declares it.

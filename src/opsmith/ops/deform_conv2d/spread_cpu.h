@@ -7,19 +7,6 @@
 namespace opsmith::ops::deform_conv2d {
 namespace {
 
-// The sum of a vector's elements.
-template <int bytes, class C>
-OPSMITH_HOST_DEVICE C sum_of(const typename cpu::Register<bytes, C>::Lanes& lanes) {
-  if constexpr (bytes == sizeof(C)) {
-    return lanes[0];
-  } else {
-    using Half = typename cpu::Register<bytes / 2, C>::Lanes;
-    Half half[2];
-    __builtin_memcpy(half, &lanes, bytes);
-    return sum_of<bytes / 2, C>(half[0] + half[1]);
-  }
-}
-
 // One tile of one segment. What is not asked for is null.
 template <class C>
 struct Spread {
@@ -70,7 +57,7 @@ struct SpreadTile {
       for (; c + lanes <= tile.channels; c += lanes) tile.template add<bytes>(place, c, sample, grad_sample, wide);
       for (; c < tile.channels; ++c) tile.template add<sizeof(C)>(place, c, sample, grad_sample, narrow);
       if (tile.dots == nullptr) continue;
-      for (int k = 0; k < 4; ++k) tile.dots[4 * n + k] = sum_of<bytes, C>(wide[k]) + narrow[k][0];
+      for (int k = 0; k < 4; ++k) tile.dots[4 * n + k] = cpu::sum_of<bytes, C>(wide[k]) + narrow[k][0];
     }
   }
 };

@@ -194,19 +194,6 @@ struct Forward {
   }
 };
 
-// The sum of a vector's elements.
-template <int bytes, class C>
-OPSMITH_HOST_DEVICE C sum_of(const typename cpu::Register<bytes, C>::Lanes& lanes) {
-  if constexpr (bytes == sizeof(C)) {
-    return lanes[0];
-  } else {
-    using Half = typename cpu::Register<bytes / 2, C>::Lanes;
-    Half half[2];
-    __builtin_memcpy(half, &lanes, bytes);
-    return sum_of<bytes / 2, C>(half[0] + half[1]);
-  }
-}
-
 // From the gradient of a query's sum to those of its pixels, and for each tap and corner the sum over channels of the
 // gradient times the pixel.
 struct SpreadTaps {
@@ -220,7 +207,7 @@ struct SpreadTaps {
       int64_t c = 0;
       for (; c + lanes <= channels; c += lanes) add<bytes>(tap, c, gradient, has_pixels, wide);
       for (; c < channels; ++c) add<sizeof(C)>(tap, c, gradient, has_pixels, narrow);
-      for (int k = 0; k < 4; ++k) *dots++ = sum_of<bytes, C>(wide[k]) + narrow[k][0];
+      for (int k = 0; k < 4; ++k) *dots++ = cpu::sum_of<bytes, C>(wide[k]) + narrow[k][0];
     }
   }
 
@@ -296,8 +283,7 @@ struct Backward {
       const Level& level = inputs.levels[static_cast<size_t>(l)];
       C along_x = 0, along_y = 0;
       if (tap.is_inside) {
-        along_x = (C(1) - tap.below) * (dots[1] - dots[0]) + tap.below * (dots[3] - dots[2]);
-        along_y = (C(1) - tap.right) * (dots[2] - dots[0]) + tap.right * (dots[3] - dots[1]);
+        bilinear::slopes(dots, tap.below, tap.right, along_y, along_x);
         along_x *= tap.attention * static_cast<C>(level.width);
         along_y *= tap.attention * static_cast<C>(level.height);
       }

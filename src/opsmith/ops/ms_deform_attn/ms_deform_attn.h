@@ -6,6 +6,9 @@
 
 #include <opsmith/kernel.h>
 
+#include "../_boxes/bilinear.h"
+#include "../_boxes/rounded.h"
+
 namespace opsmith::ops::ms_deform_attn {
 namespace {
 
@@ -27,35 +30,19 @@ struct Sample {
   C below, right;
   bool is_inside;  // else no pixel is there, and nothing has a gradient
 
-  OPSMITH_HOST_DEVICE C share(int corner) const {
-    return (corner / 2 == 0 ? C(1) - below : below) * (corner % 2 == 0 ? C(1) - right : right);
-  }
+  OPSMITH_HOST_DEVICE C share(int corner) const { return bilinear::share(corner, below, right); }
 };
 
-// A location times the size of its axis, less half a pixel. Left to themselves compilers fuse the two where the
-// processor can.
+// A location times the size of its axis, less half a pixel. Without contraction, which `rounded` would need of g++, the
+// sums over the points would be slower there: it is kept from fusing these two alone.
 template <class C>
 OPSMITH_HOST_DEVICE C place(C location, C size) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(C) == 8) {
-    return __dsub_rn(__dmul_rn(location, size), 0.5);
-  } else {
-    return __fsub_rn(__fmul_rn(location, size), 0.5f);
-  }
-#elif defined(__clang__)  // hipcc too
-#pragma clang fp contract(off)
-  return location * size - C(0.5);
+#if defined(__CUDA_ARCH__) || defined(__clang__)
+  return rounded::subtract(rounded::multiply(location, size), C(0.5));
 #else
   const volatile C scaled = location * size;
   return scaled - C(0.5);
 #endif
-}
-
-// The whole number below a number that is above -1.
-template <class C>
-OPSMITH_HOST_DEVICE int64_t floor_of(C value) {
-  const int64_t truncated = static_cast<int64_t>(value);
-  return static_cast<C>(truncated) > value ? truncated - 1 : truncated;
 }
 
 // The sample at a location, among `pixels` pixels. Shapes may be anything: sums and products of them wrap around, and
@@ -67,7 +54,7 @@ OPSMITH_HOST_DEVICE Sample<C> locate(C location_x, C location_y, const Level& le
   const C x = place(location_x, width), y = place(location_y, height);
   if (!(y > C(-1) && y < height && x > C(-1) && x < width)) return sample;
   sample.is_inside = true;
-  const int64_t top = floor_of(y), left = floor_of(x);
+  const int64_t top = bilinear::floor_of(y), left = bilinear::floor_of(x);
   sample.below = y - static_cast<C>(top);
   sample.right = x - static_cast<C>(left);
   for (int corner = 0; corner < 4; ++corner) {

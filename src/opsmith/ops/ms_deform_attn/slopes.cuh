@@ -23,9 +23,8 @@ __device__ void write_slopes(const Call<T>& call, const Table<compute_t<T>>& tab
   if (grad_locations.data == nullptr) return;
   C along_x = 0, along_y = 0;
   if (table.pixel[n].x != outside) {
-    const C below = table.place[n].item[0], right = table.place[n].item[1], weight = table.weight[n];
-    along_x = (C(1) - below) * (dot[1] - dot[0]) + below * (dot[3] - dot[2]);
-    along_y = (C(1) - right) * (dot[2] - dot[0]) + right * (dot[3] - dot[1]);
+    const C weight = table.weight[n];
+    bilinear::slopes(dot, table.place[n].item[0], table.place[n].item[1], along_y, along_x);
     along_x *= weight * static_cast<C>(call.shapes(l, 1));
     along_y *= weight * static_cast<C>(call.shapes(l, 0));
   }
