@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "../_boxes/rounded.h"
+#include "../_boxes/unfused.h"
 
 namespace opsmith::ops::box_pairs {
 namespace {
@@ -30,18 +30,18 @@ struct Box {
 
   // From the four numbers of a format.
   OPSMITH_HOST_DEVICE static Box of(Format format, C a, C b, C c, C d) {
-    if (format == Format::xywh) return {a, b, rounded::add(a, c), rounded::add(b, d)};
+    if (format == Format::xywh) return {a, b, unfused::add(a, c), unfused::add(b, d)};
     if (format == Format::cxcywh) {
       const C half_width = c / C(2), half_height = d / C(2);
-      return {rounded::subtract(a, half_width), rounded::subtract(b, half_height), rounded::add(a, half_width),
-              rounded::add(b, half_height)};
+      return {unfused::subtract(a, half_width), unfused::subtract(b, half_height), unfused::add(a, half_width),
+              unfused::add(b, half_height)};
     }
     return {a, b, c, d};
   }
 
-  OPSMITH_HOST_DEVICE C width() const { return rounded::subtract(x2, x1); }
-  OPSMITH_HOST_DEVICE C height() const { return rounded::subtract(y2, y1); }
-  OPSMITH_HOST_DEVICE C area() const { return rounded::multiply(width(), height()); }
+  OPSMITH_HOST_DEVICE C width() const { return unfused::subtract(x2, x1); }
+  OPSMITH_HOST_DEVICE C height() const { return unfused::subtract(y2, y1); }
+  OPSMITH_HOST_DEVICE C area() const { return unfused::multiply(width(), height()); }
 };
 
 // NaN may get lost here: the area of its box is NaN too, and with it all that is made of them.
@@ -64,10 +64,10 @@ struct Meeting {
   C width, height, around_width, around_height;
 
   OPSMITH_HOST_DEVICE Meeting(const Box<C>& a, const Box<C>& b)
-      : width(rounded::subtract(smaller(a.x2, b.x2), larger(a.x1, b.x1))),
-        height(rounded::subtract(smaller(a.y2, b.y2), larger(a.y1, b.y1))),
-        around_width(rounded::subtract(larger(a.x2, b.x2), smaller(a.x1, b.x1))),
-        around_height(rounded::subtract(larger(a.y2, b.y2), smaller(a.y1, b.y1))) {}
+      : width(unfused::subtract(smaller(a.x2, b.x2), larger(a.x1, b.x1))),
+        height(unfused::subtract(smaller(a.y2, b.y2), larger(a.y1, b.y1))),
+        around_width(unfused::subtract(larger(a.x2, b.x2), smaller(a.x1, b.x1))),
+        around_height(unfused::subtract(larger(a.y2, b.y2), smaller(a.y1, b.y1))) {}
 };
 
 // What a value of max(own, other), or of min, leaves of its gradient to `own`: all, half where they are equal, nothing.

@@ -14,18 +14,18 @@ struct LossTerms {
 
   OPSMITH_HOST_DEVICE LossTerms(const Box<C>& a, const Box<C>& b, const Meeting<C>& meeting)
       : is_shared(meeting.width > C(0) && meeting.height > C(0)) {
-    intersection = is_shared ? rounded::multiply(meeting.width, meeting.height) : C(0);
-    union_area = rounded::subtract(rounded::add(a.area(), b.area()), intersection);
-    enclosing = rounded::multiply(meeting.around_width, meeting.around_height);
+    intersection = is_shared ? unfused::multiply(meeting.width, meeting.height) : C(0);
+    union_area = unfused::subtract(unfused::add(a.area(), b.area()), intersection);
+    enclosing = unfused::multiply(meeting.around_width, meeting.around_height);
   }
 };
 
 template <class C>
 OPSMITH_HOST_DEVICE C loss_of(const Box<C>& a, const Box<C>& b, C eps) {
   const LossTerms<C> terms(a, b, Meeting<C>(a, b));
-  const C overlap = terms.intersection / rounded::add(terms.union_area, eps);
-  const C empty = rounded::subtract(terms.enclosing, terms.union_area) / rounded::add(terms.enclosing, eps);
-  return rounded::subtract(C(1), rounded::subtract(overlap, empty));
+  const C overlap = terms.intersection / unfused::add(terms.union_area, eps);
+  const C empty = unfused::subtract(terms.enclosing, terms.union_area) / unfused::add(terms.enclosing, eps);
+  return unfused::subtract(C(1), unfused::subtract(overlap, empty));
 }
 
 // The slopes of the loss by either box, times the gradient.

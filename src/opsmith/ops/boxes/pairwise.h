@@ -17,8 +17,8 @@ struct Terms {
   OPSMITH_HOST_DEVICE Terms(const Meeting<C>& meeting, C area, C other_area)
       : width(positive(meeting.width)),
         height(positive(meeting.height)),
-        intersection(rounded::multiply(width, height)),
-        union_area(rounded::subtract(rounded::add(area, other_area), intersection)) {}
+        intersection(unfused::multiply(width, height)),
+        union_area(unfused::subtract(unfused::add(area, other_area), intersection)) {}
 };
 
 template <bool generalized, class C>
@@ -29,8 +29,8 @@ OPSMITH_HOST_DEVICE C overlap_of(const Box<C>& a, C area_a, const Box<C>& b, C a
   if constexpr (!generalized) {
     return overlap;
   } else {
-    const C enclosing = rounded::multiply(positive(meeting.around_width), positive(meeting.around_height));
-    return rounded::subtract(overlap, rounded::subtract(C(1), terms.union_area / enclosing));
+    const C enclosing = unfused::multiply(positive(meeting.around_width), positive(meeting.around_height));
+    return unfused::subtract(overlap, unfused::subtract(C(1), terms.union_area / enclosing));
   }
 }
 

@@ -7,7 +7,7 @@
 #include <opsmith/kernel.h>
 
 #include "../_boxes/bilinear.h"
-#include "../_boxes/rounded.h"
+#include "../_boxes/unfused.h"
 
 namespace opsmith::ops::ms_deform_attn {
 namespace {
@@ -33,16 +33,10 @@ struct Sample {
   OPSMITH_HOST_DEVICE C share(int corner) const { return bilinear::share(corner, below, right); }
 };
 
-// A location times the size of its axis, less half a pixel. Without contraction, which `rounded` would need of g++, the
-// sums over the points would be slower there: it is kept from fusing these two alone.
+// A location times the size of its axis, less half a pixel.
 template <class C>
 OPSMITH_HOST_DEVICE C place(C location, C size) {
-#if defined(__CUDA_ARCH__) || defined(__clang__)
-  return rounded::subtract(rounded::multiply(location, size), C(0.5));
-#else
-  const volatile C scaled = location * size;
-  return scaled - C(0.5);
-#endif
+  return unfused::subtract(unfused::product(location, size), C(0.5));
 }
 
 // The sample at a location, among `pixels` pixels. Shapes may be anything: sums and products of them wrap around, and

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "../_boxes/rounded.h"
+#include "../_boxes/unfused.h"
 
 namespace opsmith::ops::nms {
 namespace {
@@ -25,8 +25,8 @@ constexpr C largest = sizeof(C) == 4 ? C(3.40282346638528859812e38) : C(1.797693
 // which makes every comparison below false: such a box neither suppresses nor is suppressed.
 template <class C>
 OPSMITH_HOST_DEVICE C area_of(const Box<C>& box) {
-  const C width = rounded::subtract(box.x2, box.x1), height = rounded::subtract(box.y2, box.y1);
-  const C area = rounded::multiply(width <= C(0) ? C(0) : width, height <= C(0) ? C(0) : height);
+  const C width = unfused::subtract(box.x2, box.x1), height = unfused::subtract(box.y2, box.y1);
+  const C area = unfused::multiply(width <= C(0) ? C(0) : width, height <= C(0) ? C(0) : height);
   return area <= largest<C> ? area : area - area;
 }
 
@@ -34,9 +34,9 @@ OPSMITH_HOST_DEVICE C area_of(const Box<C>& box) {
 template <class C>
 OPSMITH_HOST_DEVICE C shared_length(C a1, C a2, C b1, C b2) {
 #if defined(__CUDA_ARCH__)
-  const C length = rounded::subtract(::min(a2, b2), ::max(a1, b1));  // an instruction each, and two as below
+  const C length = unfused::subtract(::min(a2, b2), ::max(a1, b1));  // an instruction each, and two as below
 #else
-  const C length = rounded::subtract(a2 < b2 ? a2 : b2, a1 > b1 ? a1 : b1);
+  const C length = unfused::subtract(a2 < b2 ? a2 : b2, a1 > b1 ? a1 : b1);
 #endif
   return length > C(0) ? length : C(0);
 }
@@ -45,9 +45,9 @@ OPSMITH_HOST_DEVICE C shared_length(C a1, C a2, C b1, C b2) {
 // and be NaN for two empty boxes.
 template <class C>
 OPSMITH_HOST_DEVICE bool suppresses(const Box<C>& a, C area_a, const Box<C>& b, C area_b, C threshold) {
-  const C shared = rounded::multiply(shared_length(a.x1, a.x2, b.x1, b.x2), shared_length(a.y1, a.y2, b.y1, b.y2));
-  const C all = rounded::subtract(rounded::add(area_a, area_b), shared);
-  return shared > rounded::multiply(threshold, all);
+  const C shared = unfused::multiply(shared_length(a.x1, a.x2, b.x1, b.x2), shared_length(a.y1, a.y2, b.y1, b.y2));
+  const C all = unfused::subtract(unfused::add(area_a, area_b), shared);
+  return shared > unfused::multiply(threshold, all);
 }
 
 // A key that ascends where scores descend; equal scores, also 0 and -0, have equal keys. NaN comes first, as in

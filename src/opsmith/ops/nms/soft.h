@@ -33,9 +33,9 @@ OPSMITH_HOST_DEVICE C weight_of(C overlap, const soft::Rules<C>& rules) {
 template <soft::Method method, class C>
 OPSMITH_HOST_DEVICE C lowered(const Box<C>& best, C best_area, const Box<C>& box, C area, C score,
                               const soft::Rules<C>& rules) {
-  const C shared = rounded::multiply(shared_length(best.x1, best.x2, box.x1, box.x2),
+  const C shared = unfused::multiply(shared_length(best.x1, best.x2, box.x1, box.x2),
                                      shared_length(best.y1, best.y2, box.y1, box.y2));
-  const C all = rounded::subtract(rounded::add(best_area, area), shared);
+  const C all = unfused::subtract(unfused::add(best_area, area), shared);
   return score * weight_of<method>(shared > C(0) ? shared / all : C(0), rules);
 }
 

@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(threads)
   Candidate<Key> own = nobody;
   for (int64_t k = threadIdx.x; k < n; k += threads, ++count) {
     const Box<C> box{static_cast<C>(boxes(k, 0)), static_cast<C>(boxes(k, 1)),
-                     rounded::add(static_cast<C>(boxes(k, 2)), rules.offset),
-                     rounded::add(static_cast<C>(boxes(k, 3)), rules.offset)};
+                     unfused::add(static_cast<C>(boxes(k, 2)), rules.offset),
+                     unfused::add(static_cast<C>(boxes(k, 3)), rules.offset)};
     const C score = static_cast<C>(scores(k));
     left.x1[k] = box.x1, left.y1[k] = box.y1, left.x2[k] = box.x2, left.y2[k] = box.y2;
     left.area[k] = area_of(box), left.score[k] = score, left.index[k] = static_cast<int32_t>(k);

@@ -3,7 +3,7 @@
 
 #include <opsmith/kernel.h>
 
-#include "../_boxes/rounded.h"
+#include "../_boxes/unfused.h"
 
 namespace opsmith::ops::paste_masks {
 namespace {
@@ -39,11 +39,11 @@ struct Axis {
   C scale;
 
   OPSMITH_HOST_DEVICE Tap<C> tap(int pixel) const {
-    C place = rounded::subtract(rounded::multiply(static_cast<C>(pixel - first) + C(0.5), scale), C(0.5));
+    C place = unfused::subtract(unfused::multiply(static_cast<C>(pixel - first) + C(0.5), scale), C(0.5));
     const C last = static_cast<C>(padded - 1);
     place = place < C(0) ? C(0) : place > last ? last : place;
     const int low = static_cast<int>(place);
-    return {low - padding, rounded::subtract(place, static_cast<C>(low))};
+    return {low - padding, unfused::subtract(place, static_cast<C>(low))};
   }
 
   // What a pixel of the mask weighs in one of the image.
@@ -100,10 +100,10 @@ OPSMITH_HOST_DEVICE Place<C> place_of(const View<const float, 2>& boxes, int64_t
   bool is_near = true;
   for (int axis = 0; axis < 2; ++axis) {
     const float from = boxes(n, axis), to = boxes(n, axis + 2);
-    const float middle = rounded::multiply(rounded::add(to, from), 0.5f);
-    const float half = rounded::multiply(rounded::multiply(rounded::subtract(to, from), 0.5f), growth);
-    low[axis] = rounded::subtract(middle, half);
-    high[axis] = rounded::add(middle, half);
+    const float middle = unfused::multiply(unfused::add(to, from), 0.5f);
+    const float half = unfused::multiply(unfused::multiply(unfused::subtract(to, from), 0.5f), growth);
+    low[axis] = unfused::subtract(middle, half);
+    high[axis] = unfused::add(middle, half);
     is_near = is_near && low[axis] >= -farthest && low[axis] <= farthest;  // false for NaN
     is_near = is_near && high[axis] >= -farthest && high[axis] <= farthest;
   }
@@ -115,7 +115,7 @@ OPSMITH_HOST_DEVICE Place<C> place_of(const View<const float, 2>& boxes, int64_t
 // Between two values.
 template <class C>
 OPSMITH_HOST_DEVICE C between(C low, C high, C share) {
-  return rounded::add(rounded::multiply(C(1) - share, low), rounded::multiply(share, high));
+  return unfused::add(unfused::multiply(C(1) - share, low), unfused::multiply(share, high));
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ struct Point {
 __device__ inline Point find_point(const Roi& roi, const Side& side, int bin, int bins, int sample, int none) {
   Point point{none, 0.0f};
   if (roi.image >= 0 && bin < bins) {
-    side.find(side.start + product(static_cast<float>(bin), side.bin), sample, point.pixel, point.above);
+    side.find(side.start + unfused::product(static_cast<float>(bin), side.bin), sample, point.pixel, point.above);
   }
   return point;
 }

@@ -15,25 +15,13 @@
 
 #include <cmath>
 
+#include "../_boxes/unfused.h"
+
 namespace opsmith::ops::roi_align {
 namespace {
 
 constexpr int64_t most_samples = 1024;         // sampling_ratio
 constexpr float farthest = 1024.0f * 1024.0f;  // from here on, points in float32 are more than 1/8 pixel off
-
-// A product that is rounded by itself. Left to themselves compilers fuse it into the sum that it goes into, where the
-// processor can: a detour through double does not keep them from it.
-OPSMITH_HOST_DEVICE float product(float a, float b) {
-#if defined(__CUDA_ARCH__)
-  return __fmul_rn(a, b);
-#elif defined(__clang__)  // hipcc too
-#pragma clang fp contract(off)
-  return a * b;
-#else
-  const volatile float rounded = a * b;
-  return rounded;
-#endif
-}
 
 // One axis of a box, in pixels of the features.
 struct Side {
@@ -44,7 +32,7 @@ struct Side {
   // Finds a sampling point of the bin that begins at `begin`: the pixel before it, and what the next pixel weighs,
   // which is 0 where there is none. False where the point is not next to the image.
   OPSMITH_HOST_DEVICE bool find(float begin, int sample, int& pixel, float& above) const {
-    const float within = product(static_cast<float>(sample) + 0.5f, bin) / static_cast<float>(samples);
+    const float within = unfused::product(static_cast<float>(sample) + 0.5f, bin) / static_cast<float>(samples);
     float point = begin + within;
     if (!(point >= -1.0f && point <= static_cast<float>(size)) || size == 0) return false;
     if (point < 0) point = 0;
@@ -58,7 +46,7 @@ struct Side {
   // to the pixels from `low` to `high`, and perhaps for some others.
   template <class F>
   OPSMITH_HOST_DEVICE void for_each(int64_t index, int64_t low, int64_t high, F&& f) const {
-    const float begin = start + product(static_cast<float>(index), bin);
+    const float begin = start + unfused::product(static_cast<float>(index), bin);
     int first = 0, last = samples;
     // However many points a box has, those next to an image are at most two for a pixel where the box's length decides
     // about them. One pixel more and one point more on either side make up for rounding. A few points are sooner looked
@@ -72,7 +60,7 @@ struct Side {
     }
     for (int sample = first; sample < last; ++sample) {
       // As in find(), which it does not call: with that, channels_last float32 took a GPU 102 us in place of 87.
-      const float within = product(static_cast<float>(sample) + 0.5f, bin) / static_cast<float>(samples);
+      const float within = unfused::product(static_cast<float>(sample) + 0.5f, bin) / static_cast<float>(samples);
       float point = begin + within;
       if (!(point >= -1.0f && point <= static_cast<float>(size)) || size == 0) continue;
       if (point < 0) point = 0;
@@ -129,7 +117,7 @@ struct Roi {
 };
 
 OPSMITH_HOST_DEVICE float area_of(const View<const float, 2>& boxes, int64_t k) {
-  return product(boxes(k, 3) - boxes(k, 1), boxes(k, 4) - boxes(k, 2));
+  return unfused::product(boxes(k, 3) - boxes(k, 1), boxes(k, 4) - boxes(k, 2));
 }
 
 OPSMITH_HOST_DEVICE Roi read_roi(const View<const float, 2>& boxes, int64_t k, const Pooling& pooling) {
@@ -137,7 +125,7 @@ OPSMITH_HOST_DEVICE Roi read_roi(const View<const float, 2>& boxes, int64_t k, c
   float edge[4];
   bool good = index >= 0.0f && index < static_cast<float>(pooling.images);
   for (int i = 0; i < 4; ++i) {
-    edge[i] = product(boxes(k, i + 1), pooling.scale) - (pooling.aligned ? 0.5f : 0.0f);
+    edge[i] = unfused::product(boxes(k, i + 1), pooling.scale) - (pooling.aligned ? 0.5f : 0.0f);
     good = good && edge[i] >= -farthest && edge[i] <= farthest;  // false for NaN
   }
   const float area = area_of(boxes, k);
