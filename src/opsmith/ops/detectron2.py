@@ -60,14 +60,14 @@ class _Layer(Convolution):
         in_channels: int,
         out_channels: int,
         kernel_size: Size,
-        stride: Size,
-        padding: Size,
-        dilation: Size,
-        groups: int,
-        deformable_groups: int,
-        bias: bool,
-        norm: nn.Module | None,
-        activation: Activation | None,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        deformable_groups: int = 1,
+        bias: bool = True,
+        norm: nn.Module | None = None,
+        activation: Activation | None = None,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
         self.deformable_groups, self.norm, self.activation = deformable_groups, norm, activation
@@ -122,34 +122,6 @@ class DeformConv(_Layer):
 
 class ModulatedDeformConv(_Layer):
     """Deformable convolution, version 2, with weight and bias; arguments as `detectron2.layers.ModulatedDeformConv`'s."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        deformable_groups: int = 1,
-        bias: bool = True,
-        norm: nn.Module | None = None,
-        activation: Activation | None = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            deformable_groups,
-            bias,
-            norm,
-            activation,
-        )
 
     def forward(self, x: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
         """Return the layer's output, [N, out channels, OH, OW]."""

@@ -70,7 +70,25 @@ def modulated_deform_conv2d(
     return convolve(input, offset, weight, bias, stride, padding, dilation, mask)
 
 
-class ModulatedDeformConv2d(Convolution):
+class _Layer(Convolution):
+    """A convolution whose offsets are an argument, or learned: then so many numbers for each tap."""
+
+    _learned_by_tap = 0
+
+    def _add_offsets(self, deform_groups: int) -> None:
+        """Add a convolution of the input that gives what is learned, at the same places; its parameters begin as zero."""
+        if self._learned_by_tap == 0:
+            return
+        taps = self.kernel_size[0] * self.kernel_size[1]
+        channels = self._learned_by_tap * deform_groups * taps
+        self.conv_offset = nn.Conv2d(
+            self.in_channels, channels, self.kernel_size, self.stride, self.padding, self.dilation
+        )
+        for parameter in self.conv_offset.parameters():
+            nn.init.zeros_(parameter)
+
+
+class ModulatedDeformConv2d(_Layer):
     """`modulated_deform_conv2d` with its own weight and bias; arguments as `mmcv.ops.ModulatedDeformConv2d`'s."""
 
     def __init__(
@@ -88,6 +106,7 @@ class ModulatedDeformConv2d(Convolution):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
         self.deform_groups = deform_groups
         self.init_weights()
+        self._add_offsets(deform_groups)
 
     def init_weights(self) -> None:
         """Draw the weight uniformly, up to 1 / sqrt(channels * taps) either way; the bias is 0."""
@@ -112,7 +131,7 @@ class ModulatedDeformConv2d(Convolution):
         )
 
 
-class DeformConv2d(Convolution):
+class DeformConv2d(_Layer):
     """`deform_conv2d` with its own weight; arguments as `mmcv.ops.DeformConv2d`'s, which has no bias."""
 
     def __init__(
@@ -133,6 +152,7 @@ class DeformConv2d(Convolution):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, False)
         self.deform_groups, self.im2col_step = deform_groups, im2col_step
         self.reset_parameters()
+        self._add_offsets(deform_groups)
 
     def reset_parameters(self) -> None:
         """Draw the weight uniformly, by He et al., "Delving Deep into Rectifiers"."""
@@ -155,32 +175,7 @@ class DeformConv2d(Convolution):
 class DeformConv2dPack(DeformConv2d):
     """`DeformConv2d` whose offsets are a convolution of its input, which begins as zero."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        deform_groups: int = 1,
-        bias: bool = False,
-        im2col_step: int = 32,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            deform_groups,
-            bias,
-            im2col_step,
-        )
-        self.conv_offset = _zero_convolution(self, 2 * deform_groups)
+    _learned_by_tap = 2
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         """Return the convolution, [N, out channels, OH, OW]."""
@@ -190,37 +185,12 @@ class DeformConv2dPack(DeformConv2d):
 class ModulatedDeformConv2dPack(ModulatedDeformConv2d):
     """`ModulatedDeformConv2d` whose offsets and mask are a convolution of its input, which begins as zero."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        deform_groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, deform_groups, bias)
-        self.conv_offset = _zero_convolution(self, 3 * deform_groups)
+    _learned_by_tap = 3
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         """Return the convolution, [N, out channels, OH, OW]."""
         first, second, mask = self.conv_offset(x).chunk(3, dim=1)
         return super().forward(x, torch.cat([first, second], 1), mask.sigmoid())
-
-
-def _zero_convolution(like: Convolution, channels_of_tap: int) -> nn.Conv2d:
-    """Return a convolution with so many outputs for each tap of another one, at the same places; its parameters are zero."""
-    taps = like.kernel_size[0] * like.kernel_size[1]
-    made = nn.Conv2d(
-        like.in_channels, channels_of_tap * taps, like.kernel_size, like.stride, like.padding, like.dilation
-    )
-    nn.init.zeros_(made.weight)
-    assert made.bias is not None
-    nn.init.zeros_(made.bias)
-    return made
 
 
 def _check_groups(
