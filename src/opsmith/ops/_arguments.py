@@ -30,6 +30,7 @@ __all__ = [
     "check_texts",
     "is_int",
     "read_pair",
+    "read_size",
 ]
 
 
@@ -109,6 +110,17 @@ def read_pair(function: str, name: str, value: Any) -> tuple[int, int]:
     if not 1 <= len(values) <= 2 or not is_int(values[0]) or not is_int(values[-1]):
         raise ArgumentTypeError(f"{function}(): {name} is {describe(value)}, expected an int or two of them")
     return as_int(values[0]), as_int(values[-1])
+
+
+def read_size(function: str, name: str, value: Any) -> tuple[int, int]:
+    """Return the (height, width) of an image; raises ArgumentTypeError for what is not two ints."""
+    try:
+        height, width = value
+    except (TypeError, ValueError):
+        height = width = None
+    if not (is_int(height) and is_int(width)):
+        raise ArgumentTypeError(f"{function}(): {name} is {describe(value)}, expected (height, width), two ints")
+    return as_int(height), as_int(width)
 
 
 def check_flags(function: str, **flags: Any) -> None:

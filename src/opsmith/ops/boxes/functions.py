@@ -5,15 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, DtypeError, describe
+from opsmith.errors import ArgumentValueError, DtypeError
 from opsmith.ops._arguments import (
     TensorShapeError,
-    as_int,
     check_numbers,
     check_promotable,
     check_tensors,
     check_texts,
-    is_int,
+    read_size,
 )
 from opsmith.ops.boxes.coordinates import clipped_boxes, converted_boxes
 from opsmith.ops.boxes.formats import convert
@@ -145,14 +144,8 @@ def clip_boxes_to_image(boxes: Tensor, size: tuple[int, int]) -> Tensor:
     Raises TensorShapeError for boxes that are not [..., 4]; ArgumentTypeError for a size that is not two ints.
     """
     check_tensors("clip_boxes_to_image", boxes=boxes)
-    try:
-        height, width = size
-    except (TypeError, ValueError):
-        height = width = None  # type: ignore[assignment]
-    if not (is_int(height) and is_int(width)):
-        raise ArgumentTypeError(f"clip_boxes_to_image(): size is {describe(size)}, expected (height, width), two ints")
+    height, width = read_size("clip_boxes_to_image", "size", size)
     _check_boxes("clip_boxes_to_image", "boxes", boxes)
-    height, width = as_int(height), as_int(width)
     if not boxes.is_floating_point():
         _check_integers("clip_boxes_to_image", boxes)
         pairs = boxes.unflatten(-1, (2, 2))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentTypeError, ArgumentValueError, describe
-from opsmith.ops._arguments import TensorShapeError, as_int, check_ints, check_numbers, check_tensors, is_int
+from opsmith.errors import ArgumentValueError
+from opsmith.ops._arguments import TensorShapeError, as_int, check_ints, check_numbers, check_tensors, read_size
 from opsmith.ops.paste_masks.sized import Pasting, pasted_binary_masks, pasted_masks
 
 __all__ = ["paste_binary_masks_in_image", "paste_masks_in_image"]
@@ -60,13 +60,7 @@ def _read(
 ) -> tuple[Tensor, Tensor, Pasting]:
     check_tensors(function, masks=masks, boxes=boxes)
     check_ints(function, padding=padding)
-    try:
-        height, width = img_shape
-    except (TypeError, ValueError):
-        height = width = None  # type: ignore[assignment]
-    if not (is_int(height) and is_int(width)):
-        raise ArgumentTypeError(f"{function}(): img_shape is {describe(img_shape)}, expected (height, width), two ints")
-    height, width, padding = as_int(height), as_int(width), as_int(padding)
+    (height, width), padding = read_size(function, "img_shape", img_shape), as_int(padding)
     if height < 0 or width < 0 or padding < 0:
         raise ArgumentValueError(
             f"{function}(): img_shape is ({height}, {width}) and padding {padding}, expected 0 or more"
