@@ -11,6 +11,7 @@ import torch
 from opsmith.checker.process.clock import now_s
 from opsmith.checker.process.memory_limit import limited_memory
 from opsmith.checker.process.threads import on_threads
+from opsmith.subject.blame import is_out_of_memory
 from opsmith.subject.case import Case
 from opsmith.subject.choices_of_sizes import DECIDES
 from opsmith.subject.subject import Subject
@@ -95,7 +96,7 @@ def _seconds_of(subject: Subject, case: Case) -> float:
             with torch.no_grad(), on_threads(1), limited_memory():
                 subject.results(subject.reference, values)
         except Exception as error:
-            return inf if isinstance(error, MemoryError) or "memory" in str(error) else 0.0
+            return inf if is_out_of_memory(error) else 0.0
         taken.append(now_s("cpu") - started)
         if taken[-1] <= _MOST_S:
             break

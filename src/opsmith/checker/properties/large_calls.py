@@ -13,6 +13,7 @@ from opsmith.checker.memory.available import available_memory_bytes, size_text
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import roughly_equal
 from opsmith.checker.properties.context import Context
+from opsmith.subject.blame import is_out_of_memory
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.space import Choice, Space
 
@@ -59,8 +60,8 @@ def _wrong(context: Context, case: Case) -> str | None:
         return None  # out of memory, or of PyTorch's own 32 bits
     try:
         found = subject.kernel_results(_build(case, context.device))
-    except RuntimeError as error:
-        return None if "memory" in str(error) else f"it raises {type(error).__name__}: {str(error)[:200]}"
+    except (RuntimeError, MemoryError) as error:
+        return None if is_out_of_memory(error) else f"it raises {type(error).__name__}: {str(error)[:200]}"
     for number, (one, other) in enumerate(zip(found, expected, strict=True)):
         if one.shape != other.shape:
             return f"output {number} has the shape {tuple(one.shape)}, the reference's has {tuple(other.shape)}"
