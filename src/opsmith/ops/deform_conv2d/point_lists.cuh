@@ -6,6 +6,7 @@
 // cell with each other, which are a few, unless most of an image's points lie between the same four pixels.
 #pragma once
 
+#include "../_gpu/allot.cuh"
 #include "pieces.cuh"
 
 namespace opsmith::ops::deform_conv2d {
@@ -68,22 +69,12 @@ __global__ void __launch_bounds__(tile_threads) count_points(Sampler<T> sampler,
   if (cell >= 0) atomicAdd(lists.counts + cell, 1);
 }
 
-// Gives each cell the room of its list: `ends` is where it begins. Blocks take theirs in any order.
+// Gives each cell the room of its list: `ends` is where it begins.
 template <class C>
 __global__ void __launch_bounds__(tile_threads) allot_cells(Lists<C> lists) {
-  __shared__ int sums[tile_threads], first;
   const int64_t cell = blockIdx.x * int64_t{tile_threads} + threadIdx.x;
-  const int count = cell < lists.cells ? lists.counts[cell] : 0;
-  int sum = count;
-  for (int apart = 1; apart < tile_threads; apart *= 2) {
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.x >= apart) sum += sums[threadIdx.x - apart];
-    __syncthreads();
-  }
-  if (threadIdx.x == tile_threads - 1) first = atomicAdd(lists.used, sum);
-  __syncthreads();
-  if (cell < lists.cells) lists.ends[cell] = first + sum - count;
+  const int room = gpu::allot<tile_threads>(cell < lists.cells ? lists.counts[cell] : 0, lists.used);
+  if (cell < lists.cells) lists.ends[cell] = room;
 }
 
 template <class T>

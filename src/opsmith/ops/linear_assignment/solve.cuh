@@ -84,15 +84,15 @@ class Problem {
     __syncthreads();
     const int lane = threadIdx.x % lanes, warps = blockDim.x / lanes;
     for (int i = threadIdx.x / lanes; i < rows_; i += warps) {
-      Candidate<C> own = Candidate<C>::none();
+      Candidate<C> own = no_candidate<C>;
       for (int j = lane; j < columns_; j += lanes) {
         const Candidate<C> other{row(i)[j], static_cast<uint32_t>(j)};
         if (other.is_before(own)) own = other;
       }
-      own = first_of_warp(own);
+      own = gpu::first_of_warp(own);
       if (lane != 0) continue;
-      const bool is_any = own.value < static_cast<C>(infinity);
-      state_.row_dual[i] = is_any ? static_cast<double>(own.value) : 0.0;
+      const bool is_any = own.key < static_cast<C>(infinity);
+      state_.row_dual[i] = is_any ? static_cast<double>(own.key) : 0.0;
       if (is_any) atomicMin(&state_.row_of[own.rank], i);
     }
     __syncthreads();
@@ -111,7 +111,7 @@ class Problem {
   __device__ Candidate<double> reach_columns(int i, double offset) {
     const C* const __restrict__ costs = row(i);
     const int threads = blockDim.x;
-    Candidate<double> nearest = Candidate<double>::none();
+    Candidate<double> nearest = no_candidate<double>;
     for (int first = threadIdx.x; first < columns_; first += columns_at_once * threads) {
       C cost[columns_at_once];
 #pragma unroll
@@ -148,8 +148,9 @@ class Problem {
     for (int step = 0;; ++step) {
       const double offset = reached - state_.row_dual[i];
       if (offset < least) least = offset, last = i;
-      const Candidate<double> nearest = first_of_block(reach_columns(i, offset), shared_.first[step % 2]);
-      reached = nearest.value;
+      const Candidate<double> nearest = gpu::first_of_block(reach_columns(i, offset), shared_.first[step % 2],
+                                                            blockDim.x / lanes, no_candidate<double>);
+      reached = nearest.key;
       if (reached == infinity && penalty_ == infinity) penalty_ = penalty_of(largest_of_all(), rows_);
       if (reached > least + penalty_) {
         reached = least + penalty_;

@@ -8,6 +8,7 @@
 
 #include <opsmith/workspace.h>
 
+#include "../_gpu/allot.cuh"
 #include "gpu_call.cuh"
 
 namespace opsmith::ops::ms_deform_attn {
@@ -105,24 +106,14 @@ __global__ void __launch_bounds__(block_threads) count_points(Call<T> call, List
   }
 }
 
-// Gives each pixel the room of its list: `ends` is where it begins. Blocks take theirs in any order.
+// Gives each pixel the room of its list: `ends` is where it begins.
 template <class C>
-__global__ void __launch_bounds__(block_threads) allot(Lists<C> lists) {
-  __shared__ int sums[block_threads], first;
+__global__ void __launch_bounds__(block_threads) allot_pixels(Lists<C> lists) {
   for (int64_t begin = blockIdx.x * int64_t{block_threads}; begin < lists.pixels;
        begin += int64_t{gridDim.x} * block_threads) {
     const int64_t own = begin + threadIdx.x;
-    const int count = own < lists.pixels ? lists.counts[own] : 0;
-    int sum = count;
-    for (int apart = 1; apart < block_threads; apart *= 2) {
-      sums[threadIdx.x] = sum;
-      __syncthreads();
-      if (threadIdx.x >= apart) sum += sums[threadIdx.x - apart];
-      __syncthreads();
-    }
-    if (threadIdx.x == block_threads - 1) first = atomicAdd(lists.used, sum);
-    __syncthreads();
-    if (own < lists.pixels) lists.ends[own] = first + sum - count;
+    const int room = gpu::allot<block_threads>(own < lists.pixels ? lists.counts[own] : 0, lists.used);
+    if (own < lists.pixels) lists.ends[own] = room;
     __syncthreads();
   }
 }
@@ -199,7 +190,7 @@ class ListRoom {
     clear<<<blocks_for(pixels + 1, block_threads), block_threads, 0, stream>>>(lists.counts,
                                                                                static_cast<int>(pixels) + 1);
     count_points<T><<<blocks, block_threads, 0, stream>>>(call_, lists);
-    allot<C><<<blocks_for(pixels, block_threads), block_threads, 0, stream>>>(lists);
+    allot_pixels<C><<<blocks_for(pixels, block_threads), block_threads, 0, stream>>>(lists);
     scatter_points<C><<<blocks, block_threads, 0, stream>>>(lists);
     rank_points<T><<<blocks, block_threads, 0, stream>>>(call_, lists);
     return lists;

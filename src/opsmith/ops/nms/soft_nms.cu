@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "../_gpu/first.cuh"
 #include "soft_gpu.h"
 
 namespace opsmith::ops::nms::soft_gpu {
@@ -21,34 +22,7 @@ constexpr int threads = lanes * lanes;  // so that one warp's lanes can hold wha
 
 // A box that may be next: that of the lowest key, of several that of the lowest number.
 template <class Key>
-struct Candidate {
-  static constexpr Key none = static_cast<Key>(-1);  // no score has this key
-
-  Key key;
-  int32_t index;
-
-  __device__ bool is_before(const Candidate& other) const {
-    return key < other.key || (key == other.key && index < other.index);
-  }
-};
-
-template <class Key>
-__device__ Candidate<Key> first_of_warp(Candidate<Key> own) {
-  for (int distance = lanes / 2; distance > 0; distance /= 2) {
-    const Candidate<Key> other{shuffle_xor(own.key, distance), shuffle_xor(own.index, distance)};
-    if (other.is_before(own)) own = other;
-  }
-  return own;
-}
-
-// For all threads the same. `of_warps` may be written to again after the next barrier.
-template <class Key>
-__device__ Candidate<Key> first_of_block(Candidate<Key> own, Candidate<Key>* of_warps) {
-  own = first_of_warp(own);
-  if (threadIdx.x % lanes == 0) of_warps[threadIdx.x / lanes] = own;
-  __syncthreads();
-  return first_of_warp(of_warps[threadIdx.x % lanes]);
-}
+using Candidate = gpu::Candidate<Key, int32_t>;
 
 template <class C>
 __device__ Box<C> box_at(const Left<C>& left, int64_t k) {
@@ -78,7 +52,7 @@ __global__ void __launch_bounds__(threads)
 
   // This thread's boxes: number `slot` of them is at threadIdx.x + slot * threads. No other thread reads them.
   int count = 0, own_slot = 0;
-  constexpr Candidate<Key> nobody{Candidate<Key>::none, 0};
+  constexpr Candidate<Key> nobody{static_cast<Key>(-1), 0};  // no score has this key
   Candidate<Key> own = nobody;
   for (int64_t k = threadIdx.x; k < n; k += threads, ++count) {
     const Box<C> box{static_cast<C>(boxes(k, 0)), static_cast<C>(boxes(k, 1)),
@@ -93,15 +67,15 @@ __global__ void __launch_bounds__(threads)
 
   int64_t taken = 0;
   for (; taken < most; ++taken) {
-    const Candidate<Key> first = first_of_block(own, of_warps);
+    const Candidate<Key> first = gpu::first_of_block(own, of_warps, threads / lanes, nobody);
     if (first.key == nobody.key) break;
-    if (own.key == first.key && own.index == first.index) {
+    if (own.key == first.key && own.rank == first.rank) {
       const int64_t k = threadIdx.x + int64_t{own_slot} * threads;
       best = box_at(left, k);
       best_area = left.area[k];
-      for (int corner = 0; corner < 4; ++corner) result.dets(taken, corner) = boxes(first.index, corner);
+      for (int corner = 0; corner < 4; ++corner) result.dets(taken, corner) = boxes(first.rank, corner);
       result.dets(taken, 4) = static_cast<T>(left.score[k]);
-      result.inds[taken] = first.index;
+      result.inds[taken] = first.rank;
       --count;
       move(left, threadIdx.x + int64_t{count} * threads, k);
     }
