@@ -1,8 +1,8 @@
 // Pasting masks into images on a GPU, all masks in one kernel, and its transpose.
 //
-// Forward: a thread writes four pixels next to each other, 16 bytes of float32. What most of an image needs is its box
-// alone. Backward: a block has a row of a mask. It adds up the image's columns into shared memory, and from there each
-// pixel of the row takes what it has a weight in; so sums are made in one order.
+// Forward: a thread writes vectors of 16 bytes. What most of an image needs is the mask's box alone, which a block
+// reads once. Backward: a block has a row of a mask. It adds up the image's columns into shared memory, and from there
+// each pixel of the row takes what it has a weight in; so sums are made in one order.
 #include "paste_masks.h"
 
 using namespace opsmith;
@@ -12,7 +12,7 @@ namespace opsmith::ops::paste_masks {
 namespace {
 
 constexpr int threads = 256;
-constexpr int width_each = 4;
+constexpr int rounds = 8;  // vectors of a thread
 constexpr int columns_at_once = 512;
 
 template <class T>
@@ -46,36 +46,87 @@ struct BinaryValue {
   __device__ bool operator()(C value) const { return value >= threshold; }
 };
 
+// One mask and where it goes.
 template <class T, class Write>
-__global__ void __launch_bounds__(threads)
-    paste_all(Masks<T> masks, View<const float, 2> boxes, Pasting pasting, float growth, Write write, bool vectors,
-              View<typename Write::Out, 3> out) {
+struct Pasted {
   using C = compute_t<T>;
+
+  Masks<T> masks;
+  int64_t n;
+  Place<C> place;
+  Write write;
+
+  __device__ bool has_row(int64_t y) const { return y >= place.y.begin && y < place.y.behind; }
+
+  __device__ typename Write::Out at(int64_t y, int64_t x) const {
+    C value = C(0);
+    if (has_row(y) && x >= place.x.begin && x < place.x.behind) {
+      value = masks.sample(n, place.y.tap(static_cast<int>(y)), place.x.tap(static_cast<int>(x)));
+    }
+    return write(value);
+  }
+};
+
+// Images that lie one after the other, of fewer than 2^31 pixels each. A block has a piece of one of them, and goes
+// through it as if it were one long row.
+template <class T, class Write>
+__global__ void __launch_bounds__(threads) paste_dense(Masks<T> masks, View<const float, 2> boxes, Pasting pasting,
+                                                       float growth, Write write, View<typename Write::Out, 3> out) {
   using Out = typename Write::Out;
-  const int64_t across = (pasting.width + width_each - 1) / width_each;
-  const int64_t items = out.size[0] * pasting.height * across;
-  for (int64_t item = int64_t{blockIdx.x} * threads + threadIdx.x; item < items; item += int64_t{gridDim.x} * threads) {
-    const int64_t line = item / across, n = line / pasting.height;
-    const int left = static_cast<int>(item % across) * width_each, y = static_cast<int>(line % pasting.height);
-    const Place<C> place = place_of<C>(boxes, n, pasting, growth);
-    C value[width_each] = {};
-    if (y >= place.y.begin && y < place.y.behind && left + width_each > place.x.begin && left < place.x.behind) {
-      const Tap<C> row = place.y.tap(y);
-#pragma unroll
-      for (int k = 0; k < width_each; ++k) {
-        const int x = left + k;
-        if (x >= place.x.begin && x < place.x.behind) value[k] = masks.sample(n, row, place.x.tap(x));
+  constexpr int wide = 16 / sizeof(Out);
+  using Wide = Vector<Out, wide>;
+  const int width = static_cast<int>(pasting.width), pixels = static_cast<int>(pasting.height) * width;
+  const int pieces = (pixels / wide + threads * rounds) / (threads * rounds);
+  const int64_t items = out.size[0] * pieces;
+  for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+    const int64_t n = item / pieces;
+    const int piece = static_cast<int>(item - n * pieces);
+    const Pasted<T, Write> pasted{masks, n, place_of<compute_t<T>>(boxes, n, pasting, growth), write};
+    const Out empty = write(compute_t<T>(0));
+    Out* const image = out.data + n * pixels;
+    const auto offset = static_cast<int>(reinterpret_cast<uintptr_t>(image) / sizeof(Out) % wide);
+    const int head = offset == 0 ? 0 : wide - offset < pixels ? wide - offset : pixels;  // pixels before a vector
+    const int vectors = (pixels - head) / wide, tail = head + vectors * wide;
+    if (piece == 0) {
+      for (int i = static_cast<int>(threadIdx.x); i < head; i += threads) image[i] = pasted.at(i / width, i % width);
+      for (int i = tail + static_cast<int>(threadIdx.x); i < pixels; i += threads) {
+        image[i] = pasted.at(i / width, i % width);
       }
     }
-    Out* const to = &out(n, y, left);
-    if (vectors) {
-      Vector<Out, width_each> four;
+    for (int round = 0; round < rounds; ++round) {
+      const int v = (piece * rounds + round) * threads + static_cast<int>(threadIdx.x);
+      if (v >= vectors) break;
+      const int first = head + v * wide, y = first / width, x = first - y * width;
+      const int last = (x + wide - 1) / width + y;
+      Wide found;
 #pragma unroll
-      for (int k = 0; k < width_each; ++k) four.item[k] = write(value[k]);
-      *reinterpret_cast<Vector<Out, width_each>*>(to) = four;
-    } else {
-      for (int k = 0; k < width_each && left + k < pasting.width; ++k) to[k * out.stride[2]] = write(value[k]);
+      for (int k = 0; k < wide; ++k) found.item[k] = empty;
+      if (last >= pasted.place.y.begin && y < pasted.place.y.behind) {
+        int row = y, column = x;
+#pragma unroll
+        for (int k = 0; k < wide; ++k) {
+          found.item[k] = pasted.at(row, column);
+          if (++column == width) {
+            column = 0;
+            ++row;
+          }
+        }
+      }
+      reinterpret_cast<Wide*>(image + head)[v] = found;
     }
+  }
+}
+
+// Images that lie in any way.
+template <class T, class Write>
+__global__ void __launch_bounds__(threads) paste_strided(Masks<T> masks, View<const float, 2> boxes, Pasting pasting,
+                                                         float growth, Write write, View<typename Write::Out, 3> out) {
+  const int64_t items = out.numel();
+  for (int64_t item = int64_t{blockIdx.x} * threads + threadIdx.x; item < items; item += int64_t{gridDim.x} * threads) {
+    const int64_t line = item / pasting.width, n = line / pasting.height;
+    const Pasted<T, Write> pasted{masks, n, place_of<compute_t<T>>(boxes, n, pasting, growth), write};
+    const int64_t y = line % pasting.height, x = item % pasting.width;
+    out(n, y, x) = pasted.at(y, x);
   }
 }
 
@@ -120,11 +171,16 @@ void launch_paste(const View<const T, 3>& masks, const View<const float, 2>& box
                   const Write& write, const View<typename Write::Out, 3>& out, Stream stream) {
   using Out = typename Write::Out;
   if (out.numel() == 0) return;
-  const bool vectors = out.is_contiguous() && pasting.width % width_each == 0 &&
-                       is_aligned(out.data, static_cast<int>(width_each * sizeof(Out)));
-  const int64_t items = out.size[0] * pasting.height * ((pasting.width + width_each - 1) / width_each);
-  paste_all<<<blocks_for(items, threads), threads, 0, stream>>>(Masks<T>{masks}, boxes, pasting, growth_of(pasting),
-                                                                write, vectors, out);
+  const float growth = growth_of(pasting);
+  const int64_t pixels = pasting.height * pasting.width;
+  if (out.is_contiguous() && pixels < (int64_t{1} << 31) - threads * rounds * 16) {
+    const int64_t pieces = pixels / (16 / static_cast<int64_t>(sizeof(Out))) / (threads * rounds) + 1;
+    const unsigned blocks = blocks_for(out.size[0] * pieces, 1);
+    paste_dense<<<blocks, threads, 0, stream>>>(Masks<T>{masks}, boxes, pasting, growth, write, out);
+  } else {
+    const unsigned blocks = blocks_for(out.numel(), threads);
+    paste_strided<<<blocks, threads, 0, stream>>>(Masks<T>{masks}, boxes, pasting, growth, write, out);
+  }
 }
 
 }  // namespace
