@@ -104,7 +104,7 @@ _OPERATORS_OF = {
     "box_iou": ("box_overlaps",),
     "clip_boxes_to_image": ("clipped_boxes",),
     "generalized_box_iou": ("box_overlaps",),
-    "generalized_box_iou_loss": ("giou_losses",),
+    "generalized_box_iou_loss": ("giou_losses", "giou_loss_sum"),
     "paste_binary_masks_in_image": ("pasted_binary_masks",),
     "paste_masks_in_image": ("pasted_masks",),
     "conv2d_resample": ("upfirdn2d_sized",),

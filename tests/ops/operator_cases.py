@@ -135,6 +135,7 @@ OWN_TESTS = {
     "ms_deform_attn_sampled": "test_ms_deform_attn.py",  # its shapes are data
     "box_overlaps": "test_boxes.py",  # float32 and float64 alone, and formats beside the tensors
     "giou_losses": "test_boxes.py",
+    "giou_loss_sum": "test_boxes.py",
     "converted_boxes": "test_boxes.py",
     "clipped_boxes": "test_boxes.py",
     "pasted_masks": "test_paste_masks.py",  # its boxes are float32 whatever the masks are

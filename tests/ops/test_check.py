@@ -25,7 +25,7 @@ NIGHTLY = {
     *("hard_nms_padded", "soft_nms_padded", "soft_nms", "roi_align_pyramid_sized", "lltm_gates"),
     *("focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
     *("filtered_lrelu_sized", "roi_pool_sized", "lltm_sequence"),
-    *("pasted_masks", "pasted_binary_masks", "converted_boxes", "clipped_boxes", "giou_losses"),
+    *("pasted_masks", "pasted_binary_masks", "converted_boxes", "clipped_boxes", "giou_losses", "giou_loss_sum"),
     "linear_assignment_ragged",
 }
 OPERATORS = [op for module in MODULES for op in forward_operators(find_operators(module))]

@@ -129,6 +129,7 @@ CHECKED_ELSEWHERE = frozenset(
     {
         *("bias_activation", "bias_activation_backward"),
         *("box_overlaps", "box_overlaps_backward", "giou_losses", "giou_losses_backward"),
+        *("giou_loss_sum", "giou_loss_sum_backward"),
         *("clipped_boxes", "clipped_boxes_backward", "converted_boxes", "converted_boxes_backward"),
         *("deform_conv2d_sized", "deform_conv2d_sized_backward"),
         *("filtered_lrelu_sized", "filtered_lrelu_backward"),

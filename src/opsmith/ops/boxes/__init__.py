@@ -14,7 +14,7 @@ from opsmith.ops.boxes.functions import (
     generalized_box_iou,
     generalized_box_iou_loss,
 )
-from opsmith.ops.boxes.paired import giou_losses, giou_losses_backward
+from opsmith.ops.boxes.paired import giou_loss_sum, giou_loss_sum_backward, giou_losses, giou_losses_backward
 from opsmith.ops.boxes.pairwise import box_overlaps, box_overlaps_backward
 
 __all__ = [
@@ -30,6 +30,8 @@ __all__ = [
     "converted_boxes_backward",
     "generalized_box_iou",
     "generalized_box_iou_loss",
+    "giou_loss_sum",
+    "giou_loss_sum_backward",
     "giou_losses",
     "giou_losses_backward",
 ]

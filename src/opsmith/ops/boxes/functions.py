@@ -16,7 +16,7 @@ from opsmith.ops._arguments import (
 )
 from opsmith.ops.boxes.coordinates import clipped_boxes, converted_boxes
 from opsmith.ops.boxes.formats import convert
-from opsmith.ops.boxes.paired import giou_losses
+from opsmith.ops.boxes.paired import giou_loss_sum, giou_losses
 from opsmith.ops.boxes.pairwise import box_overlaps
 
 __all__ = [
@@ -100,13 +100,12 @@ def generalized_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "n
         )
     first, second, dtype = _widened("generalized_box_iou_loss", boxes1, boxes2)
     first, second = _broadcast("generalized_box_iou_loss", first, second, 1)
-    each: Tensor = giou_losses(first, second, eps)
-    losses = each.to(dtype)
+    losses: Tensor
     if reduction == "none":
-        return losses
-    if reduction == "mean" and losses.numel() > 0:
-        return losses.mean()
-    return losses.sum()
+        losses = giou_losses(first, second, eps)
+    else:
+        losses = giou_loss_sum(first, second, eps, reduction == "mean" and first.numel() > 0)
+    return losses.to(dtype)
 
 
 def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:

@@ -61,22 +61,50 @@ OPSMITH_HOST_DEVICE Box<C> read_box(const View<const C, 2>& boxes, int64_t k) {
   return {from[0], from[stride], from[2 * stride], from[3 * stride]};
 }
 
-// The gradients of pair k; what is not needed has no elements.
+// The gradients of pair k, times `scale`; what is not needed has no elements.
 template <class C>
 struct LossGradients {
   View<const C, 1> grad_losses;
+  C scale;
   View<const C, 2> boxes1, boxes2;
   C eps;
   View<C, 2> grad_boxes1, grad_boxes2;
   bool is_needed1, is_needed2;
 
+  LossGradients(const View<const C, 1>& grad_losses, C scale, const View<const C, 2>& boxes1,
+                const View<const C, 2>& boxes2, double eps, const View<C, 2>& grad_boxes1,
+                const View<C, 2>& grad_boxes2)
+      : grad_losses(grad_losses),
+        scale(scale),
+        boxes1(boxes1),
+        boxes2(boxes2),
+        eps(static_cast<C>(eps)),
+        grad_boxes1(grad_boxes1),
+        grad_boxes2(grad_boxes2),
+        is_needed1(grad_boxes1.numel() > 0),
+        is_needed2(grad_boxes2.numel() > 0) {}
+
+  int64_t pairs() const { return boxes1.size[0]; }
+
   OPSMITH_HOST_DEVICE void write(int64_t k) const {
     const Box<C> first = read_box(boxes1, k), second = read_box(boxes2, k);
-    const LossSlopes<C> slopes(first, second, eps, grad_losses(k));
+    const LossSlopes<C> slopes(first, second, eps, grad_losses(k) * scale);
     if (is_needed1) slopes.of(first, second).write(first, Format::xyxy, &grad_boxes1(k, 0), grad_boxes1.stride[1]);
     if (is_needed2) slopes.of(second, first).write(second, Format::xyxy, &grad_boxes2(k, 0), grad_boxes2.stride[1]);
   }
 };
+
+// How a sum of losses or their mean depends on each of `pairs` losses.
+template <class C>
+C share_of_each(int64_t pairs, bool mean) {
+  return mean ? C(1) / static_cast<C>(pairs) : C(1);
+}
+
+// The gradient of a sum, as one of each pair.
+template <class C>
+View<const C, 1> of_each(const View<const C, 0>& gradient, int64_t pairs) {
+  return {gradient.data, {pairs}, {0}};
+}
 
 }  // namespace
 }  // namespace opsmith::ops::box_pairs

@@ -10,7 +10,7 @@ import opsmith
 from opsmith.ops.boxes.formats import ROUND_EACH
 from opsmith.ops.boxes.pairwise import Needed
 
-__all__ = ["giou_losses", "giou_losses_backward"]
+__all__ = ["giou_loss_sum", "giou_loss_sum_backward", "giou_losses", "giou_losses_backward"]
 
 _DTYPES = (torch.float32, torch.float64)
 
@@ -38,9 +38,42 @@ def giou_losses_backward(  # type: ignore[empty-body]
     ...
 
 
+@opsmith.op(cpu=opsmith.view("paired.cpp", flags=ROUND_EACH), cuda="paired.cu", outputs="loss", dtypes=_DTYPES)
+def giou_loss_sum(
+    boxes1: Float[Tensor, "*n 4"], boxes2: Float[Tensor, "*n 4"], eps: float = 1e-7, mean: bool = False
+) -> Float[Tensor, ""]:
+    """The sum of `giou_losses` over all pairs, or with `mean` that divided by their number; NaN if there are none."""
+    losses = giou_losses.reference(boxes1, boxes2, eps)
+    total: Tensor = losses.mean() if mean else losses.sum()
+    return total
+
+
+@giou_loss_sum.backward(cpu=opsmith.view("paired.cpp", flags=ROUND_EACH), cuda="paired.cu", dtypes=_DTYPES)
+def giou_loss_sum_backward(  # type: ignore[empty-body]
+    grad_loss: Float[Tensor, ""],
+    boxes1: Float[Tensor, "*n 4"],
+    boxes2: Float[Tensor, "*n 4"],
+    eps: float,
+    mean: bool,
+    needed: Needed,
+) -> tuple[Float[Tensor, "*n 4"], Float[Tensor, "*n 4"]]:
+    """The gradients, as those of `giou_losses`."""
+    ...
+
+
 @giou_losses.examples
 def _examples() -> list[dict[str, object]]:
     """Pairs of boxes that overlap, that do not, and that are equal."""
+    return _pairs()
+
+
+@giou_loss_sum.examples
+def _sum_examples() -> list[dict[str, object]]:
+    """The same, added up and averaged."""
+    return [{**call, "mean": mean} for call in _pairs() for mean in (False, True)]
+
+
+def _pairs() -> list[dict[str, object]]:
     random = torch.Generator().manual_seed(0)
     calls: list[dict[str, object]] = []
     for sizes in ((700,), (2, 9)):

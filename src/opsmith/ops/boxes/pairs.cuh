@@ -7,6 +7,11 @@ namespace opsmith::ops::box_pairs {
 namespace {
 
 template <class C>
+__device__ Box<C> box_of(Format format, const Vector<C, 4>& four) {
+  return Box<C>::of(format, four.item[0], four.item[1], four.item[2], four.item[3]);
+}
+
+template <class C>
 struct Boxes {
   View<const C, 3> numbers;  // [batch, box, 4]
   Format format;
@@ -15,14 +20,19 @@ struct Boxes {
   Boxes(const View<const C, 3>& boxes, Format format)
       : numbers(boxes),
         format(format),
-        is_vector(boxes.stride[2] == 1 && boxes.stride[0] % 4 == 0 && boxes.stride[1] % 4 == 0 &&
-                  is_aligned(boxes.data, 4 * sizeof(C))) {}
+        is_vector(boxes.stride[2] == 1 && boxes.stride[1] % 4 == 0 &&
+                  (boxes.size[0] == 1 || boxes.stride[0] % 4 == 0) && is_aligned(boxes.data, 4 * sizeof(C))) {}
 
   __host__ __device__ int64_t batches() const { return numbers.size[0]; }
   __host__ __device__ int64_t count() const { return numbers.size[1]; }
 
-  __device__ Box<C> operator()(int64_t batch, int64_t k) const {
-    const C* const from = numbers.data + batch * numbers.stride[0] + k * numbers.stride[1];
+  // Whether all boxes, of all batches, are vectors one after the other.
+  bool is_dense() const { return is_vector && numbers.is_contiguous(); }
+
+  __device__ const C* address(int64_t batch, int64_t k) const {
+    return numbers.data + batch * numbers.stride[0] + k * numbers.stride[1];
+  }
+  __device__ Box<C> read(const C* from) const {
     Vector<C, 4> four;
     if (is_vector) {
       four = *reinterpret_cast<const Vector<C, 4>*>(from);
@@ -30,8 +40,9 @@ struct Boxes {
 #pragma unroll
       for (int n = 0; n < 4; ++n) four.item[n] = from[n * numbers.stride[2]];
     }
-    return Box<C>::of(format, four.item[0], four.item[1], four.item[2], four.item[3]);
+    return box_of(format, four);
   }
+  __device__ Box<C> operator()(int64_t batch, int64_t k) const { return read(address(batch, k)); }
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ constexpr int threads = 256;
 constexpr int warps = threads / lanes;
 constexpr int least_each = 4;  // pairs that a thread adds up, at least
 constexpr int64_t enough_warps = 8192;
+// Many boxes have fewer lanes each where there are few others, so that what is done once a box is little.
+constexpr int few_lanes = 8, few_others = 256;
 
 // How many rounds of a loop are written out. Not those of double: few call it, and its divisions are long.
 template <class C, int rounds>
@@ -41,11 +43,15 @@ struct SummedSide {
     const Box<C> box = own(batch, k);
     const C area = box.area();
     const C* gradient = &gradients(batch, k, first);
+    const C* from = others.address(batch, first);
+    const int64_t gradient_step = step * gradients.stride[2], box_step = step * others.numbers.stride[1];
     Slopes<C> sum{};
 #pragma unroll(unrolled<C, least_each>)
-    for (int64_t other = first; other < behind; other += step, gradient += step * gradients.stride[2]) {
-      const Box<C> one = others(batch, other);
+    for (int left = static_cast<int>(behind - first); left > 0; left -= step) {
+      const Box<C> one = others.read(from);
       add_slopes<generalized>(box, area, one, one.area(), *gradient, sum);
+      from += box_step;
+      gradient += gradient_step;
     }
     return sum;
   }
@@ -64,7 +70,7 @@ struct SummedSide {
   }
 
   __device__ void write(int64_t index, const Slopes<C>& sum) const {
-    const int64_t batch = index / own.count(), k = index % own.count();
+    const int64_t batch = own.batches() == 1 ? 0 : index / own.count(), k = index - batch * own.count();
     sum.write(own(batch, k), own.format, &out(batch, k, 0), out.stride[2]);
   }
 };
@@ -78,27 +84,32 @@ __device__ void add_to(Slopes<C>& sum, const Slopes<C>& part) {
   sum.area += part.area;
 }
 
-// The sum over all lanes, for each of them.
-template <class C>
-__device__ Slopes<C> sum_of_lanes(Slopes<C> sum) {
-  for (int mask = lanes / 2; mask > 0; mask /= 2) {
-    add_to(sum, Slopes<C>{shuffle_xor(sum.x1, mask), shuffle_xor(sum.y1, mask), shuffle_xor(sum.x2, mask),
-                          shuffle_xor(sum.y2, mask), shuffle_xor(sum.area, mask)});
-  }
-  return sum;
+// The sum over `each` adjacent lanes, for the first of them.
+template <int each, class C>
+__device__ Slopes<C> sum_of_lanes(const Slopes<C>& own, int lane) {
+  C values[8] = {own.x1, own.y1, own.x2, own.y2, own.area, C(0), C(0), C(0)};
+  const C sum = sum_over_lanes<8, each / 2>(values, lane);  // of eight lanes each has one
+  const int first = lane / each * each;
+  return {shuffle(sum, first), shuffle(sum, first + each / 8), shuffle(sum, first + each / 4),
+          shuffle(sum, first + 3 * each / 8), shuffle(sum, first + each / 2)};
 }
 
-// Where the gradients of one box lie side by side: its pairs are divided among the lanes of a warp.
-template <bool generalized, class C>
+// Where the gradients of one box lie side by side: its pairs are divided among `each` lanes of a warp.
+template <bool generalized, int each, class C>
 __global__ void __launch_bounds__(threads) sum_along_rows(SummedSide<C> side) {
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  constexpr int at_once = threads / each;
+  const int lane = static_cast<int>(threadIdx.x) % lanes, part = lane % each;
   const int64_t boxes = side.boxes(), items = boxes * side.chunks();
-  for (int64_t item = int64_t{blockIdx.x} * warps + threadIdx.x / lanes; item < items;
-       item += int64_t{gridDim.x} * warps) {
-    const int64_t chunk = item / boxes, index = item - chunk * boxes, first = chunk * side.chunk;
-    Slopes<C> sum = side.template add_up<generalized>(index, first + lane, side.behind(first), lanes);
-    sum = sum_of_lanes(sum);
-    if (lane == 0) side.take(index, chunk, sum);
+  for (int64_t first_item = int64_t{blockIdx.x} * at_once; first_item < items; first_item += gridDim.x * at_once) {
+    const int64_t item = first_item + threadIdx.x / each;
+    const int64_t chunk = side.chunks() == 1 ? 0 : item / boxes, index = item - chunk * boxes;
+    Slopes<C> sum{};
+    if (item < items) {
+      const int64_t first = chunk * side.chunk;
+      sum = side.template add_up<generalized>(index, first + part, side.behind(first), each);
+    }
+    sum = sum_of_lanes<each>(sum, lane);  // by all lanes
+    if (part == 0 && item < items) side.take(index, chunk, sum);
   }
 }
 
@@ -131,7 +142,7 @@ __global__ void __launch_bounds__(threads) add_chunks(SummedSide<C> side) {
        index += int64_t{gridDim.x} * warps) {
     Slopes<C> sum{};
     for (int64_t chunk = lane; chunk < chunks; chunk += lanes) add_to(sum, side.sums[chunk * boxes + index]);
-    sum = sum_of_lanes(sum);
+    sum = sum_of_lanes<lanes>(sum, lane);
     if (lane == 0) side.write(index, sum);
   }
 }
@@ -155,8 +166,11 @@ void launch_sums(const Boxes<C>& boxes1, const Boxes<C>& boxes2, const View<cons
                           : chunk_of(boxes, boxes2.count(), double{warps} / lanes, least_each * warps);
   const Workspace<Slopes<C>> sums(side.chunks() > 1 ? boxes * side.chunks() : 0);
   side.sums = sums.data;
-  if (along_rows) {
-    sum_along_rows<generalized><<<blocks_for(boxes * side.chunks(), warps), threads, 0, stream>>>(side);
+  if (along_rows && boxes >= enough_warps && boxes2.count() <= few_others) {
+    sum_along_rows<generalized, few_lanes><<<blocks_for(boxes, threads / few_lanes), threads, 0, stream>>>(side);
+  } else if (along_rows) {
+    const unsigned blocks = blocks_for(boxes * side.chunks(), warps);
+    sum_along_rows<generalized, lanes><<<blocks, threads, 0, stream>>>(side);
   } else {
     const unsigned blocks = blocks_for(divide_up(boxes, lanes) * side.chunks(), 1);
     sum_along_columns<generalized><<<blocks, threads, 0, stream>>>(side);

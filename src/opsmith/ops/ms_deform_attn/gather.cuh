@@ -1,7 +1,10 @@
 // From the gradients of the sums to those of pixels, on a GPU.
 //
-// A pixel's gradient is gathered from its own list and those of the pixels at its left and above it, in a fixed order,
-// so there are no atomics and results do not change from run to run.
+// A pixel adds up what four lists have for it. What a list has for the four pixels around it is summed up before by a
+// warp, which reads a point's gradient once; short lists are left to the pixels. All of it goes in a fixed order, so
+// there are no atomics and results do not change from run to run.
+//
+// Levels may have pixels in common; then a list has points of several, and all lists are left to the pixels.
 #pragma once
 
 #include "lists.cuh"
@@ -9,77 +12,190 @@
 namespace opsmith::ops::ms_deform_attn {
 namespace {
 
+constexpr int lists_each = 8;   // of a warp
+constexpr int few_points = 4;   // of a short list
+constexpr int levels_kept = 8;  // in shared memory
+constexpr int corners = 4;      // a list's pixel, the one at its right, and the two below these
+
+// What lists have for the pixels around them, [list][corner][channel], of lists that are not short. A row of channels
+// is whole vectors.
+template <class C>
+struct Corners {
+  C* sums;
+  int row;
+
+  __device__ C* at(int64_t list, int corner, int channel) const {
+    return sums + (list * corners + corner) * row + channel;
+  }
+};
+
+// What a point gives to the pixels right and down of its list's, which is the first of its own corners that is there:
+// in the first row or column not the one at the top left.
+template <class C>
+struct Reach {
+  C along_y[2], along_x[2];
+
+  __device__ explicit Reach(const Entry<C>& entry) {
+    const int corner = Packing::corner(entry.packed);
+    const bool is_top = corner < 2, is_left = corner % 2 == 0;
+    along_y[0] = entry.weight * (is_top ? C(1) - entry.below : entry.below);
+    along_y[1] = is_top ? entry.weight * entry.below : C(0);
+    along_x[0] = is_left ? C(1) - entry.right : entry.right;
+    along_x[1] = is_left ? entry.right : C(0);
+  }
+};
+
+// A warp takes some lists one after the other; the lanes of a query take its points in turn.
+template <class T, bool vectors>
+__global__ void __launch_bounds__(block_threads) sum_lists(Call<T> call, Lists<compute_t<T>> lists, Lanes lanes_of,
+                                                           View<const T, 3> grad_out, Corners<compute_t<T>> sums) {
+  using C = compute_t<T>;
+  constexpr int width = lane_width<T>, warps = block_threads / lanes;
+  if (!*lists.is_disjoint) return;
+  const int lane = static_cast<int>(threadIdx.x) % lanes, turn = lane / lanes_of.lanes_each;
+  const int turns = lanes / lanes_of.lanes_each, heads = call.heads(), all = call.channels();
+  const int64_t step = int64_t{gridDim.x} * warps * lists_each;
+  for (int64_t first = (int64_t{blockIdx.x} * warps + threadIdx.x / lanes) * lists_each; first < lists.pixels;
+       first += step) {
+    const bool is_there = lane < lists_each && first + lane < lists.pixels;
+    const int2 own = is_there ? lists.range(first + lane) : make_int2(0, 0);
+    for (uint32_t left = lanes_where(own.y - own.x > few_points); left != 0; left &= left - 1) {
+      const int next = __ffs(static_cast<int>(left)) - 1, begin = shuffle(own.x, next), end = shuffle(own.y, next);
+      const int64_t list = first + next;
+      const unsigned owner = static_cast<unsigned>(list) / static_cast<unsigned>(call.pixels());
+      const int head = static_cast<int>(owner % static_cast<unsigned>(heads));
+      const int64_t image = lists.image + owner / heads;
+      for (int base = 0; base < all; base += lanes_of.lanes_each * width) {
+        const int channel = base + lanes_of.lane() * width;
+        const int count = all - channel < 0 ? 0 : all - channel < width ? all - channel : width;
+        const Channels<width, vectors> from{grad_out.stride[2], count};
+        const T* const gradients =
+            grad_out.data + image * grad_out.stride[0] + (int64_t{head} * all + channel) * grad_out.stride[2];
+        C sum[corners][width] = {};
+        if (count > 0) {
+#pragma unroll 4
+          for (int n = begin + turn; n < end; n += turns) {
+            const Entry<C> entry = lists.entries[n];
+            const Vector<T, width> gradient =
+                from.read(gradients + lists.packing.query(entry.packed) * grad_out.stride[1]);
+            const Reach<C> reach(entry);
+#pragma unroll
+            for (int corner = 0; corner < corners; ++corner) {
+              const C share = reach.along_y[corner / 2] * reach.along_x[corner % 2];
+#pragma unroll
+              for (int c = 0; c < width; ++c) sum[corner][c] += share * static_cast<C>(gradient.item[c]);
+            }
+          }
+        }
+        for (int apart = lanes_of.lanes_each; apart < lanes; apart *= 2) {
+#pragma unroll
+          for (int corner = 0; corner < corners; ++corner) {
+#pragma unroll
+            for (int c = 0; c < width; ++c) sum[corner][c] += shuffle_xor(sum[corner][c], apart);
+          }
+        }
+        if (count == 0) continue;
+#pragma unroll
+        for (int corner = 0; corner < corners; ++corner) {
+          if (corner % turns != turn) continue;
+          Channels<width, true>{1, width}.store(sum[corner], sums.at(list, corner, channel));
+        }
+      }
+    }
+  }
+}
+
+// Which pixels are of a level: those whose place in it, row by row, is below `area`.
+struct LevelRange {
+  int64_t start;
+  unsigned area, columns;
+
+  LevelRange() = default;
+  __device__ explicit LevelRange(const Level& level) : start(level.start), area(0), columns(1) {
+    if (level.height <= 0 || level.width <= 0) return;
+    area = static_cast<unsigned>(pixels_of(level));
+    columns = static_cast<unsigned>(level.width < most_pixels ? level.width : most_pixels);
+  }
+
+  __device__ bool has(unsigned pixel) const { return uint64_t{pixel} - static_cast<uint64_t>(start) < uint64_t{area}; }
+  __device__ unsigned place(unsigned pixel) const { return pixel - static_cast<unsigned>(start); }
+};
+
 // Adds what the points of one list give to the pixel that is `up` rows below and `left` columns right of the list's.
 template <int width, bool vectors, class T>
-__device__ void add_list(const Lists<compute_t<T>>& lists, int list, int level, int up, int left,
+__device__ void add_list(const Lists<compute_t<T>>& lists, int64_t list, int points, int level, int up, int left,
                          const Channels<width, vectors>& channels, const T* gradients, int64_t query_stride,
                          compute_t<T> (&sum)[width]) {
   using C = compute_t<T>;
-  const int end = lists.ends[list], begin = end - lists.counts[list];
-#pragma unroll 4
-  for (int n = begin; n < end; ++n) {
-    const Entry<C> entry = lists.entries[n];
-    // The list's pixel is the sample's first corner that is there, which in the first row or column is not the top
-    // left.
-    const int corner = Packing::corner(entry.packed), row = corner / 2 + up, column = corner % 2 + left;
-    if (row > 1 || column > 1 || lists.packing.level(entry.packed) != level) continue;
+  const Entry<C>* const entries = lists.entries + lists.begins[list];
+#pragma unroll 1
+  for (int n = 0; n < points; ++n) {
+    const Entry<C> entry = entries[n];
+    if (lists.packing.level(entry.packed) != level) continue;
     const Vector<T, width> gradient = channels.read(gradients + lists.packing.query(entry.packed) * query_stride);
-    const C share = entry.weight *
-                    ((row == 0 ? C(1) - entry.below : entry.below) * (column == 0 ? C(1) - entry.right : entry.right));
+    const Reach<C> reach(entry);
+    const C share = (up == 0 ? reach.along_y[0] : reach.along_y[1]) * (left == 0 ? reach.along_x[0] : reach.along_x[1]);
 #pragma unroll
     for (int c = 0; c < width; ++c) sum[c] += share * static_cast<C>(gradient.item[c]);
   }
 }
 
-// Where a pixel lies in a level.
-struct Cell {
-  unsigned row, column;
-  bool is_inside;
-
-  __device__ Cell(const Level& level, unsigned pixel) : row(0), column(0), is_inside(false) {
-    if (level.height <= 0 || level.width <= 0) return;
-    const uint64_t place = uint64_t{pixel} - static_cast<uint64_t>(level.start);
-    // Levels hold fewer than 2^31 of the pixels, however large they say they are.
-    if (place >= uint64_t{1} << 31) return;
-    constexpr int64_t most = (int64_t{1} << 31) - 1;
-    const unsigned width = static_cast<unsigned>(level.width < most ? level.width : most);
-    row = static_cast<unsigned>(place) / width;
-    column = static_cast<unsigned>(place) % width;
-    is_inside = row < static_cast<uint64_t>(level.height);
-  }
-};
-
 template <class T, bool vectors>
 __global__ void __launch_bounds__(block_threads)
-    gather_pixels(Call<T> call, Lists<compute_t<T>> lists, Lanes lanes_of, int64_t pieces, View<const T, 3> grad_out,
-                  View<T, 4> grad_value) {
+    gather_pixels(Call<T> call, Lists<compute_t<T>> lists, Lanes lanes_of, unsigned pieces, View<const T, 3> grad_out,
+                  Corners<compute_t<T>> sums, View<T, 4> grad_value) {
+  using C = compute_t<T>;
   constexpr int width = lane_width<T>;
-  const int items = lanes_of.items(), heads = call.heads(), all = call.channels();
-  const int64_t blocks = divide_up(call.pixels(), items);
-  for (int64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
-    const int64_t owner = piece / blocks, image = lists.image + owner / heads;
-    const int head = static_cast<int>(owner % heads);
-    const int64_t pixel = piece % blocks * items + lanes_of.item();
-    if (pixel >= call.pixels()) continue;
+  __shared__ LevelRange kept[levels_kept];
+  const int levels = static_cast<int>(call.shapes.size[0]);
+  if (threadIdx.x < levels_kept && static_cast<int>(threadIdx.x) < levels) {
+    kept[threadIdx.x] = LevelRange(call.level(static_cast<int>(threadIdx.x)));
+  }
+  __syncthreads();
+  const bool is_disjoint = *lists.is_disjoint;
+  const auto items = static_cast<unsigned>(lanes_of.items()), heads = static_cast<unsigned>(call.heads());
+  const auto pixels = static_cast<unsigned>(call.pixels()), blocks = (pixels + items - 1) / items;
+  const int all = call.channels();
+  for (unsigned piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    const unsigned owner = piece / blocks, head = owner % heads;
+    const unsigned pixel = (piece - owner * blocks) * items + lanes_of.item();
+    const int64_t image = lists.image + owner / heads;
+    if (pixel >= pixels) continue;
+    const int64_t own_list = int64_t{owner} * pixels + pixel;
     for (int channel = lanes_of.lane() * width; channel < all; channel += lanes_of.lanes_each * width) {
       const int own = all - channel < width ? all - channel : width;
       const Channels<width, vectors> from{grad_out.stride[2], own}, to{grad_value.stride[3], own};
-      const T* const gradients =
-          grad_out.data + image * grad_out.stride[0] + (int64_t{head} * all + channel) * grad_out.stride[2];
-      compute_t<T> sum[width] = {};
-      // Levels may have pixels in common.
-      for (int l = 0; l < static_cast<int>(call.shapes.size[0]); ++l) {
-        const Level level = call.level(l);
-        const Cell cell(level, static_cast<unsigned>(pixel));
-        if (!cell.is_inside) continue;
-        for (int corner = 0; corner < 4; ++corner) {
+      C sum[width] = {};
+      for (int l = 0; l < levels; ++l) {
+        const LevelRange level = l < levels_kept ? kept[l] : LevelRange(call.level(l));
+        if (!level.has(pixel)) continue;
+        const unsigned place = level.place(pixel), column = place % level.columns;
+        int64_t list[corners];
+        int points[corners];
+#pragma unroll
+        for (int corner = 0; corner < corners; ++corner) {
           const int up = corner / 2, left = corner % 2;
-          if (cell.row < static_cast<unsigned>(up) || cell.column < static_cast<unsigned>(left)) continue;
-          const int64_t listed = pixel - up * level.width - left;
-          if (listed < 0) continue;
-          add_list<width, vectors>(lists, static_cast<int>(owner * call.pixels() + listed), l, up, left, from,
-                                   gradients, grad_out.stride[1], sum);
+          const unsigned back = (up == 0 ? 0 : level.columns) + left;
+          const bool is_there = (up == 0 || place >= level.columns) && (left == 0 || column > 0) && back <= pixel;
+          list[corner] = own_list - back;
+          points[corner] = is_there ? lists.counts[list[corner]] : 0;
         }
+        const T* const gradients =
+            grad_out.data + image * grad_out.stride[0] + (int64_t{head} * all + channel) * grad_out.stride[2];
+#pragma unroll
+        for (int corner = 0; corner < corners; ++corner) {
+          if (points[corner] == 0) continue;
+          if (is_disjoint && points[corner] > few_points) {
+            C part[width];
+            Channels<width, true>{1, width}.load(static_cast<const C*>(sums.at(list[corner], corner, channel)), part);
+#pragma unroll
+            for (int c = 0; c < width; ++c) sum[c] += part[c];
+          } else {
+            add_list<width, vectors>(lists, list[corner], points[corner], l, corner / 2, corner % 2, from, gradients,
+                                     grad_out.stride[1], sum);
+          }
+        }
+        if (is_disjoint) break;
       }
       to.store(sum, &grad_value(image, pixel, head, channel));
     }
@@ -88,22 +204,26 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 void launch_gather(const Call<T>& call, const View<const T, 3>& grad_out, const View<T, 4>& grad_value, Stream stream) {
+  using C = compute_t<T>;
   constexpr int width = lane_width<T>;
   const Lanes lanes_of = Lanes::of(call.channels(), width);
-  const bool vectors = has_vectors(View<const T, 4>(grad_value)) && has_vectors(grad_out, call.channels());
-  const int64_t at_once = ListRoom<T>::images_at_once(call);
+  const int row = static_cast<int>(divide_up(call.channels(), width)) * width;
+  const int64_t list_elements = int64_t{corners} * row;
+  const int64_t at_once = ListRoom<T>::images_at_once(call, list_elements);
   const ListRoom<T> room(call, at_once);
+  const Workspace<C> sums(at_once * call.heads() * call.pixels() * list_elements);
+  const bool reads_vectors = has_vectors(grad_out, call.channels());
+  const bool vectors = reads_vectors && has_vectors(View<const T, 4>(grad_value));
   for (int64_t image = 0; image < call.images(); image += at_once) {
     const int64_t images = at_once < call.images() - image ? at_once : call.images() - image;
-    const Lists<compute_t<T>> lists = room.list(image, images, stream);
-    const int64_t pieces = images * call.heads() * divide_up(call.pixels(), lanes_of.items());
-    const unsigned blocks = blocks_for(pieces, 1);
-    if (vectors) {
-      gather_pixels<T, true><<<blocks, block_threads, 0, stream>>>(call, lists, lanes_of, pieces, grad_out, grad_value);
-    } else {
-      gather_pixels<T, false>
-          <<<blocks, block_threads, 0, stream>>>(call, lists, lanes_of, pieces, grad_out, grad_value);
-    }
+    const Lists<C> lists = room.list(image, images, stream);
+    const auto pieces = static_cast<unsigned>(images * call.heads() * divide_up(call.pixels(), lanes_of.items()));
+    const unsigned blocks = blocks_for(lists.pixels, block_threads / lanes * lists_each);
+    const auto sum = reads_vectors ? sum_lists<T, true> : sum_lists<T, false>;
+    const auto gather = vectors ? gather_pixels<T, true> : gather_pixels<T, false>;
+    sum<<<blocks, block_threads, 0, stream>>>(call, lists, lanes_of, grad_out, Corners<C>{sums.data, row});
+    gather<<<blocks_for(pieces, 1), block_threads, 0, stream>>>(call, lists, lanes_of, pieces, grad_out,
+                                                                Corners<C>{sums.data, row}, grad_value);
   }
 }
 

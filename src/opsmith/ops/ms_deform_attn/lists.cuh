@@ -1,9 +1,10 @@
 // Which points read a pixel: lists of the points of one head of one image, by pixel, on a GPU.
 //
-// A counting sort: a point belongs to the first of its four pixels that is there. Points are counted by pixel; each
-// pixel gets room for its list; points go there in any order, and then each to its rank among those of its pixel. So
-// the lists do not depend on the order in which threads come, only the room that they have does. Ranking compares all
-// points of a pixel with each other, which are a few, unless most of a level's points lie at one place.
+// A counting sort: a point belongs to the first of its four pixels that is there. Points are counted by pixel, and each
+// remembers how many were there before it; each pixel gets room for its list; points go there in the order in which
+// they came, and then each to its rank among those of its pixel. So the lists do not depend on the order in which
+// threads come, only the room that they have does. Ranking compares all points of a pixel with each other, which are a
+// few, unless most of a level's points lie at one place.
 #pragma once
 
 #include <opsmith/workspace.h>
@@ -49,15 +50,19 @@ struct Packing {
   __device__ int query(uint32_t packed) const { return static_cast<int>(packed >> 2 >> level_bits); }
 };
 
-// Lists are counted [image][head][pixel], from the first image on. The list of a pixel ends at its `ends`. A point has
-// the number of its list, or -1, in `list_of`.
+// Lists are counted [image][head][pixel], from the first image on. The list of a pixel begins at its `begins`. A point
+// has the number of its list, or -1, in `list_of`, and in `before` how many had come to it before.
 template <class C>
 struct Lists {
   int64_t image;
   int points, pixels;
   Packing packing;
-  int *counts, *ends, *used, *list_of, *unordered;
+  int *counts, *begins, *used, *is_disjoint;
+  int *list_of, *before, *unordered;
   Entry<C>* entries;
+
+  // Where the entries of a list begin and end.
+  __device__ int2 range(int64_t list) const { return make_int2(begins[list], begins[list] + counts[list]); }
 };
 
 // A point by its number, [image][head][query][tap].
@@ -85,11 +90,35 @@ __device__ int first_corner(const Sample<C>& sample) {
   return -1;
 }
 
-__global__ void __launch_bounds__(block_threads) clear(int* to, int count) {
-  for (int64_t n = blockIdx.x * int64_t{block_threads} + threadIdx.x; n < count;
-       n += int64_t{gridDim.x} * block_threads) {
-    to[n] = 0;
+// Levels hold fewer than 2^31 of the pixels, however large they say they are.
+constexpr int64_t most_pixels = (int64_t{1} << 31) - 1;
+
+// How many pixels a level has where it has some.
+__device__ inline int64_t pixels_of(const Level& level) {
+  return level.height > most_pixels / level.width ? most_pixels : level.height * level.width;
+}
+
+// Whether no two levels have a pixel in common.
+template <class T>
+__device__ bool are_disjoint(const Call<T>& call) {
+  const int levels = static_cast<int>(call.shapes.size[0]);
+  for (int l = 0; l < levels; ++l) {
+    const Level level = call.level(l);
+    if (level.height <= 0 || level.width <= 0 || level.start >= call.pixels()) continue;
+    const int64_t end = level.start + pixels_of(level);
+    for (int other = 0; other < levels; ++other) {
+      const Level one = call.level(other);
+      if (other != l && one.height > 0 && one.width > 0 && one.start >= level.start && one.start < end) return false;
+    }
   }
+  return true;
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) clear(Call<T> call, Lists<compute_t<T>> lists) {
+  const int64_t first = blockIdx.x * int64_t{block_threads} + threadIdx.x;
+  if (first == 0) *lists.used = 0, *lists.is_disjoint = are_disjoint(call);
+  for (int64_t n = first; n < lists.pixels; n += int64_t{gridDim.x} * block_threads) lists.counts[n] = 0;
 }
 
 template <class T>
@@ -102,18 +131,18 @@ __global__ void __launch_bounds__(block_threads) count_points(Call<T> call, List
     const int list =
         corner < 0 ? -1 : static_cast<int>(at.owner) * call.pixels() + static_cast<int>(sample.pixel[corner]);
     lists.list_of[n] = list;
-    if (list >= 0) atomicAdd(lists.counts + list, 1);
+    if (list >= 0) lists.before[n] = atomicAdd(lists.counts + list, 1);
   }
 }
 
-// Gives each pixel the room of its list: `ends` is where it begins.
+// Gives each pixel the room of its list.
 template <class C>
 __global__ void __launch_bounds__(block_threads) allot_pixels(Lists<C> lists) {
   for (int64_t begin = blockIdx.x * int64_t{block_threads}; begin < lists.pixels;
        begin += int64_t{gridDim.x} * block_threads) {
     const int64_t own = begin + threadIdx.x;
     const int room = gpu::allot<block_threads>(own < lists.pixels ? lists.counts[own] : 0, lists.used);
-    if (own < lists.pixels) lists.ends[own] = room;
+    if (own < lists.pixels) lists.begins[own] = room;
     __syncthreads();
   }
 }
@@ -123,7 +152,7 @@ __global__ void __launch_bounds__(block_threads) scatter_points(Lists<C> lists) 
   for (int64_t n = blockIdx.x * int64_t{block_threads} + threadIdx.x; n < lists.points;
        n += int64_t{gridDim.x} * block_threads) {
     const int list = lists.list_of[n];
-    if (list >= 0) lists.unordered[atomicAdd(lists.ends + list, 1)] = static_cast<int>(n);
+    if (list >= 0) lists.unordered[lists.begins[list] + lists.before[n]] = static_cast<int>(n);
   }
 }
 
@@ -133,14 +162,14 @@ __global__ void __launch_bounds__(block_threads) rank_points(Call<T> call, Lists
   for (int64_t n = blockIdx.x * int64_t{block_threads} + threadIdx.x; n < used;
        n += int64_t{gridDim.x} * block_threads) {
     const int own = lists.unordered[n], list = lists.list_of[own];
-    const int end = lists.ends[list], begin = end - lists.counts[list];
+    const int2 range = lists.range(list);
     int rank = 0;
-    for (int other = begin; other < end; ++other) rank += lists.unordered[other] < own;
+    for (int other = range.x; other < range.y; ++other) rank += lists.unordered[other] < own;
     const PointOf at(call, lists.image, static_cast<unsigned>(own));
     const Sample<compute_t<T>> sample = call.sample(at.image, at.query, at.head, at.tap);
     const int level = static_cast<int>(at.tap) / call.points();
-    lists.entries[begin + rank] = {lists.packing.pack(at.query, level, first_corner(sample)), sample.below,
-                                   sample.right, call.weight(at.image, at.query, at.head, at.tap)};
+    lists.entries[range.x + rank] = {lists.packing.pack(at.query, level, first_corner(sample)), sample.below,
+                                     sample.right, call.weight(at.image, at.query, at.head, at.tap)};
   }
 }
 
@@ -150,13 +179,13 @@ class ListRoom {
   using C = compute_t<T>;
 
  public:
-  // Images whose points are listed at once: as many as have 2^24 points and 2^28 pixels, and at least one.
-  static int64_t images_at_once(const Call<T>& call) {
+  // Images whose points are listed at once: as many as have 2^24 points and 2^26 elements of lists, and at least one.
+  static int64_t images_at_once(const Call<T>& call, int64_t list_elements) {
     const int64_t points = int64_t{call.heads()} * call.queries() * call.taps();
-    const int64_t pixels = call.heads() * call.value.size[1];
+    const int64_t elements = call.heads() * call.value.size[1] * list_elements;
     int64_t most = call.images();
     if (points > 0 && (int64_t{1} << 24) / points < most) most = (int64_t{1} << 24) / points;
-    if (pixels > 0 && (int64_t{1} << 28) / pixels < most) most = (int64_t{1} << 28) / pixels;
+    if (elements > 0 && (int64_t{1} << 26) / elements < most) most = (int64_t{1} << 26) / elements;
     return most < 1 ? 1 : most;
   }
 
@@ -165,7 +194,7 @@ class ListRoom {
         packing_(Packing::of(call)),
         pixels_(images * call.heads() * call.value.size[1]),
         points_(points_of(images)),
-        numbers_(2 * pixels_ + 1 + 2 * points_),
+        numbers_(2 * pixels_ + 2 + 3 * points_),
         entries_(points_) {
     if (pixels_ >= int64_t{1} << 31) {
       fail("ms_deform_attn() on a GPU takes fewer than 2^31 pixels of all heads of an image; found ", pixels_);
@@ -174,21 +203,23 @@ class ListRoom {
 
   Lists<C> list(int64_t image, int64_t images, Stream stream) const {
     const int64_t pixels = images * call_.heads() * call_.value.size[1], points = points_of(images);
-    // How much room is used is counted behind the counts.
-    int* const ends = numbers_.data + pixels_ + 1;
-    const Lists<C> lists{image,
-                         static_cast<int>(points),
-                         static_cast<int>(pixels),
-                         packing_,
-                         numbers_.data,
-                         ends,
-                         numbers_.data + pixels,
-                         ends + pixels_,
-                         ends + pixels_ + points_,
-                         entries_.data};
+    Lists<C> lists{image, static_cast<int>(points), static_cast<int>(pixels), packing_};
+    int* room = numbers_.data;
+    const auto take = [&](int64_t count) {
+      int* const taken = room;
+      room += count;
+      return taken;
+    };
+    lists.counts = take(pixels_);
+    lists.begins = take(pixels_);
+    lists.used = take(1);
+    lists.is_disjoint = take(1);
+    lists.list_of = take(points_);
+    lists.before = take(points_);
+    lists.unordered = take(points_);
+    lists.entries = entries_.data;
     const unsigned blocks = blocks_for(points, block_threads);
-    clear<<<blocks_for(pixels + 1, block_threads), block_threads, 0, stream>>>(lists.counts,
-                                                                               static_cast<int>(pixels) + 1);
+    clear<T><<<blocks_for(pixels, block_threads), block_threads, 0, stream>>>(call_, lists);
     count_points<T><<<blocks, block_threads, 0, stream>>>(call_, lists);
     allot_pixels<C><<<blocks_for(pixels, block_threads), block_threads, 0, stream>>>(lists);
     scatter_points<C><<<blocks, block_threads, 0, stream>>>(lists);

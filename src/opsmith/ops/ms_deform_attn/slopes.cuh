@@ -6,6 +6,8 @@
 namespace opsmith::ops::ms_deform_attn {
 namespace {
 
+constexpr int at_once = 8;  // points of a query
+
 // Writes what the four sums of point n of the table give.
 template <class T>
 __device__ void write_slopes(const Call<T>& call, const Table<compute_t<T>>& table, int n, int64_t image, int query,
@@ -48,12 +50,52 @@ __device__ void add_dots(const Call<T>& call, const int4& pixel, const T* pixels
   }
 }
 
+// Points of a query whose sums a lane has, at the beginning of its array.
+struct OwnPoints {
+  int first, count;
+};
+
+// A lane gives the sums of half of its points to the one `apart` from it, and keeps the rest, and what it is given.
+template <int half, class C>
+__device__ void give_half(C (&dot)[at_once][4], int lane, int apart, OwnPoints& own) {
+  if (apart == 0) return;
+  const bool is_upper = (lane & apart) != 0;
+#pragma unroll
+  for (int u = 0; u < half; ++u) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const C given = is_upper ? dot[u][k] : dot[half + u][k], kept = is_upper ? dot[half + u][k] : dot[u][k];
+      dot[u][k] = kept + shuffle_xor(given, apart);
+    }
+  }
+  own = {own.first + (is_upper ? half : 0), half};
+}
+
+// Adds up what the lanes of a query have of some points' sums. Where there are more lanes than points, one of several
+// has them.
+template <class C>
+__device__ OwnPoints share_out(C (&dot)[at_once][4], const Lanes& lanes_of) {
+  static_assert(at_once == 8, "as many as there are steps for");
+  const int each = lanes_of.lanes_each, lane = lanes_of.lane();
+  OwnPoints own{0, at_once};
+  give_half<4>(dot, lane, each / 2, own);
+  give_half<2>(dot, lane, each / 4, own);
+  give_half<1>(dot, lane, each / 8, own);
+#pragma unroll 1
+  for (int apart = each / 16; apart > 0; apart /= 2) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) dot[0][k] += shuffle_xor(dot[0][k], apart);
+    if (lane & apart) own.count = 0;
+  }
+  return own;
+}
+
 template <class T, bool vectors>
 __global__ void __launch_bounds__(block_threads)
     find_slopes(Call<T> call, Lanes lanes_of, int64_t pieces, View<const T, 3> grad_out, View<T, 6> grad_locations,
                 View<T, 5> grad_weights) {
   using C = compute_t<T>;
-  constexpr int width = lane_width<T>, at_once = 2;
+  constexpr int width = lane_width<T>;
   __shared__ Table<C> table;
   const int items = lanes_of.items(), batch = table_points / items, taps = call.taps(), heads = call.heads();
   const int item = lanes_of.item(), all = call.channels();
@@ -72,30 +114,30 @@ __global__ void __launch_bounds__(block_threads)
         C dot[at_once][4] = {};
         for (int channel = query < call.queries() ? lanes_of.lane() * width : all; channel < all;
              channel += lanes_of.lanes_each * width) {
-          const int own = all - channel < width ? all - channel : width;
-          const Channels<width, vectors> from{call.value.stride[3], own}, of{grad_out.stride[2], own};
+          const int left = all - channel < width ? all - channel : width;
+          const Channels<width, vectors> from{call.value.stride[3], left}, of{grad_out.stride[2], left};
           C gradient[width];
           of.load(gradients + channel * grad_out.stride[2], gradient);
 #pragma unroll
           for (int u = 0; u < at_once; ++u) {
-            const int point = n + u < count ? n + u : n;
-            add_dots(call, table.pixel[item * batch + point], pixels + channel * call.value.stride[3], from, gradient,
+            if (n + u >= count) break;
+            add_dots(call, table.pixel[item * batch + n + u], pixels + channel * call.value.stride[3], from, gradient,
                      dot[u]);
           }
         }
         // All lanes of a warp come here: its queries have their sums side by side.
-        for (int apart = lanes_of.lanes_each / 2; apart > 0; apart /= 2) {
-#pragma unroll
-          for (int u = 0; u < at_once; ++u) {
-#pragma unroll
-            for (int k = 0; k < 4; ++k) dot[u][k] += shuffle_xor(dot[u][k], apart);
-          }
-        }
-#pragma unroll
-        for (int u = 0; u < at_once; ++u) {
-          if (query < call.queries() && n + u < count && lanes_of.lane() == (n + u) % lanes_of.lanes_each) {
-            write_slopes(call, table, item * batch + n + u, image, query, head, first + n + u, dot[u], grad_locations,
+        const OwnPoints own = share_out(dot, lanes_of);
+#pragma unroll 1
+        for (int point = n + own.first; point < n + own.first + own.count; ++point) {
+          if (point < count && query < call.queries()) {
+            write_slopes(call, table, item * batch + point, image, query, head, first + point, dot[0], grad_locations,
                          grad_weights);
+          }
+          // The next one comes to where this was: registers have no index.
+#pragma unroll
+          for (int u = 0; u + 1 < at_once; ++u) {
+#pragma unroll
+            for (int k = 0; k < 4; ++k) dot[u][k] = dot[u + 1][k];
           }
         }
       }

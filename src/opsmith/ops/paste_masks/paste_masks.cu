@@ -1,6 +1,6 @@
 // Pasting masks into images on a GPU, all masks in one kernel, and its transpose.
 //
-// Forward: a thread writes vectors of 16 bytes. What most of an image needs is the mask's box alone, which a block
+// Forward: a thread writes vectors. What most of an image needs is the mask's box alone, which a block
 // reads once. Backward: a block has a row of a mask. It adds up the image's columns into shared memory, and from there
 // each pixel of the row takes what it has a weight in; so sums are made in one order.
 #include "paste_masks.h"
@@ -13,6 +13,9 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int rounds = 8;  // vectors of a thread
+// 16 bytes, but of single bytes only 8: a box is few vectors wide, and the lanes of these work while the others wait.
+template <class Out>
+constexpr int vector_width = sizeof(Out) == 1 ? 8 : 16 / sizeof(Out);
 constexpr int columns_at_once = 512;
 
 template <class T>
@@ -73,7 +76,7 @@ template <class T, class Write>
 __global__ void __launch_bounds__(threads) paste_dense(Masks<T> masks, View<const float, 2> boxes, Pasting pasting,
                                                        float growth, Write write, View<typename Write::Out, 3> out) {
   using Out = typename Write::Out;
-  constexpr int wide = 16 / sizeof(Out);
+  constexpr int wide = vector_width<Out>;
   using Wide = Vector<Out, wide>;
   const int width = static_cast<int>(pasting.width), pixels = static_cast<int>(pasting.height) * width;
   const int pieces = (pixels / wide + threads * rounds) / (threads * rounds);
@@ -174,7 +177,7 @@ void launch_paste(const View<const T, 3>& masks, const View<const float, 2>& box
   const float growth = growth_of(pasting);
   const int64_t pixels = pasting.height * pasting.width;
   if (out.is_contiguous() && pixels < (int64_t{1} << 31) - threads * rounds * 16) {
-    const int64_t pieces = pixels / (16 / static_cast<int64_t>(sizeof(Out))) / (threads * rounds) + 1;
+    const int64_t pieces = pixels / vector_width<Out> / (threads * rounds) + 1;
     const unsigned blocks = blocks_for(out.size[0] * pieces, 1);
     paste_dense<<<blocks, threads, 0, stream>>>(Masks<T>{masks}, boxes, pasting, growth, write, out);
   } else {
