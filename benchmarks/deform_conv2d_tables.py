@@ -10,6 +10,13 @@ __all__ = ["deform_conv2d_figures", "few_deform_conv2d_figures"]
 
 _FILES = ("deform_conv2d_cpu.json", "deform_conv2d_gpu.json")
 _HEADS = ("N x C x H x W", "dtype", "phase")
+# What both sides compute in, by the setting of TF32 or the type.
+_PRECISIONS = {
+    "everywhere": ", TF32 on both sides",
+    "nowhere": ", TF32 on neither side",
+    "in convolutions": " as PyTorch is set: TF32 here, not in torchvision",
+    "bfloat16": "; torchvision in float32 without TF32",
+}
 
 
 def deform_conv2d_figures() -> str:
@@ -25,6 +32,6 @@ def few_deform_conv2d_figures() -> str:
 def _case(row: dict[str, Any]) -> list[str]:
     return [
         " x ".join(map(str, row["shape"])),
-        row["dtype"] + (f" (TF32 {row['tf32']})" if row["tf32"] else ""),
+        row["dtype"] + _PRECISIONS.get(row["tf32"] or row["dtype"], ""),
         PHASES[row["phase"]],
     ]

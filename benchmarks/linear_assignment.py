@@ -25,7 +25,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from opsmith.ops.linear_assignment import linear_assignment
-from turns import clock_of, compare_samples, record, take_turns
+from turns import compare_clocks, record
 
 ROUNDS = 11
 
@@ -91,7 +91,7 @@ def measured(device: str) -> Iterator[dict[str, Any]]:
             "kind": case.kind,
             "dtype": str(case.dtype).removeprefix("torch."),
         }
-        row |= compare_samples(take_turns(calls, range(ROUNDS), clock_of(device)))
+        row |= compare_clocks(calls, range(ROUNDS), device, uncaptured={"scipy"})
         row["difference"] = float(((ours - theirs).abs() / theirs.abs()).max())
         yield row
 

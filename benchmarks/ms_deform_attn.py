@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from opsmith.ops.ms_deform_attn import ms_deform_attn
-from turns import clock_of, compare_samples, record, take_turns
+from turns import compare_clocks, record
 
 SHAPES = [(100, 134), (50, 67), (25, 34), (13, 17)]
 PIXELS = sum(height * width for height, width in SHAPES)
@@ -134,7 +134,7 @@ def measured(device: str, queries: tuple[str, ...]) -> Iterator[dict[str, Any]]:
             "dtype": str(case.dtype).removeprefix("torch."),
             "phase": case.phase,
         }
-        row |= compare_samples(take_turns(calls, range(ROUNDS), clock_of(device)))
+        row |= compare_clocks(calls, range(ROUNDS), device)
         ours = results.pop("opsmith")
         row["difference"] = {name: max(map(_difference, ours, theirs)) for name, theirs in results.items()}
         yield row

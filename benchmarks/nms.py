@@ -9,9 +9,10 @@ minimum score of 0.05; on a GPU it competes with its own CPU kernel and the copi
 soft_nms_padded takes 100.
 
 A sample is one call. On a GPU it ends when the GPU is done, and includes the wait for the number of kept boxes, which every
-function that returns that many needs. Half of a small call is the host's work, and the host of a virtual machine has phases
-of seconds in which it is half as fast: a Python loop before and after each case detects them, and such cases are measured
-again until patience runs out; `host_us` is the loop's time.
+function that returns that many needs. The padded ones do not, and are also timed in a CUDA graph ("graph"). Half of a small
+call is the host's work, and the host of a virtual machine has phases of seconds in which it is half as fast: a Python loop
+before and after each case detects them, and such cases are measured again until patience runs out; `host_us` is the loop's
+time.
 
 Competitors take turns within a round, ratios are formed within a round, and all of them have been called before. The
 textbook algorithm (benchmarks/nms/textbook.cpp) is compiled with -O3. `same` tells whether the results were equal; they may
@@ -34,7 +35,7 @@ import torch
 from torch import Tensor
 
 from opsmith.ops.nms import batched_nms, nms, nms_padded, soft_nms, soft_nms_padded
-from turns import compare_samples, load_textbook, on_cpu, record, take_turns, torchvision
+from turns import captured, compare_samples, load_textbook, on_cpu, on_gpu, record, take_turns, torchvision
 
 TEXTBOOK = Path(__file__).resolve().parent / "nms" / "textbook.cpp"
 THRESHOLDS = {"random": (0.5,), "dense": (0.5,), "crowded": (0.3, 0.5, 0.7, 0.9)}
@@ -130,8 +131,11 @@ def warm_up() -> None:
     torch.cuda.synchronize()
 
 
-def measure(calls: dict[str, Call], device: str, host: Host) -> dict[str, Any]:
-    """Return what is known of a case: times, how many times faster the first contender is, and whether results agree."""
+def measure(calls: dict[str, Call], device: str, host: Host, waits: bool) -> dict[str, Any]:
+    """Return what is known of a case: times, how many times faster the first contender is, and whether results agree.
+
+    What `waits` for the number of kept boxes cannot be captured in a CUDA graph.
+    """
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -144,6 +148,8 @@ def measure(calls: dict[str, Call], device: str, host: Host) -> dict[str, Any]:
     if device == "cuda":
         samples, loop_s = host.at_full_speed(lambda: take_turns(calls, rounds(), until_done))
         row["host_us"] = 1e6 * loop_s
+        if not waits:
+            row["graph"] = compare_samples(take_turns({ours: captured(calls[ours])}, rounds(), on_gpu))
     else:
         samples = take_turns(calls, rounds(), on_cpu)
     row |= compare_samples(samples)
@@ -212,7 +218,7 @@ def measure_all(device: str, sizes: list[int], functions: list[str]) -> Iterator
                 has_rivals = count <= MOST_PAIRED_BOXES[device] or (function == "batched_nms" and count <= 100000)
                 calls = contenders(function, boxes, scores, threshold, others if has_rivals else {})
                 row = {"function": function, "kind": kind, "boxes": count, "threshold": threshold}
-                yield row | measure(calls, device, host)
+                yield row | measure(calls, device, host, waits="padded" not in function)
 
 
 def summary(row: dict[str, Any]) -> str:

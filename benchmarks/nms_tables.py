@@ -13,7 +13,14 @@ _HEADS = ("function", "boxes", "threshold", "kept")
 
 
 # What a page shows, all of random boxes and a threshold of 0.5: the function, and how many boxes.
-_FEW = {("nms", 1000), ("nms", 20000), ("nms", 100000), ("batched_nms", 20000), ("soft_nms", 1000)}
+_FEW = {
+    ("nms", 1000),
+    ("nms", 20000),
+    ("nms", 100000),
+    ("batched_nms", 20000),
+    ("nms_padded", 1000),
+    ("soft_nms", 1000),
+}
 
 
 def nms_figures() -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from headline import Figure
 from opsmith.benchmark.as_json import reports_from
 from opsmith.benchmark.result import BenchReport, Timing
-from opsmith.report.bench.grid import machine_words, problem_text, problems_of, tables_of
+from opsmith.report.bench.grid import Row, machine_words, problem_text, problems_of, tables_of
 from opsmith.report.bench.markdown import limit_cell, ratio_cell, time_cell
 from opsmith.report.markdown import row_markdown
 from opsmith.report.units import duration, ratio_text
@@ -100,6 +100,9 @@ HEADLINES = (
 # Operators whose figures their page leaves to docs/results/operators.md: those that a page has beside its own.
 _BESIDE = frozenset({"lltm_gates"})
 
+# CUDA graphs of the operator and of eager: a column of their own, and no competitors.
+_GRAPHS = ("graph", "eager graph")
+
 # Competitors by a name that needs no page to explain it.
 _NAMES = {"eager": "eager PyTorch", "compiled": "`torch.compile`", "graph": "a CUDA graph of it"}
 
@@ -141,20 +144,41 @@ def _reports(file: str) -> tuple[BenchReport, ...]:
 def _report(report: BenchReport) -> Iterator[str]:
     """Yield one report: a row for each element type, phase and size, a column for each competitor that has a time."""
     tables = tables_of(report.timings)
-    others = list(dict.fromkeys(name for table in tables for name in table.others))
+    others = [name for name in dict.fromkeys(name for table in tables for name in table.others) if name not in _GRAPHS]
+    has_graph = any(_GRAPHS[0] in table.others for table in tables)
+    is_gpu = report.machine.device == "cuda"
     limit = f"; a copy takes {report.limits['copy_bytes_s'] / 1e9:,.0f} GB/s" if "copy_bytes_s" in report.limits else ""
     yield f"**`{_short(report)}`** on {machine_words(report)}, {report.date[:10]}{limit}"
     yield ""
-    heads = ["dtype and phase", "sizes", "time", *(f"against {name}" for name in others), "of the limit"]
+    heads = ["dtype and phase", "sizes", "time", *(f"against {name}" for name in others)]
+    heads += ["by the host, against eager"] * is_gpu + ["in a CUDA graph, against eager"] * has_graph + ["of the limit"]
     yield row_markdown(heads)
     yield "|---" * len(heads) + "|"
     for table in tables:
         for row in table.rows:
-            ratios = (ratio_cell(row, name) for name in others)
-            yield row_markdown([table.title, row.workload, time_cell(row.own), *ratios, limit_cell(row.own)])
+            cells = [table.title, row.workload, time_cell(row.own), *(ratio_cell(row, name) for name in others)]
+            cells += [_host_cell(row)] * is_gpu + [_graph_cell(row)] * has_graph
+            yield row_markdown([*cells, limit_cell(row.own)])
     if problems := problems_of(report.timings):
         yield ""
         yield from (f"* {problem_text(problem)}" for problem in problems)
+
+
+def _host_cell(row: Row) -> str:
+    """Return the time of a call by the host's clock, over many calls in a row, and the ratio by that clock."""
+    if row.own is None or row.own.wall is None or row.own.is_wrong:
+        return "–"
+    verdict = row.verdict("eager", "wall")
+    return duration(row.own.wall.middle) + (f", {ratio_text(verdict)}" if verdict else "")
+
+
+def _graph_cell(row: Row) -> str:
+    """Return the time of a CUDA graph of a call, and how many times faster that is than one of eager's."""
+    own, other = (row.timings.get(name) for name in _GRAPHS)
+    if own is None or own.time is None:
+        return "–"
+    ratio = f", {other.time.middle / own.time.middle:.2f}x" if other is not None and other.time is not None else ""
+    return duration(own.time.middle) + ratio
 
 
 def _headline(entry: Headline) -> Iterator[Figure]:

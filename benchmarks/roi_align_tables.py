@@ -27,4 +27,6 @@ def _case(row: dict[str, Any]) -> list[str]:
     phase = PHASES[row["phase"]]
     if "function" not in row:
         return [phase]
-    return [f"{row['function']} {row['bins']} x {row['bins']} {row['dtype']} {row['layout']}, {phase}"]
+    # It does not support bfloat16.
+    dtype = "bfloat16 (torchvision: float16)" if row["dtype"] == "bfloat16" else row["dtype"]
+    return [f"{row['function']} {row['bins']} x {row['bins']} {dtype} {row['layout']}, {phase}"]

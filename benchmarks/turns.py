@@ -1,5 +1,8 @@
 """Times contenders that take turns, for the benchmarks of operators on boxes and of deformable convolution and attention.
 
+On a GPU there are three times of a call: the GPU's, between events, of calls that are queued; the host's, of calls that a
+program makes; and the GPU's of a CUDA graph, whose replay leaves the host out.
+
 Competitors take turns within a round, in a new random order each time, and ratios are formed within a round, so a drift of
 the machine's speed does not favour any of them.
 """
@@ -16,7 +19,7 @@ import random
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,14 @@ from opsmith.toolchain.processor import processor_name
 
 __all__ = [
     "Clock",
+    "captured",
     "clock_of",
+    "compare_clocks",
     "compare_samples",
     "load_textbook",
     "on_cpu",
     "on_gpu",
+    "on_host",
     "record",
     "take_turns",
     "torchvision",
@@ -67,6 +73,28 @@ def on_gpu(call: Callable[[], Any]) -> float:
     return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(marks)) / 1e3
 
 
+def on_host(call: Callable[[], Any]) -> float:
+    """Return the host's time of a call on a GPU: the mean of 10 in a row, until the GPU is done with all of them."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(CALLS_ON_A_GPU):
+        call()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / CALLS_ON_A_GPU
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return the replay of a CUDA graph of a call that has been made before.
+
+    It is captured on the current stream, which `record` has made the program's: autograd's nodes belong to the stream on
+    which they were made, and the default one cannot be captured.
+    """
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        call()
+    return graph.replay
+
+
 def clock_of(device: str) -> Clock:
     """Return the clock of a device."""
     return on_gpu if device == "cuda" else on_cpu
@@ -93,6 +121,34 @@ def compare_samples(samples: Mapping[str, list[float]]) -> dict[str, Any]:
     return row
 
 
+def compare_clocks(
+    calls: Mapping[str, Callable[[], Any]], rounds: Iterable[Any], device: str, uncaptured: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return what `compare_samples` does, by a device's clock, and on a GPU by two more: "host" and "graph".
+
+    These are the host's time of a call, and the GPU's of a CUDA graph of it. Contenders that wait for the GPU cannot be
+    captured: they are `uncaptured`.
+    """
+    row = compare_samples(take_turns(calls, rounds, clock_of(device)))
+    if device == "cuda":
+        row["host"] = compare_samples(take_turns(calls, rounds, on_host))
+        replays = _captured_all({name: call for name, call in calls.items() if name not in uncaptured})
+        if next(iter(calls)) in replays:
+            row["graph"] = compare_samples(take_turns(replays, rounds, on_gpu))
+    return row
+
+
+def _captured_all(calls: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    """Return the replays of those that can be captured, and print why others cannot: the rest of a run is not lost."""
+    replays = {}
+    for name, call in calls.items():
+        try:
+            replays[name] = captured(call)
+        except RuntimeError as error:
+            print(f"{name} is not captured: {error}")
+    return replays
+
+
 @functools.cache
 def torchvision() -> Any:
     """Return torchvision, or None where it is not installed, which is said once."""
@@ -106,7 +162,12 @@ def torchvision() -> Any:
 def record(
     rows: Iterable[dict[str, Any]], device: str, output: Path | None, summary: Callable[[dict[str, Any]], str]
 ) -> None:
-    """Print a line for each row as soon as it is known, and write all that there are to a file: a run may be cut off."""
+    """Print a line for each row as soon as it is known, and write all that there are to a file: a run may be cut off.
+
+    `rows` are computed here, on a GPU on a stream of their own.
+    """
+    if device == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream())  # one that can be captured
     vision = torchvision()
     result: dict[str, Any] = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -1,6 +1,7 @@
 """Tables of what turns.py has measured, for nms, roi_align and deform_conv2d.
 
 A result file has a row for each case: `seconds` of every contender, and `times_faster`, our speedup over each of the others.
+On a GPU it may have both of two more clocks: of the host, and of CUDA graphs.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ NAMES = {
     "a straightforward kernel": "a straightforward kernel",
     "scipy": "SciPy",
 }
+# Clocks beside that of "time", by their names in a row.
+CLOCKS = {"host": "by the host", "graph": "in a CUDA graph"}
 PHASES = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 
 Row = dict[str, Any]
@@ -45,7 +48,6 @@ class TurnsHeadline:
     case: Mapping[str, Any]
     words: str
     competitor: str = "torchvision"
-    against: str = ""  # the competitor in words, where its name does not say enough
 
 
 _RANDOM = {"function": "nms", "kind": "random", "threshold": 0.5}
@@ -73,17 +75,15 @@ HEADLINES = (
         "deform_conv2d",
         "deform_conv2d_gpu.json",
         "deform_conv2d",
-        {"shape": [8, 256, 64, 64], "dtype": "bfloat16", "phase": "forward"},
-        "bfloat16, forward, 8 x 256 x 64 x 64, 3 x 3 taps",
-        against="torchvision in float32",
+        {"shape": [8, 256, 64, 64], "dtype": "float32", "tf32": "everywhere", "phase": "forward"},
+        "float32 with TF32 on both sides, forward, 8 x 256 x 64 x 64, 3 x 3 taps",
     ),
     TurnsHeadline(
         "deform_conv2d",
         "deform_conv2d_gpu.json",
         "deform_conv2d",
-        {"shape": [8, 256, 64, 64], "dtype": "bfloat16", "phase": "backward"},
-        "bfloat16, backward, 8 x 256 x 64 x 64, 3 x 3 taps",
-        against="torchvision in float32",
+        {"shape": [8, 256, 64, 64], "dtype": "float32", "tf32": "everywhere", "phase": "backward"},
+        "float32 with TF32 on both sides, backward, 8 x 256 x 64 x 64, 3 x 3 taps",
     ),
 )
 
@@ -117,8 +117,7 @@ def _headline(entry: TurnsHeadline) -> Figure:
     for row in result["rows"]:
         if all(row.get(key) == value for key, value in entry.case.items()) and entry.competitor in _faster(row):
             time = duration(row["seconds"]["opsmith"]["median"])
-            against = entry.against or NAMES[entry.competitor]
-            speedup = _ratio(row, entry.competitor)
+            against, speedup = NAMES[entry.competitor], _ratio(row, entry.competitor)
             return Figure(entry.operator, entry.page, entry.words, time, result["device"], against, speedup)
     raise LookupError(f"{entry.file} has no case {entry.case} with {entry.competitor}")
 
@@ -133,13 +132,24 @@ def _table(
     vision = f", torchvision {result['torchvision']}" if result.get("torchvision") else ""
     yield f"**{result['device']}**{threads}, torch {result['torch']}{vision}, {result['date'][:10]}"
     yield ""
-    columns = [*heads, "time", *(f"against {NAMES[name]}" for name in others), *(["peak memory"] if has_peak else [])]
+    clocks = [name for name in CLOCKS if any(name in row for row in rows)]
+    more = [f"{CLOCKS[name]}{f', against {NAMES[others[0]]}' if others else ''}" for name in clocks]
+    columns = [*heads, "time", *(f"against {NAMES[name]}" for name in others), *more]
+    columns += ["peak memory"] if has_peak else []
     yield row_markdown(columns)
     yield "|---" * len(columns) + "|"
     for row in rows:
         times = [duration(row["seconds"]["opsmith"]["median"]), *(_ratio(row, name) for name in others)]
+        times += [_by_another_clock(row.get(name), others[:1]) for name in clocks]
         memory = [f"{row['peak_bytes'] / 1e6:,.1f} MB"] if has_peak else []
         yield row_markdown([*cells(row), *times, *memory])
+
+
+def _by_another_clock(compared: Row | None, others: list[str]) -> str:
+    if compared is None:
+        return "–"
+    ratios = [_ratio(compared, name) for name in others if name in _faster(compared)]
+    return ", ".join([duration(compared["seconds"]["opsmith"]["median"]), *ratios])
 
 
 def _faster(row: Row) -> dict[str, Any]:

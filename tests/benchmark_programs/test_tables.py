@@ -205,3 +205,51 @@ def test_a_headline_of_contenders_that_took_turns(tables, monkeypatch, tmp_path)
     for lost in (replace(entry, case={"boxes": 1}), replace(entry, case={"boxes": 2})):
         with pytest.raises(LookupError, match="has no case"):
             turns_tables.turns_headlines((lost,))
+
+
+def test_contenders_that_took_turns_by_three_clocks(tables, monkeypatch, tmp_path):
+    import turns_tables
+
+    def compared(ours: float, **theirs: float) -> dict:
+        def one(value: float) -> dict:
+            return {"median": value, "min": value, "max": value, "count": 1}
+
+        faster = {"times_faster": {name: one(value / ours) for name, value in theirs.items()}} if theirs else {}
+        return {"seconds": {name: one(value) for name, value in {"opsmith": ours, **theirs}.items()}, **faster}
+
+    three = {
+        **compared(1e-4, torchvision=3e-4),
+        "host": compared(2e-4, torchvision=4e-4),
+        "graph": compared(5e-5, torchvision=2e-4),
+    }
+    uncaptured = {**three, "graph": compared(5e-5)}
+    about = {"device": "GPU", "threads": None, "torch": "2.11", "date": "2026-11-26"}
+    result = {**about, "rows": [three, uncaptured, compared(1e-4, torchvision=3e-4)]}
+    (tmp_path / "some_gpu.json").write_text(json.dumps(result))
+    monkeypatch.setattr(turns_tables, "RESULTS", tmp_path)
+    *_, head, _, first, second, third = turns_tables.turns_tables(("some_gpu.json",), (), lambda row: []).splitlines()
+    assert head == (
+        "| time | against torchvision | by the host, against torchvision | in a CUDA graph, against torchvision |"
+    )
+    assert first == "| 100 us | 3.0x [3.0, 3.0] | 200 us, 2.0x [2.0, 2.0] | 50.0 us, 4.0x [4.0, 4.0] |"
+    assert second.endswith("| 50.0 us |")
+    assert third.endswith("| – | – |")
+
+
+def test_an_operator_on_a_gpu_has_the_hosts_time_and_that_of_a_graph(operator_tables):
+    def on_a_gpu(report):
+        report["machine"]["device"] = "cuda"
+        own = first_timing(report, "opsmith")
+        for name, seconds in (("graph", 2e-6), ("eager graph", 3e-6)):
+            time = {"middle": seconds, "low": seconds, "high": seconds}
+            report["timings"].append({**own, "competitor": name, "time": time})
+        own["wall"] = {"middle": 7e-6, "low": 7e-6, "high": 7e-6}
+
+    assert "by the host" not in operator_tables.figures("sigmoid")
+    change(operator_tables.RESULTS, on_a_gpu)
+    lines = operator_tables.figures("sigmoid").splitlines()
+    head = next(line for line in lines if line.startswith("| dtype"))
+    assert "| by the host, against eager | in a CUDA graph, against eager | of the limit |" in head
+    assert "against graph" not in head
+    first = next(line for line in lines if line.startswith("| float32, forward | shape 1024 |"))
+    assert " 7.00 us" in first and "| 2.00 us, 1.50x |" in first

@@ -14,25 +14,40 @@ from torch import Tensor
 
 import opsmith.ops
 from opsmith.ops import (
+    batched_nms,
     bias_act,
-    boxes,
+    box_convert,
+    box_iou,
+    clip_boxes_to_image,
     deform_conv2d,
+    downsample2d,
+    filter2d,
     filtered_lrelu,
+    fused_bias_leakyrelu,
+    generalized_box_iou,
+    generalized_box_iou_loss,
+    linear_assignment,
+    linear_sum_assignment,
     lltm,
+    ms_deform_attn,
     nms,
+    nms_padded,
+    paste_binary_masks_in_image,
+    paste_masks_in_image,
     roi_align,
+    roi_align_pyramid,
     roi_pool,
+    setup_filter,
     sigmoid_focal_loss,
+    soft_nms,
+    upfirdn2d,
+    upsample2d,
 )
 from opsmith.ops.deform_conv2d import mmcv as deform_mmcv
-from opsmith.ops.linear_assignment import linear_assignment, linear_sum_assignment
-from opsmith.ops.ms_deform_attn import ms_deform_attn
 from opsmith.ops.nms import mmcv as nms_mmcv
-from opsmith.ops.paste_masks import paste_binary_masks_in_image, paste_masks_in_image
 from opsmith.ops.roi_align import mmcv as roi_align_mmcv
 from opsmith.ops.sigmoid_focal_loss import mmcv as focal_mmcv
 from opsmith.ops.stylegan.conv2d_resample import conv2d_resample
-from opsmith.ops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upsample2d
 from opsmith.runtime.operator import Operator
 from opsmith.subject.case import Case
 from opsmith.subject.find import find_operators
@@ -142,15 +157,15 @@ def _deformed() -> dict[str, Any]:
 
 
 FUNCTIONS = (
-    _function("bias_act", bias_act.bias_act, lambda: {"x": _IMAGE.clone(), "b": torch.ones(4), "act": "lrelu"}),
+    _function("bias_act", bias_act, lambda: {"x": _IMAGE.clone(), "b": torch.ones(4), "act": "lrelu"}),
     _function(
         "fused_bias_leakyrelu",
-        bias_act.fused_bias_leakyrelu,
+        fused_bias_leakyrelu,
         lambda: {"input": _IMAGE.clone(), "bias": torch.ones(4)},
     ),
     _function(
         "filtered_lrelu",
-        filtered_lrelu.filtered_lrelu,
+        filtered_lrelu,
         lambda: {"x": _IMAGE.clone(), "fu": torch.ones(4), "fd": torch.ones(4), "b": torch.ones(4), "up": 2, "down": 2},
     ),
     _function("setup_filter", setup_filter, lambda: {"f": [1, 3, 3, 1]}),
@@ -158,16 +173,16 @@ FUNCTIONS = (
     _function("filter2d", filter2d, lambda: {"x": _IMAGE.clone(), "f": torch.ones(3, 3)}),
     _function("upsample2d", upsample2d, lambda: {"x": _IMAGE.clone(), "f": torch.ones(4)}),
     _function("downsample2d", downsample2d, lambda: {"x": _IMAGE.clone(), "f": torch.ones(4)}),
-    _function("deform_conv2d", deform_conv2d.deform_conv2d, _deformed),
+    _function("deform_conv2d", deform_conv2d, _deformed),
     _function(
         "modulated_deform_conv2d",
         deform_mmcv.modulated_deform_conv2d,
         lambda: {name: value for name, value in _deformed().items() if name != "dilation"},
     ),
-    _function("nms", nms.nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0), "iou_threshold": 0.5}),
+    _function("nms", nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0), "iou_threshold": 0.5}),
     _function(
         "batched_nms",
-        nms.batched_nms,
+        batched_nms,
         lambda: {
             "boxes": _boxes(),
             "scores": torch.arange(7.0),
@@ -177,10 +192,10 @@ FUNCTIONS = (
     ),
     _function(
         "nms_padded",
-        nms.nms_padded,
+        nms_padded,
         lambda: {"boxes": _boxes(), "scores": torch.arange(7.0), "iou_threshold": 0.5, "max_output": 5},
     ),
-    _function("soft_nms", nms.soft_nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0) / 7}),
+    _function("soft_nms", soft_nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0) / 7}),
     _function("mmcv.nms", nms_mmcv.nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0), "iou_threshold": 0.5}),
     _function("mmcv.soft_nms", nms_mmcv.soft_nms, lambda: {"boxes": _boxes(), "scores": torch.arange(7.0) / 7}),
     _function(
@@ -218,15 +233,15 @@ FUNCTIONS = (
             "attention_weights": torch.full((2, 5, 3, 2, 2), 0.25),
         },
     ),
-    _function("box_iou", boxes.box_iou, lambda: {"boxes1": _boxes(), "boxes2": _boxes(5)}),
-    _function("generalized_box_iou", boxes.generalized_box_iou, lambda: {"boxes1": _boxes(), "boxes2": _boxes(5)}),
+    _function("box_iou", box_iou, lambda: {"boxes1": _boxes(), "boxes2": _boxes(5)}),
+    _function("generalized_box_iou", generalized_box_iou, lambda: {"boxes1": _boxes(), "boxes2": _boxes(5)}),
     _function(
         "generalized_box_iou_loss",
-        boxes.generalized_box_iou_loss,
+        generalized_box_iou_loss,
         lambda: {"boxes1": _boxes(), "boxes2": _boxes() + 1, "reduction": "mean"},
     ),
-    _function("box_convert", boxes.box_convert, lambda: {"boxes": _boxes(), "in_fmt": "xyxy", "out_fmt": "cxcywh"}),
-    _function("clip_boxes_to_image", boxes.clip_boxes_to_image, lambda: {"boxes": _boxes(), "size": (5, 4)}),
+    _function("box_convert", box_convert, lambda: {"boxes": _boxes(), "in_fmt": "xyxy", "out_fmt": "cxcywh"}),
+    _function("clip_boxes_to_image", clip_boxes_to_image, lambda: {"boxes": _boxes(), "size": (5, 4)}),
     _function(
         "paste_masks_in_image",
         paste_masks_in_image,
@@ -237,13 +252,13 @@ FUNCTIONS = (
         paste_binary_masks_in_image,
         lambda: {"masks": torch.linspace(0, 1, 7 * 9).reshape(7, 1, 3, 3), "boxes": _boxes(), "img_shape": (8, 9)},
     ),
-    _function("roi_align", roi_align.roi_align, lambda: {"input": _IMAGE, "boxes": _rois(), "output_size": (3, 3)}),
+    _function("roi_align", roi_align, lambda: {"input": _IMAGE, "boxes": _rois(), "output_size": (3, 3)}),
     _function(
         "mmcv.roi_align", roi_align_mmcv.roi_align, lambda: {"input": _IMAGE, "rois": _rois(), "output_size": (3, 3)}
     ),
     _function(
         "roi_align_pyramid",
-        roi_align.roi_align_pyramid,
+        roi_align_pyramid,
         lambda: {
             "features": [_IMAGE, _IMAGE[..., ::2, ::2]],
             "boxes": _rois(),
@@ -251,10 +266,10 @@ FUNCTIONS = (
             "scales": [0.5, 0.25],
         },
     ),
-    _function("roi_pool", roi_pool.roi_pool, lambda: {"input": _IMAGE, "boxes": _rois(), "output_size": (3, 3)}),
+    _function("roi_pool", roi_pool, lambda: {"input": _IMAGE, "boxes": _rois(), "output_size": (3, 3)}),
     _function(
         "sigmoid_focal_loss",
-        sigmoid_focal_loss.sigmoid_focal_loss,
+        sigmoid_focal_loss,
         lambda: {"inputs": torch.linspace(-2, 2, 21).reshape(7, 3), "targets": torch.ones(7, 3)},
     ),
     _function(
@@ -273,7 +288,7 @@ FUNCTIONS = (
     ),
     _function(
         "lltm",
-        lltm.lltm,
+        lltm,
         lambda: {
             "input": torch.ones(5, 2, 3),
             "state": (torch.zeros(2, 4), torch.zeros(2, 4)),

@@ -167,6 +167,36 @@ def test_a_cell_is_saved_as_a_package(run, tmp_path):
     assert (tmp_path / "made" / "__init__.py").read_text() == CELL.partition("\n\n%%file")[0] + "\n"
 
 
+def test_saving_an_edited_cell_replaces_what_it_saved_before(run, tmp_path):
+    edited = CELL.replace("factor = 2", "factor = 5")
+    for text in (CELL, edited, edited):
+        assert run(text, f"--save {tmp_path / 'made'}")[0].success
+    assert (tmp_path / "made" / "factor.h").read_text() == "constexpr int factor = 5;\n"
+
+
+def test_saving_loses_no_file_of_the_user(run, tmp_path):
+    folder = tmp_path / "made"
+    assert run(CELL, f"--save {folder}")[0].success
+    (folder / "twice.cpp").write_text("mine")
+    result, _ = run(CELL.replace("factor = 2", "factor = 6"), f"--save {folder}")
+    assert failure_of(result) == (
+        f"--save {folder}: twice.cpp there is not what this session saved, and would be lost; nothing was written. "
+        "Move or delete it, or name another folder"
+    )
+    assert (folder / "twice.cpp").read_text() == "mine"
+    assert (folder / "factor.h").read_text() == "constexpr int factor = 2;\n"
+    (folder / "twice.cpp").unlink()
+    assert run(CELL, f"--save {folder}")[0].success
+
+
+def test_saving_where_another_package_is_or_no_folder_can_be(run, tmp_path):
+    (tmp_path / "__init__.py").write_text("mine")
+    assert "__init__.py there is not what this session saved" in failure_of(run(CELL, f"--save {tmp_path}")[0])
+    assert [path.name for path in tmp_path.iterdir()] == ["__init__.py"]
+    file = tmp_path / "__init__.py"
+    assert f"--save {file}: Not a directory" in failure_of(run(CELL, f"--save {file}")[0])
+
+
 def test_a_cell_leaves_nothing_in_the_users_folders_for_editors(run, tmp_path, monkeypatch):
     monkeypatch.setenv("OPSMITH_TYPINGS", str(tmp_path / "typings"))
     monkeypatch.setenv("OPSMITH_COMPILE_COMMANDS", str(tmp_path / "build"))

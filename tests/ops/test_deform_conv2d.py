@@ -15,7 +15,7 @@ from layouts import laid_out
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from opsmith.errors import DtypeError
+from opsmith.errors import ArgumentValueError, DtypeError
 from opsmith.ops.deform_conv2d import (
     DeformConv2d,
     deform_conv2d,
@@ -269,7 +269,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
-def test_vmap_autocast_and_functional_gradients() -> None:
+def test_vmap_and_functional_gradients() -> None:
     form = FORMS[0]
     made = tensors(form, 2, (5, 6), 9)
     many = torch.randn(3, *made["input"].shape, dtype=torch.float64)
@@ -279,10 +279,64 @@ def test_vmap_autocast_and_functional_gradients() -> None:
     loss = lambda image: single(image).pow(3).sum()  # noqa: E731
     found = torch.func.vmap(torch.func.grad(loss))(many)
     torch.testing.assert_close(found, torch.stack([torch.func.grad(loss)(one) for one in many]))
-    low = {name: one.bfloat16() for name, one in made.items()}
+
+
+@pytest.mark.parametrize("given", ["float32", "bfloat16", "mixed"])
+def test_autocast_computes_in_float32_and_returns_the_inputs_type(given: str) -> None:
+    form = FORMS[0]
+    wide = {name: one.float() for name, one in tensors(form, 2, (5, 6), 9).items()}
+    made = {
+        name: one.bfloat16() if given == "bfloat16" or (given == "mixed" and name in ("input", "offset")) else one
+        for name, one in wide.items()
+    }
+    leaves = {name: one.requires_grad_() for name, one in made.items()}
     with torch.autocast("cpu", torch.bfloat16):
-        found = deform_conv2d(**{name: one.float() for name, one in made.items()}, **numbers(form))
-    assert torch.equal(found, deform_conv2d(**low, **numbers(form)))
+        found = deform_conv2d(**leaves, **numbers(form))
+    expected = deform_conv2d(**{name: one.float() for name, one in made.items()}, **numbers(form))
+    assert found.dtype == made["input"].dtype
+    assert torch.equal(found, expected.to(found.dtype))
+    gradients = torch.autograd.grad(found.float().sum(), list(leaves.values()))
+    assert [one.dtype for one in gradients] == [one.dtype for one in leaves.values()]
+
+
+def test_autocast_computes_in_the_low_type_where_that_is_asked_for() -> None:
+    form = FORMS[0]
+    made = {name: one.float() for name, one in tensors(form, 2, (5, 6), 9).items()}
+    low = deform_conv2d(**{name: one.bfloat16() for name, one in made.items()}, **numbers(form))
+    module = DeformConv2d(1, 1, 1, autocast="low")
+    module.weight, module.bias = torch.nn.Parameter(made["weight"]), torch.nn.Parameter(made["bias"])
+    module.stride, module.padding, module.dilation = numbers(form).values()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = deform_conv2d(**made, **numbers(form), autocast="low")
+        of_module = module(made["input"], made["offset"], made["mask"])
+        of_mmcv = modulated_deform_conv2d(
+            made["input"], made["offset"], made["mask"], made["weight"], made["bias"], *numbers(form).values()
+        )
+    for result in (found, of_module, of_mmcv):
+        assert result.dtype == torch.bfloat16 and torch.equal(result, low)
+    of_module.float().sum().backward()
+    assert module.weight.grad.dtype == torch.float32
+    plain = deform_conv2d(**made, **numbers(form), autocast="low")
+    assert torch.equal(plain, deform_conv2d(**made, **numbers(form)))
+    wide = {name: one.double() for name, one in made.items()}
+    with torch.autocast("cpu", torch.bfloat16):
+        assert deform_conv2d(**wide, **numbers(form), autocast="low").dtype == torch.float64
+    for call in (lambda: deform_conv2d(**made, autocast="lower"), lambda: DeformConv2d(1, 1, 1, autocast="lower")):
+        with pytest.raises(ArgumentValueError, match=r"""autocast is 'lower', expected "float32" or "low\""""):
+            call()
+
+
+@pytest.mark.slow("compiles with Dynamo")
+@pytest.mark.parametrize("rule", ["float32", "low"])
+def test_autocast_inside_a_graph(rule: str) -> None:
+    form = FORMS[0]
+    made = {name: one.float() for name, one in tensors(form, 2, (5, 6), 9).items()}
+    function = lambda made: deform_conv2d(**made, **numbers(form), autocast=rule)  # noqa: E731
+    traced = torch.compile(function, fullgraph=True, backend="aot_eager")
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, found = function(made), traced(made)
+    assert found.dtype == (torch.bfloat16 if rule == "low" else torch.float32)
+    assert torch.equal(found, expected)
 
 
 @pytest.mark.slow("compiles with Inductor")

@@ -14,9 +14,22 @@ from opsmith.ops.lltm import lltm_cell, lltm_cell_backward
 
 pytestmark = pytest.mark.compile
 
-# Batch, input and state. Some are multiples of no vector and no tile, some leave panels partly filled; a batch of 1 goes
-# through PyTorch's products, 16 and more through the kernel's own.
-SIZES = [(1, 4, 8), (7, 3, 5), (8, 1, 1), (16, 32, 128), (33, 20, 51), (49, 40, 24), (70, 129, 65)]
+# Batch, input and state. Some are multiples of no vector and no tile, some leave panels partly filled. Up to 7 rows are
+# multiplied row by row (2 in bfloat16, which from there on takes PyTorch's products if they are large), more in panels.
+SIZES = [
+    (1, 4, 8),
+    (1, 70, 131),
+    (1, 256, 400),
+    (2, 33, 64),
+    (3, 0, 5),
+    (7, 3, 5),
+    (7, 129, 65),
+    (8, 1, 1),
+    (16, 32, 128),
+    (33, 20, 51),
+    (49, 40, 24),
+    (70, 129, 65),
+]
 TOLERANCE = {
     torch.float64: {"rtol": 1e-12, "atol": 1e-12},
     torch.float32: {"rtol": 1e-5, "atol": 1e-5},
@@ -57,8 +70,9 @@ def test_agrees_with_the_reference(size: tuple[int, int, int], dtype: torch.dtyp
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded"])
-def test_takes_any_strides(layout: str, place: int, dtype: torch.dtype) -> None:
-    arguments = cell_arguments(17, 12, 20, dtype)
+@pytest.mark.parametrize("batch", [2, 17])
+def test_takes_any_strides(batch: int, layout: str, place: int, dtype: torch.dtype) -> None:
+    arguments = cell_arguments(batch, 12, 20, dtype)
     arguments[place] = laid_out(arguments[place], layout)
     check_against_reference(arguments)
 
@@ -92,6 +106,17 @@ def test_any_finite_gate_has_a_finite_gradient(batch: int, gate: float) -> None:
     wanted = gradients(lambda *a: lltm_cell.reference(*a)[:2], [argument.double() for argument in arguments], outer)
     for ours, theirs in zip(found, wanted, strict=True):
         torch.testing.assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_a_few_rows_do_not_depend_on_the_number_of_threads(dtype: torch.dtype) -> None:
+    arguments = cell_arguments(2, 256, 400, dtype)  # 787,200 weights, of which 2^18 are one chunk
+    runs = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        runs.append(lltm_cell.torch_op(*arguments))
+    for run in runs[1:]:
+        assert all(torch.equal(ours, first) for ours, first in zip(run, runs[0], strict=True))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

@@ -9,12 +9,10 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from opsmith.errors import DeviceError
-from opsmith.ops import nms as plain_nms
+from opsmith.ops import batched_nms, nms, roi_align, sigmoid_focal_loss, soft_nms
 from opsmith.ops.nms import mmcv as nms_mmcv
 from opsmith.ops.roi_align import mmcv as roi_align_mmcv
-from opsmith.ops.roi_align import roi_align
 from opsmith.ops.sigmoid_focal_loss import mmcv as focal_mmcv
-from opsmith.ops.sigmoid_focal_loss import sigmoid_focal_loss
 
 pytestmark = pytest.mark.compile
 
@@ -29,7 +27,7 @@ def detections(count: int = 300) -> tuple[Tensor, Tensor, Tensor]:
 def test_nms_returns_boxes_with_scores_and_arrays_for_arrays():
     boxes, scores, _ = detections()
     dets, inds = nms_mmcv.nms(boxes, scores, 0.4)
-    assert torch.equal(inds, plain_nms.nms(boxes, scores, 0.4))
+    assert torch.equal(inds, nms(boxes, scores, 0.4))
     assert torch.equal(dets, torch.cat([boxes, scores[:, None]], 1)[inds])
     array_dets, array_inds = nms_mmcv.nms(boxes.numpy(), scores.numpy(), 0.4)
     assert isinstance(array_dets, numpy.ndarray) and isinstance(array_inds, numpy.ndarray)
@@ -39,7 +37,7 @@ def test_nms_returns_boxes_with_scores_and_arrays_for_arrays():
 def test_nms_with_an_offset_a_least_score_and_a_largest_number():
     boxes, scores, _ = detections()
     grown = boxes + torch.tensor([0.0, 0, 1, 1])
-    expected = plain_nms.nms(grown, scores, 0.4)
+    expected = nms(grown, scores, 0.4)
     assert torch.equal(nms_mmcv.nms(boxes, scores, 0.4, offset=1)[1], expected)
     expected = expected[scores[expected] > 0.3][:20]
     dets, inds = nms_mmcv.nms(boxes, scores, 0.4, offset=1, score_threshold=0.3, max_num=20)
@@ -58,12 +56,12 @@ def test_batched_nms_as_its_configuration_says():
     boxes, scores, idxs = detections()
     config = {"type": "nms", "iou_threshold": 0.4, "split_thr": 10}
     dets, inds = nms_mmcv.batched_nms(boxes, scores, idxs, config)
-    assert torch.equal(inds, plain_nms.batched_nms(boxes, scores, idxs, 0.4))
+    assert torch.equal(inds, batched_nms(boxes, scores, idxs, 0.4))
     assert torch.equal(dets, torch.cat([boxes, scores[:, None]], 1)[inds])
     assert config == {"type": "nms", "iou_threshold": 0.4, "split_thr": 10}
     for agnostic in ({"class_agnostic": True}, {}):
         found = nms_mmcv.batched_nms(boxes, scores, idxs, config | agnostic, class_agnostic=not agnostic)[1]
-        assert torch.equal(found, plain_nms.nms(boxes, scores, 0.4))
+        assert torch.equal(found, nms(boxes, scores, 0.4))
     few = nms_mmcv.batched_nms(boxes, scores, idxs, config | {"max_num": 7, "score_threshold": 0.5})
     assert torch.equal(few[1], inds[scores[inds] > 0.5][:7]) and few[0].shape == (7, 5)
     ranked, order = nms_mmcv.batched_nms(boxes, scores, idxs, None)
@@ -81,7 +79,7 @@ def test_batched_soft_nms_lowers_within_classes():
     assert (dets[1:, 4] <= dets[:-1, 4]).all()
     for value in range(4):
         members = (idxs == value).nonzero()[:, 0]
-        expected, own = plain_nms.soft_nms(boxes[members], scores[members], 0.3, min_score=0.05)
+        expected, own = soft_nms(boxes[members], scores[members], 0.3, min_score=0.05)
         mine = idxs[inds] == value
         assert torch.equal(inds[mine], members[own]) and torch.equal(dets[mine], expected)
     none = nms_mmcv.batched_nms(boxes[:0], scores[:0], idxs[:0], {"type": "soft_nms"})

@@ -9,7 +9,6 @@ import torch
 from graphs import capture
 from torch.nn import functional
 
-import opsmith.ops.sigmoid_focal_loss as focal
 from opsmith.ops.sigmoid_focal_loss import SigmoidFocalLoss, sigmoid_focal_loss
 
 pytestmark = pytest.mark.compile
@@ -87,6 +86,27 @@ def test_sure_predictions_keep_their_digits(kind, device):
     found = sigmoid_focal_loss(inputs, targets, gamma=0.5)
     torch.testing.assert_close(found.double().cpu()[0], torch.tensor(exact, dtype=torch.float64), rtol=2e-6, atol=1e-44)
     assert found[0, 0].item() > 0
+
+
+@devices
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("alpha", "label"), [(1.0, 1), (0.0, 0), (-1.0, 1), (-1.0, 0)])
+@pytest.mark.parametrize("kind", ["probabilities", "classes"])
+def test_without_gamma_it_is_the_cross_entropy_within_a_unit_in_the_last_place(kind, alpha, label, dtype, device):
+    generator = torch.Generator().manual_seed(5)
+    usual = 40 * torch.rand(200_000, generator=generator, dtype=torch.float64) - 20
+    small_and_large = 2.0 ** (36 * torch.rand(50_000, generator=generator, dtype=torch.float64) - 30)
+    extreme = torch.tensor([0.0, 80.0, 86.3, 87.5, 103.0, 104.5, 6e4, 3e38], dtype=torch.float64)
+    if dtype != torch.float32:
+        extreme = extreme[:2]
+    inputs = torch.cat([usual, small_and_large, -small_and_large, extreme, -extreme]).to(device, dtype)[:, None]
+    classes = torch.full(inputs.shape[:1], 1 - label, device=device)  # 1 is the background
+    found = sigmoid_focal_loss(inputs, classes if kind == "classes" else torch.full_like(inputs, label), alpha, 0.0)
+    wrong = inputs.double() if label == 0 else -inputs.double()
+    exact = wrong.clamp(min=0) + (-wrong.abs()).exp().log1p()
+    rounded = exact.to(dtype)
+    unit = (torch.nextafter(rounded, torch.full_like(rounded, math.inf)).double() - rounded.double()).nan_to_num(0)
+    assert ((found.double() - exact).abs() <= unit).all()
 
 
 @devices
@@ -322,8 +342,3 @@ def test_more_than_two_to_the_31_elements():
     found = torch.autograd.grad(loss, inputs)[0]
     assert found[-2].abs().sum().item() == 0
     assert found[-1].abs().min().item() > 0
-
-
-def test_every_operator_is_offered():
-    names = {"focal_loss", "focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"}
-    assert names < set(focal.__all__)

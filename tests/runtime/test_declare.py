@@ -78,6 +78,23 @@ def double(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
             '@opsmith.op(dtypes=[torch.complex64])\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
             "dtypes= holds [torch.complex64]; give torch.float32",
         ),
+        *(
+            (
+                f'@opsmith.op({given})\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
+                f"f: {given.partition('=')[0]}= {words}",
+            )
+            for given, words in (
+                ("outputs=7", "is 7; give a name, or a tuple of names"),
+                ("outputs=b'y'", "is b'y'; give a name, or a tuple of names"),
+                ("saved=('y', 3)", "is ('y', 3); give a name, or a tuple of names"),
+                ("mutates=5", "is 5; give a name, or a tuple of names"),
+                ("nondifferentiable=5", "is 5; give a name, or a tuple of names"),
+                ("contiguous=5", "is 5; give a name, or a tuple of names"),
+                ("passes_gradient=3", 'is 3; give a dict of names, such as {"out": "x"}'),
+                ("preserve_format=['out']", "is ['out']; give a dict of names, such as"),
+                ("dtypes=3", "holds [3]; give torch.float32"),
+            )
+        ),
     ],
 )
 def test_a_definition_that_cannot_work_is_refused(package: Package, text: str, words: str) -> None:

@@ -20,13 +20,39 @@ from pathlib import Path
 
 from outcomes import find_opsmith, print_outcomes
 
-# Tests that fail on purpose, by regular expressions.
+# Tests that fail on purpose. Without gamma the loss is PyTorch's cross entropy but for the last digits, of which PyTorch's
+# has fewer: it is a difference, and so is its gradient, in float16 of nearly equal numbers. Ours is within a unit in the
+# last place of float64's.
 EXPECTED = {
-    # Without gamma the two are equal but for their last digits. PyTorch's cross entropy and its gradient are differences,
-    # which lose digits, in float16 nearly all; these are within a rounding of float64's.
-    r"test_correct_ratio\[.*-0-[-.0-9]+\]": "compares with PyTorch's cross entropy to more digits than that has",
-    r"test_equal_ce_loss\[.-dtype1-cuda-sum\]": "compares with PyTorch's float16 gradient to more digits than that has",
-    r"test_autocast\[dtype0-33\]": "asks that deform_conv2d stay in float32 under autocast, where this takes the low type",
+    **dict.fromkeys(
+        (
+            "test_correct_ratio[0-dtype0-cpu-0--1.0]",
+            "test_correct_ratio[0-dtype0-cpu-0-0.0]",
+            "test_correct_ratio[0-dtype0-cpu-0-1.0]",
+            "test_correct_ratio[1-dtype0-cpu-0--1.0]",
+            "test_correct_ratio[1-dtype0-cpu-0-0.0]",
+            "test_correct_ratio[1-dtype0-cpu-0-1.0]",
+            "test_correct_ratio[0-dtype0-cuda-0--1.0]",
+            "test_correct_ratio[0-dtype0-cuda-0-0.0]",
+            "test_correct_ratio[0-dtype0-cuda-0-1.0]",
+            "test_correct_ratio[0-dtype1-cuda-0--1.0]",
+            "test_correct_ratio[0-dtype1-cuda-0-0.0]",
+            "test_correct_ratio[0-dtype1-cuda-0-0.58]",
+            "test_correct_ratio[0-dtype1-cuda-0-1.0]",
+            "test_correct_ratio[1-dtype0-cuda-0--1.0]",
+            "test_correct_ratio[1-dtype0-cuda-0-0.0]",
+            "test_correct_ratio[1-dtype0-cuda-0-1.0]",
+            "test_correct_ratio[1-dtype1-cuda-0--1.0]",
+            "test_correct_ratio[1-dtype1-cuda-0-0.0]",
+            "test_correct_ratio[1-dtype1-cuda-0-0.58]",
+            "test_correct_ratio[1-dtype1-cuda-0-1.0]",
+        ),
+        "asks that the loss never exceed PyTorch's cross entropy, which even the exact one does",
+    ),
+    **dict.fromkeys(
+        ("test_equal_ce_loss[2-dtype1-cuda-sum]", "test_equal_ce_loss[3-dtype1-cuda-sum]"),
+        "compares with PyTorch's float16 gradient to more digits than that has",
+    ),
 }
 
 CLASSES = ("TestRoiPool", "TestRoIAlign", "TestMultiScaleRoIAlign", "TestNMS", "TestDeformConv", "TestFocalLoss")

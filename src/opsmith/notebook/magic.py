@@ -16,6 +16,7 @@ from opsmith.errors import CheckError, OpsmithError
 from opsmith.notebook.cell import DEFINITION, Cell, read_cell
 from opsmith.notebook.module import build_cell, cells_folder, execute_cell
 from opsmith.notebook.reports import show_reports
+from opsmith.notebook.save import save_cell
 
 __all__ = ["load_ipython_extension"]
 
@@ -80,7 +81,7 @@ def _run(shell: InteractiveShell, options: Namespace, text: str) -> None:
         names = {name: value for name, value in vars(module).items() if not name.startswith("_")}
         shell.push(names)  # type: ignore[no-untyped-call]
         if options.save is not None:
-            _save(cell, options.save)
+            save_cell(cell, options.save)
         _report(shell, module, options)
     except Exception as error:
         _tell_of_cell(shell, error, cell, number)
@@ -105,13 +106,6 @@ def _report(shell: InteractiveShell, module: ModuleType, options: Namespace) -> 
 def _show(shell: InteractiveShell, result: object) -> None:
     formatter: Any = shell.display_formatter
     shell.display_pub.publish(*formatter.format(result))
-
-
-def _save(cell: Cell, folder: Path) -> None:
-    """Write the files of a cell as those of a package, over what is there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in cell.unnumbered().items():
-        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _names_of_code(shell: InteractiveShell) -> dict[str, int]:

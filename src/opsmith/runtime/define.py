@@ -128,21 +128,35 @@ def _define(
 
 
 def _choices(name: str, options: DefinitionOptions) -> Choices:
-    outputs = (options.outputs,) if isinstance(options.outputs, str) else options.outputs
+    def names(option: str) -> tuple[str, ...]:
+        return _names(f"{name}: {option}=", getattr(options, option))
+
+    def pairs(option: str) -> dict[str, str]:
+        return _pairs(f"{name}: {option}=", getattr(options, option))
+
     return Choices(
-        tuple(outputs) if outputs is not None else None,
-        _names(options.saved),
-        _names(options.mutates),
-        _names(options.nondifferentiable),
-        dict(options.passes_gradient or {}),
-        _names(options.contiguous),
-        dict(options.preserve_format or {}),
+        names("outputs") if options.outputs is not None else None,
+        frozenset(names("saved")),
+        frozenset(names("mutates")),
+        frozenset(names("nondifferentiable")),
+        pairs("passes_gradient"),
+        frozenset(names("contiguous")),
+        pairs("preserve_format"),
         _dtypes(name, options.dtypes),
     )
 
 
-def _names(names: str | Iterable[str]) -> frozenset[str]:
-    return frozenset([names] if isinstance(names, str) else names)
+def _names(option: str, given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    if not all(isinstance(name, str) for name in names):
+        raise DefinitionError(f"{option} is {given!r:.60}; give a name, or a tuple of names")
+    return names
+
+
+def _pairs(option: str, given: Any) -> dict[str, str]:
+    if given is not None and not isinstance(given, Mapping):
+        raise DefinitionError(f'{option} is {given!r:.60}; give a dict of names, such as {{"out": "x"}}')
+    return dict(given or {})
 
 
 def _dtypes(name: str, dtypes: Any) -> dict[str, tuple[str, ...]]:
@@ -151,9 +165,10 @@ def _dtypes(name: str, dtypes: Any) -> dict[str, tuple[str, ...]]:
     by_letter = dtypes if isinstance(dtypes, Mapping) else {"T": dtypes}
     chosen: dict[str, tuple[str, ...]] = {}
     for letter, values in by_letter.items():
-        found = [from_torch(dtype) if isinstance(dtype, torch.dtype) else None for dtype in values]
+        each = list(values) if isinstance(values, Iterable) else [values]
+        found = [from_torch(dtype) if isinstance(dtype, torch.dtype) else None for dtype in each]
         if not found or None in found:
-            raise DefinitionError(f"{name}: dtypes= holds {list(values)!r}; give torch.float32, torch.bfloat16, ...")
+            raise DefinitionError(f"{name}: dtypes= holds {each!r}; give torch.float32, torch.bfloat16, ...")
         chosen[letter] = tuple(dtype.name for dtype in found if dtype is not None)
     return chosen
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import opsmith
-from opsmith.ops._arguments import TensorShapeError, check_tensors, read_pair
+from opsmith.ops._arguments import TensorShapeError, check_choice, check_tensors, read_pair
 from opsmith.ops.deform_conv2d.sized import deform_conv2d_sized
 
 __all__ = ["Size", "check_ranks", "deform_conv2d", "pair"]
@@ -30,6 +30,7 @@ def deform_conv2d(
     padding: Size = (0, 0),
     dilation: Size = (1, 1),
     mask: Tensor | None = None,
+    autocast: str = "float32",
 ) -> Tensor:
     """Return a deformable convolution, [N, O, OH, OW], called as `torchvision.ops.deform_conv2d` is.
 
@@ -56,16 +57,29 @@ def deform_conv2d(
         An int, or (y, x).
     mask
         What samples are multiplied with, [N, offset groups * KH * KW, OH, OW].
+    autocast
+        In a region of `torch.autocast`, "float32" casts all tensors to float32 and the result to the input's type, as
+        torchvision does; "low" casts them to autocast's type, which the result then has, as convolutions do. float64 is
+        never cast. What `torch.jit.script` has compiled computes in float32 there.
 
     There are gradients of all five tensors, of any order.
 
     Raises a ShapeError that is a RuntimeError if shapes and numbers do not fit together, in torchvision's words;
-    ArgumentTypeError for arguments of another type; DtypeError and DeviceError for tensors of several types or devices.
+    ArgumentTypeError for arguments of another type, and ArgumentValueError for another `autocast`; DtypeError and
+    DeviceError for tensors of several types or devices.
     """
     if not torch.jit.is_scripting():  # type: ignore[attr-defined]
         check_tensors(
             "deform_conv2d", optional=("bias", "mask"), input=input, offset=offset, weight=weight, bias=bias, mask=mask
         )
+        check_choice("deform_conv2d", "autocast", autocast, ("float32", "low"))
+        if autocast == "low" and _is_autocast_on(input):
+            low = torch.get_autocast_dtype(input.device.type)
+            input, offset, weight = _cast(input, low), _cast(offset, low), _cast(weight, low)  # noqa: A001
+            bias = None if bias is None else _cast(bias, low)
+            mask = None if mask is None else _cast(mask, low)
+            with torch.autocast(input.device.type, enabled=False):
+                return deform_conv2d(input, offset, weight, bias, stride, padding, dilation, mask)
     check_ranks(input, offset, weight, mask)
     stride_y, stride_x = pair("stride", stride)
     pad_y, pad_x = pair("padding", padding)
@@ -110,7 +124,16 @@ def deform_conv2d(
         offset_groups,
         tf32,
     )
-    return result
+    return result.to(input.dtype)
+
+
+def _is_autocast_on(tensor: Tensor) -> bool:
+    return tensor.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(tensor.device.type)
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast as autocast does: what has at most 32 bits."""
+    return tensor.to(dtype) if tensor.dtype in (torch.float16, torch.bfloat16, torch.float32) else tensor
 
 
 def _allows_tf32() -> bool:

@@ -1,4 +1,7 @@
-"""Deformable convolution by the names and arguments of `mmcv.ops`, whose state dicts the modules load."""
+"""Deformable convolution by the names and arguments of `mmcv.ops`, whose state dicts the modules load.
+
+Under autocast all of it runs in the low type, as mmcv's takes that of the offsets.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def deform_conv2d(
     check_tensors(name, input=input, offset=offset, weight=weight)
     check_ranks(input, offset, weight, None)
     _check_groups(name, input, offset, weight, groups, deform_groups)
-    return convolve(input, offset, weight, None, stride, padding, dilation)
+    return convolve(input, offset, weight, None, stride, padding, dilation, autocast="low")
 
 
 def modulated_deform_conv2d(
@@ -67,7 +70,7 @@ def modulated_deform_conv2d(
     check_tensors(name, optional=("bias",), input=input, offset=offset, mask=mask, weight=weight, bias=bias)
     check_ranks(input, offset, weight, mask)
     _check_groups(name, input, offset, weight, groups, deform_groups)
-    return convolve(input, offset, weight, bias, stride, padding, dilation, mask)
+    return convolve(input, offset, weight, bias, stride, padding, dilation, mask, autocast="low")
 
 
 class _Layer(Convolution):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from opsmith.ops._arguments import check_choice
 from opsmith.ops.deform_conv2d.functions import Size, deform_conv2d, pair
 
 __all__ = ["Convolution", "DeformConv2d"]
@@ -56,7 +57,7 @@ class Convolution(nn.Module):
 
 
 class DeformConv2d(Convolution):
-    """`deform_conv2d` with its own weight and bias; arguments as `torchvision.ops.DeformConv2d`'s."""
+    """`deform_conv2d` with its own weight and bias; arguments as `torchvision.ops.DeformConv2d`'s, and `autocast`."""
 
     def __init__(
         self,
@@ -68,8 +69,11 @@ class DeformConv2d(Convolution):
         dilation: Size = 1,
         groups: int = 1,
         bias: bool = True,
+        autocast: str = "float32",
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+        check_choice("DeformConv2d", "autocast", autocast, ("float32", "low"))
+        self.autocast = autocast
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -81,4 +85,6 @@ class DeformConv2d(Convolution):
 
     def forward(self, input: Tensor, offset: Tensor, mask: Tensor | None = None) -> Tensor:  # noqa: A002
         """Return the convolution, [N, out channels, OH, OW]."""
-        return deform_conv2d(input, offset, self.weight, self.bias, self.stride, self.padding, self.dilation, mask)
+        return deform_conv2d(
+            input, offset, self.weight, self.bias, self.stride, self.padding, self.dilation, mask, self.autocast
+        )

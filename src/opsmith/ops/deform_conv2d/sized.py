@@ -51,7 +51,7 @@ class Needed:
     outputs="out",
     preserve_format={"out": "input"},
     batch="N",
-    autocast="low",
+    autocast="float32",  # as torchvision's; `deform_conv2d` offers "low"
 )
 def deform_conv2d_sized(
     input: Float[Tensor, "N groups*Cg H W"],  # noqa: A002 -- as torchvision calls it

@@ -10,11 +10,13 @@ namespace {
 
 // Whether products of our own are faster than PyTorch's; `opsmith bench` measures it.
 //
-// For float, double and float16 that is a matter of the batch, which goes along the vectors of the forward's product:
-// at one row PyTorch multiplies a matrix by a vector, which only reads the weight. A backward's vectors go along the
-// weight's rows. For bfloat16 PyTorch has the processor's own instructions, and only its calls cost more than ours.
+// For float, double and float16 they are in the forward: by dot products for a few rows, where reading the weight is
+// all that takes time and PyTorch leaves that to one thread; by panels from a batch on that fills vectors. A backward's
+// vectors go along the weight's rows. For bfloat16 PyTorch has the processor's own instructions, and only its calls
+// cost more than ours.
 struct Choice {
-  int64_t forward_batch;   // from this batch on
+  int64_t few_rows;        // up to this batch the forward takes dot products
+  int64_t forward_batch;   // from this batch on panels
   int64_t backward_batch;  // likewise
   int64_t most_weights;
   int64_t most_multiply_adds;
@@ -25,11 +27,11 @@ constexpr int64_t unlimited = INT64_MAX;
 constexpr Choice choice_for(ScalarType type) {
   switch (type) {
     case ScalarType::BFloat16:
-      return {unlimited, 1, int64_t{1} << 17, int64_t{1} << 21};
+      return {2, unlimited, 1, int64_t{1} << 17, int64_t{1} << 21};
     case ScalarType::Half:
-      return {8, 1, unlimited, unlimited};
+      return {7, 8, 1, unlimited, unlimited};
     default:
-      return {8, 2, unlimited, unlimited};
+      return {7, 8, 2, unlimited, unlimited};
   }
 }
 
@@ -45,13 +47,16 @@ bool is_fused(int64_t Choice::* least_batch, const Tensor& cell, const Tensor& w
 
 std::tuple<Tensor, Tensor, Tensor> lltm_cell_cpu(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                                  const Tensor& weight, const Tensor& bias) {
-  if (!is_fused(&Choice::forward_batch, cell, weight)) return composed::forward(input, hidden, cell, weight, bias);
   const int64_t batch = cell.size(0), state = cell.size(1);
+  const bool few_rows = batch > 0 && batch <= choice_for(cell.scalar_type()).few_rows && weight.numel() > 0;
+  if (!few_rows && !is_fused(&Choice::forward_batch, cell, weight)) {
+    return composed::forward(input, hidden, cell, weight, bias);
+  }
   const Tensor new_hidden = empty_like(cell, {batch, state}), new_cell = empty_like(cell, {batch, state});
   const Tensor gates = empty_like(cell, {batch, 3 * state});
   with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    fused_forward<T>(view<const T, 2>(input), view<const T, 2>(hidden), view<const T, 2>(cell),
+    fused_forward<T>(few_rows, view<const T, 2>(input), view<const T, 2>(hidden), view<const T, 2>(cell),
                      view<const T, 2>(weight), view<const T, 1>(bias), view<T, 2>(new_hidden), view<T, 2>(new_cell),
                      view<T, 2>(gates));
   });

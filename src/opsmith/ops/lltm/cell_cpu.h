@@ -8,6 +8,7 @@
 
 #include "packed.h"
 #include "pointwise_cpu.h"
+#include "row_products.h"
 
 namespace opsmith::ops::lltm {
 namespace {
@@ -96,10 +97,50 @@ void multiply_gates(const Joined<T>& joined, View<const T, 2> weight, View<const
   parallel_for(0, divide_up(rows, row_group), tasks_per_chunk(row_group * columns * batch), run);
 }
 
+// The same for a few rows of a batch, which fill no vector: the vectors go along the weight's rows.
 template <class T>
-void fused_forward(View<const T, 2> input, View<const T, 2> hidden, View<const T, 2> cell, View<const T, 2> weight,
-                   View<const T, 1> bias, View<T, 2> new_hidden, View<T, 2> new_cell, View<T, 2> gates) {
-  multiply_gates(Joined<T>{hidden, input}, weight, bias, gates);
+void multiply_few_gates(const Joined<T>& joined, View<const T, 2> weight, View<const T, 1> bias, View<T, 2> gates) {
+  using C = compute_t<T>;
+  const int64_t batch = gates.size[0], rows = gates.size[1], columns = joined.columns();
+  Scratch<C> x(batch * columns);
+  for (int64_t m = 0; m < batch; ++m) joined.load(m, 0, columns, x.data + m * columns);
+  const auto run = [&](int64_t begin, int64_t end) {
+    const bool in_place = is_direct<T>(weight.stride[1]);
+    Scratch<C> converted(in_place ? 0 : dot_rows * columns), product(batch * dot_rows);
+    C offset[dot_rows];
+    for (int64_t first = begin * dot_rows; first < std::min(rows, end * dot_rows); first += dot_rows) {
+      const int64_t height = std::min(dot_rows, rows - first);
+      Strided<C> w = {converted.data, columns, 1};
+      if constexpr (std::is_same_v<T, C>) {
+        if (in_place) w = {&weight(first, 0), weight.stride[0], 1};
+      }
+      for (int64_t r = 0; !in_place && r < height; ++r) {
+        load_block(&weight(first + r, 0), weight.stride[1], columns, converted.data + r * columns);
+      }
+      multiply_rows(height, columns, w.data, w.row, batch, x.data, columns, product.data, dot_rows);
+      load_block(&bias(first), bias.stride[0], height, offset);
+      for (int64_t m = 0; m < batch; ++m) {
+        for (int64_t r = 0; r < height; ++r) {
+          gates(m, first + r) = static_cast<T>(product.data[m * dot_rows + r] + offset[r]);
+        }
+      }
+    }
+  };
+  // Some 10 us of reading.
+  constexpr int64_t weights_in_chunk = int64_t{1} << 18;
+  parallel_for(0, divide_up(rows, dot_rows), 1 + weights_in_chunk / (dot_rows * columns), run);
+}
+
+template <class T>
+void fused_forward(bool few_rows, View<const T, 2> input, View<const T, 2> hidden, View<const T, 2> cell,
+                   View<const T, 2> weight, View<const T, 1> bias, View<T, 2> new_hidden, View<T, 2> new_cell,
+                   View<T, 2> gates) {
+  const Joined<T> joined{hidden, input};
+  if (few_rows) {
+    multiply_few_gates(joined, weight, bias, gates);
+  } else {
+    multiply_gates(joined, weight, bias, gates);
+  }
   forward_gates<T>(gates, cell, new_hidden, new_cell);
 }
 

@@ -102,7 +102,9 @@ class KeptList {
 // looks into the cells of its own centre alone, for the few levels of size that may matter. A level covers a factor of
 // two, and its cells are so large that a kept box is put down in two along an axis at most.
 //
-// Cells are found by a hash that is not resolved: two of them in one bucket only cost tests.
+// Cells are found by a hash that is not resolved: two of them in one bucket only cost tests. Most of the time goes into
+// branches that a processor guesses wrong, so there are few: an empty bucket leads to a group without boxes, which is
+// tested like any other, and only the groups behind the first ones are a matter of chance.
 template <class C>
 class KeptGrid {
  public:
@@ -112,6 +114,7 @@ class KeptGrid {
       // A little less than the threshold: the test itself is rounded, and so are the places here.
       : bound_(std::fmin(threshold * (1 - 1e-4), 0.999)),
         reach_((1 - bound_) / (2 * bound_)),
+        inverse_bound_(1 / bound_),
         cells_per_unit_(1 / (1.01 * std::fmax(0.05, 2 * reach_))),
         threshold_(C(threshold)) {}
 
@@ -120,9 +123,11 @@ class KeptGrid {
     int bits = 4;
     while ((int64_t{1} << bits) < 2 * n) ++bits;
     shift_ = 64 - bits;
-    first_.assign(size_t{1} << bits, none);
+    first_.assign(size_t{1} << bits, empty);
     groups_.clear();
-    groups_.reserve(n);
+    groups_.reserve(n + 1);
+    groups_.emplace_back(empty);
+    groups_[empty].count = lanes;  // so that no box is put into it
     lowest_ = INT32_MAX, highest_ = INT32_MIN;
   }
 
@@ -137,10 +142,17 @@ class KeptGrid {
   bool suppresses_any(const Box<C>& box, C area) const {
     const Place place(box);
     const int first = std::max(level_of(place.size * bound_), lowest_);
-    const int last = std::min(level_of(place.size / bound_), highest_);
+    const int last = std::min(level_of(place.size * inverse_bound_), highest_);
+    int found = 0;
+    int32_t further = empty;
     for (int level = first; level <= last; ++level) {
-      const double scale = scale_of(level);
-      for (int32_t k = first_[bucket(level, cell(place.x, scale), cell(place.y, scale))]; k != none;) {
+      const Group& group = groups_[first_[bucket_at(place, level)]];
+      found |= any_suppresses<lanes>(group.view(), box, area, threshold_);
+      further |= group.next;
+    }
+    if (found != 0 || further == empty) return found != 0;
+    for (int level = first; level <= last; ++level) {
+      for (int32_t k = groups_[first_[bucket_at(place, level)]].next; k != empty;) {
         const Group& group = groups_[k];
         if (any_suppresses<lanes>(group.view(), box, area, threshold_)) return true;
         k = group.next;
@@ -156,17 +168,16 @@ class KeptGrid {
     highest_ = std::max(highest_, level);
     const double scale = scale_of(level), slack = 1e-4 * place.size;
     const double far_x = place.width * reach_ + slack, far_y = place.height * reach_ + slack;
-    const double x[2] = {cell(place.x - far_x, scale), cell(place.x + far_x, scale)};
-    const double y[2] = {cell(place.y - far_y, scale), cell(place.y + far_y, scale)};
+    const uint64_t x = cell(place.x - far_x, scale), y = cell(place.y - far_y, scale);
+    const uint64_t across = cell(place.x + far_x, scale) - x, down = cell(place.y + far_y, scale) - y;  // 0 or 1
     // One loop over one, two or four cells: a processor guesses one end wrong, not three.
-    const int two_across = x[1] != x[0], two_down = y[1] != y[0];
-    for (int k = 0; k < (1 + two_across) << two_down; ++k) {
-      put(bucket(level, x[k & two_across], y[k >> two_across]), box, area);
+    for (uint64_t k = 0; k < (1 + across) << down; ++k) {
+      put(bucket(level, x + (k & across), y + (k >> across)), box, area);
     }
   }
 
  private:
-  static constexpr int32_t none = -1;
+  static constexpr int32_t empty = 0;  // the group that an empty bucket has
   static constexpr int lanes = 8;
 
   struct Place {
@@ -206,19 +217,25 @@ class KeptGrid {
     return cells_per_unit_ * bit_cast<double>(static_cast<uint64_t>(1023 - (level + 1)) << 52);
   }
 
-  // As a double, since far from the origin it would not fit an integer; and never -0, which has other bits.
-  static double cell(double place, double scale) { return std::floor(place * scale) + 0.0; }
+  // The nearest integer, as the last bits of a double: 1.5 * 2^52 leaves no bits for a fraction. What `can_hold` allows
+  // is below 2^45 here.
+  static uint64_t cell(double place, double scale) { return bit_cast<uint64_t>(place * scale + 0x1.8p52); }
 
-  uint64_t bucket(int level, double x, double y) const {
-    uint64_t hash = bit_cast<uint64_t>(x) * 0x9e3779b97f4a7c15u;
-    hash = (hash ^ hash >> 32 ^ bit_cast<uint64_t>(y)) * 0xc2b2ae3d27d4eb4fu;
-    hash = (hash ^ hash >> 32 ^ static_cast<uint64_t>(level)) * 0x9e3779b97f4a7c15u;
+  // The products do not wait for one another.
+  uint64_t bucket(int level, uint64_t x, uint64_t y) const {
+    const uint64_t hash =
+        x * 0x9e3779b97f4a7c15u + y * 0xc2b2ae3d27d4eb4fu + static_cast<uint64_t>(level) * 0xd6e8feb86659fd93u;
     return hash >> shift_;
+  }
+
+  uint64_t bucket_at(const Place& place, int level) const {
+    const double scale = scale_of(level);
+    return bucket(level, cell(place.x, scale), cell(place.y, scale));
   }
 
   void put(uint64_t bucket, const Box<C>& box, C area) {
     int32_t& first = first_[bucket];
-    if (first == none || groups_[first].count == lanes) first = new_group(first);
+    if (groups_[first].count == lanes) first = new_group(first);
     Group& group = groups_[first];
     group.view().set(group.count++, box, area);
   }
@@ -230,7 +247,7 @@ class KeptGrid {
     return static_cast<int32_t>(groups_.size() - 1);
   }
 
-  double bound_, reach_, cells_per_unit_;
+  double bound_, reach_, inverse_bound_, cells_per_unit_;
   C threshold_;
   int shift_, lowest_, highest_;
   std::vector<int32_t> first_;

@@ -30,15 +30,15 @@ auto sort_by_score(const View<const T, 1>& scores) {
   return items;
 }
 
-// Ranks by class; within a class in order. Without classes all are in one.
+// Ranks by class; within a class in order. None without classes: all boxes are in one, and their ranks in order.
 template <class Key>
 Items<uint64_t> sort_by_class(const Items<Key>& ranked, int64_t n, const View<const int64_t, 1>& classes) {
+  if (!classes) return nullptr;
   Items<uint64_t> items(new Ranked<uint64_t>[n]);
   for (int64_t rank = 0; rank < n; ++rank) {
-    const uint64_t key = classes ? static_cast<uint64_t>(classes(ranked[rank].index)) : 0;
-    items[rank] = {key, static_cast<int32_t>(rank)};
+    items[rank] = {static_cast<uint64_t>(classes(ranked[rank].index)), static_cast<int32_t>(rank)};
   }
-  if (classes) sort_by_key(items, n);
+  sort_by_key(items, n);
   return items;
 }
 
@@ -51,16 +51,18 @@ int64_t find_kept(const View<const T, 2>& boxes, const View<const T, 1>& scores,
   const auto ranked = sort_by_score(scores);
   const Items<uint64_t> grouped = sort_by_class(ranked, n, classes);
 
+  const auto rank_at = [&](int64_t k) { return grouped ? static_cast<int64_t>(grouped[k].index) : k; };
+
   const OwnedBoxes<C> memory(n);
   const Boxes<C> sorted = memory.view();
   std::unique_ptr<int64_t[]> begin_of_class(new int64_t[n + 1]);
   int64_t class_count = 0;
   for (int64_t k = 0; k < n; ++k) {
-    const int64_t box = ranked[grouped[k].index].index;
+    const int64_t box = ranked[rank_at(k)].index;
     const Box<C> corners{static_cast<C>(boxes(box, 0)), static_cast<C>(boxes(box, 1)), static_cast<C>(boxes(box, 2)),
                          static_cast<C>(boxes(box, 3))};
     sorted.set(k, corners, area_of(corners));
-    if (k == 0 || grouped[k].key != grouped[k - 1].key) begin_of_class[class_count++] = k;
+    if (k == 0 || (grouped && grouped[k].key != grouped[k - 1].key)) begin_of_class[class_count++] = k;
   }
   begin_of_class[class_count] = n;
 
@@ -80,7 +82,7 @@ int64_t find_kept(const View<const T, 2>& boxes, const View<const T, 1>& scores,
   });
 
   std::unique_ptr<uint8_t[]> kept_by_rank(new uint8_t[n]);
-  for (int64_t k = 0; k < n; ++k) kept_by_rank[grouped[k].index] = kept[k];
+  for (int64_t k = 0; k < n; ++k) kept_by_rank[rank_at(k)] = kept[k];
   int64_t count = 0;
   for (int64_t rank = 0; rank < n && count < most; ++rank) {
     if (kept_by_rank[rank]) kept_boxes[count++] = ranked[rank].index;

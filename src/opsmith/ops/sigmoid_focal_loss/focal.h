@@ -15,6 +15,7 @@
 
 #include <opsmith/two_results.h>
 
+#include "cross_entropy.h"
 #include "logistic.h"
 
 namespace opsmith::ops::sigmoid_focal_loss {
@@ -34,6 +35,22 @@ struct Square {
   template <class C>
   OPSMITH_HOST_DEVICE C slope(C m, C m_slope, C c, C c_slope) const {
     return m * (m * c_slope + C(2) * m_slope * c);
+  }
+};
+
+// gamma = 0: the cross-entropy by itself.
+struct One {
+  template <class C>
+  OPSMITH_HOST_DEVICE C power(C) const {
+    return C(1);
+  }
+  template <class C>
+  OPSMITH_HOST_DEVICE C gamma() const {
+    return C(0);
+  }
+  template <class C>
+  OPSMITH_HOST_DEVICE C slope(C, C, C, C c_slope) const {
+    return c_slope;
   }
 };
 
@@ -112,7 +129,12 @@ struct Dense {
         power(power) {}
 
   OPSMITH_HOST_DEVICE C loss(const Pair<T>& pair) const {
-    return alpha(pair.t) * power.power(pair.m) * pair.cross_entropy;
+    if constexpr (std::is_same_v<Power, One>) {
+      const C size = math::abs(pair.x);
+      return alpha(pair.t) * add_softplus_of_minus<T>(size * pair.off, size);
+    } else {
+      return alpha(pair.t) * power.power(pair.m) * pair.cross_entropy;
+    }
   }
 
   // d loss / dx, by dm/d|x| = e (2 u - 1) / (1 + e)^2 and dc/d|x| = (u - e (1 - u)) / (1 + e).
@@ -181,10 +203,14 @@ struct ClassLoss : Class<T, Power> {
   using typename Class<T, Power>::C;
   OPSMITH_HOST_DEVICE C operator()(C x, C sign) const {
     const C y = sign > C(0) ? -x : x;
-    const Logistic<T> at(x);
-    const C m = y > C(0) ? at.larger : at.e * at.larger;
     const C alpha = sign > C(0) ? this->alpha_positive : this->alpha_negative;
-    return alpha * this->power.power(m) * (positive_part(y) + at.tail);
+    if constexpr (std::is_same_v<Power, One>) {
+      return alpha * add_softplus_of_minus<T>(positive_part(y), math::abs(x));
+    } else {
+      const Logistic<T> at(x);
+      const C m = y > C(0) ? at.larger : at.e * at.larger;
+      return alpha * this->power.power(m) * (positive_part(y) + at.tail);
+    }
   }
 };
 
@@ -243,6 +269,7 @@ struct TimesTotal {
 template <class C, class F>
 void with_power(double gamma, const F& f) {
   if (gamma == 2) return f(Square{});
+  if (gamma == 0) return f(One{});
   f(Power<C>(gamma));
 }
 
