@@ -59,6 +59,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "converted_boxes_backward",
         "generalized_box_iou",
         "generalized_box_iou_loss",
+        "giou_loss_sum",
+        "giou_loss_sum_backward",
         "giou_losses",
         "giou_losses_backward",
     ),
