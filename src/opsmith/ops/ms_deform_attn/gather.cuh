@@ -12,10 +12,8 @@
 namespace opsmith::ops::ms_deform_attn {
 namespace {
 
-constexpr int lists_each = 8;   // of a warp
-constexpr int few_points = 4;   // of a short list
-constexpr int levels_kept = 8;  // in shared memory
-constexpr int corners = 4;      // a list's pixel, the one at its right, and the two below these
+constexpr int few_points = 2;  // of a short list
+constexpr int corners = 4;     // a list's pixel, the one at its right, and the two below these
 
 // What lists have for the pixels around them, [list][corner][channel], of lists that are not short. A row of channels
 // is whole vectors.
@@ -45,10 +43,11 @@ struct Reach {
   }
 };
 
-// A warp takes some lists one after the other; the lanes of a query take its points in turn.
+// A warp takes `lists_each` lists, up to 32, one after the other; the lanes of a query take its points in turn.
 template <class T, bool vectors>
-__global__ void __launch_bounds__(block_threads) sum_lists(Call<T> call, Lists<compute_t<T>> lists, Lanes lanes_of,
-                                                           View<const T, 3> grad_out, Corners<compute_t<T>> sums) {
+__global__ void __launch_bounds__(block_threads)
+    sum_lists(Call<T> call, Lists<compute_t<T>> lists, Lanes lanes_of, int lists_each, View<const T, 3> grad_out,
+              Corners<compute_t<T>> sums) {
   using C = compute_t<T>;
   constexpr int width = lane_width<T>, warps = block_threads / lanes;
   if (!*lists.is_disjoint) return;
@@ -105,22 +104,6 @@ __global__ void __launch_bounds__(block_threads) sum_lists(Call<T> call, Lists<c
   }
 }
 
-// Which pixels are of a level: those whose place in it, row by row, is below `area`.
-struct LevelRange {
-  int64_t start;
-  unsigned area, columns;
-
-  LevelRange() = default;
-  __device__ explicit LevelRange(const Level& level) : start(level.start), area(0), columns(1) {
-    if (level.height <= 0 || level.width <= 0) return;
-    area = static_cast<unsigned>(pixels_of(level));
-    columns = static_cast<unsigned>(level.width < most_pixels ? level.width : most_pixels);
-  }
-
-  __device__ bool has(unsigned pixel) const { return uint64_t{pixel} - static_cast<uint64_t>(start) < uint64_t{area}; }
-  __device__ unsigned place(unsigned pixel) const { return pixel - static_cast<unsigned>(start); }
-};
-
 // Adds what the points of one list give to the pixel that is `up` rows below and `left` columns right of the list's.
 template <int width, bool vectors, class T>
 __device__ void add_list(const Lists<compute_t<T>>& lists, int64_t list, int points, int level, int up, int left,
@@ -146,12 +129,7 @@ __global__ void __launch_bounds__(block_threads)
                   Corners<compute_t<T>> sums, View<T, 4> grad_value) {
   using C = compute_t<T>;
   constexpr int width = lane_width<T>;
-  __shared__ LevelRange kept[levels_kept];
   const int levels = static_cast<int>(call.shapes.size[0]);
-  if (threadIdx.x < levels_kept && static_cast<int>(threadIdx.x) < levels) {
-    kept[threadIdx.x] = LevelRange(call.level(static_cast<int>(threadIdx.x)));
-  }
-  __syncthreads();
   const bool is_disjoint = *lists.is_disjoint;
   const auto items = static_cast<unsigned>(lanes_of.items()), heads = static_cast<unsigned>(call.heads());
   const auto pixels = static_cast<unsigned>(call.pixels()), blocks = (pixels + items - 1) / items;
@@ -167,7 +145,7 @@ __global__ void __launch_bounds__(block_threads)
       const Channels<width, vectors> from{grad_out.stride[2], own}, to{grad_value.stride[3], own};
       C sum[width] = {};
       for (int l = 0; l < levels; ++l) {
-        const LevelRange level = l < levels_kept ? kept[l] : LevelRange(call.level(l));
+        const LevelRange level = lists.levels[l];
         if (!level.has(pixel)) continue;
         const unsigned place = level.place(pixel), column = place % level.columns;
         int64_t list[corners];
@@ -218,10 +196,12 @@ void launch_gather(const Call<T>& call, const View<const T, 3>& grad_out, const 
     const int64_t images = at_once < call.images() - image ? at_once : call.images() - image;
     const Lists<C> lists = room.list(image, images, stream);
     const auto pieces = static_cast<unsigned>(images * call.heads() * divide_up(call.pixels(), lanes_of.items()));
+    // Where most lists are short, a warp looks for the others among many.
+    const int lists_each = lists.points < lists.pixels ? lanes : lanes / 4;
     const unsigned blocks = blocks_for(lists.pixels, block_threads / lanes * lists_each);
     const auto sum = reads_vectors ? sum_lists<T, true> : sum_lists<T, false>;
     const auto gather = vectors ? gather_pixels<T, true> : gather_pixels<T, false>;
-    sum<<<blocks, block_threads, 0, stream>>>(call, lists, lanes_of, grad_out, Corners<C>{sums.data, row});
+    sum<<<blocks, block_threads, 0, stream>>>(call, lists, lanes_of, lists_each, grad_out, Corners<C>{sums.data, row});
     gather<<<blocks_for(pieces, 1), block_threads, 0, stream>>>(call, lists, lanes_of, pieces, grad_out,
                                                                 Corners<C>{sums.data, row}, grad_value);
   }

@@ -50,6 +50,30 @@ struct Packing {
   __device__ int query(uint32_t packed) const { return static_cast<int>(packed >> 2 >> level_bits); }
 };
 
+// Levels hold fewer than 2^31 of the pixels, however large they say they are.
+constexpr int64_t most_pixels = (int64_t{1} << 31) - 1;
+
+// How many pixels a level has where it has some.
+__device__ inline int64_t pixels_of(const Level& level) {
+  return level.height > most_pixels / level.width ? most_pixels : level.height * level.width;
+}
+
+// Which pixels are of a level: those whose place in it, row by row, is below `area`.
+struct alignas(16) LevelRange {
+  int64_t start;
+  unsigned area, columns;
+
+  LevelRange() = default;
+  __device__ explicit LevelRange(const Level& level) : start(level.start), area(0), columns(1) {
+    if (level.height <= 0 || level.width <= 0) return;
+    area = static_cast<unsigned>(pixels_of(level));
+    columns = static_cast<unsigned>(level.width < most_pixels ? level.width : most_pixels);
+  }
+
+  __device__ bool has(unsigned pixel) const { return uint64_t{pixel} - static_cast<uint64_t>(start) < uint64_t{area}; }
+  __device__ unsigned place(unsigned pixel) const { return pixel - static_cast<unsigned>(start); }
+};
+
 // Lists are counted [image][head][pixel], from the first image on. The list of a pixel begins at its `begins`. A point
 // has the number of its list, or -1, in `list_of`, and in `before` how many had come to it before.
 template <class C>
@@ -60,6 +84,7 @@ struct Lists {
   int *counts, *begins, *used, *is_disjoint;
   int *list_of, *before, *unordered;
   Entry<C>* entries;
+  LevelRange* levels;
 
   // Where the entries of a list begin and end.
   __device__ int2 range(int64_t list) const { return make_int2(begins[list], begins[list] + counts[list]); }
@@ -90,14 +115,6 @@ __device__ int first_corner(const Sample<C>& sample) {
   return -1;
 }
 
-// Levels hold fewer than 2^31 of the pixels, however large they say they are.
-constexpr int64_t most_pixels = (int64_t{1} << 31) - 1;
-
-// How many pixels a level has where it has some.
-__device__ inline int64_t pixels_of(const Level& level) {
-  return level.height > most_pixels / level.width ? most_pixels : level.height * level.width;
-}
-
 // Whether no two levels have a pixel in common.
 template <class T>
 __device__ bool are_disjoint(const Call<T>& call) {
@@ -114,11 +131,16 @@ __device__ bool are_disjoint(const Call<T>& call) {
   return true;
 }
 
+// Clears the counts, and finds out what the levels are.
 template <class T>
 __global__ void __launch_bounds__(block_threads) clear(Call<T> call, Lists<compute_t<T>> lists) {
   const int64_t first = blockIdx.x * int64_t{block_threads} + threadIdx.x;
+  const int64_t step = int64_t{gridDim.x} * block_threads;
   if (first == 0) *lists.used = 0, *lists.is_disjoint = are_disjoint(call);
-  for (int64_t n = first; n < lists.pixels; n += int64_t{gridDim.x} * block_threads) lists.counts[n] = 0;
+  for (int64_t l = first; l < call.shapes.size[0]; l += step) {
+    lists.levels[l] = LevelRange(call.level(static_cast<int>(l)));
+  }
+  for (int64_t n = first; n < lists.pixels; n += step) lists.counts[n] = 0;
 }
 
 template <class T>
@@ -195,7 +217,8 @@ class ListRoom {
         pixels_(images * call.heads() * call.value.size[1]),
         points_(points_of(images)),
         numbers_(2 * pixels_ + 2 + 3 * points_),
-        entries_(points_) {
+        entries_(points_),
+        levels_(call.shapes.size[0]) {
     if (pixels_ >= int64_t{1} << 31) {
       fail("ms_deform_attn() on a GPU takes fewer than 2^31 pixels of all heads of an image; found ", pixels_);
     }
@@ -218,6 +241,7 @@ class ListRoom {
     lists.before = take(points_);
     lists.unordered = take(points_);
     lists.entries = entries_.data;
+    lists.levels = levels_.data;
     const unsigned blocks = blocks_for(points, block_threads);
     clear<T><<<blocks_for(pixels, block_threads), block_threads, 0, stream>>>(call_, lists);
     count_points<T><<<blocks, block_threads, 0, stream>>>(call_, lists);
@@ -235,6 +259,7 @@ class ListRoom {
   int64_t pixels_, points_;
   Workspace<int> numbers_;
   Workspace<Entry<C>> entries_;
+  Workspace<LevelRange> levels_;
 };
 
 }  // namespace
