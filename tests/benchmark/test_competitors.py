@@ -69,7 +69,7 @@ def test_graphs_have_no_backward_that_can_be_repeated():
     found = {one.name: one.phases for one in competitors(subject(), "cuda")}
     assert found["compiled"] == ("forward", "backward", "both")
     assert found["reduce-overhead"] == ("forward", "both")
-    assert found["graph"] == ("forward",)
+    assert found["graph"] == ("forward", "both")
 
 
 def test_the_reference_gives_what_a_caller_gets():
@@ -185,3 +185,16 @@ def test_a_graph_is_replayed():
         contender = prepare(one, competitor, function, "forward", [{"x": x}])
         contender.turns.calls[0]()
         assert torch.equal(contender.results()[0], x * 2)
+
+
+@pytest.mark.gpu
+def test_a_graph_of_the_whole_step_is_replayed():
+    x, y = torch.randn(2, 1000, device="cuda")
+    one = subject(lambda x, y: x * x + y.detach(), examples=[(x, y)])
+    for function in (one.call, visible_outputs(one)):
+        competitor = Competitor("graph", function, "graph", ("forward", "both"))
+        plain = prepare(one, Competitor("plain", function), function, "both", [{"x": x, "y": y}]).results()
+        contender = prepare(one, competitor, function, "both", [{"x": x, "y": y}])
+        contender.turns.calls[0]()
+        for found, expected in zip(contender.results(), plain, strict=True):
+            assert torch.equal(found, expected)

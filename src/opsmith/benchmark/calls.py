@@ -45,7 +45,7 @@ def prepare(
     Raises what the competitor raises.
     """
     if competitor.kind == "graph":
-        return _captured(subject, competitor, function, inputs[0])
+        return _captured(subject, competitor, function, phase, inputs[0])
     if phase != "forward":
         made = [_differentiated(subject, function, values, phase) for values in inputs]
         return Contender(competitor, Turns([call for call, _ in made]), made[0][1])
@@ -109,19 +109,26 @@ def _differentiated(
     return call, results
 
 
-def _captured(subject: Subject, competitor: Competitor, function: Callable[..., Any], values: Values) -> Contender:
-    """Return the replay of a CUDA graph of one call."""
+def _captured(
+    subject: Subject, competitor: Competitor, function: Callable[..., Any], phase: Phase, values: Values
+) -> Contender:
+    """Return the replay of a CUDA graph of one call, with its gradients where the phase is `both`."""
     own = _own(subject, values) if subject.mutated else values
-    call = _bound(subject, function, own)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
+        call: Call
+        if phase == "both":
+            _, call = _differentiated(subject, function, own, phase)
+        else:
+            call = _bound(subject, function, own)
         for _ in range(3):
             call()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     reset = _reset(subject, [own], [values]) if subject.mutated else None
-    with torch.cuda.graph(graph):
+    # On the same stream: autograd's nodes of leaves belong to the one on which they were made.
+    with torch.cuda.graph(graph, stream=side):
         kept = call()
 
     def results() -> list[Tensor]:

@@ -53,13 +53,13 @@ def competitors(
     operator = Competitor("opsmith" if subject.operator is not None else "operator", subject.call)
     reference = visible_outputs(subject)
     there: dict[str, Competitor] = {"eager": Competitor("eager", reference)}
-    # A CUDA graph's saved tensors are overwritten by the next call, so there is no backward that can be repeated.
+    # A CUDA graph's saved tensors are overwritten by the next call, so there is no backward that can be repeated alone.
     for name in _MODES[device]:
         phases: tuple[Phase, ...] = PHASES if name == "compiled" or device == "cpu" else ("forward", "both")
         there[name] = Competitor(name, reference, "compiled", phases, MODES[name])
     if device == "cuda":
-        there["graph"] = Competitor("graph", subject.call, "graph", ("forward",))
-        there["eager graph"] = Competitor("eager graph", reference, "graph", ("forward",))
+        there["graph"] = Competitor("graph", subject.call, "graph", ("forward", "both"))
+        there["eager graph"] = Competitor("eager graph", reference, "graph", ("forward", "both"))
     rivals = subject.operator.definition.rules.versus or {} if subject.operator is not None else {}
     there |= {name: Competitor(name, function) for name, function in rivals.items()}
     for name in names:
