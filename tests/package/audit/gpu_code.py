@@ -11,16 +11,16 @@ PTX, CUBIN = 1, 2
 _FLAGS = {"": 0x11, "a": 0x100011, "f": 0x200011}
 
 
-def fat_binary(*archs: str) -> bytes:
-    """Return a fat binary with empty code for architectures such as "90", "90a" and "90 PTX"."""
+def fat_binary(*archs: str, cubin: tuple[int, int] = (1, 8), ptx_isa: tuple[int, int] = (9, 0)) -> bytes:
+    """Return a fat binary with empty code for architectures such as "90", "90a" and "90 PTX", of a version of each kind."""
     entries = b""
     for arch in archs:
         number, _, ptx = arch.partition(" ")
         digits = number.rstrip("af")
         kind = PTX if ptx else CUBIN
-        header = struct.pack(
-            "<HHIQIIHHIIIQQQ", kind, 257, 64, 16, 0, 0, 0, 9, int(digits), 0, 0, _FLAGS[number[len(digits) :]], 0, 0
-        )
+        major, minor = ptx_isa if ptx else cubin
+        flags = _FLAGS[number[len(digits) :]]
+        header = struct.pack("<HHIQIIHHIIIQQQ", kind, 257, 64, 16, 0, 0, minor, major, int(digits), 0, 0, flags, 0, 0)
         entries += header + bytes(16)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
 

@@ -87,9 +87,10 @@ def test_options_go_before_the_projects_own(smooth: Path, monkeypatch: pytest.Mo
     (extension,) = distribution.ext_modules
     assert (extension.project.torch_target, extension.project.archs) == ((2, 10), None)
     command = distribution.get_command_obj("bdist_wheel")
-    command.torch_target, command.archs, command.standalone = "2.12", "9.0+PTX", 1
+    command.torch_target, command.archs, command.cuda, command.standalone = "2.12", "9.0+PTX", "12", 1
     command.ensure_finalized()
     assert (extension.project.torch_target, extension.project.archs) == ((2, 12), "9.0+PTX")
+    assert (extension.project.cuda, extension.project.devices) == ("12", ("cpu", "cuda"))
     assert extension.project.standalone
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from opsmith.errors import AuditError
 from opsmith.package.audit.elf import Bytes, Elf, Section
 from opsmith.toolchain.archs import CudaArch, Suffix
+from opsmith.toolchain.shims import Release
 
-__all__ = ["amd_targets", "cuda_archs"]
+__all__ = ["CudaCode", "amd_targets", "cuda_code"]
 
 # With separate compilation (-rdc=true) the code that still has to be linked is in the second.
 _CUDA_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
@@ -29,18 +31,31 @@ _COMPRESSED_MAGIC = b"CCOB"
 _MOST_ENTRIES = 100_000
 
 
-def cuda_archs(data: Bytes, elf: Elf) -> tuple[CudaArch, ...]:
-    """Return the architectures that a library has machine code or PTX for, the oldest first.
+class CudaCode(NamedTuple):
+    """The architectures that a library has code for, the oldest first, and the newest versions of the code's format."""
 
-    Raises AuditError if a fat binary is damaged.
-    """
+    archs: tuple[CudaArch, ...]
+    cubin_version: Release  # (0, 0) without machine code
+    ptx_version: Release | None
+
+
+def cuda_code(data: Bytes, elf: Elf) -> CudaCode:
+    """Return what machine code and PTX a library has. Raises AuditError if a fat binary is damaged."""
     sass: set[tuple[int, int, Suffix]] = set()
     ptx: set[tuple[int, int, Suffix]] = set()
+    cubin_version: Release = (0, 0)
+    ptx_version: Release | None = None
     for section in elf.sections:
         if section.name in _CUDA_SECTIONS:
-            for kind, arch in _cuda_entries(data, section):
-                (ptx if kind == _PTX else sass).add(arch)
-    return tuple(CudaArch(*arch, sass=arch in sass, ptx=arch in ptx) for arch in sorted(sass | ptx))
+            for entry in _cuda_entries(data, section):
+                if entry.kind == _PTX:
+                    ptx.add(entry.arch)
+                    ptx_version = max(entry.version, ptx_version or entry.version)
+                else:
+                    sass.add(entry.arch)
+                    cubin_version = max(entry.version, cubin_version)
+    archs = tuple(CudaArch(*arch, sass=arch in sass, ptx=arch in ptx) for arch in sorted(sass | ptx))
+    return CudaCode(archs, cubin_version, ptx_version)
 
 
 def amd_targets(data: Bytes, elf: Elf) -> tuple[tuple[str, ...], bool]:
@@ -62,8 +77,14 @@ def amd_targets(data: Bytes, elf: Elf) -> tuple[tuple[str, ...], bool]:
     return tuple(sorted(targets)), is_compressed
 
 
-def _cuda_entries(data: Bytes, section: Section) -> Iterator[tuple[int, tuple[int, int, Suffix]]]:
-    """Yield kind and architecture of each entry of the fat binaries in a section."""
+class _Entry(NamedTuple):
+    kind: int
+    arch: tuple[int, int, Suffix]
+    version: Release
+
+
+def _cuda_entries(data: Bytes, section: Section) -> Iterator[_Entry]:
+    """Yield the entries of the fat binaries in a section."""
     place, end = section.offset, section.offset + section.size
     count = 0
     while place + 16 <= end:
@@ -77,7 +98,7 @@ def _cuda_entries(data: Bytes, section: Section) -> Iterator[tuple[int, tuple[in
         entry = place + header
         while entry + 48 <= last:
             kind, _, entry_header, entry_size = struct.unpack_from("<HHIQ", data, entry)
-            (number,) = struct.unpack_from("<I", data, entry + 28)
+            minor, major, number = struct.unpack_from("<HHI", data, entry + 24)
             (flags,) = struct.unpack_from("<Q", data, entry + 40)
             count += 1
             if entry_header < 48 or count > _MOST_ENTRIES:
@@ -86,7 +107,7 @@ def _cuda_entries(data: Bytes, section: Section) -> Iterator[tuple[int, tuple[in
                 )
             if kind in {_PTX, _CUBIN}:
                 suffix: Suffix = "f" if flags & _IS_FAMILY else "a" if flags & _IS_SPECIFIC else ""
-                yield kind, (number // 10, number % 10, suffix)
+                yield _Entry(kind, (number // 10, number % 10, suffix), (major, minor))
             entry += entry_header + entry_size
         place = last
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from opsmith.package.audit.driver import DriverNeed, find_driver
 from opsmith.package.audit.facts import Library
 from opsmith.package.audit.tables import Policy, limited_api, policies
 from opsmith.toolchain.shims import Release, shim_table
@@ -47,7 +48,7 @@ class Floors:
     glibc_because: str
     platform: str  # the oldest manylinux tag, or empty
     cuda: tuple[int, ...]
-    has_cuda_code: bool
+    driver: DriverNeed | None
 
 
 def find_floors(libraries: Iterable[Library]) -> Floors:
@@ -72,7 +73,7 @@ def find_floors(libraries: Iterable[Library]) -> Floors:
         glibc_because=newest.symbol if newest else "",
         platform=_platform(libraries, needs),
         cuda=cuda_majors(libraries),
-        has_cuda_code=any(item.cuda for item in libraries),
+        driver=find_driver(libraries),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from opsmith.package.audit.elf import Bytes, Elf
 from opsmith.package.audit.elf_reader import parse_elf
 from opsmith.package.audit.facts import Library, Sizes
-from opsmith.package.audit.fatbin import amd_targets, cuda_archs
+from opsmith.package.audit.fatbin import amd_targets, cuda_code
 from opsmith.package.audit.schemas import Schema
 from opsmith.package.audit.symbols import Needs, is_unstable_torch, sort_needs
 from opsmith.package.audit.texts import build_paths, find_namespaces, find_schemas, qualified_names
@@ -26,6 +26,7 @@ def describe_library(path: str, data: Bytes) -> Library:
     """Return the facts about a library, whose name in the wheel is `path`. Raises AuditError if it is damaged."""
     elf = parse_elf(data)
     needs = sort_needs(elf)
+    cuda = cuda_code(data, elf)
     targets, is_compressed = amd_targets(data, elf)
     whole, added = find_namespaces(elf)
     digest = hashlib.sha256()
@@ -36,7 +37,9 @@ def describe_library(path: str, data: Bytes) -> Library:
         elf=elf,
         needs=needs,
         sizes=_sizes(elf, len(data)),
-        cuda=cuda_archs(data, elf),
+        cuda=cuda.archs,
+        cubin_version=cuda.cubin_version,
+        ptx_version=cuda.ptx_version,
         amd=targets,
         amd_is_compressed=is_compressed,
         schemas=_schemas(data, elf, needs, (*whole, *added)),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from opsmith.errors import ToolchainError
+from opsmith.package.audit.driver import cuda_of
 from opsmith.package.audit.facts import Facts, Library
 from opsmith.package.audit.finding import Finding, fault, note
 from opsmith.package.audit.floors import cuda_majors
@@ -16,13 +17,15 @@ __all__ = ["judge_gpu", "merge_archs", "missing_archs"]
 _REBUILD = "strip or patch libraries before the wheel is made, or build it again"
 
 
-def judge_gpu(facts: Facts, archs: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """Yield findings about CUDA and ROCm. `archs` are the architectures that the file must have code for."""
+def judge_gpu(facts: Facts, archs: tuple[str, ...] = (), cuda: str | None = None) -> Iterator[Finding]:
+    """Yield findings about CUDA and ROCm; `archs` and `cuda` are what is asked for, as for `judge`."""
     for library in facts.libraries:
         yield from _manifest(library)
         yield from _driver(library)
     if archs:
         yield from _asked(facts, archs)
+    if cuda is not None:
+        yield from _asked_cuda(facts, int(cuda.partition(".")[0]))
     yield from _cuda_major(facts)
     yield from _no_ptx(facts)
     if any(library.amd_is_compressed for library in facts.libraries):
@@ -95,6 +98,28 @@ def _asked(facts: Facts, archs: tuple[str, ...]) -> Iterator[Finding]:
     targets = {target for library in facts.libraries for target in library.amd}
     if gone := sorted(amd - targets - {target.partition(":")[0] for target in targets}):
         yield _missing_code(", ".join(gone), "--archs asks for", "", ", ".join(sorted(targets)))
+
+
+def _asked_cuda(facts: Facts, wanted: int) -> Iterator[Finding]:
+    """Yield faults where code is too new for the driver of a CUDA, or libraries of another CUDA are needed by name."""
+    for library in facts.libraries:
+        found = cuda_of(library)
+        if found is not None and found > wanted:
+            yield fault(
+                "cuda-newer-than-asked",
+                f"CUDA {wanted} is asked for, and the code in {library.name} is CUDA {found}'s: a driver for CUDA {wanted} "
+                "does not run it",
+                remedy=f"compile with an nvcc of CUDA {wanted}: `opsmith wheel --cuda {wanted}`",
+                where=library.path,
+            )
+        if (majors := cuda_majors([library])) and majors != (wanted,):
+            yield fault(
+                "cuda-newer-than-asked",
+                f"CUDA {wanted} is asked for, and {library.name} is linked to libraries of CUDA "
+                f"{' and '.join(map(str, majors))}",
+                remedy="link the CUDA runtime statically, and call cuBLAS and the like through torch's operators",
+                where=library.path,
+            )
 
 
 def _missing(missing: tuple[CudaArch, ...], claim: str, library: Library) -> Iterator[Finding]:
