@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+import zlib
 
-__all__ = ["as_section", "bundle", "fat_binary"]
+__all__ = ["as_section", "bundle", "compressed_bundle", "fat_binary"]
 
 PTX, CUBIN = 1, 2
 # The flags of entries that nvcc 13.0 has written, by the suffix of the architecture.
@@ -30,6 +31,18 @@ def bundle(*targets: str) -> bytes:
     names = ["host-x86_64-unknown-linux-gnu-", *(f"hipv4-amdgcn-amd-amdhsa--{target}" for target in targets)]
     body = b"".join(struct.pack("<QQQ", 4096, 0, len(name)) + name.encode() for name in names)
     return b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(names)) + body
+
+
+def compressed_bundle(*targets: str, version: int = 2) -> bytes:
+    """Return a bundle compressed by zlib, as a version of clang writes it."""
+    body = bundle(*targets)
+    packed = zlib.compress(body)
+    sizes = {
+        1: struct.pack("<IQ", len(body), 0),
+        2: struct.pack("<IIQ", len(packed) + 24, len(body), 0),
+        3: struct.pack("<QQQ", len(packed) + 32, len(body), 0),
+    }[version]
+    return b"CCOB" + struct.pack("<HH", version, 0) + sizes + packed
 
 
 def as_section(name: str, data: bytes) -> str:

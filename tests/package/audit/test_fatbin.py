@@ -1,4 +1,4 @@
-"""The architectures in a library are those that nvcc has compiled for, and the targets those of clang's bundles."""
+"""The architectures in a library are those that nvcc has compiled for, and the driver the one that its code needs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from gpu_code import as_section, bundle, fat_binary
+from gpu_code import as_section, fat_binary
 from make_library import library
 
 from compilers import compiled, find_compiler, run
 from opsmith.errors import AuditError
 from opsmith.package.audit.driver import find_driver
-from opsmith.package.audit.fatbin import amd_targets, cuda_code
+from opsmith.package.audit.fatbin import cuda_code
 from opsmith.package.audit.library import describe_library
 
 
@@ -68,13 +68,6 @@ def test_machine_code_alone_does_not_tell_cuda_12_from_what_was_before():
     assert find_driver([describe_library("_ops.so", data)]) is None
 
 
-def test_amd_targets_are_read():
-    found = describe_library("_ops.so", library(code=as_section(".hip_fatbin", bundle("gfx90a", "gfx942:xnack-"))))
-    assert found.amd == ("gfx90a", "gfx942:xnack-")
-    assert not found.amd_is_compressed
-    assert describe_library("_ops.so", library(code=as_section(".hip_fatbin", b"CCOB" + bytes(60)))).amd_is_compressed
-
-
 @pytest.mark.compile
 def test_what_nvcc_compiles_for_is_found(tmp_path):
     nvcc = find_compiler("nvcc")
@@ -94,4 +87,3 @@ def test_a_library_without_gpu_code_has_none():
     found = describe_library("_ops.so", library())
     assert cuda_code(library(), found.elf) == ((), (0, 0), None)
     assert find_driver([found]) is None
-    assert amd_targets(library(), found.elf) == ((), False)

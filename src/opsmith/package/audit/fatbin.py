@@ -1,7 +1,6 @@
-"""Reads which GPUs the code in a library is for: CUDA's fat binaries and AMD's offload bundles.
+"""Reads which NVIDIA GPUs the code in a library is for, and how new its formats are: CUDA's fat binaries.
 
-The layout of a fat binary is not documented; the fields read here are those that `cuobjdump` shows, as nvcc 11 to 13
-write them. That of a bundle is in clang's documentation of clang-offload-bundler.
+Their layout is not documented; the fields read here are those that `cuobjdump` shows, as nvcc 11 to 13 write them.
 """
 
 from __future__ import annotations
@@ -15,19 +14,16 @@ from opsmith.package.audit.elf import Bytes, Elf, Section
 from opsmith.toolchain.archs import CudaArch, Suffix
 from opsmith.toolchain.shims import Release
 
-__all__ = ["CudaCode", "amd_targets", "cuda_code"]
+__all__ = ["CudaCode", "cuda_code"]
 
 # With separate compilation (-rdc=true) the code that still has to be linked is in the second.
 _CUDA_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-_HIP_SECTION = ".hip_fatbin"
 
 _CUDA_MAGIC = 0xBA55ED50
 _PTX, _CUBIN = 1, 2
 # Bits of an entry's flags: code for exactly this architecture ("a"), or for its family ("f").
 _IS_SPECIFIC, _IS_FAMILY = 0x100000, 0x200000
 
-_BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
-_COMPRESSED_MAGIC = b"CCOB"
 _MOST_ENTRIES = 100_000
 
 
@@ -56,25 +52,6 @@ def cuda_code(data: Bytes, elf: Elf) -> CudaCode:
                     cubin_version = max(entry.version, cubin_version)
     archs = tuple(CudaArch(*arch, sass=arch in sass, ptx=arch in ptx) for arch in sorted(sass | ptx))
     return CudaCode(archs, cubin_version, ptx_version)
-
-
-def amd_targets(data: Bytes, elf: Elf) -> tuple[tuple[str, ...], bool]:
-    """Return the targets such as gfx90a in a library's bundles, and whether one of them is compressed: those are not read.
-
-    Raises AuditError if a bundle is damaged.
-    """
-    targets: set[str] = set()
-    is_compressed = False
-    for section in elf.sections:
-        if section.name != _HIP_SECTION:
-            continue
-        part = data[section.offset : section.offset + section.size]
-        is_compressed |= part.startswith(_COMPRESSED_MAGIC) or b"\0" + _COMPRESSED_MAGIC in part
-        start = part.find(_BUNDLE_MAGIC)
-        while start >= 0:
-            targets.update(_bundle_targets(part, start))
-            start = part.find(_BUNDLE_MAGIC, start + 1)
-    return tuple(sorted(targets)), is_compressed
 
 
 class _Entry(NamedTuple):
@@ -110,23 +87,3 @@ def _cuda_entries(data: Bytes, section: Section) -> Iterator[_Entry]:
                 yield _Entry(kind, (number // 10, number % 10, suffix), (major, minor))
             entry += entry_header + entry_size
         place = last
-
-
-def _bundle_targets(part: bytes, start: int) -> Iterator[str]:
-    """Yield the targets of one bundle: entries such as hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-."""
-    place = start + len(_BUNDLE_MAGIC)
-    try:
-        (count,) = struct.unpack_from("<Q", part, place)
-        place += 8
-        if count > 1_000:
-            raise AuditError(f"a bundle in {_HIP_SECTION} is damaged: it claims {count:,} entries")
-        for _ in range(count):
-            _, _, length = struct.unpack_from("<QQQ", part, place)
-            if length > 1_000:
-                raise AuditError(f"a bundle in {_HIP_SECTION} is damaged: a name of {length:,} bytes")
-            name = part[place + 24 : place + 24 + length].decode("ascii", errors="replace")
-            place += 24 + length
-            if name.startswith("hip") and "--" in name:
-                yield name.rpartition("--")[2]
-    except struct.error:
-        raise AuditError(f"a bundle in {_HIP_SECTION} is truncated") from None

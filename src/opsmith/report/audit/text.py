@@ -116,8 +116,12 @@ def _gpu(facts: Facts, floors: Floors) -> Iterator[tuple[str, str, str]]:
     if not archs and not targets and not floors.cuda:
         return
     is_inside = archs and not any(library.needs.cuda_runtime for library in own)
-    linked = f"linked to CUDA {' and '.join(map(str, floors.cuda))}"
-    runtime = linked if floors.cuda else "the CUDA runtime is linked in" if is_inside else ""
+    linked = [
+        f"linked to {name} {' and '.join(map(str, majors))}"
+        for name, majors in (("CUDA", floors.cuda), ("ROCm", floors.rocm))
+        if majors
+    ]
+    runtime = ", ".join(linked) or ("the CUDA runtime is linked in" if is_inside else "")
     yield "GPU", ", ".join([*map(str, archs), *targets]) or "no code of its own", runtime
     if (need := find_driver(own)) is not None:
         yield "driver", need.text, need.reason

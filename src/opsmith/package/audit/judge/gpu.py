@@ -9,7 +9,7 @@ from opsmith.errors import ToolchainError
 from opsmith.package.audit.driver import cuda_of
 from opsmith.package.audit.facts import Facts, Library
 from opsmith.package.audit.finding import Finding, fault, note
-from opsmith.package.audit.floors import cuda_majors
+from opsmith.package.audit.floors import HIP_RUNTIME, cuda_majors
 from opsmith.toolchain.archs import CudaArch, parse_cuda_archs
 
 __all__ = ["judge_gpu", "merge_archs", "missing_archs"]
@@ -27,9 +27,14 @@ def judge_gpu(facts: Facts, archs: tuple[str, ...] = (), cuda: str | None = None
     if cuda is not None:
         yield from _asked_cuda(facts, int(cuda.partition(".")[0]))
     yield from _cuda_major(facts)
+    yield from _rocm_major(facts)
     yield from _no_ptx(facts)
-    if any(library.amd_is_compressed for library in facts.libraries):
-        yield note("compressed-amd-code", "its code for AMD is compressed, so its targets could not be read")
+    if any(library.amd_is_unread for library in facts.libraries):
+        yield note(
+            "compressed-amd-code",
+            "its code for AMD is compressed in a way that this Python cannot read, so its targets are not known",
+            remedy="zstd comes with Python 3.14, and before that by `pip install backports.zstd`",
+        )
 
 
 def merge_archs(archs: Iterable[CudaArch]) -> tuple[CudaArch, ...]:
@@ -76,7 +81,7 @@ def _manifest(library: Library) -> Iterator[Finding]:
         return
     yield from _missing(missing_archs(wanted, library.cuda), "its description promises", library)
     gone = sorted({arch.partition(":")[0] for arch in amd} - {target.partition(":")[0] for target in library.amd})
-    if gone and not library.amd_is_compressed:
+    if gone and not library.amd_is_unread:
         yield _missing_code(", ".join(gone), "its description promises", library.path, ", ".join(library.amd))
 
 
@@ -163,6 +168,22 @@ def _cuda_major(facts: Facts) -> Iterator[Finding]:
                 f"{library.name} is linked to {linked[0]}: beside a torch for another CUDA than {majors[0]} it "
                 "does not load, and its metadata cannot say so",
                 remedy="link the CUDA runtime statically (nvcc's -cudart static, as opsmith does)",
+                where=library.path,
+            )
+            return
+
+
+def _rocm_major(facts: Facts) -> Iterator[Finding]:
+    """Yield a note where a file is tied to one ROCm: HIP's runtime cannot be linked in."""
+    bundled = {library.name for library in facts.libraries} | {library.elf.soname for library in facts.libraries}
+    for library in facts.libraries:
+        linked = [name for name in library.elf.needed if HIP_RUNTIME.fullmatch(name) and name not in bundled]
+        if linked:
+            release = linked[0].rpartition(".")[2]
+            yield note(
+                "tied-to-rocm",
+                f"{library.name} is linked to {linked[0]}: it loads where ROCm {release} is, and its metadata cannot say so",
+                remedy=f"say so in the name, as in smooth-rocm{release}, or by an index of its own",
                 where=library.path,
             )
             return
