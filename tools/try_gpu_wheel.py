@@ -1,8 +1,9 @@
 """Runs a wheel of opsmith-ops on this machine's GPU, where nothing can be compiled: `python tools/try_gpu_wheel.py WHEEL`.
 
-The wheel is installed into a folder with a copy of this checkout's Python files, and its operators are checked there
-against their definitions on the GPU (`opsmith check`), without nvcc and g++ on the path and with an empty store. Prints a
-line for each module and exits with 1 if one fails, or if a library came from elsewhere.
+The wheel is installed into a folder with opsmith, from a wheel of it or this checkout's files, which must have the same
+kernels. Its operators are checked there against their definitions on the GPU (`opsmith check`), without nvcc and g++ on the
+path and with an empty store. Prints a line for each module and exits with 1 if one fails, or if a library came from
+elsewhere.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +66,12 @@ def main() -> int:
     """Install, check, and print; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("wheel", type=Path)
+    parser.add_argument("--opsmith", type=Path, metavar="WHEEL", help="opsmith's own wheel (default: this checkout)")
     parser.add_argument("--seconds", type=float, default=10.0, help="time limit for one operator's check (default: 10)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="where to check (default: cuda)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="opsmith-wheel-") as folder:
-        site, environment = _install(options.wheel, Path(folder))
+        site, environment = _install(options, Path(folder))
         facts = json.loads(_run(environment, "-c", _LOADED))
         if options.device == "cuda" and not facts["capability"]:
             raise SystemExit(f"torch {facts['torch']} sees no GPU; --device cpu tries the wheel without one")
@@ -87,13 +90,15 @@ def main() -> int:
         return 0 if all(results) and not elsewhere and not unused else 1
 
 
-def _install(wheel: Path, folder: Path) -> tuple[Path, dict[str, str]]:
-    """Return the folder that has the wheel and opsmith's Python files, and the environment to run in."""
+def _install(options: argparse.Namespace, folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return the folder that has the wheel and opsmith, and the environment to run in."""
     site = folder / "site"
-    pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site), str(wheel.resolve()))
-    subprocess.run([sys.executable, *pip], check=True)
-    built = shutil.ignore_patterns("__pycache__", "*_ops.so", "*_ops.json")
-    shutil.copytree(SOURCES, site / "opsmith", ignore=built, dirs_exist_ok=True)
+    if options.opsmith is None:
+        built = shutil.ignore_patterns("__pycache__", "*_ops.so", "*_ops.json")
+        shutil.copytree(SOURCES, site / "opsmith", ignore=built)
+    else:
+        _unpack(options.opsmith, site)
+    _unpack(options.wheel, site)
     kept = ("HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONHOME")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment |= {
@@ -103,6 +108,12 @@ def _install(wheel: Path, folder: Path) -> tuple[Path, dict[str, str]]:
         "TMPDIR": str(folder),
     }
     return site, environment
+
+
+def _unpack(wheel: Path, site: Path) -> None:
+    """Put a wheel into the folder. `pip install --target` would replace the other's package, which both share."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
 
 
 def _run(environment: dict[str, str], *arguments: str) -> str:
