@@ -39,13 +39,12 @@ using Stream = cudaStream_t;
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  const auto minor = [](int version) { return version % 1000 / 10; };
   if (driver == 0) fail(op, "(): CUDA error: this machine has no NVIDIA driver (", cudaGetErrorName(status), ")");
+  const auto minor = [](int version) { return version % 1000 / 10; };
   fail(op, "(): CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
        "). The library is built with CUDA ", runtime / 1000, ".", minor(runtime), ", and the driver is for CUDA ",
-       driver / 1000, ".", minor(driver),
-       ". Update the driver, or build the package for this one, with an nvcc of CUDA ", driver / 1000,
-       ": `pip install --force-reinstall --no-deps --no-build-isolation --no-binary PACKAGE PACKAGE`");
+       driver / 1000, ".", minor(driver), ". Update the driver, or build the package with an nvcc that is no newer: ",
+       "`pip install --force-reinstall --no-deps --no-build-isolation --no-binary PACKAGE PACKAGE`");
 }
 #endif
 
