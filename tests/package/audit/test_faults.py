@@ -152,6 +152,20 @@ def test_libraries_of_another_cuda_are_told(tmp_path):
     assert "linked to libraries of CUDA 13" in audit(path, cuda="12").faults[0].title
 
 
+def test_libraries_for_each_cuda_need_someone_who_chooses(tmp_path):
+    libraries = {
+        f"smooth/_cu{major}.so": library(
+            stubs=(("libtorch_cpu.so", "", ()), (f"libcublas.so.{major}", "", ())),
+            texts=(f"cu{major}::lowpass(Tensor x) -> Tensor",),
+        )
+        for major in (12, 13)
+    }
+    result = audit(wheel(tmp_path, libraries))
+    (note,) = [finding for finding in result.findings if finding.name == "tied-to-cuda"]
+    assert "(_cu12.so to CUDA 12, _cu13.so to CUDA 13)" in note.title
+    assert result.floors.cuda == (12, 13)
+
+
 def test_asked_architectures_are_demanded(tmp_path):
     path = gpu_wheel(tmp_path, ("8.0", "9.0+PTX"), "80", "90", "90 PTX")
     assert audit(path, archs=("8.0", "9.0+PTX")).is_sound

@@ -11,12 +11,21 @@ from opsmith.package.audit.facts import Library
 from opsmith.package.audit.tables import Policy, limited_api, policies
 from opsmith.toolchain.shims import Release, shim_table
 
-__all__ = ["HIP_RUNTIME", "Floors", "SystemNeed", "cuda_majors", "find_floors", "glibc_floor", "system_needs"]
+__all__ = [
+    "CUDA_LIBRARY",
+    "HIP_RUNTIME",
+    "Floors",
+    "SystemNeed",
+    "cuda_majors",
+    "find_floors",
+    "glibc_floor",
+    "system_needs",
+]
 
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([\d.]+)")
 # Relative relocations in the packed form need a loader that knows them; the version is a mark, not a number.
 _MARKS = {"GLIBC_ABI_DT_RELR": (2, 36)}
-_CUDA_LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
+CUDA_LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
 HIP_RUNTIME = re.compile(r"libamdhip64\.so\.(\d+)")
 _LIBC = "libc.so.6"
 
@@ -74,7 +83,7 @@ def find_floors(libraries: Iterable[Library]) -> Floors:
         glibc=(newest.version[0], newest.version[1]) if newest else None,
         glibc_because=newest.symbol if newest else "",
         platform=_platform(libraries, needs),
-        cuda=_majors(libraries, _CUDA_LIBRARY),
+        cuda=_majors(libraries, CUDA_LIBRARY),
         rocm=_majors(libraries, HIP_RUNTIME),
         driver=find_driver(libraries),
     )
@@ -115,7 +124,7 @@ def glibc_floor(need: SystemNeed, policy: Policy) -> bool:
 
 def cuda_majors(libraries: Iterable[Library]) -> tuple[int, ...]:
     """Return the major versions of CUDA whose libraries are needed by name."""
-    return _majors(libraries, _CUDA_LIBRARY)
+    return _majors(libraries, CUDA_LIBRARY)
 
 
 def _majors(libraries: Iterable[Library], pattern: re.Pattern[str]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from opsmith.errors import ToolchainError
 from opsmith.package.audit.driver import cuda_of
 from opsmith.package.audit.facts import Facts, Library
 from opsmith.package.audit.finding import Finding, fault, note
-from opsmith.package.audit.floors import HIP_RUNTIME, cuda_majors
+from opsmith.package.audit.floors import CUDA_LIBRARY, HIP_RUNTIME, cuda_majors
 from opsmith.toolchain.archs import CudaArch, parse_cuda_archs
 
 __all__ = ["judge_gpu", "merge_archs", "missing_archs"]
@@ -159,18 +159,27 @@ def _cuda_major(facts: Facts) -> Iterator[Finding]:
     if facts.wheel is not None and facts.wheel.name == "torch":
         return  # its version says for which CUDA it is
     bundled = {library.name for library in facts.libraries}
+    tied: dict[int, tuple[Library, str]] = {}
     for library in facts.libraries:
-        majors = cuda_majors([library])
-        linked = [name for name in library.elf.needed if name.startswith("libcudart.so.") and name not in bundled]
-        if majors and linked and not library.needs.torch_cpp:
-            yield note(
-                "tied-to-cuda",
-                f"{library.name} is linked to {linked[0]}: beside a torch for another CUDA than {majors[0]} it "
-                "does not load, and its metadata cannot say so",
-                remedy="link the CUDA runtime statically (nvcc's -cudart static, as opsmith does)",
-                where=library.path,
-            )
-            return
+        linked = [name for name in library.elf.needed if CUDA_LIBRARY.fullmatch(name) and name not in bundled]
+        if linked and not library.needs.torch_cpp:
+            tied.setdefault(cuda_majors([library])[0], (library, linked[0]))
+    if len(tied) > 1:
+        of_each = ", ".join(f"{library.name} to CUDA {major}" for major, (library, _) in sorted(tied.items()))
+        yield note(
+            "tied-to-cuda",
+            f"each of its libraries is linked to one CUDA ({of_each}): who loads them has to choose by torch's",
+            remedy="choose by torch.version.cuda before anything is loaded",
+        )
+    elif tied:
+        ((major, (library, name)),) = tied.items()
+        yield note(
+            "tied-to-cuda",
+            f"{library.name} is linked to {name}: beside a torch for another CUDA than {major} it does not load, and its "
+            "metadata cannot say so",
+            remedy="link the CUDA runtime statically (nvcc's -cudart static, as opsmith does), call cuBLAS through torch",
+            where=library.path,
+        )
 
 
 def _rocm_major(facts: Facts) -> Iterator[Finding]:
