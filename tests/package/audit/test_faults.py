@@ -149,7 +149,7 @@ def test_an_asked_cuda_is_demanded(tmp_path):
 def test_libraries_of_another_cuda_are_told(tmp_path):
     path = wheel(tmp_path, {OPS: library(stubs=(("libtorch_cpu.so", "", ()), ("libcudart.so.13", "", ())))})
     assert audit(path, cuda="13").is_sound
-    assert "linked to libraries of CUDA 13" in audit(path, cuda="12").faults[0].title
+    assert "_ops.so needs libraries of CUDA 13" in audit(path, cuda="12").faults[0].title
 
 
 def test_libraries_for_each_cuda_need_someone_who_chooses(tmp_path):

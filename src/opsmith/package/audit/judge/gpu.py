@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from opsmith.errors import ToolchainError
@@ -107,24 +107,30 @@ def _asked(facts: Facts, archs: tuple[str, ...]) -> Iterator[Finding]:
 
 def _asked_cuda(facts: Facts, wanted: int) -> Iterator[Finding]:
     """Yield faults where code is too new for the driver of a CUDA, or libraries of another CUDA are needed by name."""
-    for library in facts.libraries:
-        found = cuda_of(library)
-        if found is not None and found > wanted:
-            yield fault(
-                "cuda-newer-than-asked",
-                f"CUDA {wanted} is asked for, and the code in {library.name} is CUDA {found}'s: a driver for CUDA {wanted} "
-                "does not run it",
-                remedy=f"compile with an nvcc of CUDA {wanted}: `opsmith wheel --cuda {wanted}`",
-                where=library.path,
-            )
-        if (majors := cuda_majors([library])) and majors != (wanted,):
-            yield fault(
-                "cuda-newer-than-asked",
-                f"CUDA {wanted} is asked for, and {library.name} is linked to libraries of CUDA "
-                f"{' and '.join(map(str, majors))}",
-                remedy="link the CUDA runtime statically, and call cuBLAS and the like through torch's operators",
-                where=library.path,
-            )
+    newer = [library for library in facts.libraries if (cuda_of(library) or 0) > wanted]
+    if newer:
+        found = max(cuda_of(library) or 0 for library in newer)
+        yield fault(
+            "cuda-newer-than-asked",
+            f"CUDA {wanted} is asked for, and the code in {_some(newer)} is CUDA {found}'s: a driver for CUDA {wanted} does "
+            "not run it",
+            remedy=f"compile with an nvcc of CUDA {wanted}: `opsmith wheel --cuda {wanted}`",
+            where=newer[0].path,
+        )
+    tied = [library for library in facts.libraries if cuda_majors([library]) not in {(), (wanted,)}]
+    if tied:
+        majors = " and ".join(map(str, cuda_majors(tied)))
+        yield fault(
+            "cuda-newer-than-asked",
+            f"CUDA {wanted} is asked for, and {_some(tied)} needs libraries of CUDA {majors}",
+            remedy="link the CUDA runtime statically, and call cuBLAS and the like through torch's operators",
+            where=tied[0].path,
+        )
+
+
+def _some(libraries: Sequence[Library]) -> str:
+    more = len(libraries) - 1
+    return libraries[0].name + (f" and {more} more" if more else "")
 
 
 def _missing(missing: tuple[CudaArch, ...], claim: str, library: Library) -> Iterator[Finding]:
