@@ -32,11 +32,11 @@ def same(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
 def torch_cuda(monkeypatch):
     """Return a function that says which CUDA torch is built for; nvcc is 13.0."""
 
-    def do(version: str) -> None:
+    def do(version: str, nvcc: CudaCompiler = NVCC) -> None:
         monkeypatch.delenv("OPSMITH_SKIP_CUDA_CHECK", raising=False)
         torch = replace(find_torch(), cuda=version, hip=None)
         monkeypatch.setattr("opsmith.toolchain.find_torch", lambda: torch)
-        monkeypatch.setattr(target, "find_toolchain", lambda *, cuda, rocm: Toolchain(HOST, torch, NVCC))
+        monkeypatch.setattr(target, "find_toolchain", lambda **_: Toolchain(HOST, torch, nvcc))
 
     return do
 
@@ -50,6 +50,18 @@ def test_another_major_version_is_refused(torch_cuda):
 def test_another_minor_version_is_taken(torch_cuda):
     torch_cuda("13.2")
     assert target.choose_toolchain(gpu=True).cuda == NVCC
+
+
+def test_a_release_that_is_asked_for_need_not_be_torch_s(torch_cuda):
+    """The runtime is inside the library, which then is tied to no torch's."""
+    torch_cuda("12.8")
+    assert target.choose_toolchain(gpu=True, cuda="13").cuda == NVCC
+
+
+def test_but_its_runtime_has_to_be_static(torch_cuda):
+    torch_cuda("12.8", replace(NVCC, cudart=Path("/cuda/lib64/libcudart.so")))
+    with pytest.raises(ToolchainError, match=r"no libcudart_static\.a, and with the shared .* torch for CUDA 13 alone"):
+        target.choose_toolchain(gpu=True, cuda="13")
 
 
 def test_the_user_may_insist(torch_cuda, monkeypatch):

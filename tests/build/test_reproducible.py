@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from forks import python_c
+from opsmith.build.discover import discover
+from opsmith.build.ninja import run_plan
+from opsmith.build.plan import Target, plan_extension
+from opsmith.codegen.extension import assemble
+from opsmith.errors import ToolchainError
+from opsmith.toolchain import find_toolchain
+from opsmith.toolchain.archs import parse_cuda_archs
 
 pytestmark = pytest.mark.compile
 
@@ -108,3 +116,24 @@ def test_two_checkouts_give_one_library_of_a_native_kernel_with_an_anonymous_nam
     assert b"_GLOBAL__N__" in first
     assert first == second
     assert str(tmp_path).encode() not in first
+
+
+def test_nvcc_before_cuda_13_gets_a_name_for_each_source(tmp_path: Path) -> None:
+    """Its own names have the number of its process where a source has no symbol that others may link to."""
+    try:
+        found = find_toolchain(cuda=True, rocm=False)
+    except ToolchainError as error:
+        pytest.skip(f"no nvcc here: {error}")
+    (group,) = discover("opsmith.ops.add2")
+    extension = assemble(group.module, group.definitions, ("cuda",))
+    assert found.cuda is not None
+    names = {}
+    for version in ("12.9.86", "13.0.88"):
+        toolchain = replace(found, cuda=replace(found.cuda, version=version))
+        plan = plan_extension(extension, toolchain, Target(cuda_archs=parse_cuda_archs("9.0")))
+        commands = [step.argv for step in plan.steps if step.argv[0] == str(found.cuda.nvcc)]
+        names[version] = [word for argv in commands for word in argv if word.startswith("-DOPSMITH_UNIT=")]
+        if names[version]:
+            assert len(set(names[version])) == len(commands)
+            assert b"opsmith_unit_add2" in run_plan(plan, tmp_path).read_bytes()
+    assert names == {"12.9.86": ["-DOPSMITH_UNIT=opsmith_unit_add2_2e_cuda_2e_cu"], "13.0.88": []}

@@ -97,6 +97,7 @@ CASES: tuple[Case, ...] = (
     _needs_library("torch-library-missing", "c10", "libc10.so"),
     _needs_library("driver-missing", "cuda", "libcuda.so.1"),
     _needs_library("cuda-library-missing", "cudart", "libcudart.so.12"),
+    _needs_library("rocm-library-missing", "amdhip64", "libamdhip64.so.77"),
     _needs_library("python-library-missing", "python", "libpython3.99.so.1.0"),
     _needs_library("library-missing", "opencv_core", "libopencv_core.so.4.5"),
     Case("no-init-function", '"$PY" -c "import sysconfig; print(sysconfig.get_config_var(\'EXT_SUFFIX\'))" > suffix && '

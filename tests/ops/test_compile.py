@@ -1,4 +1,4 @@
-"""Every GPU kernel of opsmith.ops compiles with nvcc (sm_90a) and, from the same file, with hipcc (gfx90a), and links."""
+"""Every GPU kernel of opsmith.ops compiles with nvcc (9.0a, 8.0) and, from the same file, with hipcc (gfx90a), and links."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.slow("every operator with nvcc an
 # 9.0a is what is built on a machine with such a GPU: kernels may have instructions of exactly this capability. nvcc ends
 # with PTX here, of which `assemble_kernels` makes machine code.
 NVCC = Target(cuda_archs=(CudaArch(9, 0, "a", sass=False, ptx=True),))
+AMPERE = Target(cuda_archs=(CudaArch(8, 0, sass=False, ptx=True),))
 HIPCC = Target(rocm_archs=parse_rocm_archs("gfx90a"))
 # Optimizing takes both as long as all the rest and finds no further errors. `make gpu-test` builds as users do. AMD's
 # device libraries have no machine code at -O0: they rely on the removal of what is for other GPUs.
@@ -42,6 +43,22 @@ def test_gpu_kernels_compile_and_link_with_nvcc(module, tmp_path: Path, monkeypa
     for group in discover(module):
         made = build(group, group.definitions, toolchain, NVCC, tmp_path)
         assemble_kernels(made, toolchain)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        module
+        if module.endswith(".lltm")
+        else pytest.param(module, marks=pytest.mark.nightly("what lacks instructions of 9.0 differs in a few kernels"))
+        for module in MODULES
+    ],
+)
+def test_gpu_kernels_compile_for_ampere(module, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-Xcicc -O1")
+    toolchain = toolchain_with("cuda")
+    for group in discover(module):
+        build(group, group.definitions, toolchain, AMPERE, tmp_path)
 
 
 @pytest.mark.parametrize("module", MODULES)

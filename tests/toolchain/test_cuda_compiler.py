@@ -10,6 +10,7 @@ import pytest
 
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_cuda_compiler
+from opsmith.toolchain.nvcc_search import found_nvccs
 
 VERSION = "Cuda compilation tools, release {release}, V{release}.88\nBuild cuda_{release}.r{release}/compiler.1_0\n"
 ARCHS = "compute_75\ncompute_90\ncompute_103\ncompute_120\ncompute_100\n"
@@ -26,7 +27,7 @@ def no_real_toolkit(machine, monkeypatch):
     monkeypatch.setattr(sys, "prefix", str(machine.bin))
     find = "opsmith.toolchain.nvcc_search.is_executable"
     is_executable = sys.modules["opsmith.toolchain.search"].is_executable
-    monkeypatch.setattr(find, lambda path: not path.is_relative_to("/usr/local/cuda") and is_executable(path))
+    monkeypatch.setattr(find, lambda path: not str(path).startswith("/usr/local/cuda") and is_executable(path))
 
 
 @pytest.fixture
@@ -151,6 +152,39 @@ def test_of_several_the_one_that_fits_torch_is_taken(machine, probes, put_toolki
     assert find_cuda_compiler(probes=probes, fit="14.0").version == "12.4.88"
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "old"))
     assert find_cuda_compiler(probes=probes, fit="13.0").version == "12.4.88"
+
+
+def test_a_release_that_is_asked_for_is_the_only_one(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    machine.put_gcc()
+    old = put_toolkit(tmp_path / "old", release="12.4")
+    put_toolkit(tmp_path / "site-packages/nvidia/cu13")
+    (machine.bin / "nvcc").symlink_to(old)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    for release, version in (("12", "12.4.88"), ("12.4", "12.4.88"), ("13", "13.0.88")):
+        assert find_cuda_compiler(probes=probes, release=release, fit="13.0").version == version
+    for release in ("12.8", "1", "14"):
+        with pytest.raises(ToolchainError, match=rf"CUDA {release} is asked for, and there is 12\.4\.88 .*13\.0\.88"):
+            find_cuda_compiler(probes=probes, release=release)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "old"))
+    with pytest.raises(
+        ToolchainError, match=r"CUDA 13 is asked for, and there is 12\.4\.88 [^,]*Install .*set CUDA_HOME"
+    ):
+        find_cuda_compiler(probes=probes, release="13")
+
+
+def test_toolkits_of_the_system_are_found_the_newest_first(machine, probes, put_toolkit, monkeypatch, tmp_path):
+    machine.put_gcc()
+    monkeypatch.setattr("opsmith.toolchain.nvcc_search._SYSTEM", tmp_path)
+    for release in ("12.8", "12.10", "13.0"):
+        put_toolkit(tmp_path / f"cuda-{release}", release=release)
+    assert [item.origin for item in found_nvccs()] == [
+        str(tmp_path / f"cuda-{name}") for name in ("13.0", "12.10", "12.8")
+    ]
+    (tmp_path / "cuda").symlink_to("cuda-12.8")
+    assert [item.path.parts[-3] for item in found_nvccs()] == ["cuda", "cuda-13.0", "cuda-12.10"]
+    assert find_cuda_compiler(probes=probes).version == "12.8.88"
+    assert find_cuda_compiler(probes=probes, release="12").version == "12.8.88"
+    assert find_cuda_compiler(probes=probes, fit="13.2").version == "13.0.88"
 
 
 def test_the_users_choice_comes_first(machine, probes, put_toolkit, monkeypatch, tmp_path):

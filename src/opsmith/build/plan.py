@@ -6,6 +6,7 @@ can only ever produce the same library. Paths inside the build folder are relati
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,14 +160,19 @@ def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api, prefix: str) -> 
 
 
 def _nvcc_name(source: Source, toolchain: Toolchain) -> tuple[str, ...]:
-    """Return the flag that makes nvcc name what is in anonymous namespaces alike in every folder.
+    """Return the flags that make nvcc name what is in anonymous namespaces alike in every folder and process.
 
-    The names have a digest of the source's absolute path, as nvcc hands it to the compilers behind it.
+    The names have a digest of the source's absolute path, as nvcc hands it to the compilers behind it, and before CUDA 13
+    the number of the process (include/opsmith/unit.h).
     """
     if toolchain.cuda is None:
         return ()
     # nvcc hands a space to a shell as it is.
-    return (f"-Xcudafe=--orig_src_path_name={quote(source.name)}",)
+    path = f"-Xcudafe=--orig_src_path_name={quote(source.name)}"
+    if int(toolchain.cuda.version.split(".")[0]) >= 13:
+        return (path,)
+    unit = re.sub(r"\W", lambda found: f"_{ord(found[0]):x}_", source.name)
+    return (path, f"-DOPSMITH_UNIT=opsmith_unit_{unit}", "-include", "opsmith/unit.h")
 
 
 def _link(extension: Extension, toolchain: Toolchain, objects: list[str]) -> Step:

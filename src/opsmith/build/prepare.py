@@ -20,6 +20,7 @@ def prepare(
     devices: Sequence[Device],
     *,
     archs: str | None = None,
+    cuda: str | None = None,
     torch_target: tuple[int, int] = TORCH_TARGET,
     strict: bool = False,
     timed: bool = False,
@@ -27,12 +28,13 @@ def prepare(
     """Return the plan for the definitions of a module on some devices.
 
     Where the GPU's compiler is missing, the rest is planned and `missing` says why; with `strict` that raises
-    ToolchainError instead, as does a missing host compiler or torch always. `timed` as for `generate_binding`.
+    ToolchainError instead, as does a missing host compiler or torch always. `cuda` as for `choose_toolchain`, `timed`
+    as for `generate_binding`.
     """
     missing: dict[Device, str] = {}
     chosen = tuple(devices)
     try:
-        toolchain = choose_toolchain(gpu="cuda" in chosen)
+        toolchain = choose_toolchain(gpu="cuda" in chosen, archs=archs, cuda=cuda)
     except ToolchainError as error:
         if strict or "cuda" not in chosen:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ class Project:
     archs         GPU architectures, as for `opsmith build --arch`
     torch-target  the oldest torch that the libraries should load in, such as "2.10"
     standalone    whether wheels do without opsmith: what an operator needs at run time is copied into them
+
+    `cuda`, the CUDA whose nvcc compiles ("12"), is no key but an option of who makes the wheel: whoever builds the project
+    from its sources takes the nvcc that there is.
     """
 
     operators: tuple[str, ...]
@@ -37,6 +40,7 @@ class Project:
     archs: str | None = None
     torch_target: tuple[int, int] = TORCH_TARGET
     standalone: bool = False
+    cuda: str | None = None
 
     def devices_for(self, definitions: Iterable[Definition]) -> tuple[Device, ...]:
         """Return the devices to build some definitions for: the project's choice, as far as they have kernels."""
@@ -44,6 +48,12 @@ class Project:
         if self.devices is None:
             return wanted_devices(definitions)
         return tuple(device for device in self.devices if any(device in item.kernels for item in definitions))
+
+    def with_gpu(self) -> Project:
+        """Return the project with the GPU among its devices: architectures are asked for."""
+        return replace(
+            self, devices=tuple(item for item in DEVICES if item == "cuda" or item in (self.devices or DEVICES))
+        )
 
 
 _KEYS = frozenset({"operators", "devices", "archs", "torch-target", "standalone"})

@@ -203,7 +203,9 @@ def _jobs_of(path: str, project: Project, packages: Path) -> list[_Job]:
                 "this project there"
             )
         devices = project.devices_for(group.definitions)
-        prepared = prepare(group, devices, archs=project.archs, torch_target=project.torch_target, strict=True)
+        prepared = prepare(
+            group, devices, archs=project.archs, cuda=project.cuda, torch_target=project.torch_target, strict=True
+        )
         parts = group.module.split(".")
         folder = Path(*parts) if group.file.name == "__init__.py" else Path(*parts[:-1])
         jobs.append(_Job(prepared, group.definitions, folder))

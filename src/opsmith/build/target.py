@@ -33,8 +33,13 @@ class Prepared:
     missing: Mapping[Device, str] = field(default_factory=dict)
 
 
-def choose_toolchain(*, gpu: bool, check_cuda: bool = True) -> Toolchain:
-    """Return the toolchain, with the GPU compiler that torch is built for if requested.
+def choose_toolchain(
+    *, gpu: bool, check_cuda: bool = True, archs: str | None = None, cuda: str | None = None
+) -> Toolchain:
+    """Return the toolchain, with a GPU compiler if requested: the one that torch is built for.
+
+    For a torch without GPU, `archs` decide: hipcc compiles for gfx90a. `cuda` ("12", "12.8") asks for an nvcc of that CUDA,
+    whatever torch is for; what it compiles has the runtime inside, and is tied to no torch's.
 
     Raises ToolchainError if something is missing, or nvcc and torch belong to different CUDAs and `check_cuda` is set.
     """
@@ -42,11 +47,33 @@ def choose_toolchain(*, gpu: bool, check_cuda: bool = True) -> Toolchain:
         return find_toolchain(cuda=False, rocm=False)
     from opsmith.toolchain import find_torch
 
-    rocm = find_torch().hip is not None
+    torch = find_torch()
+    rocm = torch.hip is not None or (torch.cuda is None and _names_rocm(archs))
+    if cuda is not None:
+        return _of_release(cuda, rocm=rocm)
     toolchain = find_toolchain(cuda=not rocm, rocm=rocm)
     if check_cuda and toolchain.cuda_mismatch and _env.read("OPSMITH_SKIP_CUDA_CHECK") is None:
         raise ToolchainError(toolchain.cuda_mismatch)
     return toolchain
+
+
+def _of_release(cuda: str, *, rocm: bool) -> Toolchain:
+    if rocm:
+        raise ToolchainError(f"CUDA {cuda} is asked for, but the architectures or this torch are ROCm's")
+    toolchain = find_toolchain(cuda=True, rocm=False, cuda_release=cuda)
+    assert toolchain.cuda is not None
+    if not toolchain.cuda.has_static_cudart:
+        raise ToolchainError(
+            f"The toolkit {toolchain.cuda.root} has no libcudart_static.a, and with the shared runtime the library would "
+            f"load beside a torch for CUDA {cuda.split('.', maxsplit=1)[0]} alone. Install the complete toolkit (conda: "
+            f"cuda-cudart-static={cuda})."
+        )
+    return toolchain
+
+
+def _names_rocm(archs: str | None) -> bool:
+    """Tell whether a list of architectures is of ROCm's: gfx90a."""
+    return archs is not None and archs.strip().lower().startswith("gfx")
 
 
 def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[int, int]) -> Target:

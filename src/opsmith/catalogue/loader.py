@@ -61,6 +61,25 @@ ENTRIES: tuple[Entry, ...] = (
         words=("cannot open shared object file",),
     ),
     Entry(
+        "rocm-library-missing",
+        "A ROCm library is missing",
+        r"(?P<library_file>lib(?:amdhip64|hiprtc|rocblas|hipblas\w*|MIOpen)\.so(?:\.\d+)*): "
+        r"cannot open shared object file(?!: (?!No such))",
+        (
+            "The library was built for AMD's GPUs against {library_file}, which is not here; the number at its end is the "
+            "major version of ROCm (of HIP for libamdhip64).",
+            "torch is built for CUDA {torch_cuda}.",
+        ),
+        (
+            "Install the package's wheel for this torch, or build it with it: `pip install --no-binary PACKAGE "
+            "--no-build-isolation --force-reinstall --no-deps PACKAGE`.",
+            "For this wheel, install that ROCm (https://rocm.docs.amd.com) and a torch for it "
+            "(https://pytorch.org/get-started/locally).",
+        ),
+        "OSError: libamdhip64.so.6: cannot open shared object file: No such file or directory",
+        words=("cannot open shared object file",),
+    ),
+    Entry(
         "python-library-missing",
         "libpython is missing",
         r"(?P<library_file>libpython3[\w.]*): cannot open shared object file(?!: (?!No such))",

@@ -28,6 +28,9 @@ __all__ = ["command"]
 )
 @click.option("--torch-target", metavar="VERSION", help="Oldest torch that it must load in, such as 2.10.")
 @click.option("--archs", metavar="LIST", help="GPU architectures, such as '8.0;9.0+PTX'.")
+@click.option(
+    "--cuda", metavar="VERSION", help="CUDA whose nvcc compiles, such as 12: the wheel is for that and newer."
+)
 @click.option("--standalone", is_flag=True, help="Make it do without opsmith: a copy of what runs operators is inside.")
 @click.option(
     "--against",
@@ -45,6 +48,7 @@ def command(
     output: Path,
     torch_target: str | None,
     archs: str | None,
+    cuda: str | None,
     standalone: bool,
     against: Path | None,
     proves: bool,
@@ -61,8 +65,11 @@ def command(
     from opsmith.package.wheel.build import WheelRequest, build_wheel
     from opsmith.report.audit.text import audit_lines
     from opsmith.report.terminal import colour, console_for, echo, line_width
+    from opsmith.toolchain.archs import parse_cuda_release
 
-    request = WheelRequest(project, output, torch_target, archs, against, standalone)
+    request = WheelRequest(
+        project, output, torch_target, archs, against, standalone, cuda and parse_cuda_release(cuda, "--cuda")
+    )
     built = build_wheel(request, lambda line: click.echo(line, err=True))
     if not as_json:
         console = console_for()

@@ -1,4 +1,4 @@
-"""Parses lists of GPU architectures such as '8.0;9.0a+PTX' and 'gfx90a gfx942'."""
+"""Parses lists of GPU architectures such as '8.0;9.0a+PTX' and 'gfx90a gfx942', and releases of CUDA."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from opsmith.errors import ToolchainError
+from opsmith.errors import DefinitionError, ToolchainError
 
-__all__ = ["CudaArch", "RocmArch", "parse_cuda_archs", "parse_rocm_archs", "split_archs"]
+__all__ = ["CudaArch", "RocmArch", "parse_cuda_archs", "parse_cuda_release", "parse_rocm_archs", "split_archs"]
 
 _SEPARATORS = re.compile(r"[;,\s]+")
 
@@ -147,6 +147,13 @@ def parse_rocm_archs(text: str, *, native: Sequence[str] = ()) -> tuple[RocmArch
     if not names:
         raise ToolchainError("The list of ROCm architectures is empty. Write them like 'gfx90a;gfx942'.")
     return tuple(RocmArch(name) for name in sorted(names))
+
+
+def parse_cuda_release(text: str, where: str) -> str:
+    """Return a release of CUDA, such as "12" or "12.8"; raises DefinitionError for what is none."""
+    if re.fullmatch(r"\d{2}(\.\d+)?", text) is None:
+        raise DefinitionError(f'{where}: {text!r} is not a release of CUDA such as "12" or "12.8"')
+    return text
 
 
 def _expand_cuda(word: str, native: Sequence[str], supported: Sequence[str]) -> tuple[CudaArch, ...]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsmith.catalogue.packages import toolkit_command
 from opsmith.errors import MissingToolkitError, ToolchainError
 from opsmith.toolchain.cuda_parts import find_cuda_parts
 from opsmith.toolchain.host import HostCompiler, find_host_compiler
@@ -57,31 +58,41 @@ class CudaCompiler:
         return self.cudart
 
     @property
+    def has_static_cudart(self) -> bool:
+        """Whether the runtime is linked into the library, which then loads beside a torch of every CUDA, and of none."""
+        return self.cudart is not None and self.cudart.suffix == ".a"
+
+    @property
     def identity(self) -> str:
         """What must be equal for two of them to make the same binary; no path is in it."""
         return f"nvcc V{self.version} ({self.build}) with {self.host.identity}"
 
 
-def find_cuda_compiler(*, fit: str | None = None, probes: ProbeCache | None = None) -> CudaCompiler:
+def find_cuda_compiler(
+    *, fit: str | None = None, release: str | None = None, probes: ProbeCache | None = None
+) -> CudaCompiler:
     """Return the nvcc of CUDA_HOME or CUDA_PATH, else of PATH, of conda, /usr/local/cuda, or NVIDIA's PyPI wheels.
 
     `fit` is the CUDA that torch is built for: where several are found, those of its major version count alone, if there
-    is one. The first that is complete is taken. Links and scripts before the real nvcc are seen through. Raises
-    ToolchainError if there is none, it is older than CUDA 12, cannot start, lacks its headers, or accepts no host
-    compiler of this machine.
+    is one. `release` ("12", "12.8") is the CUDA that it has to be of, whatever torch is for. The first that is complete
+    is taken. Links and scripts before the real nvcc are seen through. Raises ToolchainError if there is none, none of
+    that release, it is older than CUDA 12, cannot start, lacks its headers, or accepts no host compiler of this machine.
     """
     probes = probes or default_probes()
-    if (chosen := chosen_nvcc()) is not None:
+    chosen = chosen_nvcc()
+    if chosen is not None and release is None:
         return _describe(chosen.path, probes)
-    nvccs = [candidate.path for candidate in found_nvccs()]
+    nvccs = [chosen.path] if chosen is not None else [candidate.path for candidate in found_nvccs()]
     if not nvccs:
         raise MissingToolkitError(
             "No CUDA compiler was found: CUDA_HOME is not set, and nvcc is neither on PATH nor in a conda environment, "
             f"/usr/local/cuda or this Python's site-packages. {INSTALL_CUDA}"
         )
-    if fit is not None and len(nvccs) > 1:
+    if release is not None:
+        nvccs = _of_release(nvccs, release, probes)
+    elif fit is not None and len(nvccs) > 1:
         major = fit.split(".")[0]
-        nvccs = [nvcc for nvcc in nvccs if _major_version(nvcc, probes) == major] or nvccs
+        nvccs = [nvcc for nvcc in nvccs if (_version(nvcc, probes) or "").split(".")[0] == major] or nvccs
     errors = []
     for nvcc in nvccs:
         try:
@@ -109,10 +120,23 @@ def _describe(nvcc: Path, probes: ProbeCache) -> CudaCompiler:
     )
 
 
-def _major_version(nvcc: Path, probes: ProbeCache) -> str | None:
-    """Return the major version of CUDA of an nvcc, or None if it does not report any."""
+def _of_release(nvccs: list[Path], release: str, probes: ProbeCache) -> list[Path]:
+    """Return those of a release; raises ToolchainError, with what there is, if none is."""
+    versions = {nvcc: _version(nvcc, probes) for nvcc in nvccs}
+    fitting = [nvcc for nvcc in nvccs if f"{versions[nvcc]}.".startswith(f"{release}.")]
+    if not fitting:
+        found = ", ".join(f"{version or 'unknown'} ({nvcc})" for nvcc, version in versions.items())
+        raise ToolchainError(
+            f"An nvcc of CUDA {release} is asked for, and there is {found}. Install one with "
+            f"`{toolkit_command(release)}`, or set CUDA_HOME to a toolkit of CUDA {release}."
+        )
+    return fitting
+
+
+def _version(nvcc: Path, probes: ProbeCache) -> str | None:
+    """Return the version of an nvcc, or None if it does not report any."""
     try:
-        return _ask_version(real_nvcc(nvcc, probes), probes)[0].split(".")[0]
+        return _ask_version(real_nvcc(nvcc, probes), probes)[0]
     except ToolchainError:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,12 +20,16 @@ INSTALL_CUDA = (
 )
 
 
+# Where NVIDIA's packages for a system put toolkits.
+_SYSTEM = Path("/usr/local")
+
+
 @dataclass(frozen=True)
 class NvccCandidate:
     """An nvcc, as it was found: perhaps a link or a script, with the variable or the kind of folder that led to it."""
 
     path: Path
-    origin: str  # CUDA_HOME, PATH, conda, /usr/local/cuda, PyPI
+    origin: str  # CUDA_HOME, PATH, conda, /usr/local/cuda, /usr/local/cuda-12.8, PyPI
 
 
 def chosen_nvcc() -> NvccCandidate | None:
@@ -43,8 +48,11 @@ def chosen_nvcc() -> NvccCandidate | None:
 
 def found_nvccs() -> Iterator[NvccCandidate]:
     """Yield every nvcc that is installed in a usual folder, in order of preference."""
+    seen: set[Path] = set()
     for candidate in _candidates():
-        if is_executable(candidate.path):
+        # /usr/local/cuda is a link to one of the folders beside it.
+        if is_executable(candidate.path) and (real := candidate.path.resolve()) not in seen:
+            seen.add(real)
             yield candidate
 
 
@@ -55,13 +63,20 @@ def _candidates() -> Iterator[NvccCandidate]:
     here = sys.prefix if Path(sys.prefix, "conda-meta").is_dir() else None
     for prefix in dict.fromkeys(filter(None, (activated, here))):
         yield NvccCandidate(Path(prefix, "bin", "nvcc"), "conda")
-    yield NvccCandidate(Path("/usr/local/cuda/bin/nvcc"), "/usr/local/cuda")
+    yield NvccCandidate(_SYSTEM / "cuda" / "bin" / "nvcc", str(_SYSTEM / "cuda"))
+    for toolkit in sorted(_SYSTEM.glob("cuda-[0-9]*"), key=_version, reverse=True):
+        yield NvccCandidate(toolkit / "bin" / "nvcc", str(toolkit))
     for folder in dict.fromkeys(sys.path):
         wheels = Path(folder or ".").absolute() / "nvidia"
         # nvidia/cu13, in time nvidia/cu14: the newest first. The wheels of CUDA 12 (nvidia/cuda_nvcc) have ptxas and
         # headers, and no nvcc.
         found = wheels.glob("cu[0-9]*/bin/nvcc")
         yield from (NvccCandidate(nvcc, "PyPI") for nvcc in sorted(found, key=_wheel_major, reverse=True))
+
+
+def _version(toolkit: Path) -> tuple[int, ...]:
+    """Return the numbers in the name of NVIDIA's folder, such as cuda-12.8."""
+    return tuple(int(part) for part in re.findall(r"\d+", toolkit.name))
 
 
 def _wheel_major(nvcc: Path) -> int:

@@ -51,10 +51,13 @@ class Toolchain:
         )
 
 
-def find_toolchain(*, cuda: bool, rocm: bool, probes: ProbeCache | None = None) -> Toolchain:
+def find_toolchain(
+    *, cuda: bool, rocm: bool, cuda_release: str | None = None, probes: ProbeCache | None = None
+) -> Toolchain:
     """Return the machine's toolchain, with the device compilers that are asked for.
 
-    A process that finds only compilers it or another has asked before starts no program. Raises ToolchainError if
+    `cuda_release` ("12", "12.8") is the CUDA that nvcc has to be of; without it, that of torch comes first. A process that
+    finds only compilers it or another has asked before starts no program. Raises ToolchainError if
     something asked for is missing, too old, or broken.
     """
     probes = probes or default_probes()
@@ -64,7 +67,7 @@ def find_toolchain(*, cuda: bool, rocm: bool, probes: ProbeCache | None = None) 
     if cuda:
         from opsmith.toolchain.cuda import find_cuda_compiler
 
-        found_cuda = find_cuda_compiler(fit=torch.cuda, probes=probes)
+        found_cuda = find_cuda_compiler(fit=torch.cuda, release=cuda_release, probes=probes)
     if rocm:
         from opsmith.toolchain.rocm import find_rocm_compiler
 

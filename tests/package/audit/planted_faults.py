@@ -218,6 +218,9 @@ PLANTED = (
     ),
     Planted("the driver linked", _with_library(stubs=(_TORCH, ("libcuda.so.1", "", ()))), "links-libcuda", False),
     Planted("one CUDA linked", _with_library(stubs=(_TORCH, ("libcudart.so.12", "", ()))), "tied-to-cuda", False),
+    Planted(
+        "one ROCm linked", _with_library(stubs=(_TORCH, ("libamdhip64.so.6", "", ()))), "tied-to-rocm", is_fault=False
+    ),
     Planted("no PTX", lambda folder: gpu_wheel(folder, ("8.0", "9.0"), "80", "90"), "no-ptx", False),
     Planted(
         "a library of nobody's", _with_library(stubs=(_TORCH, ("libfftw3.so.3", "", ()))), "library-from-outside", False

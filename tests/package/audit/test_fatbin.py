@@ -1,16 +1,18 @@
-"""The architectures in a library are those that nvcc has compiled for, and the targets those of clang's bundles."""
+"""The architectures in a library are those that nvcc has compiled for, and the driver the one that its code needs."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from gpu_code import as_section, bundle, fat_binary
+from gpu_code import as_section, fat_binary
 from make_library import library
 
-from compilers import compiled, find_compiler
+from compilers import compiled, find_compiler, run
 from opsmith.errors import AuditError
-from opsmith.package.audit.fatbin import amd_targets, cuda_archs
+from opsmith.package.audit.driver import find_driver
+from opsmith.package.audit.fatbin import cuda_code
 from opsmith.package.audit.library import describe_library
 
 
@@ -34,11 +36,36 @@ def test_a_damaged_fat_binary_is_refused(code):
         describe_library("_ops.so", library(code=as_section(".nv_fatbin", code)))
 
 
-def test_amd_targets_are_read():
-    found = describe_library("_ops.so", library(code=as_section(".hip_fatbin", bundle("gfx90a", "gfx942:xnack-"))))
-    assert found.amd == ("gfx90a", "gfx942:xnack-")
-    assert not found.amd_is_compressed
-    assert describe_library("_ops.so", library(code=as_section(".hip_fatbin", b"CCOB" + bytes(60)))).amd_is_compressed
+@pytest.mark.parametrize(
+    ("code", "driver", "reason"),
+    [
+        (fat_binary("80", "90", "90 PTX"), "580 or newer", "its code is CUDA 13's; its PTX needs one for CUDA 13.0"),
+        (
+            fat_binary("80", "90 PTX", cubin=(1, 7), ptx_isa=(8, 4)),
+            "525 or newer",
+            "its code is CUDA 12's; its PTX needs one for CUDA 12.4",
+        ),
+        (
+            fat_binary("90 PTX", ptx_isa=(8, 7)),
+            "525 or newer",
+            "its code is CUDA 12's; its PTX needs one for CUDA 12.8",
+        ),
+        (fat_binary("90"), "580 or newer", "its code is CUDA 13's"),
+        (
+            fat_binary("90 PTX", ptx_isa=(10, 0)),
+            "one for CUDA 14 or newer",
+            "its code is CUDA 14's; its PTX needs one for CUDA 14.0",
+        ),
+    ],
+)
+def test_the_driver_follows_from_the_code(code, driver, reason):
+    need = find_driver([describe_library("_ops.so", library(code=as_section(".nv_fatbin", code)))])
+    assert (need.text, need.reason) == (driver, reason)
+
+
+def test_machine_code_alone_does_not_tell_cuda_12_from_what_was_before():
+    data = library(code=as_section(".nv_fatbin", fat_binary("80", cubin=(1, 7))))
+    assert find_driver([describe_library("_ops.so", data)]) is None
 
 
 @pytest.mark.compile
@@ -48,10 +75,15 @@ def test_what_nvcc_compiles_for_is_found(tmp_path):
     source.write_text("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }\n", encoding="utf-8")
     codes = ("arch=compute_80,code=sm_80", "arch=compute_90a,code=sm_90a", "arch=compute_90,code=compute_90")
     built = compiled(source, nvcc, "-shared", "-cudart", "none", *(f"-gencode={code}" for code in codes))
-    assert archs_of(Path(built).read_bytes()) == ["8.0", "9.0 (PTX)", "9.0a"]
+    data = Path(built).read_bytes()
+    assert archs_of(data) == ["8.0", "9.0 (PTX)", "9.0a"]
+    release = re.search(r"release (\d+)\.(\d+)", run(nvcc, "--version").stdout)
+    need = find_driver([describe_library("_ops.so", data)])
+    assert need.cuda == int(release[1])
+    assert need.ptx <= (int(release[1]), int(release[2]))
 
 
 def test_a_library_without_gpu_code_has_none():
     found = describe_library("_ops.so", library())
-    assert cuda_archs(library(), found.elf) == ()
-    assert amd_targets(library(), found.elf) == ((), False)
+    assert cuda_code(library(), found.elf) == ((), (0, 0), None)
+    assert find_driver([found]) is None

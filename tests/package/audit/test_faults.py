@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+from gpu_code import as_section, fat_binary
 from make_library import SHIMS, library
 from make_wheel import wheel
 from planted_faults import OPS, PLANTED, Planted, good_wheel, gpu_wheel
@@ -129,6 +130,40 @@ def test_weak_symbols_may_stay_undefined(tmp_path):
 def test_the_promised_gpu_code_is_there(tmp_path):
     result = audit(gpu_wheel(tmp_path, ("8.0", "9.0a", "9.0 (PTX)"), "80", "90a", "90 PTX"))
     assert result.findings == (), result
+
+
+def test_an_asked_cuda_is_demanded(tmp_path):
+    code = as_section(".nv_fatbin", fat_binary("90", "90 PTX"))
+    path = wheel(tmp_path, {OPS: library(code=code)})
+    assert audit(path).is_sound
+    assert audit(path, cuda="13.0").is_sound
+    (fault,) = audit(path, cuda="12").faults
+    assert fault.name == "cuda-newer-than-asked"
+    assert fault.title.startswith(
+        "CUDA 12 is asked for, and the code in _ops.so is CUDA 13's: a driver for CUDA 12 does"
+    )
+    code = as_section(".nv_fatbin", fat_binary("90", "90 PTX", cubin=(1, 7), ptx_isa=(8, 4)))
+    assert audit(wheel(tmp_path, {OPS: library(code=code)}), cuda="12").is_sound
+
+
+def test_libraries_of_another_cuda_are_told(tmp_path):
+    path = wheel(tmp_path, {OPS: library(stubs=(("libtorch_cpu.so", "", ()), ("libcudart.so.13", "", ())))})
+    assert audit(path, cuda="13").is_sound
+    assert "_ops.so needs libraries of CUDA 13" in audit(path, cuda="12").faults[0].title
+
+
+def test_libraries_for_each_cuda_need_someone_who_chooses(tmp_path):
+    libraries = {
+        f"smooth/_cu{major}.so": library(
+            stubs=(("libtorch_cpu.so", "", ()), (f"libcublas.so.{major}", "", ())),
+            texts=(f"cu{major}::lowpass(Tensor x) -> Tensor",),
+        )
+        for major in (12, 13)
+    }
+    result = audit(wheel(tmp_path, libraries))
+    (note,) = [finding for finding in result.findings if finding.name == "tied-to-cuda"]
+    assert "(_cu12.so to CUDA 12, _cu13.so to CUDA 13)" in note.title
+    assert result.floors.cuda == (12, 13)
 
 
 def test_asked_architectures_are_demanded(tmp_path):

@@ -10,14 +10,17 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 import opsmith
+from compilers import find_compiler, run
 from opsmith.build.discover import discover
 from opsmith.package.wheel.build import WheelRequest, build_wheel
 
-pytestmark = [pytest.mark.compile, pytest.mark.nightly("builds all operators of the library")]
+pytestmark = pytest.mark.compile
 
-PROJECT = Path(__file__).parents[3] / "packaging" / "opsmith-ops"
+ROOT = Path(__file__).parents[3]
+PROJECT = ROOT / "packaging" / "opsmith-ops"
 SOURCES = Path(opsmith.__file__).parent
 MOST_BYTES = 20 << 20
 
@@ -41,6 +44,7 @@ print(*torch.ops.loaded_libraries, sep="\\n")
 """
 
 
+@pytest.mark.nightly("builds all operators of the library")
 def test_it_has_every_library_and_they_load_without_a_compiler(tmp_path: Path) -> None:
     built = build_wheel(WheelRequest(PROJECT, tmp_path / "dist"), lambda line: None)
     assert built.audit.is_sound, built.audit.as_json()
@@ -68,3 +72,25 @@ def test_it_has_every_library_and_they_load_without_a_compiler(tmp_path: Path) -
     loaded = done.stdout.split()
     assert len(loaded) >= 5
     assert all(Path(library).is_relative_to(site) for library in loaded)
+
+
+@pytest.mark.slow("builds an operator for two GPUs, and checks it in new processes")
+def test_with_architectures_its_libraries_serve_gpus_too(tmp_path: Path) -> None:
+    """One operator stands for all; without a GPU the tool that tries the wheel on one checks it on the CPU."""
+    find_compiler("nvcc")
+    project = tmp_path / "packaging" / "opsmith-ops"
+    shutil.copytree(PROJECT, project)
+    (tmp_path / "src").symlink_to(SOURCES.parent)
+    pyproject = project / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace('["opsmith.ops"]', '["opsmith.ops.add2"]'))
+    built = build_wheel(WheelRequest(project, tmp_path / "dist", archs="9.0a;10.0+PTX"), lambda line: None)
+    assert built.audit.is_sound, built.audit.as_json()
+    (library,) = built.audit.facts.libraries
+    assert [str(arch) for arch in library.cuda] == ["9.0a", "10.0+PTX"]
+    assert library.manifest is not None
+    assert library.manifest.devices == ("cpu", "cuda")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    tool = (sys.executable, ROOT / "tools" / "try_gpu_wheel.py", built.path, "--device", device, "--seconds", "5")
+    shown = run(*tool).stdout
+    assert "1 of 1 libraries of the wheel loaded, 0 others\n" in shown
+    assert "✓ opsmith.ops.add2: " in shown

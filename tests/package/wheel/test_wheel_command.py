@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from make_library import library
 from make_wheel import description, wheel
 
+from compilers import find_compiler
 from opsmith.cli.wheel import command
 from opsmith.errors import ArgumentError, BuildError, ToolchainError
 from opsmith.package.hook import finalize_distribution_options
@@ -87,9 +88,10 @@ def test_options_go_before_the_projects_own(smooth: Path, monkeypatch: pytest.Mo
     (extension,) = distribution.ext_modules
     assert (extension.project.torch_target, extension.project.archs) == ((2, 10), None)
     command = distribution.get_command_obj("bdist_wheel")
-    command.torch_target, command.archs, command.standalone = "2.12", "9.0+PTX", 1
+    command.torch_target, command.archs, command.cuda, command.standalone = "2.12", "9.0+PTX", "12", 1
     command.ensure_finalized()
     assert (extension.project.torch_target, extension.project.archs) == ((2, 12), "9.0+PTX")
+    assert (extension.project.cuda, extension.project.devices) == ("12", ("cpu", "cuda"))
     assert extension.project.standalone
 
 
@@ -110,6 +112,22 @@ def test_setuptools_makes_a_wheel_standalone_and_opsmith_does_it_for_others(
 def test_a_target_that_is_too_old_ends_the_build_with_the_reason(smooth: Path, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"the torch target 2\.9 is older than 2\.10"):
         build_wheel(WheelRequest(smooth, tmp_path / "dist", torch_target="2.9"), ignore)
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a project with hipcc")
+def test_a_wheel_for_amd_has_the_targets_asked_for(
+    smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_compiler("hipcc")
+    monkeypatch.setenv("HIP_PLATFORM", "amd")  # Debian's hipcc compiles for NVIDIA where it finds an nvcc
+    built = build_wheel(WheelRequest(smooth, tmp_path / "dist", archs="gfx90a;gfx1030"), ignore)
+    assert built.audit.is_sound, built.audit
+    (library_,) = built.audit.facts.libraries
+    assert (library_.amd, library_.cuda) == (("gfx1030", "gfx90a"), ())
+    assert library_.manifest is not None
+    assert library_.manifest.archs == ("gfx1030", "gfx90a")
+    assert "tied-to-rocm" in built.audit.names()
 
 
 @pytest.mark.compile

@@ -33,6 +33,19 @@ using Stream = cudaStream_t;
        ", nor PTX that fits it. Build it here: `pip install --force-reinstall --no-deps --no-build-isolation "
        "--no-binary PACKAGE PACKAGE`");
 }
+
+// Throws for a driver that is older than the CUDA the library is built with, or older than its PTX.
+[[noreturn]] inline void refuse_driver(const char* op, cudaError_t status) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) fail(op, "(): CUDA error: this machine has no NVIDIA driver (", cudaGetErrorName(status), ")");
+  const auto minor = [](int version) { return version % 1000 / 10; };
+  fail(op, "(): CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
+       "). The library is built with CUDA ", runtime / 1000, ".", minor(runtime), ", and the driver is for CUDA ",
+       driver / 1000, ".", minor(driver), ". Update the driver, or build the package with an nvcc that is no newer: ",
+       "`pip install --force-reinstall --no-deps --no-build-isolation --no-binary PACKAGE PACKAGE`");
+}
 #endif
 
 // Throws when the launch before it failed, naming the operator. It also reports what an earlier kernel of this thread
@@ -44,6 +57,7 @@ inline void check_launch(const char* op) {
 #else
   const cudaError_t status = cudaGetLastError();
   if (status == cudaErrorNoKernelImageForDevice) refuse_gpu(op);
+  if (status == cudaErrorInsufficientDriver || status == cudaErrorUnsupportedPtxVersion) refuse_driver(op, status);
   if (status != cudaSuccess) {
     fail(op, "(): CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
   }

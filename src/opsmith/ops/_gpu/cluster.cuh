@@ -1,9 +1,8 @@
-// Thread-block clusters (sm_90): the shared memory of other blocks, and a barrier of all threads of a cluster.
+// Thread-block clusters: the shared memory of other blocks, and a barrier of all threads of a cluster. For kernels
+// whose body is there from sm_90 on; older GPUs' code must not call them.
 #pragma once
 
 #include "shared_memory.cuh"
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 namespace opsmith::ops::gpu {
 namespace {
@@ -27,5 +26,3 @@ __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acqui
 
 }  // namespace
 }  // namespace opsmith::ops::gpu
-
-#endif

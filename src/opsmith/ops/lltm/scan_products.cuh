@@ -14,8 +14,6 @@
 #include "../_gpu/cluster.cuh"
 #include "../_gpu/tensor_cores.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
 namespace opsmith::ops::lltm {
 
 constexpr int scan_warps = 8;
@@ -295,5 +293,3 @@ struct BackwardProduct<float, columns> {
 };
 
 }  // namespace opsmith::ops::lltm
-
-#endif

@@ -32,21 +32,23 @@ def audit(
     *,
     against: str | Path | None = None,
     archs: tuple[str, ...] = (),
+    cuda: str | None = None,
     why: bool = False,
     sources: str | Path | None = None,
 ) -> Audit:
     """Audit a wheel (FILE.whl) or a shared library (FILE.so, FILE.so.1).
 
     `against` is the release before, a wheel or a library, whose operators' schemas are compared. `archs` are the GPU
-    architectures that the file must have code for, such as "9.0", "9.0+PTX" and "gfx90a". `why` explains every symbol of
-    torch's C++ API; `sources` is a folder in which their uses are looked for.
+    architectures that the file must have code for, such as "9.0", "9.0+PTX" and "gfx90a". `cuda` ("12") is the oldest CUDA
+    whose torch and driver it must work with. `why` explains every symbol of torch's C++ API; `sources` is a folder in which
+    their uses are looked for.
 
     A file that is damaged is not an exception but a fault. Raises OSError if a file is missing or may not be read, and
     ToolchainError for an architecture that does not exist.
     """
     path = Path(path)
     facts = read_facts(path)
-    findings = list(judge(facts, archs))
+    findings = list(judge(facts, archs, cuda))
     changes: tuple[Change, ...] = ()
     if against is not None:
         before = read_facts(Path(against))

@@ -11,6 +11,7 @@ from opsmith.package.audit.finding import Finding
 from opsmith.package.audit.schemas import Schema
 from opsmith.package.audit.symbols import Needs
 from opsmith.toolchain.archs import CudaArch
+from opsmith.toolchain.shims import Release
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -46,8 +47,10 @@ class Library:
     needs: Needs
     sizes: Sizes
     cuda: tuple[CudaArch, ...] = ()
+    cubin_version: Release = (0, 0)  # the newest of its machine code: 1.7 until CUDA 12, 1.8 from CUDA 13 on
+    ptx_version: Release | None = None  # the newest of its PTX
     amd: tuple[str, ...] = ()
-    amd_is_compressed: bool = False
+    amd_is_unread: bool = False  # compressed by what this Python lacks
     schemas: tuple[Schema, ...] = ()
     namespaces: tuple[str, ...] = ()  # claimed as a whole: TORCH_LIBRARY
     fragments: tuple[str, ...] = ()  # added to: TORCH_LIBRARY_FRAGMENT

@@ -1,69 +1,67 @@
-"""Reads which GPUs the code in a library is for: CUDA's fat binaries and AMD's offload bundles.
+"""Reads which NVIDIA GPUs the code in a library is for, and how new its formats are: CUDA's fat binaries.
 
-The layout of a fat binary is not documented; the fields read here are those that `cuobjdump` shows, as nvcc 11 to 13
-write them. That of a bundle is in clang's documentation of clang-offload-bundler.
+Their layout is not documented; the fields read here are those that `cuobjdump` shows, as nvcc 11 to 13 write them.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from opsmith.errors import AuditError
 from opsmith.package.audit.elf import Bytes, Elf, Section
 from opsmith.toolchain.archs import CudaArch, Suffix
+from opsmith.toolchain.shims import Release
 
-__all__ = ["amd_targets", "cuda_archs"]
+__all__ = ["CudaCode", "cuda_code"]
 
 # With separate compilation (-rdc=true) the code that still has to be linked is in the second.
 _CUDA_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-_HIP_SECTION = ".hip_fatbin"
 
 _CUDA_MAGIC = 0xBA55ED50
 _PTX, _CUBIN = 1, 2
 # Bits of an entry's flags: code for exactly this architecture ("a"), or for its family ("f").
 _IS_SPECIFIC, _IS_FAMILY = 0x100000, 0x200000
 
-_BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
-_COMPRESSED_MAGIC = b"CCOB"
 _MOST_ENTRIES = 100_000
 
 
-def cuda_archs(data: Bytes, elf: Elf) -> tuple[CudaArch, ...]:
-    """Return the architectures that a library has machine code or PTX for, the oldest first.
+class CudaCode(NamedTuple):
+    """The architectures that a library has code for, the oldest first, and the newest versions of the code's format."""
 
-    Raises AuditError if a fat binary is damaged.
-    """
+    archs: tuple[CudaArch, ...]
+    cubin_version: Release  # (0, 0) without machine code
+    ptx_version: Release | None
+
+
+def cuda_code(data: Bytes, elf: Elf) -> CudaCode:
+    """Return what machine code and PTX a library has. Raises AuditError if a fat binary is damaged."""
     sass: set[tuple[int, int, Suffix]] = set()
     ptx: set[tuple[int, int, Suffix]] = set()
+    cubin_version: Release = (0, 0)
+    ptx_version: Release | None = None
     for section in elf.sections:
         if section.name in _CUDA_SECTIONS:
-            for kind, arch in _cuda_entries(data, section):
-                (ptx if kind == _PTX else sass).add(arch)
-    return tuple(CudaArch(*arch, sass=arch in sass, ptx=arch in ptx) for arch in sorted(sass | ptx))
+            for entry in _cuda_entries(data, section):
+                if entry.kind == _PTX:
+                    ptx.add(entry.arch)
+                    ptx_version = max(entry.version, ptx_version or entry.version)
+                else:
+                    sass.add(entry.arch)
+                    cubin_version = max(entry.version, cubin_version)
+    archs = tuple(CudaArch(*arch, sass=arch in sass, ptx=arch in ptx) for arch in sorted(sass | ptx))
+    return CudaCode(archs, cubin_version, ptx_version)
 
 
-def amd_targets(data: Bytes, elf: Elf) -> tuple[tuple[str, ...], bool]:
-    """Return the targets such as gfx90a in a library's bundles, and whether one of them is compressed: those are not read.
-
-    Raises AuditError if a bundle is damaged.
-    """
-    targets: set[str] = set()
-    is_compressed = False
-    for section in elf.sections:
-        if section.name != _HIP_SECTION:
-            continue
-        part = data[section.offset : section.offset + section.size]
-        is_compressed |= part.startswith(_COMPRESSED_MAGIC) or b"\0" + _COMPRESSED_MAGIC in part
-        start = part.find(_BUNDLE_MAGIC)
-        while start >= 0:
-            targets.update(_bundle_targets(part, start))
-            start = part.find(_BUNDLE_MAGIC, start + 1)
-    return tuple(sorted(targets)), is_compressed
+class _Entry(NamedTuple):
+    kind: int
+    arch: tuple[int, int, Suffix]
+    version: Release
 
 
-def _cuda_entries(data: Bytes, section: Section) -> Iterator[tuple[int, tuple[int, int, Suffix]]]:
-    """Yield kind and architecture of each entry of the fat binaries in a section."""
+def _cuda_entries(data: Bytes, section: Section) -> Iterator[_Entry]:
+    """Yield the entries of the fat binaries in a section."""
     place, end = section.offset, section.offset + section.size
     count = 0
     while place + 16 <= end:
@@ -77,7 +75,7 @@ def _cuda_entries(data: Bytes, section: Section) -> Iterator[tuple[int, tuple[in
         entry = place + header
         while entry + 48 <= last:
             kind, _, entry_header, entry_size = struct.unpack_from("<HHIQ", data, entry)
-            (number,) = struct.unpack_from("<I", data, entry + 28)
+            minor, major, number = struct.unpack_from("<HHI", data, entry + 24)
             (flags,) = struct.unpack_from("<Q", data, entry + 40)
             count += 1
             if entry_header < 48 or count > _MOST_ENTRIES:
@@ -86,26 +84,6 @@ def _cuda_entries(data: Bytes, section: Section) -> Iterator[tuple[int, tuple[in
                 )
             if kind in {_PTX, _CUBIN}:
                 suffix: Suffix = "f" if flags & _IS_FAMILY else "a" if flags & _IS_SPECIFIC else ""
-                yield kind, (number // 10, number % 10, suffix)
+                yield _Entry(kind, (number // 10, number % 10, suffix), (major, minor))
             entry += entry_header + entry_size
         place = last
-
-
-def _bundle_targets(part: bytes, start: int) -> Iterator[str]:
-    """Yield the targets of one bundle: entries such as hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-."""
-    place = start + len(_BUNDLE_MAGIC)
-    try:
-        (count,) = struct.unpack_from("<Q", part, place)
-        place += 8
-        if count > 1_000:
-            raise AuditError(f"a bundle in {_HIP_SECTION} is damaged: it claims {count:,} entries")
-        for _ in range(count):
-            _, _, length = struct.unpack_from("<QQQ", part, place)
-            if length > 1_000:
-                raise AuditError(f"a bundle in {_HIP_SECTION} is damaged: a name of {length:,} bytes")
-            name = part[place + 24 : place + 24 + length].decode("ascii", errors="replace")
-            place += 24 + length
-            if name.startswith("hip") and "--" in name:
-                yield name.rpartition("--")[2]
-    except struct.error:
-        raise AuditError(f"a bundle in {_HIP_SECTION} is truncated") from None

@@ -6,16 +6,27 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from opsmith.package.audit.driver import DriverNeed, find_driver
 from opsmith.package.audit.facts import Library
 from opsmith.package.audit.tables import Policy, limited_api, policies
 from opsmith.toolchain.shims import Release, shim_table
 
-__all__ = ["Floors", "SystemNeed", "cuda_majors", "find_floors", "glibc_floor", "system_needs"]
+__all__ = [
+    "CUDA_LIBRARY",
+    "HIP_RUNTIME",
+    "Floors",
+    "SystemNeed",
+    "cuda_majors",
+    "find_floors",
+    "glibc_floor",
+    "system_needs",
+]
 
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([\d.]+)")
 # Relative relocations in the packed form need a loader that knows them; the version is a mark, not a number.
 _MARKS = {"GLIBC_ABI_DT_RELR": (2, 36)}
-_CUDA_LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
+CUDA_LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
+HIP_RUNTIME = re.compile(r"libamdhip64\.so\.(\d+)")
 _LIBC = "libc.so.6"
 
 
@@ -47,7 +58,8 @@ class Floors:
     glibc_because: str
     platform: str  # the oldest manylinux tag, or empty
     cuda: tuple[int, ...]
-    has_cuda_code: bool
+    rocm: tuple[int, ...]
+    driver: DriverNeed | None
 
 
 def find_floors(libraries: Iterable[Library]) -> Floors:
@@ -71,8 +83,9 @@ def find_floors(libraries: Iterable[Library]) -> Floors:
         glibc=(newest.version[0], newest.version[1]) if newest else None,
         glibc_because=newest.symbol if newest else "",
         platform=_platform(libraries, needs),
-        cuda=cuda_majors(libraries),
-        has_cuda_code=any(item.cuda for item in libraries),
+        cuda=_majors(libraries, CUDA_LIBRARY),
+        rocm=_majors(libraries, HIP_RUNTIME),
+        driver=find_driver(libraries),
     )
 
 
@@ -111,9 +124,11 @@ def glibc_floor(need: SystemNeed, policy: Policy) -> bool:
 
 def cuda_majors(libraries: Iterable[Library]) -> tuple[int, ...]:
     """Return the major versions of CUDA whose libraries are needed by name."""
-    found = {
-        int(match[1]) for item in libraries for name in item.elf.needed if (match := _CUDA_LIBRARY.fullmatch(name))
-    }
+    return _majors(libraries, CUDA_LIBRARY)
+
+
+def _majors(libraries: Iterable[Library], pattern: re.Pattern[str]) -> tuple[int, ...]:
+    found = {int(match[1]) for item in libraries for name in item.elf.needed if (match := pattern.fullmatch(name))}
     return tuple(sorted(found))
 
 

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
+from opsmith.package.audit.bundles import amd_targets
 from opsmith.package.audit.elf import Bytes, Elf
 from opsmith.package.audit.elf_reader import parse_elf
 from opsmith.package.audit.facts import Library, Sizes
-from opsmith.package.audit.fatbin import amd_targets, cuda_archs
+from opsmith.package.audit.fatbin import cuda_code
 from opsmith.package.audit.schemas import Schema
 from opsmith.package.audit.symbols import Needs, is_unstable_torch, sort_needs
 from opsmith.package.audit.texts import build_paths, find_namespaces, find_schemas, qualified_names
@@ -26,7 +27,8 @@ def describe_library(path: str, data: Bytes) -> Library:
     """Return the facts about a library, whose name in the wheel is `path`. Raises AuditError if it is damaged."""
     elf = parse_elf(data)
     needs = sort_needs(elf)
-    targets, is_compressed = amd_targets(data, elf)
+    cuda = cuda_code(data, elf)
+    targets, is_unread = amd_targets(data, elf)
     whole, added = find_namespaces(elf)
     digest = hashlib.sha256()
     for start in range(0, len(data), 1 << 20):
@@ -36,9 +38,11 @@ def describe_library(path: str, data: Bytes) -> Library:
         elf=elf,
         needs=needs,
         sizes=_sizes(elf, len(data)),
-        cuda=cuda_archs(data, elf),
+        cuda=cuda.archs,
+        cubin_version=cuda.cubin_version,
+        ptx_version=cuda.ptx_version,
         amd=targets,
-        amd_is_compressed=is_compressed,
+        amd_is_unread=is_unread,
         schemas=_schemas(data, elf, needs, (*whole, *added)),
         namespaces=whole,
         fragments=added,

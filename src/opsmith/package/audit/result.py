@@ -63,6 +63,8 @@ class Audit:
                 "glibc_because": floors.glibc_because,
                 "platform": floors.platform,
                 "cuda": floors.cuda,
+                "rocm": floors.rocm,
+                "driver": None if floors.driver is None else vars(floors.driver),
             },
             "libraries": [_library(library) for library in self.facts.libraries],
             "findings": [vars(finding) for finding in self.findings],

@@ -29,15 +29,15 @@ _T = TypeVar("_T")
 _SETUPTOOLS = "setuptools.build_meta"
 _LAST_LINES = 40
 # What opsmith's own part of a build prints: the others' is shown where they fail.
-_OWN = "opsmith"
+_OWN = ("opsmith ", "opsmith:")
 
 
 @dataclass(frozen=True)
 class WheelRequest:
     """What `opsmith wheel` is asked for: the project's folder, where the wheel goes, and what it is built for.
 
-    `torch_target` ("2.10"), `archs` ("8.0;9.0+PTX") and `standalone` go before the project's own; `against` is the wheel of
-    the release before.
+    `torch_target` ("2.10"), `archs` ("8.0;9.0+PTX") and `standalone` go before the project's own; `cuda` ("12") is the CUDA
+    whose nvcc compiles; `against` is the wheel of the release before.
     """
 
     project: Path
@@ -46,6 +46,7 @@ class WheelRequest:
     archs: str | None = None
     against: Path | None = None
     standalone: bool = False
+    cuda: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def build_wheel(request: WheelRequest, tell: Callable[[str], None]) -> BuiltWhee
         built = Path(_run(lambda: builder.build("wheel", folder, settings)))
         if not is_finished(built):
             built = finish_wheel(built, standalone=_is_standalone(request))
-        found = audit(built, against=request.against, archs=split_archs(request.archs or ""))
+        found = audit(built, against=request.against, archs=split_archs(request.archs or ""), cuda=request.cuda)
         if not any(library.manifest for library in found.facts.libraries):
             raise BuildError(
                 f"{built.name} has no operators: name their modules in pyproject.toml,\n\n[tool.opsmith]\n"
@@ -107,7 +108,7 @@ def _refuse_missing(chains: Iterable[tuple[str, ...]]) -> None:
 
 def _settings(request: WheelRequest) -> dict[str, list[str]]:
     """Return the options as the backend takes them."""
-    given = {"--torch-target": request.torch_target, "--archs": request.archs}
+    given = {"--torch-target": request.torch_target, "--archs": request.archs, "--cuda": request.cuda}
     options = [f"{name}={value}" for name, value in given.items() if value is not None]
     system = read_pyproject(request.project / "pyproject.toml").get("build-system", {})
     backend = system.get("build-backend", _SETUPTOOLS)

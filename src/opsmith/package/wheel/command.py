@@ -17,6 +17,7 @@ from opsmith.build.project import parse_torch_target
 from opsmith.build.setuptools import OperatorExtension
 from opsmith.errors import OpsmithError
 from opsmith.package.wheel.finish import finish_wheel
+from opsmith.toolchain.archs import parse_cuda_release
 
 __all__ = ["wheel_command"]
 
@@ -25,6 +26,7 @@ _HOMES = ("setuptools.command.bdist_wheel", "wheel.bdist_wheel")
 _OPTIONS = [
     ("torch-target=", None, "oldest torch that the operators run with, such as 2.10"),
     ("archs=", None, "GPU architectures, such as '8.0;9.0+PTX'"),
+    ("cuda=", None, "CUDA whose nvcc compiles, such as 12"),
     ("standalone", None, "make a wheel that does without opsmith"),
 ]
 
@@ -49,6 +51,7 @@ def wheel_command(operators: OperatorExtension) -> dict[str, type[Any]]:
             super().initialize_options()
             self.torch_target: str | None = None
             self.archs: str | None = None
+            self.cuda: str | None = None
             self.standalone: bool | None = None
 
         def finalize_options(self) -> None:
@@ -61,7 +64,10 @@ def wheel_command(operators: OperatorExtension) -> dict[str, type[Any]]:
                     target = parse_torch_target(self.torch_target, "--torch-target")
                     operators.project = replace(operators.project, torch_target=target)
                 if self.archs is not None:
-                    operators.project = replace(operators.project, archs=self.archs)
+                    operators.project = replace(operators.project.with_gpu(), archs=self.archs)
+                if self.cuda is not None:
+                    cuda = parse_cuda_release(self.cuda, "--cuda")
+                    operators.project = replace(operators.project.with_gpu(), cuda=cuda)
                 if self.standalone is not None:
                     operators.project = replace(operators.project, standalone=bool(self.standalone))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opsmith._printable import printable
+from opsmith.package.audit.driver import find_driver
 from opsmith.package.audit.facts import Facts, Library, Sizes
 from opsmith.package.audit.finding import Finding
 from opsmith.package.audit.floors import Floors
@@ -115,9 +116,15 @@ def _gpu(facts: Facts, floors: Floors) -> Iterator[tuple[str, str, str]]:
     if not archs and not targets and not floors.cuda:
         return
     is_inside = archs and not any(library.needs.cuda_runtime for library in own)
-    linked = f"linked to CUDA {' and '.join(map(str, floors.cuda))}"
-    runtime = linked if floors.cuda else "the CUDA runtime is linked in" if is_inside else ""
+    linked = [
+        f"linked to {name} {' and '.join(map(str, majors))}"
+        for name, majors in (("CUDA", floors.cuda), ("ROCm", floors.rocm))
+        if majors
+    ]
+    runtime = ", ".join(linked) or ("the CUDA runtime is linked in" if is_inside else "")
     yield "GPU", ", ".join([*map(str, archs), *targets]) or "no code of its own", runtime
+    if (need := find_driver(own)) is not None:
+        yield "driver", need.text, need.reason
 
 
 def _library_rows(libraries: Sequence[Library], details: bool) -> list[list[Cell]]:

@@ -17,13 +17,16 @@ from opsmith.package.audit.judge.torch import judge_torch
 __all__ = ["judge"]
 
 
-def judge(facts: Facts, archs: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """Yield everything there is to say about a file. `archs` are the GPU architectures that it must have code for."""
+def judge(facts: Facts, archs: tuple[str, ...] = (), cuda: str | None = None) -> Iterator[Finding]:
+    """Yield everything there is to say about a file.
+
+    `archs` are the GPU architectures that it must have code for, `cuda` is the oldest CUDA that it must work with.
+    """
     yield from facts.problems
     yield from judge_torch(facts)
     yield from judge_python(facts)
     yield from judge_platform(facts)
     yield from judge_tags(facts)
-    yield from judge_gpu(facts, archs)
+    yield from judge_gpu(facts, archs, cuda)
     yield from judge_linking(facts)
     yield from judge_contents(facts)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from opsmith.errors import ToolchainError
+from opsmith.package.audit.driver import cuda_of
 from opsmith.package.audit.facts import Facts, Library
 from opsmith.package.audit.finding import Finding, fault, note
-from opsmith.package.audit.floors import cuda_majors
+from opsmith.package.audit.floors import CUDA_LIBRARY, HIP_RUNTIME, cuda_majors
 from opsmith.toolchain.archs import CudaArch, parse_cuda_archs
 
 __all__ = ["judge_gpu", "merge_archs", "missing_archs"]
@@ -16,17 +17,24 @@ __all__ = ["judge_gpu", "merge_archs", "missing_archs"]
 _REBUILD = "strip or patch libraries before the wheel is made, or build it again"
 
 
-def judge_gpu(facts: Facts, archs: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """Yield findings about CUDA and ROCm. `archs` are the architectures that the file must have code for."""
+def judge_gpu(facts: Facts, archs: tuple[str, ...] = (), cuda: str | None = None) -> Iterator[Finding]:
+    """Yield findings about CUDA and ROCm; `archs` and `cuda` are what is asked for, as for `judge`."""
     for library in facts.libraries:
         yield from _manifest(library)
         yield from _driver(library)
     if archs:
         yield from _asked(facts, archs)
+    if cuda is not None:
+        yield from _asked_cuda(facts, int(cuda.partition(".")[0]))
     yield from _cuda_major(facts)
+    yield from _rocm_major(facts)
     yield from _no_ptx(facts)
-    if any(library.amd_is_compressed for library in facts.libraries):
-        yield note("compressed-amd-code", "its code for AMD is compressed, so its targets could not be read")
+    if any(library.amd_is_unread for library in facts.libraries):
+        yield note(
+            "compressed-amd-code",
+            "its code for AMD is compressed in a way that this Python cannot read, so its targets are not known",
+            remedy="zstd comes with Python 3.14, and before that by `pip install backports.zstd`",
+        )
 
 
 def merge_archs(archs: Iterable[CudaArch]) -> tuple[CudaArch, ...]:
@@ -73,7 +81,7 @@ def _manifest(library: Library) -> Iterator[Finding]:
         return
     yield from _missing(missing_archs(wanted, library.cuda), "its description promises", library)
     gone = sorted({arch.partition(":")[0] for arch in amd} - {target.partition(":")[0] for target in library.amd})
-    if gone and not library.amd_is_compressed:
+    if gone and not library.amd_is_unread:
         yield _missing_code(", ".join(gone), "its description promises", library.path, ", ".join(library.amd))
 
 
@@ -95,6 +103,34 @@ def _asked(facts: Facts, archs: tuple[str, ...]) -> Iterator[Finding]:
     targets = {target for library in facts.libraries for target in library.amd}
     if gone := sorted(amd - targets - {target.partition(":")[0] for target in targets}):
         yield _missing_code(", ".join(gone), "--archs asks for", "", ", ".join(sorted(targets)))
+
+
+def _asked_cuda(facts: Facts, wanted: int) -> Iterator[Finding]:
+    """Yield faults where code is too new for the driver of a CUDA, or libraries of another CUDA are needed by name."""
+    newer = [library for library in facts.libraries if (cuda_of(library) or 0) > wanted]
+    if newer:
+        found = max(cuda_of(library) or 0 for library in newer)
+        yield fault(
+            "cuda-newer-than-asked",
+            f"CUDA {wanted} is asked for, and the code in {_some(newer)} is CUDA {found}'s: a driver for CUDA {wanted} does "
+            "not run it",
+            remedy=f"compile with an nvcc of CUDA {wanted}: `opsmith wheel --cuda {wanted}`",
+            where=newer[0].path,
+        )
+    tied = [library for library in facts.libraries if cuda_majors([library]) not in {(), (wanted,)}]
+    if tied:
+        majors = " and ".join(map(str, cuda_majors(tied)))
+        yield fault(
+            "cuda-newer-than-asked",
+            f"CUDA {wanted} is asked for, and {_some(tied)} needs libraries of CUDA {majors}",
+            remedy="link the CUDA runtime statically, and call cuBLAS and the like through torch's operators",
+            where=tied[0].path,
+        )
+
+
+def _some(libraries: Sequence[Library]) -> str:
+    more = len(libraries) - 1
+    return libraries[0].name + (f" and {more} more" if more else "")
 
 
 def _missing(missing: tuple[CudaArch, ...], claim: str, library: Library) -> Iterator[Finding]:
@@ -129,15 +165,40 @@ def _cuda_major(facts: Facts) -> Iterator[Finding]:
     if facts.wheel is not None and facts.wheel.name == "torch":
         return  # its version says for which CUDA it is
     bundled = {library.name for library in facts.libraries}
+    tied: dict[int, tuple[Library, str]] = {}
     for library in facts.libraries:
-        majors = cuda_majors([library])
-        linked = [name for name in library.elf.needed if name.startswith("libcudart.so.") and name not in bundled]
-        if majors and linked and not library.needs.torch_cpp:
+        linked = [name for name in library.elf.needed if CUDA_LIBRARY.fullmatch(name) and name not in bundled]
+        if linked and not library.needs.torch_cpp:
+            tied.setdefault(cuda_majors([library])[0], (library, linked[0]))
+    if len(tied) > 1:
+        of_each = ", ".join(f"{library.name} to CUDA {major}" for major, (library, _) in sorted(tied.items()))
+        yield note(
+            "tied-to-cuda",
+            f"each of its libraries is linked to one CUDA ({of_each}): who loads them has to choose by torch's",
+            remedy="choose by torch.version.cuda before anything is loaded",
+        )
+    elif tied:
+        ((major, (library, name)),) = tied.items()
+        yield note(
+            "tied-to-cuda",
+            f"{library.name} is linked to {name}: beside a torch for another CUDA than {major} it does not load, and its "
+            "metadata cannot say so",
+            remedy="link the CUDA runtime statically (nvcc's -cudart static, as opsmith does), call cuBLAS through torch",
+            where=library.path,
+        )
+
+
+def _rocm_major(facts: Facts) -> Iterator[Finding]:
+    """Yield a note where a file is tied to one ROCm: HIP's runtime cannot be linked in."""
+    bundled = {library.name for library in facts.libraries} | {library.elf.soname for library in facts.libraries}
+    for library in facts.libraries:
+        linked = [name for name in library.elf.needed if HIP_RUNTIME.fullmatch(name) and name not in bundled]
+        if linked:
+            release = linked[0].rpartition(".")[2]
             yield note(
-                "tied-to-cuda",
-                f"{library.name} is linked to {linked[0]}: beside a torch for another CUDA than {majors[0]} it "
-                "does not load, and its metadata cannot say so",
-                remedy="link the CUDA runtime statically (nvcc's -cudart static, as opsmith does)",
+                "tied-to-rocm",
+                f"{library.name} is linked to {linked[0]}: it loads where ROCm {release} is, and its metadata cannot say so",
+                remedy=f"say so in the name, as in smooth-rocm{release}, or by an index of its own",
                 where=library.path,
             )
             return
