@@ -65,7 +65,7 @@ def ms_deform_attn(
     )
     sizes = _sizes(value, spatial_shapes)
     if level_start_index is None:
-        areas = sizes.prod(1)
+        areas = sizes[:, 0] * sizes[:, 1]  # prod would compile a kernel on a GPU
         level_start_index = areas.cumsum(0) - areas
     dtype = value.dtype
     for name, other in (("sampling_locations", sampling_locations), ("attention_weights", attention_weights)):

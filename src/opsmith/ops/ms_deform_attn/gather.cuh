@@ -12,7 +12,8 @@
 namespace opsmith::ops::ms_deform_attn {
 namespace {
 
-constexpr int few_points = 2;  // of a short list
+constexpr int lists_each = 8;  // of a warp
+constexpr int few_points = 4;  // of a short list
 constexpr int corners = 4;     // a list's pixel, the one at its right, and the two below these
 
 // What lists have for the pixels around them, [list][corner][channel], of lists that are not short. A row of channels
@@ -43,11 +44,10 @@ struct Reach {
   }
 };
 
-// A warp takes `lists_each` lists, up to 32, one after the other; the lanes of a query take its points in turn.
+// A warp takes some lists one after the other; the lanes of a query take its points in turn.
 template <class T, bool vectors>
-__global__ void __launch_bounds__(block_threads)
-    sum_lists(Call<T> call, Lists<compute_t<T>> lists, Lanes lanes_of, int lists_each, View<const T, 3> grad_out,
-              Corners<compute_t<T>> sums) {
+__global__ void __launch_bounds__(block_threads) sum_lists(Call<T> call, Lists<compute_t<T>> lists, Lanes lanes_of,
+                                                           View<const T, 3> grad_out, Corners<compute_t<T>> sums) {
   using C = compute_t<T>;
   constexpr int width = lane_width<T>, warps = block_threads / lanes;
   if (!*lists.is_disjoint) return;
@@ -196,12 +196,10 @@ void launch_gather(const Call<T>& call, const View<const T, 3>& grad_out, const 
     const int64_t images = at_once < call.images() - image ? at_once : call.images() - image;
     const Lists<C> lists = room.list(image, images, stream);
     const auto pieces = static_cast<unsigned>(images * call.heads() * divide_up(call.pixels(), lanes_of.items()));
-    // Where most lists are short, a warp looks for the others among many.
-    const int lists_each = lists.points < lists.pixels ? lanes : lanes / 4;
     const unsigned blocks = blocks_for(lists.pixels, block_threads / lanes * lists_each);
     const auto sum = reads_vectors ? sum_lists<T, true> : sum_lists<T, false>;
     const auto gather = vectors ? gather_pixels<T, true> : gather_pixels<T, false>;
-    sum<<<blocks, block_threads, 0, stream>>>(call, lists, lanes_of, lists_each, grad_out, Corners<C>{sums.data, row});
+    sum<<<blocks, block_threads, 0, stream>>>(call, lists, lanes_of, grad_out, Corners<C>{sums.data, row});
     gather<<<blocks_for(pieces, 1), block_threads, 0, stream>>>(call, lists, lanes_of, pieces, grad_out,
                                                                 Corners<C>{sums.data, row}, grad_value);
   }
