@@ -20,7 +20,6 @@ RUN = BENCHMARKS / "run.py"
 NOT_MEASURED = {
     "boxes_gpu.json",
     "build_time_gpu.json",
-    "linear_assignment_gpu.json",
     "ms_deform_attn_gpu.json",
     "paste_masks_gpu.json",
 }
