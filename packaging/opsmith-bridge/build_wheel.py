@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opsmith import __version__
+from opsmith.package.audit.api import audit
 from opsmith.package.prove.environment import CPU_INDEX
 from opsmith.package.wheel.finish import finish_wheel
 from opsmith.runtime.bridge_build import sources_digest
@@ -67,6 +68,7 @@ def main() -> None:
         }
         (package / "bridges.json").write_text(json.dumps(listed, indent=2) + "\n")
         wheel = finish_wheel(pack(project, Path(folder) / "dist"))
+        refuse_faulty(wheel)
         options.output.mkdir(parents=True, exist_ok=True)
         print(shutil.copy(wheel, options.output))
 
@@ -117,6 +119,16 @@ def pack(project: Path, output: Path) -> Path:
     subprocess.run([sys.executable, "-m", "pip", *words], check=True)
     (wheel,) = output.iterdir()
     return wheel
+
+
+def refuse_faulty(wheel: Path) -> None:
+    """End the program where the audit finds a fault other than that each library is for one release of torch alone.
+
+    opsmith compares release and commit before it loads one.
+    """
+    faults = [finding for finding in audit(wheel).faults if finding.name != "unstable-torch-symbols"]
+    if faults:
+        sys.exit("\n".join(f"{finding.title}: {finding.remedy}" for finding in faults))
 
 
 if __name__ == "__main__":

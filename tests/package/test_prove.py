@@ -6,11 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from opsmith.cli.prove import command
@@ -60,6 +62,22 @@ def test_what_was_not_tried_is_not_called_proved() -> None:
 def test_this_python_is_found_and_another_is_not() -> None:
     assert find_python(HERE) == Path(sys.executable)
     assert find_python("3.99") is None
+
+
+def test_a_python_of_pyenv_is_found_and_its_mere_name_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = "3.98"
+    shim = tmp_path / f"python{other}"  # pyenv's own on PATH: it knows the name, and no such Python is chosen
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    real = tmp_path / f"versions/{other}.1/bin/python{other}"
+    real.parent.mkdir(parents=True)
+    real.write_text(f"#!/bin/sh\necho {other}\n")
+    for program in (shim, real):
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "none"))
+    assert find_python(other) is None
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert find_python(other) == real
 
 
 @pytest.fixture(scope="module")
@@ -147,26 +165,96 @@ def test_a_standalone_wheel_runs_with_its_copy_before_opsmith_checks_it(
 
     monkeypatch.setattr(Environment, "run", run_in)
     monkeypatch.setattr(run, "own_requirement", lambda: ())
-    monkeypatch.setattr(run, "_GRADIENT", "determinism")  # gradients take longer, and are the test's above
+    # Gradients take longer, and are the test's above.
+    monkeypatch.setattr(run, "_CHECKS", {"check": ("value",), "gradient": ("determinism",)})
     wheel = finish_wheel(Path(shutil.copy(smooth, tmp_path)), standalone=True)
     found = prove(wheel, ProofRequest(torches=("2.10",), seconds=20), lambda claim, row: None)
     assert found.ok, found.rows[0].problem
     assert found.rows[0].inputs > 0
-    loading = "import smooth\nfrom smooth._opsmith.runtime.operator import load_module\nload_module('smooth')"
+    blocked = "import sys\nsys.modules['opsmith'] = None\nimport smooth\n"
+    loading = f"{blocked}from smooth._opsmith.runtime.operator import load_module\nload_module('smooth')"
     assert programs.index(loading) < programs.index("opsmith")
+
+
+def in_made_up_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: Any, torch: str = "2.10.0 False", has_gpu: bool = False
+) -> Row:
+    """Return the row of a wheel whose checks find this everywhere, or what a function says."""
+    done = SimpleNamespace(returncode=0, stdout=torch)
+    environment = SimpleNamespace(run=lambda *_, **__: done, install=lambda *_: "")
+    monkeypatch.setattr(run, "make_environment", lambda *_: environment)
+    monkeypatch.setattr(run, "own_requirement", lambda: ())
+    monkeypatch.setattr(run, "_check", found if callable(found) else lambda *_: found)
+    subject = run._Subject(tmp_path / "smooth.whl", ("smooth",), (), has_gpu_code=has_gpu)
+    return run._try(subject, Claim(HERE, "2.10"), ProofRequest(seconds=3), tmp_path)
 
 
 def test_a_check_without_time_for_a_single_input_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = SimpleNamespace(returncode=0, stdout="2.10.0")
-    environment = SimpleNamespace(run=lambda *_, **__: done, install=lambda *_: "")
-    monkeypatch.setattr(run, "make_environment", lambda *_: environment)
-    monkeypatch.setattr(run, "own_requirement", lambda: ())
-    monkeypatch.setattr(run, "_check", lambda *_: (0, 0))
-    row = run._try(tmp_path / "smooth.whl", ["smooth"], (), Claim(HERE, "2.10"), ProofRequest(seconds=3), tmp_path)
+    row = in_made_up_environment(monkeypatch, tmp_path, run._Found(0, 0, frozenset()))
     assert not row.ok
     assert row.problem == "nothing of smooth was compared within 3 s (--seconds)"
+
+
+def test_a_gradient_that_is_there_and_was_not_compared_is_not_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(environment: object, module: str, properties: tuple[str, ...], *_: object) -> run._Found:
+        return found if properties == ("gradient",) else run._Found(4, 9, frozenset({"cpu"}))
+
+    found = run._Found(0, 0, frozenset(), is_out_of_time=True)
+    row = in_made_up_environment(monkeypatch, tmp_path, check)
+    assert (row.failed_at, row.problem) == ("gradient", "no gradient of smooth was compared within 3 s (--seconds)")
+    found = run._Found(0, 0, frozenset())  # the operator has none
+    assert in_made_up_environment(monkeypatch, tmp_path, check).ok
+
+
+def test_gpu_code_is_run_where_there_is_a_gpu_and_only_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu, on_both = run._Found(4, 9, frozenset({"cpu"})), run._Found(8, 18, frozenset({"cpu", "cuda"}))
+    with_gpu = {"torch": "2.11.0+cu130 True", "has_gpu": True}
+    assert in_made_up_environment(monkeypatch, tmp_path, on_cpu, has_gpu=True).devices == ("cpu",)
+    assert in_made_up_environment(monkeypatch, tmp_path, on_cpu, torch="2.11.0+cu130 True").devices == ("cpu",)
+    row = in_made_up_environment(monkeypatch, tmp_path, on_both, **with_gpu)
+    assert row.ok
+    assert row.devices == ("cpu", "cuda")
+    assert row_text(row).startswith(f"Python {HERE}, torch 2.10 (2.11.0+cu130) on CPU and GPU: 16 checks")
+    missed = in_made_up_environment(monkeypatch, tmp_path, on_cpu, **with_gpu)
+    assert missed.problem == "nothing on the GPU was compared within 3 s (--seconds)"
+
+
+def test_gpu_code_that_did_not_run_is_told_of() -> None:
+    wheel = {"wheel": "smooth.whl", "sha256": "0" * 64, "has_gpu_code": True}
+    told = "its kernels for GPUs were not run"
+    assert told in "\n".join(proof_lines(Proof(rows=(GOOD,), **wheel)))
+    assert told not in "\n".join(proof_lines(Proof(rows=(replace(GOOD, devices=("cpu", "cuda")),), **wheel)))
+    assert told not in "\n".join(proof_lines(proof(GOOD)))
+
+
+@pytest.mark.compile
+@pytest.mark.slow("builds a wheel with pip, and checks it in processes of its own")
+@pytest.mark.parametrize("is_standalone", [False, True])
+def test_the_environment_that_is_here_needs_no_network(
+    is_standalone: bool, smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
+    monkeypatch.setattr(run, "_CHECKS", {"check": ("value",), "gradient": ("gradient",)})
+    wheel = finish_wheel(Path(shutil.copy(smooth, tmp_path)), standalone=is_standalone)
+    found = prove(wheel, ProofRequest(here=True, seconds=10, keep=tmp_path / "kept"), lambda claim, row: None)
+    (row,) = found.rows
+    assert row.ok, row.problem
+    assert row.claim.python == HERE
+    assert row.torch == torch.__version__
+    assert row.inputs > row.gradients > 0
+    assert list((tmp_path / "kept").glob("*/lib/python*/site-packages/smooth/_ops.so"))
+
+
+def test_here_selects_nothing_else(tmp_path: Path) -> None:
+    wheel = tmp_path / "smooth.whl"
+    wheel.write_bytes(b"no wheel")
+    result = CliRunner().invoke(command, [str(wheel), "--here", "--python", "3.12"])
+    assert result.exit_code == 2
+    assert "leave out what selects others" in result.output
 
 
 def test_a_wheel_without_operators_is_refused(tmp_path: Path) -> None:
@@ -182,4 +270,4 @@ def test_the_command_exits_with_1_where_nothing_can_be_had(smooth: Path, monkeyp
     result = CliRunner().invoke(command, [str(smooth), "--python", "3.99", "--torch", "2.13", "--json"])
     assert result.exit_code == 1
     content = json.loads(result.stdout)
-    assert [row["problem"] for row in content["rows"]] == ["no python3.99 on PATH"]
+    assert [row["problem"] for row in content["rows"]] == ["no python3.99 on PATH, nor of pyenv or uv"]

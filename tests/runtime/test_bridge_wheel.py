@@ -166,7 +166,7 @@ def test_its_wheel_is_for_every_python(session_bridge: Path, builder: ModuleType
     make_package(tmp_path / "made", session_bridge)
     shutil.copytree(tmp_path / "made", project, dirs_exist_ok=True)
     wheel = finish_wheel(builder.pack(project, tmp_path / "dist"))
-    assert "-py3-none-manylinux_2_" in wheel.name
+    assert "-cp310-abi3-manylinux_2_" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {f"opsmith_bridges/here/{session_bridge.name}", "opsmith_bridges/bridges.json"} < names

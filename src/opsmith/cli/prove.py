@@ -26,6 +26,7 @@ _INDEX = "Where torch comes from; `pip` for pip's own.  [default: PyTorch's CPU 
 )
 @click.option("--torch", "torches", metavar="VERSION", multiple=True, help="A torch.  [default: all from the floor up]")
 @click.option("--index-url", "index", metavar="URL", help=_INDEX)
+@click.option("--here", is_flag=True, help="With this Python and its torch alone, and nothing from a network.")
 @click.option(
     "--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Limit of each module's check."
 )
@@ -38,19 +39,23 @@ def command(
     pythons: tuple[str, ...],
     torches: tuple[str, ...],
     index: str | None,
+    here: bool,
     seconds: float,
     keep: Path | None,
     as_json: bool,
 ) -> None:
     """Install WHEEL beside each release of torch from its floor up, without a compiler, and check its operators there.
 
+    Where an environment has a GPU and the wheel has code for it, both the CPU and the GPU are checked.
     Exits with 1 if it fails somewhere, or if no environment can be made.
     """
     from opsmith.package.prove.environment import CPU_INDEX
     from opsmith.package.prove.run import ProofRequest
 
+    if here and (pythons or torches or index):
+        raise click.UsageError("--here takes the Python and the torch that are here: leave out what selects others")
     source = None if index == "pip" else index or CPU_INDEX
-    proof = run_proof(wheel, ProofRequest(pythons, torches, source, seconds, keep))
+    proof = run_proof(wheel, ProofRequest(pythons, torches, source, here, seconds, keep))
     if as_json:
         click.echo(json.dumps(proof.as_json(), indent=2))
     else:

@@ -44,11 +44,12 @@ def compile_bridge(store: Store, watcher: Watcher | None = None) -> Artifact:
     """
     from opsmith.build.artifact import obtain_artifact
     from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
-    from opsmith.toolchain import find_host_compiler, find_python_headers
+    from opsmith.toolchain import find_host_compiler, find_python_headers, find_torch
 
     # What takes the time is PyTorch's headers: -O1 gives calls that are as fast, and gcc need not tidy up its memory,
     # which stays below a gigabyte for each file.
     flags = ["-O1", *(["--param", "ggc-min-heapsize=1000000"] if find_host_compiler().kind == "gcc" else [])]
+    flags.append(f"-ffile-prefix-map={find_torch().root}=torch")  # PyTorch's headers name their files in error texts
     extension = assemble_sources(
         NAME,
         file_sources(sorted(_FOLDER.glob("*.cpp"))),

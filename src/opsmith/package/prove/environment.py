@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
@@ -16,11 +16,20 @@ from opsmith._version import __version__
 from opsmith.errors import BuildError
 from opsmith.package.prove.result import Claim
 
-__all__ = ["CPU_INDEX", "Environment", "MissingError", "find_python", "make_environment", "own_requirement"]
+__all__ = [
+    "CPU_INDEX",
+    "Environment",
+    "MissingError",
+    "adopt_environment",
+    "find_python",
+    "make_environment",
+    "own_requirement",
+]
 
 # torch without CUDA, which is a tenth of the size: a proof on CPUs needs no more.
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 _INSTALL_S = 1800.0
+_START_S = 60.0
 _LAST_LINES = 12
 
 
@@ -70,17 +79,32 @@ def last_lines(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def find_python(version: str) -> Path | None:
-    """Return the interpreter of a version such as "3.12": this one, one on PATH, or one of uv's."""
+    """Return the interpreter of a version such as "3.12": this one, one on PATH, or one of pyenv's or uv's."""
+    return next((found for found in _candidates(version) if _is_python(found, version)), None)
+
+
+def _candidates(version: str) -> Iterator[Path]:
     if version == "{}.{}".format(*sys.version_info[:2]):
-        return Path(sys.executable)
+        yield Path(sys.executable)
     if (found := shutil.which(f"python{version}")) is not None:
-        return Path(found)
+        yield Path(found)
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"), reverse=True)
     if (uv := shutil.which("uv")) is not None:
         asked = [uv, "python", "find", "--no-project", version]
         done = subprocess.run(asked, capture_output=True, text=True, check=False)
         if done.returncode == 0 and done.stdout.strip():
-            return Path(done.stdout.strip())
-    return None
+            yield Path(done.stdout.strip())
+
+
+def _is_python(program: Path, version: str) -> bool:
+    """Tell whether a program is that Python: pyenv has one on PATH for each version that any of its Pythons has."""
+    asked = [str(program), "-c", "import sys; print('{}.{}'.format(*sys.version_info[:2]))"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=_START_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.stdout.strip() == version
 
 
 def make_environment(root: Path, claim: Claim, opsmith: Sequence[str], index: str | None) -> Environment:
@@ -91,15 +115,8 @@ def make_environment(root: Path, claim: Claim, opsmith: Sequence[str], index: st
     """
     interpreter = find_python(claim.python)
     if interpreter is None:
-        raise MissingError(f"no python{claim.python} on PATH")
-    shutil.rmtree(root, ignore_errors=True)
-    root.parent.mkdir(parents=True, exist_ok=True)
-    made = subprocess.run(
-        [str(interpreter), "-m", "venv", str(root)], capture_output=True, text=True, check=False, timeout=_INSTALL_S
-    )
-    if made.returncode:
-        raise MissingError(f"{interpreter} makes no virtual environment: {last_lines(made)}")
-    environment = Environment(root)
+        raise MissingError(f"no python{claim.python} on PATH, nor of pyenv or uv")
+    environment = _new_environment(interpreter, root)
     where = ("--index-url", index) if index else ()
     # torch first and alone, so that no dependency selects another build.
     if problem := environment.install(*where, f"torch=={claim.torch}.*"):
@@ -107,6 +124,29 @@ def make_environment(root: Path, claim: Claim, opsmith: Sequence[str], index: st
     if opsmith and (problem := environment.install(*opsmith)):
         raise BuildError(f"opsmith cannot be installed for {claim}: {problem}")
     return environment
+
+
+def adopt_environment(root: Path) -> Environment:
+    """Return a new environment that sees all that this process can import, and into which a wheel alone is installed.
+
+    Nothing is taken from a network. Raises MissingError where this Python makes no environments.
+    """
+    environment = _new_environment(Path(sys.executable), root, "--without-pip")  # it sees this one's
+    asked = environment.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))", seconds=_START_S)
+    # In this way, too, what editable installations put on the path is found.
+    lines = [f"import site; site.addsitedir({entry!r})" for entry in dict.fromkeys(sys.path) if Path(entry).is_dir()]
+    (Path(asked.stdout.strip()) / "opsmith-prove-here.pth").write_text("\n".join([*lines, ""]))
+    return environment
+
+
+def _new_environment(interpreter: Path, root: Path, *options: str) -> Environment:
+    shutil.rmtree(root, ignore_errors=True)
+    root.parent.mkdir(parents=True, exist_ok=True)
+    command = [str(interpreter), "-m", "venv", *options, str(root)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_INSTALL_S)
+    if made.returncode:
+        raise MissingError(f"{interpreter} makes no virtual environment: {last_lines(made)}")
+    return Environment(root)
 
 
 def own_requirement() -> tuple[str, ...]:
