@@ -15,12 +15,14 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+import opsmith
 from opsmith.cli.prove import command
 from opsmith.errors import BuildError
-from opsmith.package.prove import run
-from opsmith.package.prove.environment import Environment, MissingError, find_python
+from opsmith.package.prove import run, trial
+from opsmith.package.prove.environment import Environment, MissingError, find_python, own_requirement
 from opsmith.package.prove.result import Claim, Proof, Row
 from opsmith.package.prove.run import ProofRequest, prove
+from opsmith.package.prove.trial import Found, Subject, try_wheel
 from opsmith.package.wheel.finish import finish_wheel
 from opsmith.report.prove.text import proof_lines, row_text
 
@@ -119,7 +121,7 @@ def here(user_python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("here")
 def test_a_wheel_is_installed_and_checked_without_a_compiler(smooth: Path) -> None:
     told: list[str] = []
-    request = ProofRequest(torches=("2.10", "2.15"), seconds=10)
+    request = ProofRequest(torches=("2.10", "2.15"), seconds=60, jobs=1)
     found = prove(smooth, request, lambda claim, row: told.append(f"{claim}" if row is None else row_text(row)))
     good, absent = found.rows
     assert good.ok, good.problem
@@ -136,14 +138,14 @@ def test_a_wheel_is_installed_and_checked_without_a_compiler(smooth: Path) -> No
 def test_what_fails_in_the_check_is_shown_with_its_reason(
     smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked = run._check
+    checked = trial.check_module
 
     def spoiled(environment: Environment, module: str, *more: Any) -> Any:
         file = next(environment.root.glob("lib/python*/site-packages/smooth/__init__.py"))
         file.write_text(f"{file.read_text()}\nraise ImportError('spoiled')\n")
         return checked(environment, module, *more)
 
-    monkeypatch.setattr(run, "_check", spoiled)
+    monkeypatch.setattr(trial, "check_module", spoiled)
     found = prove(smooth, ProofRequest(torches=("2.10",), seconds=3), lambda claim, row: None)
     assert not found.ok
     assert found.rows[0].failed_at == "check"
@@ -164,11 +166,10 @@ def test_a_standalone_wheel_runs_with_its_copy_before_opsmith_checks_it(
         return ran(self, *arguments, seconds=seconds)
 
     monkeypatch.setattr(Environment, "run", run_in)
-    monkeypatch.setattr(run, "own_requirement", lambda: ())
-    # Gradients take longer, and are the test's above.
-    monkeypatch.setattr(run, "_CHECKS", {"check": ("value",), "gradient": ("determinism",)})
+    monkeypatch.setattr(run, "own_requirement", lambda folder: ())
+    monkeypatch.setattr(trial, "_PROPERTIES", ("value",))  # gradients take longer, and are the test's above
     wheel = finish_wheel(Path(shutil.copy(smooth, tmp_path)), standalone=True)
-    found = prove(wheel, ProofRequest(torches=("2.10",), seconds=20), lambda claim, row: None)
+    found = prove(wheel, ProofRequest(torches=("2.10",), seconds=60), lambda claim, row: None)
     assert found.ok, found.rows[0].problem
     assert found.rows[0].inputs > 0
     blocked = "import sys\nsys.modules['opsmith'] = None\nimport smooth\n"
@@ -176,51 +177,68 @@ def test_a_standalone_wheel_runs_with_its_copy_before_opsmith_checks_it(
     assert programs.index(loading) < programs.index("opsmith")
 
 
-def in_made_up_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: Any, torch: str = "2.10.0 False", has_gpu: bool = False
+def tried(
+    found: Found, monkeypatch: pytest.MonkeyPatch, torch: str = "2.10.0 False", has_gpu_code: bool = False
 ) -> Row:
-    """Return the row of a wheel whose checks find this everywhere, or what a function says."""
+    """Return the row of a wheel whose check finds this, in an environment that has torch and nothing else."""
     done = SimpleNamespace(returncode=0, stdout=torch)
-    environment = SimpleNamespace(run=lambda *_, **__: done, install=lambda *_: "")
-    monkeypatch.setattr(run, "make_environment", lambda *_: environment)
-    monkeypatch.setattr(run, "own_requirement", lambda: ())
-    monkeypatch.setattr(run, "_check", found if callable(found) else lambda *_: found)
-    subject = run._Subject(tmp_path / "smooth.whl", ("smooth",), (), has_gpu_code=has_gpu)
-    return run._try(subject, Claim(HERE, "2.10"), ProofRequest(seconds=3), tmp_path)
+    environment: Any = SimpleNamespace(run=lambda *_, **__: done, install=lambda *_: "")
+    monkeypatch.setattr(trial, "check_module", lambda *_: found)
+    subject = Subject(Path("smooth.whl"), ("smooth",), has_gpu_code=has_gpu_code)
+    return try_wheel(subject, Claim(HERE, "2.10"), environment, (), 3)
 
 
-def test_a_check_without_time_for_a_single_input_proves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row = in_made_up_environment(monkeypatch, tmp_path, run._Found(0, 0, frozenset()))
-    assert not row.ok
-    assert row.problem == "nothing of smooth was compared within 3 s (--seconds)"
+CPU = Found(holding=4, inputs=18, gradients=9, devices=frozenset({"cpu"}))
 
 
-def test_a_gradient_that_is_there_and_was_not_compared_is_not_proved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def check(environment: object, module: str, properties: tuple[str, ...], *_: object) -> run._Found:
-        return found if properties == ("gradient",) else run._Found(4, 9, frozenset({"cpu"}))
+def test_a_check_without_time_for_a_single_input_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = tried(Found(), monkeypatch)
+    assert (row.failed_at, row.problem) == ("check", "nothing of smooth was compared within 3 s (--seconds)")
 
-    found = run._Found(0, 0, frozenset(), is_out_of_time=True)
-    row = in_made_up_environment(monkeypatch, tmp_path, check)
+
+def test_a_gradient_that_is_there_and_was_not_compared_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = replace(CPU, gradients=0)
+    assert tried(CPU, monkeypatch).gradients == 9
+    assert tried(without, monkeypatch).ok  # the operator has none
+    row = tried(replace(without, no_time=True), monkeypatch)
     assert (row.failed_at, row.problem) == ("gradient", "no gradient of smooth was compared within 3 s (--seconds)")
-    found = run._Found(0, 0, frozenset())  # the operator has none
-    assert in_made_up_environment(monkeypatch, tmp_path, check).ok
 
 
-def test_gpu_code_is_run_where_there_is_a_gpu_and_only_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_cpu, on_both = run._Found(4, 9, frozenset({"cpu"})), run._Found(8, 18, frozenset({"cpu", "cuda"}))
-    with_gpu = {"torch": "2.11.0+cu130 True", "has_gpu": True}
-    assert in_made_up_environment(monkeypatch, tmp_path, on_cpu, has_gpu=True).devices == ("cpu",)
-    assert in_made_up_environment(monkeypatch, tmp_path, on_cpu, torch="2.11.0+cu130 True").devices == ("cpu",)
-    row = in_made_up_environment(monkeypatch, tmp_path, on_both, **with_gpu)
+def test_gpu_code_is_run_where_there_is_a_gpu_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = "2.11.0+cu130 True"
+    assert tried(CPU, monkeypatch, has_gpu_code=True).devices == ("cpu",)
+    assert tried(CPU, monkeypatch, torch=gpu).devices == ("cpu",)
+    row = tried(replace(CPU, devices=frozenset({"cpu", "cuda"})), monkeypatch, torch=gpu, has_gpu_code=True)
     assert row.ok
     assert row.devices == ("cpu", "cuda")
-    assert row_text(row).startswith(f"Python {HERE}, torch 2.10 (2.11.0+cu130) on CPU and GPU: 16 checks")
-    missed = in_made_up_environment(monkeypatch, tmp_path, on_cpu, **with_gpu)
-    assert missed.problem == "nothing on the GPU was compared within 3 s (--seconds)"
+    assert row_text(row).startswith(f"Python {HERE}, torch 2.10 (2.11.0+cu130) on CPU and GPU: 4 checks of 18 inputs")
+    missed = tried(CPU, monkeypatch, torch=gpu, has_gpu_code=True)
+    assert missed.problem == "nothing on cuda was compared within 3 s (--seconds)"
+
+
+def test_what_a_check_says_is_told_by_step() -> None:
+    def result(name: str, *findings: str, **more: Any) -> dict[str, Any]:
+        listed = [{"message": text} for text in findings]
+        found = {"property": name, "device": "cpu", "state": "failed" if findings else "passed", "findings": listed}
+        return {**found, "inputs": 5, "is_out_of_time": False, **more}
+
+    def found(*results: dict[str, Any], ok: bool = True) -> Found:
+        content = json.dumps({"ok": ok, "operators": [{"results": results}]})
+        environment: Any = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(stdout=content, stderr=""))
+        return trial.check_module(environment, "smooth", ("cpu",), 3)
+
+    good = found(result("value"), result("gradient"))
+    assert (good.holding, good.inputs, good.gradients, good.wrong, good.no_time) == (2, 10, 5, {}, False)
+    assert found(result("value"), result("gradient", is_out_of_time=True)).no_time
+    bad = found(result("value"), result("gradient", "is 2, not 3"), result("sizes", "crashes"), ok=False)
+    assert bad.wrong == {"gradient": "gradient: is 2, not 3", "check": "sizes: crashes"}
+    assert found(result("value"), ok=False).wrong == {"check": "the check itself failed"}
+
+
+@pytest.mark.slow("pip builds a wheel of opsmith")
+def test_opsmith_is_built_once_for_all_environments(tmp_path: Path) -> None:
+    (wheel,) = own_requirement(tmp_path)
+    assert Path(wheel).name.startswith(f"opsmith-{opsmith.__version__}-py3-none-any")
 
 
 def test_gpu_code_that_did_not_run_is_told_of() -> None:
@@ -238,9 +256,9 @@ def test_the_environment_that_is_here_needs_no_network(
     is_standalone: bool, smooth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
-    monkeypatch.setattr(run, "_CHECKS", {"check": ("value",), "gradient": ("gradient",)})
+    monkeypatch.setattr(trial, "_PROPERTIES", ("value", "gradient"))
     wheel = finish_wheel(Path(shutil.copy(smooth, tmp_path)), standalone=is_standalone)
-    found = prove(wheel, ProofRequest(here=True, seconds=10, keep=tmp_path / "kept"), lambda claim, row: None)
+    found = prove(wheel, ProofRequest(here=True, seconds=60, keep=tmp_path / "kept"), lambda claim, row: None)
     (row,) = found.rows
     assert row.ok, row.problem
     assert row.claim.python == HERE

@@ -33,6 +33,7 @@ _INDEX = "Where torch comes from; `pip` for pip's own.  [default: PyTorch's CPU 
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Keep environments there."
 )
+@click.option("--jobs", type=click.IntRange(1), help="Environments at a time.  [default: 2, if there are cores]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     wheel: Path,
@@ -42,6 +43,7 @@ def command(
     here: bool,
     seconds: float,
     keep: Path | None,
+    jobs: int | None,
     as_json: bool,
 ) -> None:
     """Install WHEEL beside each release of torch from its floor up, without a compiler, and check its operators there.
@@ -55,7 +57,7 @@ def command(
     if here and (pythons or torches or index):
         raise click.UsageError("--here takes the Python and the torch that are here: leave out what selects others")
     source = None if index == "pip" else index or CPU_INDEX
-    proof = run_proof(wheel, ProofRequest(pythons, torches, source, here, seconds, keep))
+    proof = run_proof(wheel, ProofRequest(pythons, torches, source, here, seconds, keep, jobs))
     if as_json:
         click.echo(json.dumps(proof.as_json(), indent=2))
     else:

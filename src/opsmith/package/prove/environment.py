@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from importlib.metadata import distribution
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from opsmith._version import __version__
 from opsmith.errors import BuildError
@@ -39,9 +39,15 @@ class MissingError(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment; programs in it see no compiler, no PYTHONPATH and a store of their own."""
+    """A virtual environment; programs in it see no compiler, no PYTHONPATH and a store of their own.
+
+    `options` are pip's for every installation. `with_own_pip` says that this Python's pip installs into it: making one in
+    each environment takes seconds.
+    """
 
     root: Path
+    options: tuple[str, ...] = ()
+    with_own_pip: bool = False
 
     @property
     def python(self) -> Path:
@@ -58,18 +64,27 @@ class Environment:
             "OPSMITH_QUIET": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
-        command = [str(self.python), *map(str, arguments)]
+        return self._run([str(self.python), *map(str, arguments)], environment, seconds)
+
+    def install(self, *arguments: str | Path) -> str:
+        """Run pip install and return what is wrong, or nothing."""
+        # Files are compiled when they are first imported, and of torch's few ever are.
+        words = ["install", "--quiet", "--no-compile", *self.options, *map(str, arguments)]
+        if not self.with_own_pip:
+            done = self.run("-m", "pip", *words, seconds=_INSTALL_S)
+        else:
+            environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+            command = [sys.executable, "-m", "pip", "--python", str(self.python), *words]
+            done = self._run(command, environment, _INSTALL_S)
+        return last_lines(done) if done.returncode else ""
+
+    def _run(self, command: list[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
                 command, cwd=self.root, env=environment, capture_output=True, text=True, check=False, timeout=seconds
             )
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(command, 124, "", f"no end within {seconds:.0f} s")
-
-    def install(self, *arguments: str | Path) -> str:
-        """Run pip install and return what is wrong, or nothing."""
-        done = self.run("-m", "pip", "install", "--quiet", *arguments, seconds=_INSTALL_S)
-        return last_lines(done) if done.returncode else ""
 
 
 def last_lines(done: subprocess.CompletedProcess[str]) -> str:
@@ -78,33 +93,33 @@ def last_lines(done: subprocess.CompletedProcess[str]) -> str:
     return "\n".join(lines[-_LAST_LINES:])
 
 
-def find_python(version: str) -> Path | None:
+def find_python(wanted: str) -> Path | None:
     """Return the interpreter of a version such as "3.12": this one, one on PATH, or one of pyenv's or uv's."""
-    return next((found for found in _candidates(version) if _is_python(found, version)), None)
+    return next((found for found in _candidates(wanted) if _is_python(found, wanted)), None)
 
 
-def _candidates(version: str) -> Iterator[Path]:
-    if version == "{}.{}".format(*sys.version_info[:2]):
+def _candidates(wanted: str) -> Iterator[Path]:
+    if wanted == "{}.{}".format(*sys.version_info[:2]):
         yield Path(sys.executable)
-    if (found := shutil.which(f"python{version}")) is not None:
+    if (found := shutil.which(f"python{wanted}")) is not None:
         yield Path(found)
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    yield from sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"), reverse=True)
+    yield from sorted(pyenv.glob(f"versions/{wanted}.*/bin/python{wanted}"), reverse=True)
     if (uv := shutil.which("uv")) is not None:
-        asked = [uv, "python", "find", "--no-project", version]
+        asked = [uv, "python", "find", "--no-project", wanted]
         done = subprocess.run(asked, capture_output=True, text=True, check=False)
         if done.returncode == 0 and done.stdout.strip():
             yield Path(done.stdout.strip())
 
 
-def _is_python(program: Path, version: str) -> bool:
+def _is_python(program: Path, wanted: str) -> bool:
     """Tell whether a program is that Python: pyenv has one on PATH for each version that any of its Pythons has."""
     asked = [str(program), "-c", "import sys; print('{}.{}'.format(*sys.version_info[:2]))"]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=_START_S)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.stdout.strip() == version
+    return done.stdout.strip() == wanted
 
 
 def make_environment(root: Path, claim: Claim, opsmith: Sequence[str], index: str | None) -> Environment:
@@ -131,30 +146,52 @@ def adopt_environment(root: Path) -> Environment:
 
     Nothing is taken from a network. Raises MissingError where this Python makes no environments.
     """
-    environment = _new_environment(Path(sys.executable), root, "--without-pip")  # it sees this one's
+    environment = _new_environment(Path(sys.executable), root)
     asked = environment.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))", seconds=_START_S)
     # In this way, too, what editable installations put on the path is found.
     lines = [f"import site; site.addsitedir({entry!r})" for entry in dict.fromkeys(sys.path) if Path(entry).is_dir()]
     (Path(asked.stdout.strip()) / "opsmith-prove-here.pth").write_text("\n".join([*lines, ""]))
-    return environment
+    # The package may be installed here in another version.
+    return replace(environment, options=("--no-deps", "--no-index", "--force-reinstall"))
 
 
-def _new_environment(interpreter: Path, root: Path, *options: str) -> Environment:
+def _new_environment(interpreter: Path, root: Path) -> Environment:
     shutil.rmtree(root, ignore_errors=True)
     root.parent.mkdir(parents=True, exist_ok=True)
-    command = [str(interpreter), "-m", "venv", *options, str(root)]
+    is_ours = interpreter == Path(sys.executable) and _pip_installs_elsewhere()
+    command = [str(interpreter), "-m", "venv", *(["--without-pip"] if is_ours else []), str(root)]
     made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_INSTALL_S)
     if made.returncode:
         raise MissingError(f"{interpreter} makes no virtual environment: {last_lines(made)}")
-    return Environment(root)
+    return Environment(root, with_own_pip=is_ours)
 
 
-def own_requirement() -> tuple[str, ...]:
-    """Return pip's words for the opsmith that runs here: its release, or its sources where it runs from those."""
-    found = distribution("opsmith")
-    url = found.read_text("direct_url.json") or ""
-    if '"editable"' in url:
-        import json
+@functools.cache
+def _pip_installs_elsewhere() -> bool:
+    """Tell whether this Python has a pip with the option --python, which came with 22.3."""
+    try:
+        major, minor, *_ = version("pip").split(".")
+        return (int(major), int(minor)) >= (22, 3)
+    except (PackageNotFoundError, ValueError):
+        return False
 
-        return (unquote(urlparse(json.loads(url)["url"]).path),)
-    return (f"opsmith=={__version__}",)
+
+def own_requirement(folder: Path) -> tuple[str, ...]:
+    """Return pip's words for the opsmith that runs here: its release, or a wheel of its sources, made in a folder.
+
+    Raises BuildError if no wheel can be made of them.
+    """
+    sources = _own_sources()
+    if sources is None:
+        return (f"opsmith=={__version__}",)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_INSTALL_S)
+    if done.returncode:
+        raise BuildError(f"there is no wheel of the opsmith in {sources}: {last_lines(done)}")
+    return (str(next(folder.glob("opsmith-*.whl"))),)
+
+
+def _own_sources() -> Path | None:
+    """Return the checkout that opsmith runs from, or None for a release that was installed."""
+    checkout = Path(__file__).resolve().parents[4]
+    return checkout if (checkout / "src" / "opsmith").is_dir() and (checkout / "pyproject.toml").is_file() else None
