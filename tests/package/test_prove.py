@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,13 @@ import opsmith
 from opsmith.cli.prove import command
 from opsmith.errors import BuildError
 from opsmith.package.prove import run, trial
-from opsmith.package.prove.environment import Environment, MissingError, find_python, own_requirement
+from opsmith.package.prove.environment import (
+    Environment,
+    MissingError,
+    find_python,
+    make_environment,
+    own_requirement,
+)
 from opsmith.package.prove.result import Claim, Proof, Row
 from opsmith.package.prove.run import ProofRequest, prove
 from opsmith.package.prove.trial import Found, Subject, try_wheel
@@ -172,8 +179,9 @@ def test_a_standalone_wheel_runs_with_its_copy_before_opsmith_checks_it(
     found = prove(wheel, ProofRequest(torches=("2.10",), seconds=60), lambda claim, row: None)
     assert found.ok, found.rows[0].problem
     assert found.rows[0].inputs > 0
+    loading = next(program for program in programs if program.startswith("import torch"))
     blocked = "import sys\nsys.modules['opsmith'] = None\nimport smooth\n"
-    loading = f"{blocked}from smooth._opsmith.runtime.operator import load_module\nload_module('smooth')"
+    assert f"{blocked}from smooth._opsmith.runtime.operator import load_module\nload_module('smooth')" in loading
     assert programs.index(loading) < programs.index("opsmith")
 
 
@@ -181,7 +189,7 @@ def tried(
     found: Found, monkeypatch: pytest.MonkeyPatch, torch: str = "2.10.0 False", has_gpu_code: bool = False
 ) -> Row:
     """Return the row of a wheel whose check finds this, in an environment that has torch and nothing else."""
-    done = SimpleNamespace(returncode=0, stdout=torch)
+    done = SimpleNamespace(returncode=0, stdout=f"a line of the package's\n{trial._TORCH}{torch}\n")
     environment: Any = SimpleNamespace(run=lambda *_, **__: done, install=lambda *_: "")
     monkeypatch.setattr(trial, "check_module", lambda *_: found)
     subject = Subject(Path("smooth.whl"), ("smooth",), has_gpu_code=has_gpu_code)
@@ -233,6 +241,30 @@ def test_what_a_check_says_is_told_by_step() -> None:
     bad = found(result("value"), result("gradient", "is 2, not 3"), result("sizes", "crashes"), ok=False)
     assert bad.wrong == {"gradient": "gradient: is 2, not 3", "check": "sizes: crashes"}
     assert found(result("value"), ok=False).wrong == {"check": "the check itself failed"}
+
+
+def test_torch_is_installed_once_for_a_folder_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for name, release in (("torch", "2.10.0"), ("opsmith_stub", "1.0")):
+        info = f"{name}-{release}.dist-info"
+        with zipfile.ZipFile(wheels / f"{name}-{release}-py3-none-any.whl", "w") as archive:
+            archive.writestr(f"{name}.py", f"__version__ = '{release}'\n")
+            archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n")
+            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            archive.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    claim = Claim(HERE, "2.10")
+    for _ in range(2):
+        environment = make_environment(tmp_path / "kept", claim, ("opsmith_stub",), None)
+        asked = environment.run("-c", "import torch, opsmith_stub; print(torch.__version__)", seconds=60)
+        assert asked.stdout.strip() == "2.10.0", asked.stderr
+        (wheels / "torch-2.10.0-py3-none-any.whl").unlink(missing_ok=True)
+    assert "opsmith_stub" in str(list((tmp_path / "kept/trial").rglob("opsmith_stub.py")))
+    assert not list((tmp_path / "kept/torch").rglob("opsmith_stub.py"))
+    with pytest.raises(MissingError, match=r"torch 2\.11 cannot be installed"):
+        make_environment(tmp_path / "kept", Claim(HERE, "2.11"), (), None)
 
 
 @pytest.mark.slow("pip builds a wheel of opsmith")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["command", "print_proof", "run_proof"]
 
 _WHEEL = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
 _INDEX = "Where torch comes from; `pip` for pip's own.  [default: PyTorch's CPU builds]"
 
 
@@ -30,9 +31,7 @@ _INDEX = "Where torch comes from; `pip` for pip's own.  [default: PyTorch's CPU 
 @click.option(
     "--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Limit of each module's check."
 )
-@click.option(
-    "--keep", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Keep environments there."
-)
+@click.option("--keep", type=_FOLDER, metavar="DIR", help="Keep environments there, and use its torches again.")
 @click.option("--jobs", type=click.IntRange(1), help="Environments at a time.  [default: 2, if there are cores]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -125,17 +125,13 @@ def _is_python(program: Path, wanted: str) -> bool:
 def make_environment(root: Path, claim: Claim, opsmith: Sequence[str], index: str | None) -> Environment:
     """Return a new environment with the claim's torch, from an index or from pip's own, and with opsmith.
 
+    torch has an environment of its own below `root`, which nothing is added to: one that is there already is used again.
     `opsmith` are pip's words for it; nothing if the wheel does without. Raises MissingError where this Python or torch
     cannot be had, and BuildError where opsmith cannot be installed.
     """
-    interpreter = find_python(claim.python)
-    if interpreter is None:
-        raise MissingError(f"no python{claim.python} on PATH, nor of pyenv or uv")
-    environment = _new_environment(interpreter, root)
-    where = ("--index-url", index) if index else ()
-    # torch first and alone, so that no dependency selects another build.
-    if problem := environment.install(*where, f"torch=={claim.torch}.*"):
-        raise MissingError(f"torch {claim.torch} cannot be installed: {problem.splitlines()[-1]}")
+    with_torch = _environment_of_torch(root / "torch", claim, index)
+    environment = _new_environment(with_torch.python, root / "trial", with_own_pip=with_torch.with_own_pip)
+    _show(environment, [_packages_of(with_torch)])
     if opsmith and (problem := environment.install(*opsmith)):
         raise BuildError(f"opsmith cannot be installed for {claim}: {problem}")
     return environment
@@ -146,24 +142,49 @@ def adopt_environment(root: Path) -> Environment:
 
     Nothing is taken from a network. Raises MissingError where this Python makes no environments.
     """
-    environment = _new_environment(Path(sys.executable), root)
-    asked = environment.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))", seconds=_START_S)
-    # In this way, too, what editable installations put on the path is found.
-    lines = [f"import site; site.addsitedir({entry!r})" for entry in dict.fromkeys(sys.path) if Path(entry).is_dir()]
-    (Path(asked.stdout.strip()) / "opsmith-prove-here.pth").write_text("\n".join([*lines, ""]))
+    environment = _new_environment(Path(sys.executable), root, with_own_pip=_pip_installs_elsewhere())
+    _show(environment, [entry for entry in dict.fromkeys(sys.path) if Path(entry).is_dir()])
     # The package may be installed here in another version.
     return replace(environment, options=("--no-deps", "--no-index", "--force-reinstall"))
 
 
-def _new_environment(interpreter: Path, root: Path) -> Environment:
+def _environment_of_torch(root: Path, claim: Claim, index: str | None) -> Environment:
+    interpreter = find_python(claim.python)
+    if interpreter is None:
+        raise MissingError(f"no python{claim.python} on PATH, nor of pyenv or uv")
+    with_own_pip = interpreter == Path(sys.executable) and _pip_installs_elsewhere()
+    made_for = f"{claim} from {index}"
+    mark = root / "made-for.txt"
+    if mark.is_file() and mark.read_text() == made_for and _is_python(root / "bin" / "python", claim.python):
+        return Environment(root, with_own_pip=with_own_pip)
+    environment = _new_environment(interpreter, root, with_own_pip=with_own_pip)
+    where = ("--index-url", index) if index else ()
+    # torch alone, so that no dependency selects another build.
+    if problem := environment.install(*where, f"torch=={claim.torch}.*"):
+        raise MissingError(f"torch {claim.torch} cannot be installed: {problem.splitlines()[-1]}")
+    mark.write_text(made_for)
+    return environment
+
+
+def _new_environment(interpreter: Path, root: Path, *, with_own_pip: bool) -> Environment:
     shutil.rmtree(root, ignore_errors=True)
     root.parent.mkdir(parents=True, exist_ok=True)
-    is_ours = interpreter == Path(sys.executable) and _pip_installs_elsewhere()
-    command = [str(interpreter), "-m", "venv", *(["--without-pip"] if is_ours else []), str(root)]
+    command = [str(interpreter), "-m", "venv", *(["--without-pip"] if with_own_pip else []), str(root)]
     made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_INSTALL_S)
     if made.returncode:
         raise MissingError(f"{interpreter} makes no virtual environment: {last_lines(made)}")
-    return Environment(root, with_own_pip=is_ours)
+    return Environment(root, with_own_pip=with_own_pip)
+
+
+def _packages_of(environment: Environment) -> str:
+    asked = environment.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))", seconds=_START_S)
+    return asked.stdout.strip()
+
+
+def _show(environment: Environment, folders: Iterable[str]) -> None:
+    """Let an environment see folders of packages, and what editable installations there put on the path."""
+    lines = [f"import site; site.addsitedir({folder!r})" for folder in folders]
+    (Path(_packages_of(environment)) / "opsmith-prove.pth").write_text("\n".join([*lines, ""]))
 
 
 @functools.cache

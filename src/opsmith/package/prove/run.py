@@ -42,7 +42,7 @@ class ProofRequest:
     `pythons` and `torches` are versions, such as "3.11" and "2.10"; none means this Python, and every torch from the
     wheel's floor up. `index` is where torch comes from, or None for pip's own. `here` means this Python and its torch
     alone, with nothing from a network. `jobs` environments are made at a time, by default as many as there are cores and at
-    most two. They are removed unless there is a folder to `keep` them in.
+    most two. They are removed unless there is a folder to `keep` them in, whose installations of torch are used again.
     """
 
     pythons: tuple[str, ...] = ()

@@ -17,7 +17,8 @@ _GRADIENT = "gradient"
 # Values with a gradient's are what differs between releases of torch; the rest was checked where the wheel was made.
 _PROPERTIES = ("value", "sizes", "strides", _GRADIENT)
 _GRACE_S = 300.0
-_ASK_TORCH = "import torch; print(torch.__version__, torch.cuda.is_available())"
+# What the program that loads a wheel says of the environment before it does so.
+_TORCH = "opsmith-prove: torch "
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,14 @@ def try_wheel(subject: Subject, claim: Claim, environment: Environment, opsmith:
     options = () if subject.copies else ("--no-deps",)
     if problem := environment.install(*options, subject.wheel.resolve()):
         return _failed(row, "install", problem)
-    asked = environment.run("-c", _ASK_TORCH, seconds=_GRACE_S)
-    if asked.returncode:
-        raise MissingError(f"torch does not start: {last_lines(asked)}")
-    version, _, sees_gpu = asked.stdout.splitlines()[-1].partition(" ")
+    imported = environment.run("-c", _loading(subject), seconds=_GRACE_S)
+    told = next((line for line in imported.stdout.splitlines() if line.startswith(_TORCH)), "")
+    if not told:
+        raise MissingError(f"torch does not start: {last_lines(imported)}")
+    version, _, sees_gpu = told.removeprefix(_TORCH).partition(" ")
     row = replace(row, torch=version)
     if subject.has_gpu_code and sees_gpu == "True":
         row = replace(row, devices=("cpu", "cuda"))
-    imported = environment.run("-c", _loading(subject), seconds=_GRACE_S)
     if imported.returncode:
         return _failed(row, "import", last_lines(imported))
     if subject.copies and opsmith and (problem := environment.install(*opsmith)):
@@ -73,8 +74,12 @@ def try_wheel(subject: Subject, claim: Claim, environment: Environment, opsmith:
 
 
 def _loading(subject: Subject) -> str:
-    """Return a program that imports the modules; a standalone wheel's operators are loaded, too, without opsmith."""
-    lines = ["import sys", "sys.modules['opsmith'] = None"] if subject.copies else []
+    """Return a program that says which torch there is and imports the modules.
+
+    A standalone wheel's operators are loaded, too, without opsmith.
+    """
+    lines = ["import torch", f"print('{_TORCH}' + torch.__version__, torch.cuda.is_available(), flush=True)"]
+    lines += ["import sys", "sys.modules['opsmith'] = None"] if subject.copies else []
     lines.append(f"import {', '.join(subject.modules)}")
     for copy in subject.copies:
         lines.append(f"from {copy}.runtime.operator import load_module")
