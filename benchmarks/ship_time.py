@@ -105,6 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", action="append")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--conditions", default="", help="what the reader should know of the machine's state")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     rounds = []
@@ -117,6 +118,7 @@ def main() -> None:
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
+        "conditions": options.conditions,
         "median_s": median,
         "target": {"most_s": TARGET_S, "met": median <= TARGET_S},
         "rounds": rounds,

@@ -30,9 +30,8 @@ def proof_lines(proof: Proof, *, style: Style = plain, width: int = 100) -> Iter
             yield from (style(line, kind) for line in wrapped(f"{_MARKS[kind]} {row.claim}: {what}: {first}", width))
             yield from (f"    {line}" for line in rest)
     if proof.has_gpu_code and not proof.gpu_code_ran:
-        yield style(
-            "– its kernels for GPUs were not run: no environment here has a GPU (`opsmith prove --here`)", "not run"
-        )
+        said = "its kernels for GPUs were not run, because no environment here has one: see `opsmith prove --here`"
+        yield from (style(line, "not run") for line in wrapped(f"{_MARKS['not run']} {said}", width))
     yield style(_totals(proof), "passed" if proof.ok else "failed")
 
 
