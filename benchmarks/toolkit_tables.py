@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,30 @@ def foreign_binary(results: Result) -> Iterator[str]:
         f"{results['python']} on {results['gpu']}. {names} run on {' and '.join(devices)} in four dtypes and are all "
         f"correct: the largest error is {worst:.2f} of what the dtype's rounding allows ({results['date'][:10]})."
     )
+
+
+def ship_time(results: Result) -> Iterator[str]:
+    loads = [item["load_average"] for item in results["rounds"]]
+    yield (
+        f"{results['machine']}, {results['cores']} cores, torch {results['rounds'][0]['torches'][0]}, "
+        f"{results['date'][:10]}; {len(loads)} rounds, at the end of which the load average was "
+        f"{', '.join(f'{load:.0f}' for load in loads)}. {results['conditions']}".rstrip()
+    )
+    yield ""
+    yield "| step | time | processor time |"
+    yield "|---|---|---|"
+    for step in results["rounds"][0]["steps"]:
+        if step not in ("install torch", "get torches"):
+            taken = [item["steps"][step] for item in results["rounds"]]
+            yield f"| {step} | {_seconds_of(taken, 's')} | {_seconds_of(taken, 'processor_s')} |"
+    totals = [{"s": item["total_s"], "processor_s": item["processor_s"]} for item in results["rounds"]]
+    target = f"target {results['target']['most_s']:.0f} s: {'met' if results['target']['met'] else 'not met'}"
+    yield f"| all of it ({target}) | {_seconds_of(totals, 's')} | {_seconds_of(totals, 'processor_s')} |"
+
+
+def _seconds_of(taken: list[dict[str, float]], key: str) -> str:
+    values = [item[key] for item in taken]
+    return f"{statistics.median(values):.1f} s [{min(values):.1f}, {max(values):.1f}]"
 
 
 def check_score(results: Result) -> Iterator[str]:
@@ -220,6 +245,7 @@ REGIONS: dict[str, tuple[Callable[[Result], Iterator[str]], tuple[str, ...]]] = 
     "packages": (real_packages, ("real_packages.json",)),
     "calls": (call_time, ("call_time.json", "call_time_newest.json", "call_time_gpu.json")),
     "binary": (foreign_binary, ("foreign_binary.json",)),
+    "shipping": (ship_time, ("ship_time.json",)),
     "defects": (check_score, ("check_score.json",)),
     "planted": (planted, ("planted.json",)),
 }

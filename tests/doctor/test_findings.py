@@ -147,6 +147,8 @@ def test_the_bridge(monkeypatch):
     assert only(judge_bridge(CPU)).remedy == "opsmith bridge"
     assert "no memory" in only(judge_bridge(replace(CPU, bridge_failure="no memory"))).detail
     assert judge_bridge(replace(CPU, broken="it crashes")) == ()
+    misfit, unbuilt = judge_bridge(replace(CPU, bridge_misfit="opsmith-bridge has none for torch 2.99"))
+    assert (misfit.remedy, unbuilt.remedy) == ("pip install --upgrade opsmith-bridge", "opsmith bridge")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_who_asks_is_told_where_the_bridge_is(
     assert library is not None
     assert Path(library).is_file()
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
-    assert bridge_library.describe_bridge() == {"library": None, "failure": None}
+    assert bridge_library.describe_bridge() == {"library": None, "failure": None, "misfit": None}
 
 
 @pytest.mark.slow("builds in the background, and an operator")

@@ -8,15 +8,17 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/SmallVector.h>
-#include <structmember.h>
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/pybind.h>
 
+#include <exception>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
+#include "object.h"
 #include "reading.h"
+#include "torch_python.h"
 
 namespace opsmith::bridge {
 namespace {
@@ -73,7 +75,7 @@ bool take(PyObject* value, int64_t& result) {
 
 bool take(PyObject* value, double& result) {
   if (PyFloat_CheckExact(value)) {
-    result = PyFloat_AS_DOUBLE(value);
+    result = PyFloat_AsDouble(value);
     return true;
   }
   int64_t integer = 0;
@@ -108,14 +110,14 @@ bool push(PyObject* value, bool is_list, Stack& stack) {
     stack.emplace_back(std::move(item));
     return true;
   }
-  if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
-  const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
-  PyObject** items = PySequence_Fast_ITEMS(value);
+  const bool is_tuple = PyTuple_CheckExact(value);
+  if (!is_tuple && !PyList_CheckExact(value)) return false;
+  const Py_ssize_t size = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
   c10::List<T> list;
   list.reserve(static_cast<size_t>(size));
   for (Py_ssize_t index = 0; index < size; ++index) {
     T item{};
-    if (!take(items[index], item)) return false;
+    if (!take(is_tuple ? PyTuple_GetItem(value, index) : PyList_GetItem(value, index), item)) return false;
     list.push_back(std::move(item));
   }
   stack.emplace_back(std::move(list));
@@ -144,40 +146,34 @@ bool push(PyObject* value, const Type& type, Stack& stack) {
 }
 
 struct Parameter {
-  PyObject* name;  // interned, so that a call's keywords are mostly the very same object
+  Object name;  // interned, so that a call's keywords are mostly the very same object
   Type type;
-  PyObject* fallback;  // the default, or null
+  Object fallback;  // the default, or none
 };
 
 // One operator's entry. It lives as long as the capsule that holds it.
 class Entry {
  public:
-  Entry(const py::object& operator_name, const py::object& parameters, const py::object& visible)
+  Entry(PyObject* operator_name, PyObject* parameters, PyObject* visible)
       : operator_(c10::Dispatcher::singleton().findSchemaOrThrow(text_of(operator_name).c_str(), "")),
         visible_(integers_of(visible)) {
-    for (const py::handle& item : parameters) {
-      Parameter parameter{PyUnicode_InternFromString(text_of(item.attr("name")).c_str()),
-                          type_of(text_of(item.attr("kind").attr("value"))), nullptr};
-      if (is_true(item.attr("has_default"))) parameter.fallback = py::object(item.attr("default")).release().ptr();
-      positional_ += is_true(item.attr("keyword_only")) ? 0 : 1;
-      parameters_.push_back(parameter);
-    }
-  }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
-  ~Entry() {
-    for (const Parameter& parameter : parameters_) {
-      Py_XDECREF(parameter.name);
-      Py_XDECREF(parameter.fallback);
-    }
+    for_each_item(parameters, [this](const Object& item) {
+      Parameter parameter{Object::take(PyUnicode_InternFromString(text_of(attribute_of(item, "name")).c_str())),
+                          type_of(text_of(attribute_of(attribute_of(item, "kind"), "value"))),
+                          {}};
+      if (is_true(attribute_of(item, "has_default"))) parameter.fallback = attribute_of(item, "default");
+      positional_ += is_true(attribute_of(item, "keyword_only")) ? 0 : 1;
+      parameters_.push_back(std::move(parameter));
+    });
   }
 
   // Puts a call's arguments on the stack, in order. False where the call is not plain; then nothing has happened.
   bool parse(PyObject* args, PyObject* kwargs, Stack& stack) const {
-    const size_t given = static_cast<size_t>(PyTuple_GET_SIZE(args));
+    const size_t given = static_cast<size_t>(PyTuple_Size(args));
     if (given > positional_) return false;
     c10::SmallVector<PyObject*, 16> values(parameters_.size(), nullptr);
-    for (size_t index = 0; index < given; ++index) values[index] = PyTuple_GET_ITEM(args, index);
+    for (size_t index = 0; index < given; ++index)
+      values[index] = PyTuple_GetItem(args, static_cast<Py_ssize_t>(index));
     if (kwargs != nullptr) {
       PyObject *key = nullptr, *value = nullptr;
       Py_ssize_t position = 0;
@@ -189,7 +185,7 @@ class Entry {
     }
     stack.reserve(std::max(parameters_.size(), visible_.size()) + 1);
     for (size_t index = 0; index < parameters_.size(); ++index) {
-      PyObject* value = values[index] != nullptr ? values[index] : parameters_[index].fallback;
+      PyObject* value = values[index] != nullptr ? values[index] : parameters_[index].fallback.get();
       if (value == nullptr || !push(value, parameters_[index].type, stack)) return false;
     }
     return true;
@@ -200,27 +196,49 @@ class Entry {
 
   // Runs the operator; null with a Python error set where it fails.
   PyObject* run(Stack& stack) const {
-    HANDLE_TH_ERRORS {
-      py::gil_scoped_release no_gil;
-      dispatch(stack);
+    if (const std::exception_ptr failure = try_dispatch(stack)) {
+      torch::translate_exception_to_python(failure);
+      return nullptr;
     }
-    if (visible_.size() == 1) return to_object(stack[visible_[0]].toTensor());
-    if (visible_.empty()) Py_RETURN_NONE;
-    auto results = py::tuple(visible_.size());
-    for (size_t index = 0; index < visible_.size(); ++index) {
-      PyTuple_SET_ITEM(results.ptr(), index, to_object(stack[visible_[index]].toTensor()));
+    if (visible_.size() == 1) return to_object(stack[visible_[0]].toTensor()).release();
+    if (visible_.empty()) return Object::copy(Py_None).release();
+    const auto count = static_cast<Py_ssize_t>(visible_.size());
+    Object results = Object::take(PyTuple_New(count));
+    for (Py_ssize_t index = 0; index < count; ++index) {
+      PyTuple_SetItem(results.get(), index, to_object(stack[visible_[index]].toTensor()).release());
     }
-    return results.release().ptr();
-    END_HANDLE_TH_ERRORS
+    return results.release();
   }
 
  private:
+  // Runs the operator, whose warnings become Python's, and returns what went wrong. A warning that Python makes an
+  // error of is one, unless the operator has failed itself.
+  std::exception_ptr try_dispatch(Stack& stack) const {
+    std::exception_ptr failure;
+    try {
+      const torch::PyWarningHandler warnings;
+      try {
+        const WithoutGil without_gil;
+        dispatch(stack);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    } catch (...) {
+      if (failure) {
+        PyErr_Clear();
+      } else {
+        failure = std::current_exception();
+      }
+    }
+    return failure;
+  }
+
   size_t find(PyObject* key) const {
     for (size_t index = 0; index < parameters_.size(); ++index) {
-      if (parameters_[index].name == key) return index;
+      if (parameters_[index].name.get() == key) return index;
     }
     for (size_t index = 0; index < parameters_.size(); ++index) {
-      if (PyUnicode_Compare(parameters_[index].name, key) == 0) return index;
+      if (PyUnicode_Compare(parameters_[index].name.get(), key) == 0) return index;
     }
     return parameters_.size();
   }
@@ -234,11 +252,13 @@ class Entry {
 // The type that was accelerated, as it was.
 struct Accelerated {
   ternaryfunc python_call = nullptr;
-  Py_ssize_t offset = 0;
+  size_t slot = 0;  // where an instance has its entry, in words
 } accelerated;
 
+PyObject*& word_of(PyObject* object, size_t index) { return reinterpret_cast<PyObject**>(object)[index]; }
+
 const Entry* entry_of(PyObject* self) {
-  PyObject* capsule = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(self) + accelerated.offset);
+  PyObject* capsule = word_of(self, accelerated.slot);
   if (capsule == nullptr) return nullptr;
   const void* entry = PyCapsule_GetPointer(capsule, kCapsule);
   if (entry == nullptr) PyErr_Clear();
@@ -252,57 +272,92 @@ bool is_watched() {
 
 // An error that crossed C++ is a RuntimeError. Where the arguments are to blame, Python knows the typed exception.
 void explain_error(PyObject* self, PyObject* args, PyObject* kwargs) {
-  py::error_already_set error;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
   try {
-    const py::object keywords = kwargs != nullptr ? py::reinterpret_borrow<py::object>(kwargs) : py::dict();
-    const py::object better = py::handle(self).attr("_explain")(py::handle(args), keywords);
-    if (!better.is_none()) {
-      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(better.ptr())), better.ptr());
+    const Object keywords = kwargs != nullptr ? Object::copy(kwargs) : Object::take(PyDict_New());
+    const Object better = Object::take(PyObject_CallMethod(self, "_explain", "OO", args, keywords.get()));
+    if (better.is_none()) {
+      PyErr_Restore(type, value, traceback);
       return;
     }
-  } catch (py::error_already_set& other) {
-    other.restore();
-    return;
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(better.get())), better.get());
+  } catch (const ErrorIsSet&) {
+    // What went wrong in the explanation is told instead.
   }
-  error.restore();
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
 }
 
 PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
-  if (const Entry* entry = entry_of(self); entry != nullptr && !is_watched()) {
-    Stack stack;
-    if (entry->parse(args, kwargs, stack)) {
-      PyObject* result = entry->run(stack);
-      if (result == nullptr) explain_error(self, args, kwargs);
-      return result;
+  try {
+    if (const Entry* entry = entry_of(self); entry != nullptr && !is_watched()) {
+      Stack stack;
+      if (entry->parse(args, kwargs, stack)) {
+        PyObject* result = entry->run(stack);
+        if (result == nullptr) explain_error(self, args, kwargs);
+        return result;
+      }
     }
+  } catch (const ErrorIsSet&) {
+    return nullptr;
+  } catch (...) {
+    torch::translate_exception_to_python(std::current_exception());
+    return nullptr;
   }
   return accelerated.python_call(self, args, kwargs);
+}
+
+// The only word of an object that is `wanted`. The limited API tells neither where a type keeps its functions nor where
+// an instance has its slots, and Python's versions differ in it.
+std::optional<size_t> only_word(PyObject* object, size_t begin, size_t end, const void* wanted) {
+  std::optional<size_t> found;
+  for (size_t index = begin; index < end; ++index) {
+    if (word_of(object, index) != wanted) continue;
+    if (found) return std::nullopt;
+    found = index;
+  }
+  return found;
+}
+
+size_t find_slot(PyObject* type, PyObject* slot) {
+  const Object instance =
+      Object::take(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__new__", "O", type));
+  const Object marker = Object::take(PyList_New(0));
+  const auto size = static_cast<size_t>(integer_of(attribute_of(type, "__basicsize__")));
+  if (PyObject_SetAttr(instance.get(), slot, marker.get()) != 0) throw ErrorIsSet();
+  const auto found = only_word(instance.get(), sizeof(PyObject) / sizeof(void*), size / sizeof(void*), marker.get());
+  if (!found) throw std::invalid_argument(text_of(slot) + " is no slot of the type");
+  return *found;
 }
 
 }  // namespace
 
 // Returns what parses calls of one operator. `parameters` are spec/signature.py's, and `visible` are the positions of
 // the outputs that the caller gets.
-py::object make_entry(const py::object& operator_name, const py::object& parameters, const py::object& visible) {
+Object make_entry(PyObject* operator_name, PyObject* parameters, PyObject* visible) {
   auto entry = std::make_unique<Entry>(operator_name, parameters, visible);
-  return py::capsule(entry.release(), kCapsule,
-                     [](PyObject* capsule) { delete static_cast<Entry*>(PyCapsule_GetPointer(capsule, kCapsule)); });
+  const auto destroy = [](PyObject* capsule) { delete static_cast<Entry*>(PyCapsule_GetPointer(capsule, kCapsule)); };
+  Object capsule = Object::take(PyCapsule_New(entry.get(), kCapsule, destroy));
+  entry.release();
+  return capsule;
 }
 
 // Makes calls of a type's instances use the entry that lies in their slot of the given name, where one lies there.
 //
 // The slot of the type that calls its instances is replaced, not `__call__` itself: torch.compile, subclasses and
 // debuggers see the function in Python, which does the same.
-void accelerate(const py::object& type, const py::object& slot) {
-  auto* operator_type = reinterpret_cast<PyTypeObject*>(type.ptr());
-  const py::object member = type.attr(slot);
-  if (Py_TYPE(member.ptr()) != &PyMemberDescr_Type)
-    throw std::invalid_argument(text_of(slot) + " is no slot of the type");
-  if (operator_type->tp_call == &call) return;
-  accelerated.offset = reinterpret_cast<PyMemberDescrObject*>(member.ptr())->d_member->offset;
-  accelerated.python_call = operator_type->tp_call;
-  operator_type->tp_call = &call;
-  PyType_Modified(operator_type);
+void accelerate(PyObject* type, PyObject* slot) {
+  constexpr size_t searched = 32;  // words; it is the seventeenth of CPython's types with a GIL
+  void* python_call = PyType_GetSlot(reinterpret_cast<PyTypeObject*>(type), Py_tp_call);
+  if (python_call == reinterpret_cast<void*>(&call)) return;
+  accelerated.slot = find_slot(type, slot);
+  const auto place = python_call != nullptr ? only_word(type, 0, searched, python_call) : std::nullopt;
+  if (!place) throw std::invalid_argument("this Python's types are laid out in a way that is not known");
+  accelerated.python_call = reinterpret_cast<ternaryfunc>(python_call);
+  word_of(type, *place) = reinterpret_cast<PyObject*>(&call);
+  PyType_Modified(reinterpret_cast<PyTypeObject*>(type));
 }
 
 }  // namespace opsmith::bridge

@@ -1,15 +1,16 @@
 // What only Python can do for a gradient, and the module that Python sees.
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/pybind.h>
-
+#include <array>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 
 #include "entry.h"
 #include "gradient.h"
+#include "object.h"
 #include "reading.h"
 #include "timing.h"
+#include "torch_python.h"
 
 namespace opsmith::bridge {
 namespace {
@@ -17,43 +18,49 @@ namespace {
 using at::Tensor;
 using c10::IValue;
 
-// A Python error that may cross other threads' C++ on its way back.
-[[noreturn]] void rethrow(py::error_already_set& error) {
-  error.restore();
-  python_error persistent;
-  persistent.persist();
-  throw persistent;
-}
+Object to_python(const IValue& value);
 
-py::object to_python(const IValue& value) {
-  if (value.isNone()) return py::none();
-  if (value.isTensor()) return py::reinterpret_steal<py::object>(to_object(value.toTensor()));
-  if (value.isBool()) return py::bool_(value.toBool());
-  if (value.isSymInt()) return py::cast(value.toSymInt());
-  if (value.isInt()) return py::int_(value.toInt());
-  if (value.isSymFloat()) return py::cast(value.toSymFloat());
-  if (value.isDouble()) return py::float_(value.toDouble());
-  if (value.isString()) return py::str(value.toStringRef());
-  if (value.isList()) {
-    py::list list;
-    for (const IValue& item : value.toListRef()) list.append(to_python(item));
-    return list;
+template <class Values>
+Object list_of(const Values& values) {
+  Object list = Object::take(PyList_New(0));
+  for (const auto& value : values) {
+    if (PyList_Append(list.get(), to_python(value).get()) != 0) throw ErrorIsSet();
   }
-  throw std::runtime_error("opsmith has no operator argument of the type " + value.tagKind());
-}
-
-py::list to_python(const std::vector<IValue>& values) {
-  py::list list;
-  for (const IValue& value : values) list.append(to_python(value));
   return list;
 }
 
-Tensor tensor_or_none(const py::handle& value) { return value.is_none() ? Tensor() : tensor_of(value); }
+Object to_python(const IValue& value) {
+  if (value.isNone()) return Object::copy(Py_None);
+  if (value.isTensor()) return to_object(value.toTensor());
+  if (value.isBool()) return Object::take(PyBool_FromLong(value.toBool() ? 1 : 0));
+  if (value.isSymInt()) return to_object(value.toSymInt());
+  if (value.isInt()) return Object::take(PyLong_FromLongLong(value.toInt()));
+  if (value.isSymFloat()) return to_object(value.toSymFloat());
+  if (value.isDouble()) return Object::take(PyFloat_FromDouble(value.toDouble()));
+  if (value.isString()) {
+    const std::string& text = value.toStringRef();
+    return Object::take(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+  }
+  if (value.isList()) return list_of(value.toListRef());
+  throw std::runtime_error("opsmith has no operator argument of the type " + value.tagKind());
+}
 
-std::vector<Tensor> tensors_of(const py::object& values) {
+std::vector<Tensor> tensors_of(const Object& values) {
   std::vector<Tensor> tensors;
-  for (const py::handle& value : values) tensors.push_back(tensor_or_none(value));
+  for_each_item(values.get(),
+                [&](const Object& value) { tensors.push_back(value.is_none() ? Tensor() : tensor_of(value.get())); });
   return tensors;
+}
+
+// Runs what asks Python, with the GIL; an error of Python's may cross other threads' C++ on its way back.
+template <class Ask>
+auto ask_python(Ask&& ask) {
+  const WithGil gil;
+  try {
+    return ask();
+  } catch (const ErrorIsSet&) {
+    throw python_error();
+  }
 }
 
 Source source_of(const std::string& word) {
@@ -81,92 +88,148 @@ Casts::Rule rule_of(const std::string& word) {
 }
 
 // Reads runtime/gradient_plan.py's GradientPlan.
-void install_plan(const py::object& plan, const py::object& body) {
+void install_plan(PyObject* plan, PyObject* body) {
   auto gradient = std::make_unique<Gradient>();
-  gradient->operator_name = text_of(plan.attr("operator_name"));
-  gradient->node_name = text_of(plan.attr("node_name"));
-  gradient->differentiable_inputs = flags_of(plan.attr("differentiable_inputs"));
-  gradient->differentiable_outputs = flags_of(plan.attr("differentiable_outputs"));
-  gradient->backward_name = text_of(plan.attr("backward_name"));
-  for (const py::handle& item : plan.attr("arguments")) {
+  gradient->operator_name = text_of(attribute_of(plan, "operator_name"));
+  gradient->node_name = text_of(attribute_of(plan, "node_name"));
+  gradient->differentiable_inputs = flags_of(attribute_of(plan, "differentiable_inputs"));
+  gradient->differentiable_outputs = flags_of(attribute_of(plan, "differentiable_outputs"));
+  gradient->backward_name = text_of(attribute_of(plan, "backward_name"));
+  for_each_item(attribute_of(plan, "arguments").get(), [&](const Object& item) {
     gradient->arguments.push_back(
         {source_of(text_of(item_of(item, 0))), integer_of(item_of(item, 1)), is_true(item_of(item, 2))});
-  }
-  gradient->results = integers_of(plan.attr("results"));
-  for (const py::handle& pair : plan.attr("passed")) {
+  });
+  gradient->results = integers_of(attribute_of(plan, "results"));
+  for_each_item(attribute_of(plan, "passed").get(), [&](const Object& pair) {
     gradient->passed.emplace_back(integer_of(item_of(pair, 0)), integer_of(item_of(pair, 1)));
-  }
-  gradient->body_outputs = integers_of(plan.attr("body_outputs"));
-  gradient->saved_inputs = integers_of(plan.attr("saved_inputs"));
-  gradient->saved_outputs = integers_of(plan.attr("saved_outputs"));
-  gradient->refusal = text_of(plan.attr("refusal"));
-  gradient->mutated = integers_of(plan.attr("mutated"));
-  gradient->body = py::object(body).release().ptr();
+  });
+  gradient->body_outputs = integers_of(attribute_of(plan, "body_outputs"));
+  gradient->saved_inputs = integers_of(attribute_of(plan, "saved_inputs"));
+  gradient->saved_outputs = integers_of(attribute_of(plan, "saved_outputs"));
+  gradient->refusal = text_of(attribute_of(plan, "refusal"));
+  gradient->mutated = integers_of(attribute_of(plan, "mutated"));
+  gradient->body = Object::copy(body).release();
   install(std::move(gradient));
 }
 
 // Reads spec/casts.py's CastPlan.
-void install_casts(const py::object& operator_name, const py::object& plan) {
-  Casts casts{rule_of(text_of(plan.attr("rule"))), {}, {}};
-  for (const py::handle& item : plan.attr("groups")) {
-    Casts::Group group{integers_of(item.attr("arguments")), {}};
-    for (const py::handle& word : item.attr("allowed")) {
+void install_casts(PyObject* operator_name, PyObject* plan) {
+  Casts casts{rule_of(text_of(attribute_of(plan, "rule"))), {}, {}};
+  for_each_item(attribute_of(plan, "groups").get(), [&](const Object& item) {
+    Casts::Group group{integers_of(attribute_of(item, "arguments")), {}};
+    for_each_item(attribute_of(item, "allowed").get(), [&](const Object& word) {
       if (const auto type = floating_type_of(text_of(word))) group.allowed.push_back(*type);
-    }
+    });
     casts.groups.push_back(std::move(group));
-  }
-  for (const py::handle& item : plan.attr("pinned")) {
+  });
+  for_each_item(attribute_of(plan, "pinned").get(), [&](const Object& item) {
     casts.pinned.emplace_back(integer_of(item_of(item, 0)), floating_type_of(text_of(item_of(item, 1))).value());
-  }
+  });
   install(text_of(operator_name), casts);
 }
+
+// The functions of the module, which take their arguments by position.
+template <size_t count, class Function>
+PyObject* run_function(PyObject* args, Function&& function) {
+  try {
+    std::array<PyObject*, count> given;
+    if (PyTuple_Size(args) != static_cast<Py_ssize_t>(count)) {
+      PyErr_Format(PyExc_TypeError, "%zu arguments were expected", count);
+      return nullptr;
+    }
+    for (size_t index = 0; index < count; ++index) {
+      given[index] = PyTuple_GetItem(args, static_cast<Py_ssize_t>(index));
+    }
+    return std::apply(function, given).release();
+  } catch (const ErrorIsSet&) {
+    return nullptr;
+  } catch (const std::invalid_argument& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+    return nullptr;
+  } catch (...) {
+    torch::translate_exception_to_python(std::current_exception());
+    return nullptr;
+  }
+}
+
+PyObject* py_install(PyObject*, PyObject* args) {
+  return run_function<2>(args, [](PyObject* plan, PyObject* body) {
+    install_plan(plan, body);
+    return Object::copy(Py_None);
+  });
+}
+
+PyObject* py_install_casts(PyObject*, PyObject* args) {
+  return run_function<2>(args, [](PyObject* operator_name, PyObject* plan) {
+    install_casts(operator_name, plan);
+    return Object::copy(Py_None);
+  });
+}
+
+PyObject* py_make_entry(PyObject*, PyObject* args) { return run_function<3>(args, make_entry); }
+
+PyObject* py_time_calls(PyObject*, PyObject* args) {
+  return run_function<3>(args, [](PyObject* entry, PyObject* calls, PyObject* repeats) {
+    return time_calls(entry, calls, integer_of(Object::copy(repeats)));
+  });
+}
+
+PyObject* py_accelerate(PyObject*, PyObject* args) {
+  return run_function<2>(args, [](PyObject* type, PyObject* slot) {
+    accelerate(type, slot);
+    return Object::copy(Py_None);
+  });
+}
+
+PyMethodDef methods[] = {
+    {"install", py_install, METH_VARARGS, "install(plan, body): gives an operator its gradient."},
+    {"install_casts", py_install_casts, METH_VARARGS, "install_casts(operator_name, plan): gives it its casts."},
+    {"make_entry", py_make_entry, METH_VARARGS, "make_entry(operator_name, parameters, visible): its fast entry."},
+    {"time_calls", py_time_calls, METH_VARARGS, "time_calls(entry, calls, repeats): seconds of a call, of freeing."},
+    {"accelerate", py_accelerate, METH_VARARGS, "accelerate(type, slot): calls of its instances use their entries."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    "opsmith_bridge",
+    "opsmith's bridge into PyTorch's C++: gradients and casts of operators, and their fast entry.",
+    -1,
+    methods,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+};
 
 }  // namespace
 
 std::vector<Tensor> differentiate_body(const Gradient& gradient, const std::vector<IValue>& arguments,
                                        const std::vector<Tensor>& gradients, const std::vector<int64_t>& wanted) {
-  py::gil_scoped_acquire gil;
-  try {
-    py::list given;
-    for (const Tensor& tensor : gradients) {
-      given.append(tensor.defined() ? to_python(IValue(tensor)) : py::object(py::none()));
-    }
-    py::list numbers;
-    for (const int64_t tensor : wanted) numbers.append(py::int_(tensor));
-    const py::handle body(gradient.body);
-    return tensors_of(body.attr("backward")(to_python(arguments), given, numbers));
-  } catch (py::error_already_set& error) {
-    rethrow(error);
-  }
+  return ask_python([&] {
+    const Object values = list_of(arguments), given = list_of(gradients), numbers = list_of(wanted);
+    const Object backward = attribute_of(gradient.body, "backward");
+    return tensors_of(
+        Object::take(PyObject_CallFunctionObjArgs(backward.get(), values.get(), given.get(), numbers.get(), nullptr)));
+  });
 }
 
 std::vector<Tensor> run_body(const Gradient& gradient, const std::vector<IValue>& arguments) {
-  py::gil_scoped_acquire gil;
-  try {
-    return tensors_of(py::handle(gradient.body).attr("results")(to_python(arguments)));
-  } catch (py::error_already_set& error) {
-    rethrow(error);
-  }
+  return ask_python([&] {
+    const Object values = list_of(arguments), results = attribute_of(gradient.body, "results");
+    return tensors_of(Object::take(PyObject_CallFunctionObjArgs(results.get(), values.get(), nullptr)));
+  });
 }
 
 void raise_gradient_error(const std::string& message) {
-  py::gil_scoped_acquire gil;
-  try {
-    PyErr_SetString(py::module_::import("opsmith.errors").attr("GradientError").ptr(), message.c_str());
-    throw py::error_already_set();
-  } catch (py::error_already_set& error) {
-    rethrow(error);
-  }
+  ask_python([&] {
+    const Object error = attribute_of(Object::take(PyImport_ImportModule("opsmith.errors")), "GradientError");
+    PyErr_SetString(error.get(), message.c_str());
+    throw ErrorIsSet();
+  });
+  throw std::logic_error("unreachable");
 }
 
 }  // namespace opsmith::bridge
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-  module.doc() = "opsmith's bridge into PyTorch's C++: gradients and casts of operators, and their fast entry.";
-  module.def("install", &opsmith::bridge::install_plan, py::arg("plan"), py::arg("body"));
-  module.def("install_casts", &opsmith::bridge::install_casts, py::arg("operator_name"), py::arg("plan"));
-  module.def("make_entry", &opsmith::bridge::make_entry, py::arg("operator_name"), py::arg("parameters"),
-             py::arg("visible"));
-  module.def("time_calls", &opsmith::bridge::time_calls, py::arg("entry"), py::arg("calls"), py::arg("repeats"));
-  module.def("accelerate", &opsmith::bridge::accelerate, py::arg("type"), py::arg("slot"));
-}
+PyMODINIT_FUNC PyInit_opsmith_bridge() { return PyModule_Create(&opsmith::bridge::definition); }

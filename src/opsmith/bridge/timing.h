@@ -48,22 +48,22 @@ Taken run_calls(const Entry& entry, const std::vector<Stack>& arguments, int64_t
 
 // Makes `repeats` calls through the dispatcher, going round through `calls`, a list of pairs of positional and keyword
 // arguments. Returns the seconds of one call, and those of freeing what it returned.
-py::tuple time_calls(const py::object& entry_capsule, const py::object& calls, int64_t repeats) {
-  const auto* entry = static_cast<const Entry*>(PyCapsule_GetPointer(entry_capsule.ptr(), kCapsule));
-  if (entry == nullptr) throw py::error_already_set();
+Object time_calls(PyObject* entry_capsule, PyObject* calls, int64_t repeats) {
+  const auto* entry = static_cast<const Entry*>(PyCapsule_GetPointer(entry_capsule, kCapsule));
+  if (entry == nullptr) throw ErrorIsSet();
   std::vector<Stack> arguments;
-  for (const py::handle& call : calls) {
+  for_each_item(calls, [&](const Object& call) {
     Stack stack;
-    if (!entry->parse(item_of(call, 0).ptr(), item_of(call, 1).ptr(), stack)) {
+    if (!entry->parse(item_of(call, 0).get(), item_of(call, 1).get(), stack)) {
       throw std::invalid_argument("a call to be timed has arguments that are no plain tensors and numbers");
     }
     arguments.push_back(std::move(stack));
-  }
+  });
   if (arguments.empty() || repeats < 1) throw std::invalid_argument("there is no call to be timed");
   Taken taken;
   double seconds_of_tick = 0;
   {
-    const py::gil_scoped_release no_gil;
+    const WithoutGil without_gil;
     const auto started = std::chrono::steady_clock::now();
     const Ticks begin = c10::getApproximateTime();
     taken = run_calls(*entry, arguments, repeats);
@@ -74,7 +74,7 @@ py::tuple time_calls(const py::object& entry_capsule, const py::object& calls, i
   const auto seconds_of = [&](Ticks total) {
     return (static_cast<double>(total) / static_cast<double>(repeats) - reading) * seconds_of_tick;
   };
-  return py::make_tuple(seconds_of(taken.call), seconds_of(taken.free));
+  return Object::take(Py_BuildValue("(dd)", seconds_of(taken.call), seconds_of(taken.free)));
 }
 
 }  // namespace opsmith::bridge

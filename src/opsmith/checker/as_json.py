@@ -73,6 +73,7 @@ def _result(result: Result) -> dict[str, Any]:
         "dtype": result.column.dtype or None,  # None: checked once on the device
         "state": outcome.state,
         "is_error": outcome.is_error,
+        "is_out_of_time": outcome.is_out_of_time,
         "inputs": outcome.inputs,
         "refused": outcome.refused,
         "left_out": outcome.left_out,

@@ -25,6 +25,7 @@ def probe() -> dict[str, Any]:
         "gpu_error": None,
         "bridge": None,
         "bridge_failure": None,
+        "bridge_misfit": None,
     }
     if torch.version.cuda or torch.version.hip:
         try:
@@ -37,7 +38,11 @@ def probe() -> dict[str, Any]:
         from opsmith.runtime.bridge_library import describe_bridge
 
         state = describe_bridge()
-        facts |= {"bridge": state["library"], "bridge_failure": state["failure"]}
+        facts |= {
+            "bridge": state["library"],
+            "bridge_failure": state["failure"],
+            "bridge_misfit": state["misfit"],
+        }
     except Exception as error:  # as above
         facts["bridge_failure"] = str(error)
     return facts

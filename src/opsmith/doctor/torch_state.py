@@ -46,6 +46,7 @@ class TorchState:
     gpu_error: str | None = None
     bridge: str | None = None
     bridge_failure: str | None = None
+    bridge_misfit: str | None = None
     missing: str | None = None
     broken: str | None = None
 
@@ -94,6 +95,7 @@ def _read(answer: dict[str, Any], known: TorchState) -> TorchState:
         gpu_error=answer["gpu_error"],
         bridge=answer["bridge"],
         bridge_failure=answer["bridge_failure"],
+        bridge_misfit=answer["bridge_misfit"],
     )
 
 

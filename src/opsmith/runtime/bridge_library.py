@@ -1,7 +1,7 @@
-"""Keeps the bridge, the C++ library behind operators' gradients and fast calls, in the store, and builds it.
+"""Finds the bridge, the C++ library behind operators' gradients and fast calls: prebuilt, or in the store.
 
-It is built against torch's whole C++ API, once for each torch and Python, into the store. If it is missing, a
-background process builds it, and until then, or if it cannot be built, Python does the same work.
+It is made against torch's whole C++ API, once for each torch. If the distribution opsmith-bridge has none for this one and
+the store neither, a background process builds it, and until then, or if it cannot be built, Python does the same work.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,10 @@ import torch
 from opsmith import _env
 from opsmith._background import do_quietly, start_in_background
 from opsmith.errors import LoadError, OpsmithError, StoreError
+from opsmith.runtime.bridge_build import NAME, compile_bridge, is_free_threaded, sources_digest
+from opsmith.runtime.bridge_wheel import find_prebuilt
 from opsmith.store.by_key import get_artifact
-from opsmith.store.keys import digest, digest_file
+from opsmith.store.keys import digest
 from opsmith.store.locate import Layout, default_root
 from opsmith.store.reading import parse_json, read_regular
 
@@ -28,41 +29,37 @@ if TYPE_CHECKING:
 
 __all__ = ["build_bridge", "describe_bridge", "load_bridge"]
 
-_NAME = "opsmith_bridge"
-_FOLDER = Path(__file__).resolve().parent.parent / "bridge"
-
 
 def describe_bridge() -> dict[str, str | None]:
-    """Return the bridge's `library` for this torch where it is there, and the `failure` of its last build, if it failed."""
+    """Return the bridge's `library` for this torch where it is there, the `failure` of its last build, and its `misfit`.
+
+    The misfit is why opsmith-bridge, where it is installed, has none for this torch.
+    """
+    prebuilt = find_prebuilt()
+    if prebuilt.library is not None:
+        return {"library": str(prebuilt.library), "failure": None, "misfit": None}
     layout = Layout(default_root())
     note = _read_note(layout)
     try:
         artifact = get_artifact(layout, str(note.get("artifact", "")))
     except StoreError:
         artifact = None
-    return {"library": None if artifact is None else str(artifact.library), "failure": note.get("failure")}
+    library = None if artifact is None else str(artifact.library)
+    return {"library": library, "failure": note.get("failure"), "misfit": prebuilt.problem or None}
 
 
 def build_bridge(watcher: Watcher | None = None) -> Path:
-    """Return the bridge's library, built now where the store has none.
+    """Return the bridge's library, built now where there is neither a prebuilt one nor one in the store.
 
     Raises CompileError, ToolchainError or StoreError.
     """
-    from opsmith.build.artifact import obtain_artifact
-    from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
     from opsmith.store import Store
-    from opsmith.toolchain import find_host_compiler, find_python_headers
 
+    if (prebuilt := find_prebuilt().library) is not None:
+        return prebuilt
     store = Store(default_root())
-    suffix = find_python_headers().extension_suffix
-    sources = file_sources(sorted(_FOLDER.glob("*.cpp")))
-    # What takes the time is PyTorch's headers: -O1 gives calls that are as fast, and gcc need not tidy up its memory,
-    # which stays below a gigabyte for each of the two files.
-    flags = ["-O1", *(["--param", "ggc-min-heapsize=1000000"] if find_host_compiler().kind == "gcc" else [])]
-    extension = assemble_sources(_NAME, sources, library=f"{_NAME}{suffix}", cxx_flags=flags)
-    prepared = prepare_existing(extension)
     try:
-        artifact = obtain_artifact(prepared.plan, prepared.toolchain, prepared.target, store, watcher=watcher)
+        artifact = compile_bridge(store, watcher)
     except OpsmithError as error:
         _write_note(store.layout, {"failure": str(error), "compilers": _compilers()})
         raise
@@ -72,12 +69,15 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
 
 def load_bridge(mode: str) -> Any | None:
     """Return the bridge's module, or None; `mode` and warnings as for `find_bridge`."""
+    prebuilt = find_prebuilt()
+    if prebuilt.library is not None:
+        return _load(prebuilt.library)
     layout = Layout(default_root())
     note = _read_note(layout)
     try:
         artifact = get_artifact(layout, str(note.get("artifact", "")))
     except StoreError as error:
-        _warn(error)
+        _warn(str(error))
         return None
     if artifact is not None:
         return _load(artifact.library)
@@ -85,9 +85,11 @@ def load_bridge(mode: str) -> Any | None:
         try:
             return _load(build_bridge())
         except OpsmithError as error:
-            _warn(error)
+            _warn(str(error))
             return None
-    if note.get("compilers") != _compilers():
+    if prebuilt.problem and not any(_compilers()):
+        _warn(f"{prebuilt.problem}. There is no C++ compiler to build one here either")
+    elif note.get("compilers") != _compilers():
         start_in_background(__name__, lock=_lock_file(layout))
     return None
 
@@ -96,29 +98,28 @@ def _load(library: Path) -> Any | None:
     from opsmith.runtime.existing import import_library
 
     try:
-        return import_library(_NAME, library)
+        return import_library(NAME, library)
     except LoadError as error:
-        _warn(error)
+        _warn(str(error))
         return None
 
 
-def _warn(error: OpsmithError) -> None:
+def _warn(problem: str) -> None:
     import warnings
 
-    warnings.warn(f"opsmith runs without its bridge, more slowly: {error}", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"opsmith runs without its bridge, more slowly: {problem}", RuntimeWarning, stacklevel=2)
 
 
 def _note_file(layout: Layout) -> Path:
-    """Return the file that says where the bridge of this torch, this Python and these sources is."""
-    sources = [digest_file(file) for file in sorted(_FOLDER.iterdir()) if file.suffix in (".cpp", ".h")]
-    built_for = (
+    """Return the file that says where the bridge of this torch and these sources is."""
+    name = digest(
         torch.__file__,
         str(torch.__version__),
         str(torch.version.git_version),
-        sys.version,
+        "free-threaded" if is_free_threaded() else "limited API",
         os.uname().machine,
+        sources_digest(),
     )
-    name = digest(*built_for, *sources)
     return layout.base / "bridge" / f"{name}.json"
 
 

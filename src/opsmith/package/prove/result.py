@@ -27,7 +27,7 @@ class Row:
 
     `torch` is the version that was installed. `failed_at` is the step that failed, or "done", and `problem` what was said
     then. `is_missing` says that there is no such environment: nothing is known of the wheel there. `checks` counts the
-    properties that hold, `inputs` the calls that were compared.
+    properties that hold, `inputs` the calls that were compared, on the `devices`.
     """
 
     claim: Claim
@@ -39,6 +39,7 @@ class Row:
     inputs: int = 0
     gradients: int = 0
     seconds: float = 0.0
+    devices: tuple[str, ...] = ("cpu",)
 
     @property
     def ok(self) -> bool:
@@ -48,11 +49,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Proof:
-    """The rows of all environments that were tried."""
+    """The rows of all environments that were tried. `has_gpu_code` says that the wheel has kernels for GPUs."""
 
     wheel: str
     sha256: str
     rows: tuple[Row, ...]
+    has_gpu_code: bool = False
 
     @property
     def ok(self) -> bool:
@@ -60,7 +62,18 @@ class Proof:
         tried = [row for row in self.rows if not row.is_missing]
         return bool(tried) and all(row.ok for row in tried)
 
+    @property
+    def gpu_code_ran(self) -> bool:
+        """Whether kernels for GPUs were run somewhere."""
+        return any("cuda" in row.devices and not row.is_missing for row in self.rows)
+
     def as_json(self) -> dict[str, Any]:
         """Return the proof as what `json.dumps` takes."""
         rows = [{**asdict(row), "ok": row.ok} for row in self.rows]
-        return {"wheel": self.wheel, "sha256": self.sha256, "ok": self.ok, "rows": rows}
+        return {
+            "wheel": self.wheel,
+            "sha256": self.sha256,
+            "ok": self.ok,
+            "gpu_code_ran": self.gpu_code_ran,
+            "rows": rows,
+        }

@@ -1,13 +1,15 @@
-"""Installs a wheel in each environment that it claims to work in, and checks its operators there."""
+"""Proves a wheel in each environment that it claims to work in."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -16,16 +18,21 @@ from opsmith.errors import BuildError
 from opsmith.package.audit.api import read_facts
 from opsmith.package.audit.facts import Facts
 from opsmith.package.audit.floors import find_floors
-from opsmith.package.prove.environment import Environment, MissingError, last_lines, make_environment, own_requirement
-from opsmith.package.prove.result import Claim, Proof, Row, Step
+from opsmith.package.prove.environment import (
+    MissingError,
+    adopt_environment,
+    make_environment,
+    own_requirement,
+)
+from opsmith.package.prove.result import Claim, Proof, Row
+from opsmith.package.prove.trial import Subject, try_wheel
+from opsmith.toolchain import find_torch
 from opsmith.toolchain.shims import release_text, shim_table
 
-__all__ = ["ProofRequest", "claims_of", "modules_of", "prove"]
+__all__ = ["ProofRequest", "claims_of", "has_gpu_code", "modules_of", "prove"]
 
-# Values with a gradient's are what differs between releases of torch; the rest was checked where the wheel was made.
-_VALUES = ("value", "sizes", "strides")
-_GRADIENT = "gradient"
-_GRACE_S = 300.0
+# So many environments at a time: a check has one core at a time mostly, and an installation waits for the disk.
+_MOST_JOBS = 2
 
 
 @dataclass(frozen=True)
@@ -33,15 +40,18 @@ class ProofRequest:
     """Which environments a wheel is tried in, and for how long each check may go on.
 
     `pythons` and `torches` are versions, such as "3.11" and "2.10"; none means this Python, and every torch from the
-    wheel's floor up. `index` is where torch comes from, or None for pip's own. Environments are removed unless there is
-    a folder to `keep` them in.
+    wheel's floor up. `index` is where torch comes from, or None for pip's own. `here` means this Python and its torch
+    alone, with nothing from a network. `jobs` environments are made at a time, by default as many as there are cores and at
+    most two. They are removed unless there is a folder to `keep` them in, whose installations of torch are used again.
     """
 
     pythons: tuple[str, ...] = ()
     torches: tuple[str, ...] = ()
     index: str | None = None
+    here: bool = False
     seconds: float = 20.0
     keep: Path | None = None
+    jobs: int | None = None
 
 
 def prove(wheel: Path, request: ProofRequest, tell: Callable[[Claim, Row | None], None]) -> Proof:
@@ -54,19 +64,48 @@ def prove(wheel: Path, request: ProofRequest, tell: Callable[[Claim, Row | None]
     if not modules:
         raise BuildError(f"{wheel.name} has no operators of opsmith's, and what it does is not known")
     copies = facts.wheel.copies if facts.wheel is not None else ()
-    rows = []
-    for claim in claims_of(facts, request):
-        tell(claim, None)
+    subject = Subject(wheel, tuple(modules), copies, has_gpu_code(facts))
+    lock = threading.Lock()
+
+    def run(claim: Claim) -> Row:
+        with lock:
+            tell(claim, None)
         started = time.perf_counter()
         with _folder(request, claim) as folder:
-            row = replace(_try(wheel, modules, copies, claim, request, folder), seconds=time.perf_counter() - started)
-        rows.append(row)
-        tell(claim, row)
-    return Proof(wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest(), tuple(rows))
+            row = _try(subject, claim, request, opsmith, folder)
+        row = replace(row, seconds=time.perf_counter() - started)
+        with lock:
+            tell(claim, row)
+        return row
+
+    with tempfile.TemporaryDirectory(prefix="opsmith-prove-") as scratch:
+        opsmith = () if request.here else own_requirement(Path(scratch))
+        with ThreadPoolExecutor(_jobs(request)) as pool:
+            rows = tuple(pool.map(run, claims_of(facts, request)))
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return Proof(wheel.name, digest, rows, has_gpu_code=subject.has_gpu_code)
+
+
+def _jobs(request: ProofRequest) -> int:
+    return request.jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
+
+
+def _try(subject: Subject, claim: Claim, request: ProofRequest, opsmith: Sequence[str], folder: Path) -> Row:
+    try:
+        if request.here:
+            environment = adopt_environment(folder)
+        else:
+            environment = make_environment(folder, claim, () if subject.copies else opsmith, request.index)
+        return try_wheel(subject, claim, environment, opsmith, request.seconds)
+    except MissingError as error:
+        return Row(claim, is_missing=True, failed_at="install", problem=str(error))
 
 
 def claims_of(facts: Facts, request: ProofRequest) -> Iterator[Claim]:
     """Yield the environments that a wheel claims to work in, as far as they are asked for."""
+    if request.here:
+        yield Claim("{}.{}".format(*sys.version_info[:2]), release_text(find_torch().release))
+        return
     floor = find_floors(facts.libraries).torch or shim_table().oldest
     torches = request.torches or tuple(release_text(one) for one in shim_table().releases if one >= floor)
     for python in request.pythons or ("{}.{}".format(*sys.version_info[:2]),):
@@ -85,6 +124,11 @@ def modules_of(facts: Facts) -> list[str]:
     return modules
 
 
+def has_gpu_code(facts: Facts) -> bool:
+    """Tell whether a wheel's operators have kernels for GPUs."""
+    return any(library.manifest is not None and "cuda" in library.manifest.devices for library in facts.libraries)
+
+
 @contextmanager
 def _folder(request: ProofRequest, claim: Claim) -> Iterator[Path]:
     """Yield the folder of an environment, which goes when it is left unless environments are kept."""
@@ -94,74 +138,3 @@ def _folder(request: ProofRequest, claim: Claim) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="opsmith-prove-") as folder:
         yield Path(folder) / name
-
-
-def _try(
-    wheel: Path, modules: Sequence[str], copies: Sequence[str], claim: Claim, request: ProofRequest, folder: Path
-) -> Row:
-    row = Row(claim)
-    opsmith = own_requirement()
-    try:
-        environment = make_environment(folder, claim, () if copies else opsmith, request.index)
-    except MissingError as error:
-        return replace(row, is_missing=True, failed_at="install", problem=str(error))
-    asked = environment.run("-c", "import torch; print(torch.__version__)", seconds=_GRACE_S)
-    row = replace(row, torch=asked.stdout.strip())
-    # What a standalone wheel requires is all that it needs; opsmith has brought it to the others.
-    if problem := environment.install(*(() if copies else ("--no-deps",)), wheel.resolve()):
-        return _failed(row, "install", problem)
-    imported = environment.run("-c", _loading(modules, copies), seconds=_GRACE_S)
-    if imported.returncode:
-        return _failed(row, "import", last_lines(imported))
-    # A standalone wheel has run without opsmith by now, and its check needs opsmith.
-    if copies and opsmith and (problem := environment.install(*opsmith)):
-        raise BuildError(f"opsmith cannot be installed for {claim}: {problem}")
-    for step, properties in (("check", _VALUES), ("gradient", (_GRADIENT,))):
-        for module in modules:
-            found = _check(environment, module, properties, request.seconds)
-            if isinstance(found, str):
-                return _failed(row, "check" if step == "check" else "gradient", found)
-            holding, inputs = found
-            if step == "check" and not inputs:
-                return _failed(
-                    row, "check", f"nothing of {module} was compared within {request.seconds:g} s (--seconds)"
-                )
-            row = replace(
-                row,
-                checks=row.checks + holding,
-                inputs=row.inputs + inputs,
-                gradients=row.gradients + (inputs if step == _GRADIENT else 0),
-            )
-    return row
-
-
-def _loading(modules: Sequence[str], copies: Sequence[str]) -> str:
-    """Return a program that imports modules; a standalone wheel's operators are loaded, too, by its copies."""
-    lines = [f"import {', '.join(modules)}"]
-    for copy in copies:
-        lines.append(f"from {copy}.runtime.operator import load_module")
-        package = copy.rpartition(".")[0]
-        lines += [f"load_module({module!r})" for module in modules if f"{module}.".startswith(f"{package}.")]
-    return "\n".join(lines)
-
-
-def _check(environment: Environment, module: str, properties: Sequence[str], seconds: float) -> tuple[int, int] | str:
-    """Return how many properties hold and how many calls were compared, or what is wrong."""
-    chosen = [word for name in properties for word in ("--property", name)]
-    done = environment.run(
-        *("-m", "opsmith", "check", module, "--json", "--device", "cpu", "--seconds", f"{seconds:g}", *chosen),
-        seconds=20 * seconds + _GRACE_S,
-    )
-    try:
-        content = json.loads(done.stdout)
-    except ValueError:
-        return last_lines(done)
-    results = [result for report in content["operators"] for result in report["results"]]
-    wrong = [f"{result['property']}: {result['findings'][0]['message']}" for result in results if result["findings"]]
-    if wrong or not content["ok"]:
-        return "\n".join(wrong) or "the check itself failed"
-    return sum(result["state"] == "passed" for result in results), sum(result["inputs"] for result in results)
-
-
-def _failed(row: Row, step: Step, problem: str) -> Row:
-    return replace(row, failed_at=step, problem=problem)

@@ -29,6 +29,9 @@ def proof_lines(proof: Proof, *, style: Style = plain, width: int = 100) -> Iter
             first, *rest = row.problem.splitlines() or [""]
             yield from (style(line, kind) for line in wrapped(f"{_MARKS[kind]} {row.claim}: {what}: {first}", width))
             yield from (f"    {line}" for line in rest)
+    if proof.has_gpu_code and not proof.gpu_code_ran:
+        said = "its kernels for GPUs were not run, because no environment here has one: see `opsmith prove --here`"
+        yield from (style(line, "not run") for line in wrapped(f"{_MARKS['not run']} {said}", width))
     yield style(_totals(proof), "passed" if proof.ok else "failed")
 
 
@@ -38,9 +41,10 @@ def row_text(row: Row) -> str:
         return f"{row.claim}: not tried: {row.problem.splitlines()[0]}"
     if not row.ok:
         return f"{row.claim}: fails at {row.failed_at}"
+    gpu = " on CPU and GPU" if "cuda" in row.devices else ""
     return (
-        f"{row.claim} ({row.torch}): {row.checks} checks of {row.inputs:,} inputs hold, {row.gradients:,} of gradients, "
-        f"{row.seconds:.0f} s"
+        f"{row.claim} ({row.torch}){gpu}: {row.checks} checks of {row.inputs:,} inputs hold, {row.gradients:,} of "
+        f"gradients, {row.seconds:.0f} s"
     )
 
 
