@@ -104,6 +104,16 @@ def test_many_images_go_to_the_kernels_of_their_own_filters(
     agrees((4, 96, 72, 68), torch.float32, "contiguous", coarse(up_taps), coarse(down_taps), arguments)
 
 
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_filters_of_one_tap_agree_with_the_definition(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    arguments = {"gain": 1.5, "slope": 0.25, "clamp": 1.0}
+    fu, fd = torch.full((1, 1), 0.75, device="cuda"), torch.full((1,), -1.5, device="cuda")
+    for layout in LAYOUTS:
+        for shape in ((2, 3, 33, 31), (3, 5, 64, 72), (1, 2, 1, 5), (1, 2, 130, 260)):
+            agrees(shape, dtype, layout, fu, fd, arguments)
+
+
 def agrees(
     shape: tuple[int, ...], dtype: torch.dtype, layout: str, fu: Tensor, fd: Tensor, arguments: dict[str, Any]
 ) -> None:

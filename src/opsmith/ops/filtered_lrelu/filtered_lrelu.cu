@@ -2,6 +2,7 @@
 #include "../_filters/channel_sums.cuh"
 #include "../_gpu/shared_memory.cuh"
 #include "direct.cuh"
+#include "pointwise.cuh"
 #include "tiles.cuh"
 #include "walk.cuh"
 
@@ -61,6 +62,7 @@ class Launch {
       };
       return fits(filtering.y) && fits(filtering.x);
     };
+    if (try_pointwise()) return;
     if (!is_small()) return run_directly();
     // float64 would need half the tile; it goes the general way.
     if constexpr (sizeof(T) <= 4) {
@@ -98,6 +100,25 @@ class Launch {
         if (axis->pad >= most || axis->pad <= -most) return false;
       }
     }
+    return true;
+  }
+
+  bool try_pointwise() {
+    if (!is_pointwise(call_.up.filtering) || !is_pointwise(call_.down.filtering)) return false;
+    if (!has_planes(call_.x) || !has_planes(call_.out) || (is_backward && !has_planes(call_.grad_y))) return false;
+    const bool is_wide = has_aligned_planes(call_.x, 16) && has_aligned_planes(call_.out, 16) &&
+                         (!is_backward || has_aligned_planes(call_.grad_y, 16));
+    constexpr int most = 16 / static_cast<int>(sizeof(T));
+    const int64_t in_tile = int64_t{pointwise_loads} * threads * (is_wide ? most : 1);
+    call_.items.tiles = (call_.out.size[2] * call_.out.size[3] + in_tile - 1) / in_tile;
+    run([&](unsigned blocks) {
+      const auto launch = [&](auto kernel) { kernel<<<blocks, threads, 0, stream_>>>(call_, act_); };
+      if (is_wide) {
+        launch(make_pointwise<T, is_backward, most, Act>);
+      } else {
+        launch(make_pointwise<T, is_backward, 1, Act>);
+      }
+    });
     return true;
   }
 
