@@ -17,16 +17,18 @@ from opsmith.ops.upfirdn2d import setup_filter
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
 TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-# Up and fu's shape, down and fd's. The first three have kernels of their own, the last one's filters are larger than
+# Up and fu's shape, down and fd's. The first five have kernels of their own, the last one's filters are larger than
 # shared memory.
 FORMS: list[tuple[int, tuple[int, ...], int, tuple[int, ...]]] = [
     (2, (12,), 2, (12,)),
     (4, (24,), 2, (12,)),
     (2, (12,), 4, (24,)),
+    (2, (12,), 2, (12, 12)),
+    (4, (24,), 2, (12, 12)),
     (1, (1, 1), 1, (1, 1)),
+    (2, (12, 12), 2, (12,)),
     (3, (5,), 2, (3, 4)),
     (2, (4, 3), 5, (7,)),
-    (2, (12,), 2, (12, 12)),
     (2, (5, 4), 9, (80, 75)),
 ]
 LAYOUTS = ["contiguous", "channels_last", "transposed", "inner", "offset"]
@@ -78,16 +80,20 @@ def test_agrees_with_the_definition(
 @pytest.mark.parametrize("dtype", TYPES[:3], ids=str)
 @pytest.mark.parametrize("layout", ["contiguous", "inner"])
 def test_agrees_with_the_definition_where_there_are_many_images(layout: str, dtype: torch.dtype) -> None:
-    """Enough of them for the kernels that walk down rows, whose filters begin at an even or an odd number along an axis."""
+    """Strips of many turns and of few, more than one of them across, and groups that begin at every phase of either axis."""
     torch.manual_seed(0)
-    fu, fd = coarse((12,)), coarse((12,))
-    for shape in ((4, 64, 70, 66), (4, 96, 41, 131), (8, 96, 32, 40), (2, 24, 40, 900)):
-        for padding in ([10, 11, 10, 11], [11, 10, 11, 10], [11, 12, 14, 9], [-2, 20, 31, 3]):
-            arguments = {"up": 2, "down": 2, "padding": padding, "gain": 1.5, "slope": 0.25, "clamp": 2.0}
-            agrees(shape, dtype, layout, fu, fd, arguments)
+    for up, taps, shapes in (
+        (2, 12, ((4, 64, 70, 66), (4, 96, 41, 131), (8, 96, 32, 40), (2, 24, 40, 900))),
+        (4, 24, ((4, 96, 41, 66), (2, 8, 20, 300))),
+    ):
+        for shape in shapes:
+            for padding in ([10, 11, 10, 11], [11, 10, 11, 10], [11, 12, 14, 9], [-2, 20, 31, 3]):
+                for taps_down in ((12,), (12, 12)) if shape[1] == 96 else ((12,),):
+                    arguments = {"up": up, "down": 2, "padding": padding, "gain": 1.5, "slope": 0.25, "clamp": 2.0}
+                    agrees(shape, dtype, layout, coarse((taps,)), coarse(taps_down), arguments)
 
 
-@pytest.mark.parametrize("form", FORMS[:3], ids=str)
+@pytest.mark.parametrize("form", FORMS[:5], ids=str)
 def test_many_images_go_to_the_kernels_of_their_own_filters(
     form: tuple[int, tuple[int, ...], int, tuple[int, ...]],
 ) -> None:
@@ -96,6 +102,16 @@ def test_many_images_go_to_the_kernels_of_their_own_filters(
     torch.manual_seed(0)
     arguments = {"up": up, "down": down, "padding": [13, 12, 11, 12], "gain": 1.5, "slope": 0.25, "clamp": 2.0}
     agrees((4, 96, 72, 68), torch.float32, "contiguous", coarse(up_taps), coarse(down_taps), arguments)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_filters_of_one_tap_agree_with_the_definition(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    arguments = {"gain": 1.5, "slope": 0.25, "clamp": 1.0}
+    fu, fd = torch.full((1, 1), 0.75, device="cuda"), torch.full((1,), -1.5, device="cuda")
+    for layout in LAYOUTS:
+        for shape in ((2, 3, 33, 31), (3, 5, 64, 72), (1, 2, 1, 5), (1, 2, 130, 260)):
+            agrees(shape, dtype, layout, fu, fd, arguments)
 
 
 def agrees(

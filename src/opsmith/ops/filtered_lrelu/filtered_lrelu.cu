@@ -1,12 +1,15 @@
 // filtered_lrelu on a GPU: which kernel serves a call.
 #include "../_filters/channel_sums.cuh"
-#include "bands.cuh"
+#include "../_gpu/shared_memory.cuh"
 #include "direct.cuh"
+#include "pointwise.cuh"
 #include "tiles.cuh"
+#include "walk.cuh"
 
 using namespace opsmith;
 using namespace opsmith::ops::filters;
 using namespace opsmith::ops::filtered_lrelu;
+namespace gpu = opsmith::ops::gpu;
 
 namespace opsmith::ops::filtered_lrelu {
 namespace {
@@ -15,8 +18,8 @@ namespace {
 constexpr int64_t most_shared_bytes = 48 << 10;
 
 // The shared memory of a block; a block's sums need some of it, too.
-template <class C, class Shape>
-int64_t shared_bytes(const Shape& shape, const Pass& up, const Pass& grad, const Pass& down) {
+template <class C>
+int64_t shared_bytes(const TileShape& shape, const Pass& up, const Pass& grad, const Pass& down) {
   const auto kept = [](const Pass& pass) {
     return pass.filtering.separable ? pass.filtering.y.taps + pass.filtering.x.taps
                                     : pass.filtering.y.taps * pass.filtering.x.taps;
@@ -25,6 +28,19 @@ int64_t shared_bytes(const Shape& shape, const Pass& up, const Pass& grad, const
   constexpr int64_t least = threads * sizeof(double);
   const int64_t bytes = elements * static_cast<int64_t>(sizeof(C));
   return bytes > least ? bytes : least;
+}
+
+// How many multiprocessors the current GPU has.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+#if defined(__HIPCC__)
+  const bool is_known = hipGetDevice(&device) == hipSuccess &&
+                        hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device) == hipSuccess;
+#else
+  const bool is_known = cudaGetDevice(&device) == cudaSuccess &&
+                        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
+#endif
+  return is_known && count > 0 ? count : 100;
 }
 
 // A call and where its tiles' sums are.
@@ -40,25 +56,35 @@ class Launch {
 
   void operator()() {
     const Filtering &up = call_.up.filtering, &down = call_.down.filtering;
-    const auto is = [](const Filtering& filtering, int up, int down, int taps) {
-      const auto fits = [&](const Axis& axis) { return axis.up == up && axis.down == down && axis.taps == taps; };
-      return filtering.separable && fits(filtering.y) && fits(filtering.x);
+    const auto is = [](const Filtering& filtering, int up, int down) {
+      const auto fits = [&](const Axis& axis) {
+        return axis.up == up && axis.down == down && axis.taps == span * up * down;
+      };
+      return fits(filtering.y) && fits(filtering.x);
     };
+    if (try_pointwise()) return;
     if (!is_small()) return run_directly();
     // float64 would need half the tile; it goes the general way.
     if constexpr (sizeof(T) <= 4) {
       // `grad` is the second filter's transposed; forward it is `up`.
       const Filtering& grad = call_.grad.filtering;
-      if (is(up, 2, 1, 12) && is(grad, 2, 1, 12) && is(down, 1, 2, 12) && try_bands()) return;
+      const auto fits = [&](auto rates) {
+        using R = decltype(rates);
+        const Filtering& full = is_backward ? grad : down;
+        return is(up, R::up, 1) && is(grad, R::grad, 1) && is(down, 1, R::down) && up.separable &&
+               full.separable == !R::is_full && try_walk(rates);
+      };
+      const auto fits_one = [&](auto... rates) { return (fits(rates) || ...); };
       if constexpr (is_backward) {
-        // `down` is the first filter's transposed.
-        if (is(up, 2, 1, 12) && is(grad, 2, 1, 12)) return run_fixed<2, 12, 2, 12, 2, 12, 32, 32>();
-        if (is(up, 4, 1, 24) && is(grad, 2, 1, 12)) return run_fixed<4, 24, 2, 12, 4, 24, 12, 16>();
-        if (is(up, 2, 1, 12) && is(grad, 4, 1, 24)) return run_fixed<2, 12, 4, 24, 2, 12, 32, 32>();
+        if (fits_one(Rates<true, 2, 2, 2, false>{}, Rates<true, 4, 2, 4, false>{}, Rates<true, 2, 4, 2, false>{},
+                     Rates<true, 2, 2, 2, true>{}, Rates<true, 4, 2, 4, true>{})) {
+          return;
+        }
       } else {
-        if (is(up, 2, 1, 12) && is(down, 1, 2, 12)) return run_fixed<2, 12, 2, 12, 2, 12, 32, 32>();
-        if (is(up, 4, 1, 24) && is(down, 1, 2, 12)) return run_fixed<4, 24, 4, 24, 2, 12, 32, 32>();
-        if (is(up, 2, 1, 12) && is(down, 1, 4, 24)) return run_fixed<2, 12, 2, 12, 4, 24, 16, 16>();
+        if (fits_one(Rates<false, 2, 2, 2, false>{}, Rates<false, 4, 4, 2, false>{}, Rates<false, 2, 2, 4, false>{},
+                     Rates<false, 2, 2, 2, true>{}, Rates<false, 4, 4, 2, true>{})) {
+          return;
+        }
       }
     }
     run_any();
@@ -77,73 +103,67 @@ class Launch {
     return true;
   }
 
-  // Bands need rows without gaps, and both axes to begin at the same phase.
-  bool try_bands() {
-    const View<const T, 4>& samples = is_backward ? call_.grad_y : call_.x;
-    const auto has_rows = [](const auto& view) { return view.numel() == 0 || view.stride[3] == 1; };
-    const auto begins_later = [&](const Pass& pass, bool& later) {
-      const auto is_later = [](const Axis& of, const Axis& down) { return of.first_tap(-down.pad) == 0; };
-      later = is_later(pass.filtering.y, call_.down.filtering.y);
-      return later == is_later(pass.filtering.x, call_.down.filtering.x);
-    };
-    bool later = false, other = false;
-    if (!has_rows(call_.x) || !has_rows(samples) || !has_rows(call_.out)) return false;
-    if (!begins_later(is_backward ? call_.grad : call_.up, later)) return false;
-    if (is_backward && !(begins_later(call_.up, other) && !other)) return false;
-    const View<T, 4>& out = call_.out;
-    using Made = OutputColumns<Work<is_backward>::wide>;
-    Bands bands(out.size[2], out.size[3], out.size[0] * out.size[1], Made::outputs, Made::margin,
-                Work<is_backward>::threads);
-    // A thread has many rows, one after another: where there are few threads, tiles are done earlier.
-    constexpr int64_t enough_threads = 1 << 14;
-    if (bands.all * bands.units < enough_threads || bands.blocks() >= int64_t{1} << 31) return false;
-    const auto is_even = [](int64_t stride) { return stride % Made::outputs == 0; };
-    bands.vector_stores = is_aligned(out.data, Made::outputs * static_cast<int>(sizeof(T))) && is_even(out.stride[0]) &&
-                          is_even(out.stride[1]) && is_even(out.stride[2]);
-    call_.items.tiles = int64_t{bands.across} * bands.count;
-    run([&](unsigned) {
-      const auto launch = [&](auto kernel) {
-        kernel<<<static_cast<unsigned>(bands.blocks()), bands.threads(), 0, stream_>>>(call_, act_, bands);
-      };
-      if (later) {
-        launch(make_bands<T, is_backward, true, Act>);
+  bool try_pointwise() {
+    if (!is_pointwise(call_.up.filtering) || !is_pointwise(call_.down.filtering)) return false;
+    if (!has_planes(call_.x) || !has_planes(call_.out) || (is_backward && !has_planes(call_.grad_y))) return false;
+    const bool is_wide = has_aligned_planes(call_.x, 16) && has_aligned_planes(call_.out, 16) &&
+                         (!is_backward || has_aligned_planes(call_.grad_y, 16));
+    constexpr int most = 16 / static_cast<int>(sizeof(T));
+    const int64_t in_tile = int64_t{pointwise_loads} * threads * (is_wide ? most : 1);
+    call_.items.tiles = (call_.out.size[2] * call_.out.size[3] + in_tile - 1) / in_tile;
+    run([&](unsigned blocks) {
+      const auto launch = [&](auto kernel) { kernel<<<blocks, threads, 0, stream_>>>(call_, act_); };
+      if (is_wide) {
+        launch(make_pointwise<T, is_backward, most, Act>);
       } else {
-        launch(make_bands<T, is_backward, false, Act>);
+        launch(make_pointwise<T, is_backward, 1, Act>);
       }
     });
     return true;
   }
 
-  template <int up, int up_taps, int grad, int grad_taps, int down, int down_taps, int height, int width>
-  void run_fixed() {
-    using Shape = FixedShape<C, up, up_taps, grad, grad_taps, down, down_taps, height, width, is_backward>;
-    static_assert(Shape::layout().taps + 2 * (up_taps + (is_backward ? grad_taps : 0) + down_taps) <=
-                  most_shared_bytes / static_cast<int64_t>(sizeof(float)));
-    run_tiles(Shape{});
+  template <class R>
+  bool try_walk(R rates) {
+    const View<T, 4>& out = call_.out;
+    const Filtering &up = call_.up.filtering, &grad = call_.grad.filtering, &down = call_.down.filtering;
+    const WalkStart y = WalkStart::of(rates, up.y, grad.y, down.y, 0),
+                    x = WalkStart::of(rates, up.x, grad.x, down.x, 0);
+    const Strips strips(rates, out.size[2], out.size[3], out.size[0] * out.size[1], multiprocessors());
+    if (!y.fits || !x.fits || strips.blocks() >= int64_t{1} << 24) return false;
+    call_.items.tiles = strips.tiles();
+    run([&](unsigned) {
+      const auto launch = [&](auto kernel, int bytes) {
+        if (bytes > most_shared_bytes) gpu::allow_shared_memory(kernel, bytes);
+        kernel<<<static_cast<unsigned>(strips.blocks()), R::threads, static_cast<size_t>(bytes), stream_>>>(
+            WalkCall(call_), act_, strips);
+      };
+      if (y.later) {
+        launch(walk<R, true, Act>, sizeof(typename Walker<R, true>::Memory));
+      } else {
+        launch(walk<R, false, Act>, sizeof(typename Walker<R, false>::Memory));
+      }
+    });
+    return true;
   }
 
   // Tiles as large as shared memory allows, if any.
   void run_any() {
     for (int height = 32, width = 32; height * width >= 4;) {
-      const AnyShape<C> shape(call_.up.filtering, call_.grad.filtering, call_.down.filtering, height, width);
+      const TileShape shape(call_.up.filtering, call_.grad.filtering, call_.down.filtering, height, width);
       if (bytes_of(shape) <= most_shared_bytes) return run_tiles(shape);
       (height < width ? width : height) /= 2;
     }
     run_directly();
   }
 
-  template <class Shape>
-  int64_t bytes_of(const Shape& shape) const {
-    return shared_bytes<C>(shape, call_.up, call_.grad, call_.down);
-  }
+  int64_t bytes_of(const TileShape& shape) const { return shared_bytes<C>(shape, call_.up, call_.grad, call_.down); }
 
-  template <class Shape>
-  void run_tiles(const Shape& shape) {
+  void run_tiles(const TileShape& shape) {
     const int64_t height = shape.down_y().outputs, width = shape.down_x().outputs;
     call_.tiles_x = static_cast<int>((call_.out.size[3] + width - 1) / width);
     call_.items.tiles = (call_.out.size[2] + height - 1) / height * call_.tiles_x;
     run([&](unsigned blocks) {
-      make_tiles<Shape, T, is_backward>
+      make_tiles<T, is_backward>
           <<<blocks, threads, static_cast<size_t>(bytes_of(shape)), stream_>>>(shape, call_, act_);
     });
   }

@@ -4,8 +4,7 @@
 // u; leaky ReLU is applied as it is written, and it is downsampled along x, then along y. Backward, u is made the same
 // way, the tile of grad_y is upsampled over it, and what the slope makes of both is downsampled.
 //
-// Along x a thread works on one row and its neighbours on the next rows, along y on one column; either way it has a
-// window of samples in registers and makes eight sums from it, which is a third of a read for a product.
+// Along x a thread works on one row and its neighbours on the next rows, along y on one column.
 #pragma once
 
 #include "device.cuh"
@@ -16,72 +15,33 @@ namespace {
 
 using filters::Axis, filters::Filtering, filters::no_bias;
 
-// Where things are in shared memory, in elements: u at the beginning, then the samples (where they may not be in u's
-// place), then what is between two passes, then the taps.
+// Where things are in shared memory, in elements: u at the beginning, then the samples, then what is between two
+// passes, then the taps.
 struct Layout {
   int samples, work, taps;
-
-  OPSMITH_HOST_DEVICE constexpr Layout(int u, int samples, int work, bool shared)
-      : samples(shared ? 0 : u), work((shared && samples > u ? samples : u) + (shared ? 0 : samples)), taps(0) {
-    taps = this->work + work;
-  }
 };
 
 OPSMITH_HOST_DEVICE constexpr int larger(int a, int b) { return a > b ? a : b; }
 
-// The layout for `up` from samples and, backward, `grad` from others, to what `down` takes. Forward, samples and u may
-// share their place if there is a pass between them.
-OPSMITH_HOST_DEVICE constexpr Layout layout_of(const UpSizes& up_y, const UpSizes& up_x, const UpSizes& grad_y,
-                                               const UpSizes& grad_x, const DownSizes& down_y, const DownSizes& down_x,
-                                               bool shared) {
-  const int samples = larger(up_y.sources * pitch_of(up_x.sources), grad_y.sources * pitch_of(grad_x.sources));
-  const int work = larger(up_y.sources * pitch_of(up_x.made()), grad_y.sources * pitch_of(grad_x.made()));
-  return Layout(down_y.sources * pitch_of(down_x.sources), samples,
-                larger(work, down_y.sources * pitch_of(down_x.outputs)), shared);
-}
-
-// A call whose filters are separable and known: `up` by the first filter, backward by `grad` over it, `down` by the
-// last one; height and width are those of the output tile. Forward, `grad` is `up` again and not used.
-template <class C, int up, int up_taps, int grad, int grad_taps, int down, int down_taps, int height, int width,
-          bool is_backward>
-struct FixedShape {
-  using Up = FixedUp<C, up, up_taps>;
-  using Grad = FixedUp<C, grad, grad_taps>;
-  using Down = FixedDown<C, down, down_taps>;
-  static_assert(height % Down::run == 0 && width % Down::run == 0);
-
-  OPSMITH_HOST_DEVICE static constexpr DownSizes down_y() { return {down, down_taps, height}; }
-  OPSMITH_HOST_DEVICE static constexpr DownSizes down_x() { return {down, down_taps, width}; }
-  OPSMITH_HOST_DEVICE static constexpr UpSizes up_y() { return {up, up_taps, down_y().sources, Up::run}; }
-  OPSMITH_HOST_DEVICE static constexpr UpSizes up_x() { return {up, up_taps, down_x().sources, Up::run}; }
-  OPSMITH_HOST_DEVICE static constexpr UpSizes grad_y() { return {grad, grad_taps, down_y().sources, Grad::run}; }
-  OPSMITH_HOST_DEVICE static constexpr UpSizes grad_x() { return {grad, grad_taps, down_x().sources, Grad::run}; }
-  OPSMITH_HOST_DEVICE static constexpr Layout layout() {
-    return layout_of(up_y(), up_x(), grad_y(), grad_x(), down_y(), down_x(), !is_backward);
-  }
-  OPSMITH_HOST_DEVICE static constexpr bool separable_up() { return true; }
-  OPSMITH_HOST_DEVICE static constexpr bool separable_grad() { return true; }
-  OPSMITH_HOST_DEVICE static constexpr bool separable_down() { return true; }
-};
-
-// Any call.
-template <class C>
-struct AnyShape {
-  using Up = AnyUp<C>;
-  using Grad = AnyUp<C>;
-  using Down = AnyDown<C>;
-
-  AnyShape(const Filtering& up, const Filtering& grad, const Filtering& down, int height, int width)
+// How large a call's tiles are: `up` from samples and, backward, `grad` from others, to what `down` takes.
+class TileShape {
+ public:
+  TileShape(const Filtering& up, const Filtering& grad, const Filtering& down, int height, int width)
       : down_y_(factor(down.y), taps(down.y), height),
         down_x_(factor(down.x), taps(down.x), width),
-        up_y_(factor(up.y), taps(up.y), down_y_.sources, 1),
-        up_x_(factor(up.x), taps(up.x), down_x_.sources, 1),
-        grad_y_(factor(grad.y), taps(grad.y), down_y_.sources, 1),
-        grad_x_(factor(grad.x), taps(grad.x), down_x_.sources, 1),
-        layout_(layout_of(up_y_, up_x_, grad_y_, grad_x_, down_y_, down_x_, false)),
+        up_y_(factor(up.y), taps(up.y), down_y_.sources),
+        up_x_(factor(up.x), taps(up.x), down_x_.sources),
+        grad_y_(factor(grad.y), taps(grad.y), down_y_.sources),
+        grad_x_(factor(grad.x), taps(grad.x), down_x_.sources),
         separable_up_(up.separable),
         separable_grad_(grad.separable),
-        separable_down_(down.separable) {}
+        separable_down_(down.separable) {
+    layout_.samples = down_y_.sources * pitch_of(down_x_.sources);
+    layout_.work =
+        layout_.samples + larger(up_y_.sources * pitch_of(up_x_.sources), grad_y_.sources * pitch_of(grad_x_.sources));
+    const int made = larger(up_y_.sources * pitch_of(up_x_.made()), grad_y_.sources * pitch_of(grad_x_.made()));
+    layout_.taps = layout_.work + larger(made, down_y_.sources * pitch_of(down_x_.outputs));
+  }
 
   OPSMITH_HOST_DEVICE DownSizes down_y() const { return down_y_; }
   OPSMITH_HOST_DEVICE DownSizes down_x() const { return down_x_; }
@@ -100,7 +60,7 @@ struct AnyShape {
 
   DownSizes down_y_, down_x_;
   UpSizes up_y_, up_x_, grad_y_, grad_x_;
-  Layout layout_;
+  Layout layout_{};
   bool separable_up_, separable_grad_, separable_down_;
 };
 
@@ -158,24 +118,24 @@ __device__ void load_samples(const View<const T, 4>& x, const Items::Place& plac
 }
 
 // finish(row, column, number) for each number of a tile that a filter makes from samples. Numbers are asked for once.
-template <class Filter, class C, class Finish>
+template <class C, class Finish>
 __device__ void upsample(const UpSizes& y, const UpSizes& x, const Start& from_y, const Start& from_x, bool separable,
                          const C* kept, C start, const C* samples, C* work, const Finish& finish) {
   const int pitch = pitch_of(x.sources), between = pitch_of(x.made());
   if (separable) {
     {
-      const Filter filter(kept + y.taps, x);
-      for (int i = threadIdx.x; i < y.sources * (x.groups / Filter::run); i += threads) {
-        const int row = i % y.sources, group = i / y.sources * Filter::run;
+      const UpFilter<C> filter(kept + y.taps, x);
+      for (int i = threadIdx.x; i < y.sources * x.groups; i += threads) {
+        const int row = i % y.sources, group = i / y.sources;
         filter(
             C(0), [&](int j) { return samples[row * pitch + group + j]; },
             [&](int n, C sum) { work[row * between + group * x.factor + n] = sum; });
       }
     }
     __syncthreads();
-    const Filter filter(kept, y);
-    for (int i = threadIdx.x; i < x.targets * (y.groups / Filter::run); i += threads) {
-      const int column = i % x.targets, group = i / x.targets * Filter::run;
+    const UpFilter<C> filter(kept, y);
+    for (int i = threadIdx.x; i < x.targets * y.groups; i += threads) {
+      const int column = i % x.targets, group = i / x.targets;
       filter(
           start, [&](int j) { return work[(group + j) * between + column + from_x.place]; },
           [&](int n, C sum) {
@@ -201,24 +161,24 @@ __device__ void upsample(const UpSizes& y, const UpSizes& x, const Start& from_y
 }
 
 // finish(row, column, output) for each output of a tile.
-template <class Filter, class C, class Finish>
+template <class C, class Finish>
 __device__ void downsample(const DownSizes& y, const DownSizes& x, bool separable, const C* kept, C start, const C* u,
                            C* work, const Finish& finish) {
   const int pitch = pitch_of(x.sources), between = pitch_of(x.outputs);
   if (separable) {
     {
-      const Filter filter(kept + y.taps, x);
-      for (int i = threadIdx.x; i < y.sources * (x.outputs / Filter::run); i += threads) {
-        const int row = i % y.sources, output = i / y.sources * Filter::run;
+      const DownFilter<C> filter(kept + y.taps, x);
+      for (int i = threadIdx.x; i < y.sources * x.outputs; i += threads) {
+        const int row = i % y.sources, output = i / y.sources;
         filter(
             C(0), [&](int j) { return u[row * pitch + output * x.factor + j]; },
             [&](int n, C sum) { work[row * between + output + n] = sum; });
       }
     }
     __syncthreads();
-    const Filter filter(kept, y);
-    for (int i = threadIdx.x; i < x.outputs * (y.outputs / Filter::run); i += threads) {
-      const int column = i % x.outputs, output = i / x.outputs * Filter::run;
+    const DownFilter<C> filter(kept, y);
+    for (int i = threadIdx.x; i < x.outputs * y.outputs; i += threads) {
+      const int column = i % x.outputs, output = i / x.outputs;
       filter(
           start, [&](int j) { return work[(output * y.factor + j) * between + column]; },
           [&](int n, C sum) { finish(output + n, column, sum); });
@@ -237,8 +197,8 @@ __device__ void downsample(const DownSizes& y, const DownSizes& x, bool separabl
   }
 }
 
-template <class Shape, class T, bool is_backward, class Act>
-__global__ void __launch_bounds__(threads, 3) make_tiles(Shape shape, Call<T, is_backward> call, Act act) {
+template <class T, bool is_backward, class Act>
+__global__ void __launch_bounds__(threads, 3) make_tiles(TileShape shape, Call<T, is_backward> call, Act act) {
   using C = compute_t<T>;
   extern __shared__ __align__(16) unsigned char memory[];
   const DownSizes down_y = shape.down_y(), down_x = shape.down_x();
@@ -263,11 +223,11 @@ __global__ void __launch_bounds__(threads, 3) make_tiles(Shape shape, Call<T, is
       load_samples(call.x, place, from_y.sample, from_x.sample, up_y.sources, up_x.sources,
                    bias_of(call.b, place.channel), samples);
       __syncthreads();
-      upsample<typename Shape::Up>(up_y, up_x, from_y, from_x, shape.separable_up(), up_taps, up_start, samples, work,
-                                   [&](int row, int column, C value) {
-                                     if constexpr (!is_backward) value = act(value);
-                                     u[row * pitch + column] = value;
-                                   });
+      upsample(up_y, up_x, from_y, from_x, shape.separable_up(), up_taps, up_start, samples, work,
+               [&](int row, int column, C value) {
+                 if constexpr (!is_backward) value = act(value);
+                 u[row * pitch + column] = value;
+               });
       __syncthreads();
     }
     if constexpr (is_backward) {
@@ -279,25 +239,25 @@ __global__ void __launch_bounds__(threads, 3) make_tiles(Shape shape, Call<T, is
       // Beyond its edges there is no u, and no gradient of it, whatever the filter makes there.
       const unsigned height = static_cast<unsigned>(call.grad.filtering.y.out);
       const unsigned width = static_cast<unsigned>(call.grad.filtering.x.out);
-      upsample<typename Shape::Grad>(grad_y, grad_x, from_y, from_x, shape.separable_grad(), grad_taps, grad_start,
-                                     samples, work, [&](int row, int column, C value) {
-                                       const bool inside = static_cast<unsigned>(u_y + row) < height &&
-                                                           static_cast<unsigned>(u_x + column) < width;
-                                       C& number = u[row * pitch + column];
-                                       number = inside ? act(value, number) : C(0);
-                                     });
+      upsample(grad_y, grad_x, from_y, from_x, shape.separable_grad(), grad_taps, grad_start, samples, work,
+               [&](int row, int column, C value) {
+                 const bool inside =
+                     static_cast<unsigned>(u_y + row) < height && static_cast<unsigned>(u_x + column) < width;
+                 C& number = u[row * pitch + column];
+                 number = inside ? act(value, number) : C(0);
+               });
       __syncthreads();
     }
     T* plane = call.out.data + place.image * call.out.stride[0] + place.channel * call.out.stride[1];
     C total = 0;
-    downsample<typename Shape::Down>(
-        down_y, down_x, shape.separable_down(), down_taps, down_start, u, work, [&](int row, int column, C value) {
-          const int y = out_y + row, x = out_x + column;
-          if (y < static_cast<int>(call.out.size[2]) && x < static_cast<int>(call.out.size[3])) {
-            plane[y * call.out.stride[2] + x * call.out.stride[3]] = static_cast<T>(value);
-            total += value;
-          }
-        });
+    downsample(down_y, down_x, shape.separable_down(), down_taps, down_start, u, work,
+               [&](int row, int column, C value) {
+                 const int y = out_y + row, x = out_x + column;
+                 if (y < static_cast<int>(call.out.size[2]) && x < static_cast<int>(call.out.size[3])) {
+                   plane[y * call.out.stride[2] + x * call.out.stride[3]] = static_cast<T>(value);
+                   total += value;
+                 }
+               });
     if constexpr (is_backward) call.partials.leave(total, reinterpret_cast<double*>(memory), call.items, place);
     __syncthreads();  // the next item's samples go where these sums were
   }
