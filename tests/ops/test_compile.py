@@ -29,6 +29,8 @@ HIPCC = Target(rocm_archs=parse_rocm_archs("gfx90a"))
 # Optimizing takes both as long as all the rest and finds no further errors. `make gpu-test` builds as users do. AMD's
 # device libraries have no machine code at -O0: they rely on the removal of what is for other GPUs.
 NVCC_FLAGS = "-Xcicc -O1 --keep"
+# ptxas 13.0 crashes where warpgroups share out registers (setmaxnreg) in code that has not been optimized so far.
+OPTIMIZED = {"opsmith.ops.deform_conv2d": "-Xcicc -O2 --keep"}
 HIPCC_FLAGS = "-O1"
 # What the compiler's front end finds, up to intrinsics that the GPU lacks: all but the selection of instructions.
 FRONT_END = ("--cuda-device-only", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
@@ -38,7 +40,7 @@ TYPES = ("double", "float", "opsmith::float16", "opsmith::bfloat16", "__half", "
 
 @pytest.mark.parametrize("module", MODULES)
 def test_gpu_kernels_compile_and_link_with_nvcc(module, tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("NVCC_APPEND_FLAGS", NVCC_FLAGS)
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", OPTIMIZED.get(module, NVCC_FLAGS))
     toolchain = toolchain_with("cuda")
     for group in discover(module):
         made = build(group, group.definitions, toolchain, NVCC, tmp_path)

@@ -17,13 +17,15 @@ from opsmith.ops.deform_conv2d import deform_conv2d, deform_conv2d_sized
 
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
-# Besides those of the CPU: tiles of 256 outputs, and one and eight channels at a time with groups of every kind.
+# Besides those of the CPU: tiles of 256 outputs, one and eight channels at a time with groups of every kind, and more taps
+# and channels than a block samples at once.
 GPU_FORMS: list[Any] = [
     *FORMS,
     (39, 70, 1, 3, (4, 3), (1, 1), (2, 1), (1, 1)),
     (64, 260, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1)),
     (64, 320, 2, 4, (3, 3), (2, 2), (1, 1), (1, 1)),
     (160, 64, 1, 2, (5, 3), (1, 1), (2, 1), (1, 1)),
+    (200, 130, 1, 1, (5, 2), (1, 1), (2, 1), (1, 1)),
 ]
 
 
@@ -61,12 +63,13 @@ def test_agrees_with_the_definition(form: Any, dtype: torch.dtype, layout: str) 
         near(one, other, summands)
 
 
-# Blocks of 256 outputs are for as many positions as fill a GPU.
+# Blocks of 256 outputs are for as many positions as fill a GPU, some of which make several tiles.
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "inner"])
-def test_as_many_positions_as_fill_a_gpu(dtype: torch.dtype, layout: str) -> None:
-    form = (72, 260, 1, 3, (3, 4), (1, 1), (1, 1), (1, 1))
-    made = {name: one.to(dtype) for name, one in on_gpu(form, 3, (64, 71), 9).items()}
+@pytest.mark.parametrize(("outputs", "size"), [(260, (64, 71)), (130, (96, 112))])
+def test_as_many_positions_as_fill_a_gpu(dtype: torch.dtype, layout: str, outputs: int, size: tuple[int, int]) -> None:
+    form = (72, outputs, 1, 3, (3, 4), (1, 1), (1, 1), (1, 1))
+    made = {name: one.to(dtype) for name, one in on_gpu(form, 3, size, 9).items()}
     strided = {name: laid_out(one, layout) if one.dim() == 4 else one for name, one in made.items()}
     expected = reference({name: one.double() for name, one in made.items()}, form)
     near(deform_conv2d(**strided, **numbers(form)), expected, most_summands(form, made, expected))
@@ -94,6 +97,45 @@ def test_tf32_where_torch_allows_it(form: Any, size: tuple[int, int]) -> None:
             torch.testing.assert_close(one.double(), other, rtol=0, atol=allowed * largest)
     if torch.version.hip is None:
         assert not torch.equal(found["ieee"][0], found["tf32"][0])
+
+
+@pytest.mark.parametrize("size", [(32, 48), (31, 45)], ids=str)
+def test_float32_errs_no_more_than_a_product_of_cublas(size: tuple[int, int]) -> None:
+    form = (256, 256, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1))
+    made = {name: one.float() for name, one in on_gpu(form, 2, size, 10).items()}
+    made["input"] += torch.rand_like(made["input"]) / 64  # as many bits as float32 has
+    exact = reference({name: one.double() for name, one in made.items()}, form)
+    errors = [
+        (one.double() - exact).square().mean().sqrt()
+        for one in (deform_conv2d(**made, **numbers(form)), reference(made, form))
+    ]
+    assert errors[0] <= 1.1 * errors[1]
+
+
+# Split into two numbers each, floats would give NaN for infinity times a number of few bits.
+@pytest.mark.parametrize("what", ["input", "weight", "mask"])
+def test_infinity_times_a_number_is_infinity(what: str) -> None:
+    form = (64, 128, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1))
+    made = {name: one.float().abs() + 0.5 for name, one in on_gpu(form, 1, (16, 16), 11).items()}
+    made["offset"].fill_(0.25)
+    made[what].view(-1)[5000 % made[what].numel()] = math.inf
+    found, expected = deform_conv2d(**made, **numbers(form)), reference(made, form)
+    assert torch.equal(found.isinf(), expected.isinf())
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert expected.isinf().any()
+
+
+def test_floats_of_any_size() -> None:
+    form = (64, 128, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1))
+    made = {name: one.float() for name, one in on_gpu(form, 1, (16, 16), 12).items()}
+    made["bias"].zero_()
+    for size in (1e-30, 1e-20, 1e20, 1e34):
+        grown = {**made, "input": made["input"] * size}
+        expected = reference({name: one.double() for name, one in grown.items()}, form)
+        found = deform_conv2d(**grown, **numbers(form))
+        torch.testing.assert_close(
+            found.double() / size, expected / size, rtol=0, atol=1e-5 * float(expected.abs().max()) / size
+        )
 
 
 def test_there_are_kernels_for_the_gpu() -> None:
@@ -164,15 +206,18 @@ def test_offsets_that_are_no_numbers_or_far_away(y: float, x: float) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
 @pytest.mark.parametrize("channels", [1, 3, 6, 16])
-def test_an_infinite_mask_is_infinite_whatever_vectors_are_filled_up_with(channels: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("outputs", [3, 72])
+def test_an_infinite_mask_is_infinite_whatever_vectors_are_filled_up_with(
+    outputs: int, channels: int, dtype: torch.dtype
+) -> None:
     generator = torch.Generator().manual_seed(channels)
     given = torch.rand(2, channels, 5, 6, generator=generator) + 0.5
-    weight = torch.rand(3, channels, 3, 3, generator=generator) + 0.5
+    weight = torch.rand(outputs, channels, 3, 3, generator=generator) + 0.5
     mask = torch.ones(2, 9, 5, 6)
     mask[:, 4, 2, 3] = math.inf
     one, weights, modulation = (tensor.to("cuda", dtype) for tensor in (given, weight, mask))
     found = deform_conv2d(one, one.new_zeros(2, 18, 5, 6), weights, padding=1, mask=modulation)
-    expected = torch.zeros(2, 3, 5, 6, dtype=torch.bool)
+    expected = torch.zeros(2, outputs, 5, 6, dtype=torch.bool)
     expected[:, :, 2, 3] = True
     assert torch.equal(found.isposinf().cpu(), expected)
     assert not found.isnan().any()

@@ -64,10 +64,28 @@ struct Barrier {
   }
 };
 
-// Waits for `threads` of a block, whole warps, where the others have ended or do not come.
-template <int threads>
+// Waits for `threads` of a block, whole warps, where the others have ended, do not come, or meet at another `barrier`,
+// from 1 to 15.
+template <int threads, int barrier = 1>
 __device__ inline void meet_threads() {
-  asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
+  asm volatile("bar.sync %1, %0;" ::"n"(threads), "n"(barrier) : "memory");
+}
+
+// The same, and tells all of them whether this holds for any.
+template <int threads, int barrier = 1>
+__device__ inline bool meet_and_ask(bool holds) {
+  uint32_t any;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, any;\n"
+      "setp.ne.u32 own, %1, 0;\n"
+      "bar.red.or.pred any, %3, %2, own;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}"
+      : "=r"(any)
+      : "r"(static_cast<uint32_t>(holds)), "n"(threads), "n"(barrier)
+      : "memory");
+  return any != 0;
 }
 #else
 constexpr int arriving_lanes = 1;
@@ -79,9 +97,13 @@ struct Barrier {
   __device__ void warp_arrives() {}
   __device__ void wait(int) {}
 };
-template <int threads>
+template <int threads, int barrier = 1>
 __device__ inline void meet_threads() {
   __syncthreads();
+}
+template <int threads, int barrier = 1>
+__device__ inline bool meet_and_ask(bool holds) {
+  return __syncthreads_or(holds);
 }
 #endif
 
