@@ -62,6 +62,35 @@ def test_agrees_with_the_cpu(layout: str, count: int, channels: int) -> None:
     assert torch.equal(found["cpu"][1], found["cuda"][1])
 
 
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed"])
+@pytest.mark.parametrize(("channels", "bins"), [(136, (7, 7)), (35, (14, 4)), (64, (3, 16))], ids=str)
+@pytest.mark.parametrize(("height", "width"), [(60, 130), (200, 300)])
+def test_boxes_of_every_size_in_one_call(
+    height: int, width: int, channels: int, bins: tuple[int, int], layout: str, dtype: torch.dtype
+) -> None:
+    # In float32 and in the small image, boxes of up to some 30 pixels are made from patches, one or several, and wide
+    # ones do not fit a patch, however low they are. All others are for windows, and bins of more than 21 pixels for
+    # themselves.
+    generator = torch.Generator().manual_seed(0)
+    size = (width * 1.2) ** torch.rand(400, 2, generator=generator) - 1
+    corner = (torch.tensor([width + 10.0, height + 10.0]) - size / 2) * torch.rand(400, 2, generator=generator) - 5
+    boxes = torch.cat([torch.randint(0, 3, (400, 1), generator=generator), corner, corner + size], 1)
+    boxes[7, 1:] = torch.tensor([0.0, 40, width - 1, 42])
+    boxes[8, 1:] = torch.tensor([40.0, 0, 42, height - 1])
+    features = torch.randint(-9, 9, (2, channels, height, width), generator=generator).double()
+    rare = torch.rand(features.shape, generator=generator)
+    features[rare < 0.002] = NAN
+    features[(rare > 0.01) & (rare < 0.012)] = torch.inf
+    features[rare > 0.8] = -torch.inf
+    features[1, :, :50, :50] = -torch.inf
+    features = laid_out(features.to(dtype), layout)
+    expected, pixels = roi_pool_sized.torch_op(features, boxes, 2, height, width, *bins, 1.0)
+    found, places = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), 2, height, width, *bins, 1.0)
+    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(places.cpu(), pixels)
+
+
 def test_there_are_kernels_for_the_gpu() -> None:
     for operator in (roi_pool_sized, roi_pool_backward):
         assert operator.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)

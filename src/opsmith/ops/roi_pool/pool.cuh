@@ -3,6 +3,7 @@
 
 #include "../_boxes/channels.cuh"
 #include "../_boxes/parts.cuh"
+#include "patch.cuh"
 #include "roi_pool.h"
 
 namespace opsmith::ops::roi_pool {
@@ -21,13 +22,15 @@ __device__ inline bool are_small(const Roi& roi, int most) {
   return ceilf(roi.y.bin) + 1 <= static_cast<float>(most) && ceilf(roi.x.bin) + 1 <= static_cast<float>(most);
 }
 
-template <int width, bool vectors, class T>
+// Of some boxes all bins have been made elsewhere, with `is_some_made`: those that are not `is_left`.
+template <int width, bool vectors, bool is_some_made, class T>
 __global__ void __launch_bounds__(pool_threads)
     pool_boxes(View<const T, 4> features, View<const float, 2> boxes, Pooling pooling, Split split, int small,
-               View<T, 4> out, View<int32_t, 4> argmax) {
+               const uint8_t* is_left, View<T, 4> out, View<int32_t, 4> argmax) {
   using C = compute_t<T>;
 #pragma unroll 1
   for (int64_t k = blockIdx.x; k < out.size[0]; k += gridDim.x) {
+    if (is_some_made && !is_left[k]) continue;
     const Roi roi = pooling.read_roi(boxes, k);
     if (are_small(roi, small)) continue;
 #pragma unroll 1
@@ -64,13 +67,21 @@ __global__ void __launch_bounds__(pool_threads)
   }
 }
 
-// Makes the bins that are not small.
+// Makes the bins that are not small, of the boxes that are left; of all with nullptr.
 template <int width, bool vectors, class T>
 void launch_pool(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
-                 bool inner, int small, const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
+                 bool inner, int small, const uint8_t* is_left, const View<T, 4>& out, const View<int32_t, 4>& argmax,
+                 Stream stream) {
   const Split split = split_boxes("roi_pool", out, width, inner);
-  pool_boxes<width, vectors>
-      <<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(features, boxes, pooling, split, small, out, argmax);
+  const auto launch = [&](const auto kernel) {
+    kernel<<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(features, boxes, pooling, split, small, is_left,
+                                                                     out, argmax);
+  };
+  if constexpr (are_some_patched<T>) {
+    is_left != nullptr ? launch(pool_boxes<width, vectors, true, T>) : launch(pool_boxes<width, vectors, false, T>);
+  } else {
+    launch(pool_boxes<width, vectors, false, T>);
+  }
 }
 
 }  // namespace

@@ -1,11 +1,43 @@
 // roi_pool and its gradient on a GPU: which kernel serves a call.
+#include <opsmith/workspace.h>
+
 #include "gather.cuh"
 #include "pool.cuh"
+#include "pool_patches.cuh"
 #include "pool_windows.cuh"
 
 using namespace opsmith;
 using namespace opsmith::ops::boxes;
 using namespace opsmith::ops::roi_pool;
+
+namespace {
+
+// Where there are many boxes, windows have the bins that fit them; what is left is made pixel by pixel. `is_left`: of
+// each box, whether it is not made yet; nullptr where none is.
+template <int width, bool vectors, class T>
+void launch_large(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
+                  bool inner, const uint8_t* is_left, const View<T, 4>& out, const View<int32_t, 4>& argmax,
+                  Stream stream) {
+  const bool has_windows = launch_windows<vectors>(features, boxes, pooling, is_left, out, argmax, stream);
+  const int made = has_windows ? most_of_bin : -1;
+  launch_pool<width, vectors>(features, boxes, pooling, inner, made, is_left, out, argmax, stream);
+}
+
+template <int width, bool vectors, class T>
+void launch_forward(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
+                    bool inner, const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
+  if constexpr (are_some_patched<T>) {
+    if (suit_patches<vectors>(features, out)) {
+      const Workspace<uint8_t> is_left(out.size[0]);
+      launch_patches<vectors>(features, boxes, pooling, out, argmax, is_left.data, stream);
+      launch_large<width, vectors>(features, boxes, pooling, inner, is_left.data, out, argmax, stream);
+      return;
+    }
+  }
+  launch_large<width, vectors>(features, boxes, pooling, inner, nullptr, out, argmax, stream);
+}
+
+}  // namespace
 
 template <class T>
 void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, View<T, 4> out,
@@ -14,14 +46,10 @@ void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolS
   if (out.numel() == 0) return;
   constexpr int wide = 16 / sizeof(T);
   const bool inner = are_inner(features) && are_inner(out);
-  const bool vectors = inner && are_vectors<wide>(features) && are_vectors<wide>(out) && are_vectors<wide>(argmax);
-  const bool made = vectors ? launch_windows<true>(features, boxes, pooling, out, argmax, stream)
-                            : launch_windows<false>(features, boxes, pooling, out, argmax, stream);
-  const int small = made ? most_of_bin : -1;
-  if (vectors) {
-    launch_pool<wide, true>(features, boxes, pooling, inner, small, out, argmax, stream);
+  if (inner && are_vectors<wide>(features) && are_vectors<wide>(out) && are_vectors<wide>(argmax)) {
+    launch_forward<wide, true>(features, boxes, pooling, inner, out, argmax, stream);
   } else {
-    launch_pool<4, false>(features, boxes, pooling, inner, small, out, argmax, stream);
+    launch_forward<4, false>(features, boxes, pooling, inner, out, argmax, stream);
   }
   check_launch("roi_pool_sized");
 }

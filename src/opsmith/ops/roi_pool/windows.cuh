@@ -46,11 +46,12 @@ struct Window {
 };
 
 // Which bins of a piece begin in a window's own part. Those without pixels may begin behind the image, and what is no
-// box has only such: they are the last window's, and the first one's of the first image.
+// box has only such: they are the last window's, and the first one's of the first image. None where a box is not left.
 __device__ inline BinRange find_begun(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
-                                      const Window& window, unsigned index, float& pixels) {
+                                      const Window& window, unsigned index, const uint8_t* is_left, float& pixels) {
   BinRange range{index, 0, 0, 0, 0};
   const Piece piece(tiling, index);
+  if (is_left != nullptr && !is_left[piece.roi]) return range;
   Roi roi = pooling.read_roi(boxes, piece.roi);
   if (roi.image < 0) roi.image = 0, roi.y.size = roi.x.size = 1;
   if (roi.image != window.image) return range;
@@ -75,7 +76,8 @@ __device__ inline BinRange find_begun(const View<const float, 2>& boxes, const P
 // Lists the next pieces that have bins in a window, in any order; returns the first that was not looked at.
 template <class T>
 __device__ unsigned list_begun(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
-                               const Window& window, unsigned next, unsigned end, WindowMemory<T>& memory) {
+                               const Window& window, unsigned next, unsigned end, const uint8_t* is_left,
+                               WindowMemory<T>& memory) {
   const unsigned thread = threadIdx.x;
   __syncthreads();  // all are done with the last list
   if (thread == 0) memory.large = memory.small = memory.taken = 0;
@@ -83,7 +85,7 @@ __device__ unsigned list_begun(const View<const float, 2>& boxes, const Pooling&
   for (int listed = 0; listed < window_batch && next < end; next += window_threads) {
     if (next + thread < end) {
       float pixels = 0;  // of its bins
-      const BinRange range = find_begun(boxes, pooling, tiling, window, next + thread, pixels);
+      const BinRange range = find_begun(boxes, pooling, tiling, window, next + thread, is_left, pixels);
       if (range.count() > 0) {
         const bool is_large = pixels >= large_work;
         memory.list[is_large ? atomicAdd(&memory.large, 1) : memory.room - 1 - atomicAdd(&memory.small, 1)] = range;
