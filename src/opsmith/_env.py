@@ -95,7 +95,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "OPSMITH_BRIDGE",
         "auto, wait or off",
-        "auto: build the bridge in the background if the store does not have it; wait: build it now; off: do not use it",
+        "auto: build the bridge in the background if there is none for this torch; wait: build it now; off: do not use it",
         role="none",
     ),
     Variable(

@@ -57,6 +57,60 @@ print(json.dumps({"counted": y._version - before, "refusal": refusal}))
 """
 
 
+RAISES = """
+import gc, json, sys, threading, weakref
+import torch
+from opsmith.errors import ShapeError
+from opsmith.ops.add2 import add2
+from opsmith.ops.sigmoid import sigmoid
+from opsmith.runtime.differentiate import Body
+
+class Own(Exception):
+    pass
+
+def second_gradient():
+    x = torch.randn(4, requires_grad=True)
+    (first,) = torch.autograd.grad(sigmoid(x).sum(), x, create_graph=True)
+    first.sum().backward()
+
+def attempt():
+    try:
+        second_gradient()
+    except Own as error:
+        caught.append(str(error))
+
+def backward(self, *arguments):
+    error = Own("from the body")
+    alive.append(weakref.ref(error))
+    raise error
+
+second_gradient()
+caught, alive = [], []
+Body.backward = backward
+attempt()
+thread = threading.Thread(target=attempt)
+thread.start()
+thread.join()
+
+def refuse(times):
+    for _ in range(times):
+        try:
+            add2(a, b)
+        except ShapeError:
+            pass
+
+a, b = torch.ones(3), torch.ones(4)
+refuse(1)
+before = [sys.getrefcount(item) for item in (a, b, None)]
+refuse(1000)
+for _ in range(1000):
+    add2(a, a)
+kept = [sys.getrefcount(item) - count for item, count in zip((a, b, None), before)]
+gc.collect()
+print(json.dumps({"caught": caught, "alive": sum(item() is not None for item in alive), "kept": max(kept)}))
+"""
+
+
 def run(store: Path, child: str = CHILD, **environment: str) -> dict[str, object]:
     env = {**os.environ, "OPSMITH_CACHE_DIR": str(store), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     done = python_c(child, env=env)
@@ -81,6 +135,13 @@ def test_both_paths_count_writes_and_refuse_their_gradient(session_store: Path, 
     done = run(session_store, WRITES, OPSMITH_BRIDGE=path)
     assert done["counted"] == 1
     assert str(done["refusal"]).startswith("GradientError: scale_() writes to x and has no gradient.")
+
+
+def test_an_exception_of_the_body_comes_back_as_it_is_and_nothing_is_kept(session_store: Path) -> None:
+    done = run(session_store, RAISES, OPSMITH_BRIDGE="wait")
+    assert done["caught"] == ["from the body"] * 2
+    assert done["alive"] == 0
+    assert int(str(done["kept"])) < 100
 
 
 def test_who_asks_is_told_where_the_bridge_is(

@@ -9,7 +9,7 @@ __all__ = ["command"]
 
 @click.command("bridge")
 def command() -> None:
-    """Build the bridge for this torch and this Python into the store, and print its path.
+    """Build the bridge for this torch into the store, unless opsmith-bridge has it, and print its path.
 
     The bridge makes calls and gradients of operators as cheap as PyTorch's own. By default the first build of an operator
     starts it in the background. Use this command in images and on clusters, where nothing may run in the background,

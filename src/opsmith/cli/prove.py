@@ -29,7 +29,7 @@ _INDEX = "Where torch comes from; `pip` for pip's own.  [default: PyTorch's CPU 
 @click.option("--index-url", "index", metavar="URL", help=_INDEX)
 @click.option("--here", is_flag=True, help="With this Python and its torch alone, and nothing from a network.")
 @click.option(
-    "--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Limit of each module's check."
+    "--seconds", type=click.FloatRange(1), default=40.0, show_default=True, help="Limit of each module's check."
 )
 @click.option("--keep", type=_FOLDER, metavar="DIR", help="Keep environments there, and use its torches again.")
 @click.option("--jobs", type=click.IntRange(1), help="Environments at a time.  [default: 2, if there are cores]")

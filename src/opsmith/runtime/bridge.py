@@ -17,9 +17,9 @@ _known: dict[str, Any] = {}
 def find_bridge() -> Any | None:
     """Return the bridge's module, or None if Python must do its work.
 
-    OPSMITH_BRIDGE says what happens where it is not in the store: `auto` builds it in the background for the next
-    process, `wait` builds it now, `off` leaves it alone even where it is there. Raises ArgumentError for another value;
-    warns where it cannot be built now, or not be loaded. A standalone wheel has none.
+    OPSMITH_BRIDGE says what happens where there is neither a prebuilt one nor one in the store: `auto` builds it in the
+    background for the next process, `wait` builds it now, `off` leaves it alone even where it is there. Raises
+    ArgumentError for another value; warns where it cannot be built now, or not be loaded. A standalone wheel has none.
     """
     mode = _env.read_mode("OPSMITH_BRIDGE")
     if mode == "off" or PROJECT:

@@ -1,8 +1,8 @@
 """Finds the prebuilt bridge that fits in the package of the distribution opsmith-bridge, where that is installed.
 
 The package has a library for each release of torch and a list of them. A library serves every Python with a GIL, because
-it uses the limited API, and every build of a release, for CPUs, CUDA or ROCm: their C++ headers are the same, and the
-bridge calls nothing of a GPU's.
+it uses the limited API, and every build of a release, for CPUs or GPUs: it includes no header that differs between them,
+and calls nothing of a GPU's.
 """
 
 from __future__ import annotations

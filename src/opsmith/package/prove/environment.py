@@ -73,8 +73,9 @@ class Environment:
         if not self.with_own_pip:
             done = self.run("-m", "pip", *words, seconds=_INSTALL_S)
         else:
-            environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-            command = [sys.executable, "-m", "pip", "--python", str(self.python), *words]
+            # With PYTHONPATH, pip would take what lies there for installed.
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(self.python), *words]
             done = self._run(command, environment, _INSTALL_S)
         return last_lines(done) if done.returncode else ""
 

@@ -49,7 +49,7 @@ class ProofRequest:
     torches: tuple[str, ...] = ()
     index: str | None = None
     here: bool = False
-    seconds: float = 20.0
+    seconds: float = 40.0
     keep: Path | None = None
     jobs: int | None = None
 
