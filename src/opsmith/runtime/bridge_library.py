@@ -54,7 +54,9 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
     Raises CompileError, ToolchainError or StoreError.
     """
     from opsmith.store import Store
+    from opsmith.toolchain import find_torch
 
+    find_torch()  # refuses one that is too old, which is no failure of this bridge
     if (prebuilt := find_prebuilt().library) is not None:
         return prebuilt
     store = Store(default_root())
