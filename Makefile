@@ -27,7 +27,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
 	@echo "make test      the tests, in minutes; make test-all adds the slow ones"
-	@echo "make lint      ruff, mypy, import contracts, clang-format, spelling, generated tables"
+	@echo "make lint      ruff, mypy, import contracts, clang-format, spelling and style, generated tables"
 	@echo "make docs      the documentation as a site, in build/site"
 	@echo "make bench     the figures of README and docs, by benchmarks/suite.toml"
 	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
@@ -140,6 +140,7 @@ lint-format: $(READY)
 
 lint-spelling: $(READY)
 	git ls-files | xargs $(BIN)/codespell
+	$(BIN)/python docs/style.py
 
 lint-tables: $(READY)
 	$(BIN)/python benchmarks/tables.py --check
