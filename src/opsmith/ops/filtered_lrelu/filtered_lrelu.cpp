@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "../_filters/pieces.h"
 #include "../_filters/stage.h"
 
 using namespace opsmith;

@@ -1,4 +1,5 @@
 // upfirdn2d on the CPU: one filter (stage.h) for each piece of the output.
+#include "../_filters/pieces.h"
 #include "../_filters/stage.h"
 
 using namespace opsmith;
