@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import opsmith.ops
+from opsmith.errors import OpsmithError
 
 theirs = pytest.importorskip("torchvision.ops", reason="torchvision is not installed")
 if not sys.modules["torchvision.extension"]._has_ops():

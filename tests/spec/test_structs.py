@@ -161,7 +161,7 @@ class WithOptionalText:
 
 @dataclass(frozen=True)
 class Unresolved:
-    size: Int
+    size: Int  # noqa: F821
 
 
 @dataclass(frozen=True)

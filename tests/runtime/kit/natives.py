@@ -34,7 +34,7 @@ def linear_backward(
 @opsmith.op(
     cpu=opsmith.native("triple_entry.cpp", "triple.cpp", entry="kernels::tripled", flags=("-DOPSMITH_TEST_FLAG=1",))
 )
-def triple(xs: list[Float[Tensor, "_"]], factors: list[float], label: str) -> Float[Tensor, "N"]:
+def triple(xs: list[Float[Tensor, "_"]], factors: list[float], label: str) -> Float[Tensor, "N"]:  # noqa: F821
     """Three times the first tensor; a helper in a file of its own does it."""
     return xs[0] * 3
 
