@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from opsmith.errors import ArgumentTypeError, DtypeError, OpsmithError, ShapeError
+from opsmith.ops.boxes import generalized_box_iou_loss
 from opsmith.ops.lltm import lltm
+from opsmith.ops.ms_deform_attn import ms_deform_attn
 from opsmith.ops.nms import mmcv
 from opsmith.ops.sigmoid_focal_loss import focal_loss, focal_loss_classes
 from opsmith.ops.upfirdn2d import upsample2d
@@ -64,3 +66,17 @@ def test_an_error_of_one_to_any_power_is_one(gamma: float, device: str) -> None:
     assert loss[:2].tolist() == [1000.0, 1000.0]
     classes = focal_loss_classes(logits[:2, None], torch.tensor([1, 0], device=device), alpha=-1.0, gamma=gamma)
     assert classes.flatten().tolist() == [1000.0, 1000.0]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_boxes_beside_one() -> None:
+    with pytest.raises(
+        ArgumentTypeError, match=r"generalized_box_iou_loss\(\): boxes1 is torch.sparse_csr; `.to_dense"
+    ):
+        generalized_box_iou_loss(torch.rand(3, 4).to_sparse_csr(), torch.rand(4))
+
+
+def test_levels_without_sizes_and_starts() -> None:
+    value, points = torch.rand(1, 4, 2, 8), torch.rand(1, 2, 2, 1, 1, 2)
+    with pytest.raises(ShapeError, match=r"ms_deform_attn\(\): spatial_shapes is \[\], expected \[L, 2\]"):
+        ms_deform_attn(value, torch.tensor(3), None, points, points[..., 0])

@@ -10,6 +10,7 @@ from opsmith.ops._arguments import (
     TensorShapeError,
     check_numbers,
     check_promotable,
+    check_storage,
     check_tensors,
     check_texts,
     read_size,
@@ -187,6 +188,7 @@ def _broadcast(function: str, first: Tensor, second: Tensor, kept: int) -> tuple
     """Expand all dimensions but the last ones, `kept`, to those of the other."""
     if first.shape[:-kept] == second.shape[:-kept]:
         return first, second
+    check_storage(function, boxes1=first, boxes2=second)
     try:
         shape = torch.broadcast_shapes(first.shape[:-kept], second.shape[:-kept])
     except RuntimeError:

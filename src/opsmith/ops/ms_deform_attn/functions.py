@@ -65,6 +65,8 @@ def ms_deform_attn(
     )
     sizes = _sizes(value, spatial_shapes)
     if level_start_index is None:
+        if sizes.dim() != 2 or sizes.shape[1] != 2:
+            raise TensorShapeError(f"ms_deform_attn(): spatial_shapes is {list(sizes.shape)}, expected [L, 2]")
         areas = sizes[:, 0] * sizes[:, 1]  # prod would compile a kernel on a GPU
         level_start_index = areas.cumsum(0) - areas
     dtype = value.dtype
