@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsmith.catalogue import compiler, cuda, gpu, linker, loader, machine, registration, symbols, torch_build
+from opsmith.catalogue import compiler, cuda, gpu, headers, linker, loader, machine, registration, symbols, torch_build
 from opsmith.catalogue.entry import Entry, Group
 
 __all__ = ["ENTRIES", "GROUPS"]
@@ -10,7 +10,7 @@ __all__ = ["ENTRIES", "GROUPS"]
 GROUPS: tuple[Group, ...] = (
     Group("The machine runs out of resources", machine.ENTRIES),
     Group("A library does not load", (*symbols.ENTRIES, *loader.ENTRIES)),
-    Group("A header is missing, or the compiler rejects the code", compiler.ENTRIES),
+    Group("A header is missing, or the compiler rejects the code", (*headers.ENTRIES, *compiler.ENTRIES)),
     Group("nvcc refuses", cuda.ENTRIES),
     Group("The linker fails", linker.ENTRIES),
     Group("Operators and classes are registered twice", registration.ENTRIES),
