@@ -1,5 +1,6 @@
 // Formats of boxes, and clipping, on a GPU: a thread has a box.
 #include "coordinates.h"
+#include "vectors.cuh"
 
 using namespace opsmith;
 using namespace opsmith::ops::box_pairs;
@@ -9,12 +10,6 @@ namespace {
 
 constexpr int threads = 128;
 
-// Whether a box can be read or written as one vector.
-template <class T>
-bool are_vectors(const View<T, 2>& boxes) {
-  return boxes.stride[1] == 1 && boxes.stride[0] % 4 == 0 && is_aligned(boxes.data, 4 * sizeof(T));
-}
-
 // A box's four numbers.
 template <class C>
 struct Four {
@@ -22,14 +17,9 @@ struct Four {
 };
 
 template <class T>
-__device__ Four<compute_t<T>> read_four(const View<const T, 2>& boxes, int64_t k, bool vectors) {
+__device__ Four<compute_t<T>> read_numbers(const View<const T, 2>& boxes, int64_t k, bool vectors) {
+  const Vector<T, 4> four = read_four(&boxes(k, 0), boxes.stride[1], vectors);
   Four<compute_t<T>> box;
-  Vector<T, 4> four;
-  if (vectors) {
-    four = *reinterpret_cast<const Vector<T, 4>*>(&boxes(k, 0));
-  } else {
-    for (int n = 0; n < 4; ++n) four.item[n] = boxes(k, n);
-  }
   for (int n = 0; n < 4; ++n) box.item[n] = static_cast<compute_t<T>>(four.item[n]);
   return box;
 }
@@ -44,7 +34,7 @@ __global__ void __launch_bounds__(threads) map_each(F f, bool vectors, View<T, 2
   using C = compute_t<T>;
   for (int64_t k = int64_t{blockIdx.x} * threads + threadIdx.x; k < out.size[0]; k += int64_t{gridDim.x} * threads) {
     C result[4];
-    apply(f, result, read_four(in, k, vectors)...);
+    apply(f, result, read_numbers(in, k, vectors)...);
     if (vectors) {
       *reinterpret_cast<Vector<T, 4>*>(&out(k, 0)) = opsmith::rounded<T>(result);
     } else {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pairwise.h"
+#include "vectors.cuh"
 
 namespace opsmith::ops::box_pairs {
 namespace {
@@ -17,11 +18,7 @@ struct Boxes {
   Format format;
   bool is_vector;  // a box is one aligned vector
 
-  Boxes(const View<const C, 3>& boxes, Format format)
-      : numbers(boxes),
-        format(format),
-        is_vector(boxes.stride[2] == 1 && boxes.stride[1] % 4 == 0 &&
-                  (boxes.size[0] == 1 || boxes.stride[0] % 4 == 0) && is_aligned(boxes.data, 4 * sizeof(C))) {}
+  Boxes(const View<const C, 3>& boxes, Format format) : numbers(boxes), format(format), is_vector(are_vectors(boxes)) {}
 
   __host__ __device__ int64_t batches() const { return numbers.size[0]; }
   __host__ __device__ int64_t count() const { return numbers.size[1]; }
@@ -32,16 +29,7 @@ struct Boxes {
   __device__ const C* address(int64_t batch, int64_t k) const {
     return numbers.data + batch * numbers.stride[0] + k * numbers.stride[1];
   }
-  __device__ Box<C> read(const C* from) const {
-    Vector<C, 4> four;
-    if (is_vector) {
-      four = *reinterpret_cast<const Vector<C, 4>*>(from);
-    } else {
-#pragma unroll
-      for (int n = 0; n < 4; ++n) four.item[n] = from[n * numbers.stride[2]];
-    }
-    return box_of(format, four);
-  }
+  __device__ Box<C> read(const C* from) const { return box_of(format, read_four(from, numbers.stride[2], is_vector)); }
   __device__ Box<C> operator()(int64_t batch, int64_t k) const { return read(address(batch, k)); }
 };
 

@@ -4,7 +4,7 @@
 
 #include <opsmith/lanes.h>
 
-#include "../_gpu/warpgroup_tiles.cuh"
+#include "../_gpu/warpgroups.cuh"
 #include "forward_tiles.cuh"
 #include "position_tiles.cuh"
 #include "split_floats.cuh"
@@ -50,7 +50,7 @@ struct WideBlock {
       filled[k].init(wide_samplers / 32 * gpu::arriving_lanes + 1);
       freed[k].init(multiplying_threads / 32 * gpu::arriving_lanes);
     }
-    gpu::show_barriers();
+    gpu::show_shared_memory();
   }
 };
 
@@ -240,7 +240,7 @@ __device__ void fill_wide_stages(const Sampler<T>& sampler, int64_t n, const Pos
           correct_samples<split, T>(stage, own + line * Tile::line_bytes, mask, channels);
         }
       }
-      gpu::show_to_products();
+      gpu::show_shared_memory();
       block.filled[turn.stage].warp_arrives();
       turn.go_on(Block::stages);
     }

@@ -16,6 +16,11 @@ constexpr int rounds = 8;  // vectors of a thread
 // 16 bytes, but of single bytes only 8: a box is few vectors wide, and the lanes of these work while the others wait.
 template <class Out>
 constexpr int vector_width = sizeof(Out) == 1 ? 8 : 16 / sizeof(Out);
+// Blocks that share an image of so many pixels.
+template <class Out>
+OPSMITH_HOST_DEVICE int pieces_of(int pixels) {
+  return (pixels / vector_width<Out> + threads * rounds) / (threads * rounds);
+}
 constexpr int columns_at_once = 512;
 
 template <class T>
@@ -79,7 +84,7 @@ __global__ void __launch_bounds__(threads) paste_dense(Masks<T> masks, View<cons
   constexpr int wide = vector_width<Out>;
   using Wide = Vector<Out, wide>;
   const int width = static_cast<int>(pasting.width), pixels = static_cast<int>(pasting.height) * width;
-  const int pieces = (pixels / wide + threads * rounds) / (threads * rounds);
+  const int pieces = pieces_of<Out>(pixels);
   const int64_t items = out.size[0] * pieces;
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const int64_t n = item / pieces;
@@ -177,8 +182,7 @@ void launch_paste(const View<const T, 3>& masks, const View<const float, 2>& box
   const float growth = growth_of(pasting);
   const int64_t pixels = pasting.height * pasting.width;
   if (out.is_contiguous() && pixels < (int64_t{1} << 31) - threads * rounds * 16) {
-    const int64_t pieces = pixels / vector_width<Out> / (threads * rounds) + 1;
-    const unsigned blocks = blocks_for(out.size[0] * pieces, 1);
+    const unsigned blocks = blocks_for(out.size[0] * pieces_of<Out>(static_cast<int>(pixels)), 1);
     paste_dense<<<blocks, threads, 0, stream>>>(Masks<T>{masks}, boxes, pasting, growth, write, out);
   } else {
     const unsigned blocks = blocks_for(out.numel(), threads);
