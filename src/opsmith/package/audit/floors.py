@@ -16,6 +16,7 @@ __all__ = [
     "HIP_RUNTIME",
     "Floors",
     "SystemNeed",
+    "bundled_names",
     "cuda_majors",
     "find_floors",
     "glibc_floor",
@@ -89,13 +90,18 @@ def find_floors(libraries: Iterable[Library]) -> Floors:
     )
 
 
+def bundled_names(libraries: Iterable[Library]) -> set[str]:
+    """Return the names by which a file's own libraries are needed."""
+    return {name for library in libraries for name in (library.name, library.elf.soname) if name}
+
+
 def system_needs(libraries: Iterable[Library]) -> Iterator[SystemNeed]:
     """Yield the versions of glibc's and libstdc++'s symbols that libraries need, the newest of each family and library.
 
     What a library that is delivered with them provides is not needed of the system.
     """
     libraries = tuple(libraries)
-    bundled = {library.name for library in libraries} | {library.elf.soname for library in libraries}
+    bundled = bundled_names(libraries)
     for library in libraries:
         users: dict[tuple[str, str], str] = {}
         for symbol in library.elf.symbols:

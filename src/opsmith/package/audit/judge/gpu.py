@@ -9,7 +9,7 @@ from opsmith.errors import ToolchainError
 from opsmith.package.audit.driver import cuda_of
 from opsmith.package.audit.facts import Facts, Library
 from opsmith.package.audit.finding import Finding, fault, note
-from opsmith.package.audit.floors import CUDA_LIBRARY, HIP_RUNTIME, cuda_majors
+from opsmith.package.audit.floors import CUDA_LIBRARY, HIP_RUNTIME, bundled_names, cuda_majors
 from opsmith.toolchain.archs import CudaArch, parse_cuda_archs
 
 __all__ = ["judge_gpu", "merge_archs", "missing_archs"]
@@ -190,7 +190,7 @@ def _cuda_major(facts: Facts) -> Iterator[Finding]:
 
 def _rocm_major(facts: Facts) -> Iterator[Finding]:
     """Yield a note where a file is tied to one ROCm: HIP's runtime cannot be linked in."""
-    bundled = {library.name for library in facts.libraries} | {library.elf.soname for library in facts.libraries}
+    bundled = bundled_names(facts.libraries)
     for library in facts.libraries:
         linked = [name for name in library.elf.needed if HIP_RUNTIME.fullmatch(name) and name not in bundled]
         if linked:
