@@ -1,7 +1,7 @@
 """Lists what of opsmith a standalone wheel has a copy of.
 
 A module's import statements outside functions lead to modules of this list. Inside functions some lead to others, which a
-standalone wheel never comes to; tests/package/standalone/test_modules.py has those, and why.
+standalone wheel never comes to; tests/package/standalone/test_copied_modules.py has those, and why.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _PACKAGES: dict[str, str] = {
     "": "_drawing _env _forks _keywords _lazy _printable _standalone _subprocess _torch_release _version errors",
     "build": "devices prebuilt",
     # Why a library does not load, and what helps.
-    "catalogue": "candidates compiler cuda entry gpu linker loader lookup machine packages registration symbols table "
-    "torch_build",
+    "catalogue": "candidates compiler cuda entry gpu headers linker loader lookup machine packages registration symbols "
+    "table torch_build",
     "runtime": "arguments autocast bind body_results bridge compile_cache crash_note declare define derived differentiate "
     "edits flops gradient_plan gradients kernel_file load load_failure obtained operator options outputs "
     "python_gradient register scalars sharding structs torch_ops torchscript vmap vmap_body vmap_samples",
