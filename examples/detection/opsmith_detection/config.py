@@ -1,0 +1,240 @@
+"""Typed configurations: frozen dataclasses, read from YAML files, with overrides such as `solver.rate=0.01`.
+
+A file names the one that it extends with `base:`, relative to itself; what it says replaces the same entries there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+__all__ = [
+    "BackboneConfig",
+    "BoxHeadConfig",
+    "Config",
+    "ConfigError",
+    "DataConfig",
+    "MaskHeadConfig",
+    "ModelConfig",
+    "RPNConfig",
+    "RetinaNetConfig",
+    "SolverConfig",
+    "as_yaml",
+    "load_config",
+]
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+class ConfigError(ValueError):
+    """A configuration that does not exist, does not parse or has an entry that does not fit."""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class BackboneConfig:
+    """A ResNet (He et al., 2015) with a feature pyramid (Lin et al., 2016) on it."""
+
+    depth: Literal[18, 34, 50, 101] = 50
+    width: int = 64  # channels of the stem; the stages have 1, 2, 4 and 8 times as many in their narrow layers
+    norm: Literal["frozen", "batch", "sync"] = "frozen"
+    trainable_stages: int = 3  # from the last one back; 5 trains the stem, too
+    deformable_stages: tuple[int, ...] = ()  # of 2 to 5, whose 3x3 convolutions are deformable ones with masks (DCN v2)
+    pyramid_channels: int = 256
+    weights: Path | None = None  # a state dict of the ResNet alone, in torchvision's names
+
+
+@dataclass(frozen=True, config=_STRICT)
+class RPNConfig:
+    """Region proposals (Ren et al., 2015)."""
+
+    convs: int = 1  # torchvision's v2 models have two
+    sizes: tuple[tuple[float, ...], ...] = ((32.0,), (64.0,), (128.0,), (256.0,), (512.0,))  # of anchors, by level
+    ratios: tuple[float, ...] = (0.5, 1.0, 2.0)  # height to width
+    foreground_iou: float = 0.7
+    background_iou: float = 0.3
+    samples: int = 256  # anchors of an image that count in the loss
+    positive_fraction: float = 0.5
+    candidates: tuple[int, int] = (2000, 1000)  # of each level before NMS, in training and in inference
+    proposals: tuple[int, int] = (2000, 1000)  # of an image after NMS, in training and in inference
+    nms_iou: float = 0.7
+    min_size: float = 1e-3
+
+
+@dataclass(frozen=True, config=_STRICT)
+class BoxHeadConfig:
+    """Classes and boxes of proposals (Girshick, 2015)."""
+
+    pooled: int = 7
+    convs: int = 0  # 3x3 convolutions with batch norm before the linear layers; torchvision's v2 models have four
+    linears: int = 2
+    channels: int = 1024
+    samples: int = 512  # proposals of an image that count in the loss
+    positive_fraction: float = 0.25
+    foreground_iou: float = 0.5
+    score_threshold: float = 0.05
+    nms_iou: float = 0.5
+    detections: int = 100
+
+
+@dataclass(frozen=True, config=_STRICT)
+class MaskHeadConfig:
+    """Masks of proposals (He et al., 2017)."""
+
+    pooled: int = 14
+    convs: int = 4
+    channels: int = 256
+    norm: bool = False  # batch norm behind each convolution, as torchvision's v2 model has
+
+
+@dataclass(frozen=True, config=_STRICT)
+class RetinaNetConfig:
+    """Dense detection with focal loss (Lin et al., 2017)."""
+
+    convs: int = 4
+    norm: bool = False  # group norm behind each convolution, as torchvision's v2 model has
+    extra_levels_from: Literal["c5", "p5"] = "p5"  # what levels 6 and 7 are made of; v2: c5
+    base_sizes: tuple[float, ...] = (32.0, 64.0, 128.0, 256.0, 512.0)
+    scales: tuple[float, ...] = (1.0, 2 ** (1 / 3), 2 ** (2 / 3))
+    ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
+    foreground_iou: float = 0.5
+    background_iou: float = 0.4
+    box_loss: Literal["l1", "giou"] = "l1"
+    candidates: int = 1000  # of each level
+    score_threshold: float = 0.05
+    nms_iou: float = 0.5
+    detections: int = 300
+
+
+@dataclass(frozen=True, config=_STRICT)
+class ModelConfig:
+    """A detector: a two-stage one, or RetinaNet."""
+
+    kind: Literal["rcnn", "retinanet"] = "rcnn"
+    classes: int = 90  # labels 1 to `classes`; torchvision's models of COCO have 90
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    rpn: RPNConfig = field(default_factory=RPNConfig)
+    box_head: BoxHeadConfig = field(default_factory=BoxHeadConfig)
+    mask_head: MaskHeadConfig | None = field(default_factory=MaskHeadConfig)  # None: Faster R-CNN
+    retinanet: RetinaNetConfig = field(default_factory=RetinaNetConfig)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class DataConfig:
+    """Data sets in COCO's format, and the shapes that images come in."""
+
+    train: Path = Path("digits/train.json")
+    test: Path = Path("digits/test.json")
+    images: Path | None = None  # the images' folder; None: the folder of the annotations
+    shorter_sides: tuple[int, ...] = (800,)  # one is drawn for each image in training, the last one is for tests
+    longest_side: int = 1333
+    canvases: tuple[tuple[int, int], ...] = ((800, 1344), (1344, 800))  # heights and widths of batches
+    max_objects: int = 100
+    mask_resolution: int = 112
+    flip: float = 0.5  # probability
+    batch: int = 8  # images of a step on each device
+    workers: int = 4
+
+
+@dataclass(frozen=True, config=_STRICT)
+class SolverConfig:
+    """How a model is trained."""
+
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    rate: float = 0.02  # for 16 images
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    steps: int = 90_000
+    warm_up_steps: int = 500
+    schedule: Literal["steps", "cosine"] = "steps"
+    milestones: tuple[float, ...] = (2 / 3, 8 / 9)  # of the steps, where the rate drops to a tenth
+    clip_norm: float | None = None
+    accumulate: int = 1  # batches of a step
+    ema: float | None = None  # decay of the averaged weights that are evaluated
+    precision: Literal["float32", "tf32", "bfloat16"] = "bfloat16"
+    checkpoint_every: int = 1000
+    evaluate_every: int = 5000
+    log_every: int = 20
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Config:
+    """A run: a model, its data and how it is trained."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    solver: SolverConfig = field(default_factory=SolverConfig)
+    seed: int = 0
+    deterministic: bool = False  # the same bits in every run
+    graph: bool = True  # one CUDA graph a step, where there is a GPU
+    distributed: Literal["ddp", "fsdp"] = "ddp"
+    output: Path = Path("runs/detection")
+
+
+def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration.
+
+    Args:
+        path: a YAML file; without one, every entry has its default.
+        overrides: entries such as `solver.rate=0.01`, whose values are YAML.
+
+    Raises:
+        ConfigError: a file is missing or no YAML, or an entry is unknown or does not fit its type.
+    """
+    entries = {} if path is None else _read(path, ())
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals:
+            raise ConfigError(f"{override!r} is not an override: write name=value, such as solver.rate=0.01")
+        nested: Any = _parsed(value, override)
+        for part in reversed(name.split(".")):
+            nested = {part: nested}
+        entries = _merged(entries, nested)
+    try:
+        return TypeAdapter(Config).validate_python(entries)
+    except ValidationError as error:
+        found = "\n".join(
+            f"  {'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r})" for e in error.errors()
+        )
+        raise ConfigError(f"{path or 'the configuration'} does not fit:\n{found}") from None
+
+
+def as_yaml(config: Config) -> str:
+    """Write a configuration so that `load_config` reads it again."""
+    return yaml.safe_dump(TypeAdapter(Config).dump_python(config, mode="json"), sort_keys=False)
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    path = path.resolve()
+    if path in seen:
+        raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*seen, path))}")
+    try:
+        entries = _parsed(path.read_text(encoding="utf-8"), str(path)) or {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if not isinstance(entries, dict):
+        raise ConfigError(f"{path} has {type(entries).__name__} at its top level; expected `name: value` entries")
+    base = entries.pop("base", None)
+    return entries if base is None else _merged(_read(path.parent / str(base), (*seen, path)), entries)
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where} is not YAML: {error}") from None
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
