@@ -18,9 +18,7 @@ class Targets(NamedTuple):
 
     boxes: Tensor  # float32 [B, G, 4]
     labels: Tensor  # int64 [B, G]
-    masks: Tensor | None = (
-        None  # uint8 [B, G, R, R], 0 to 255: each cut out at its box, resized to data.mask_resolution
-    )
+    masks: Tensor | None = None  # uint8 [B, G, R, R], 0 to 255: cut out at the box, resized (data.mask_resolution)
 
 
 class Batch(NamedTuple):
