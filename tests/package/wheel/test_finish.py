@@ -115,6 +115,13 @@ def test_its_bill_of_materials_has_the_library_and_what_built_it(tmp_path):
     assert [item["name"] for item in bill["components"] if item["type"] == "library"] == ["opsmith"]
 
 
+def test_libraries_that_opsmith_did_not_build_are_in_the_bill_too(tmp_path):
+    with zipfile.ZipFile(finish_wheel(wheel(tmp_path, {OPS: library()}, tag=LINUX))) as archive:
+        bill = json.loads(archive.read("smooth-1.0.dist-info/sboms/opsmith.cdx.json"))
+    assert [item["name"] for item in bill["components"]] == [OPS]
+    assert bill["metadata"]["tools"]["components"] == []
+
+
 def test_a_wheel_without_libraries_keeps_its_tags(tmp_path):
     finished = finish_wheel(wheel(tmp_path, {}, tag="py3-none-any"))
     assert finished.name == "smooth-1.0-py3-none-any.whl"

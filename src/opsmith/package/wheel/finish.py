@@ -81,7 +81,7 @@ def finish_wheel(wheel: Path, *, standalone: bool = False) -> Path:
         if library.manifest is not None:
             beside = str(PurePosixPath(library.path).with_suffix(".json"))
             members[beside] = _undated(library.manifest).to_json().encode()
-    if any(library.manifest for library in facts.libraries):
+    if facts.libraries:
         members[f"{info}{_BILL}"] = bill_of_materials(facts)
     members[f"{info}RECORD"] = _record(members, f"{info}RECORD")
     target = wheel.with_name(_renamed(wheel.name, platform)) if platform else wheel
