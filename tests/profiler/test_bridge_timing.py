@@ -35,7 +35,7 @@ def test_calls_are_made_as_often_as_asked_and_timed(bridge: Any) -> None:
     [
         ([], 3, "there is no call"),
         ([((torch.zeros(8), 1), {})], 0, "there is no call"),
-        ([(("no tensor", 1), {})], 1, "no plain tensors and numbers"),
+        ([(("no tensor", 1), {})], 1, "not plain tensors and numbers"),
     ],
 )
 def test_what_cannot_be_timed_is_refused(bridge: Any, calls: Any, repeats: int, message: str) -> None:

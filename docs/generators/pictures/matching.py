@@ -9,7 +9,7 @@ from opsmith.ops.linear_assignment import linear_assignment_ragged
 
 __all__ = ["COSTS", "draw_linear_assignment"]
 
-# Rows 0 and 1 are cheapest in one column, so that taking each row's cheapest is no answer.
+# Rows 0 and 1 are cheapest in one column, so that taking each row's cheapest is not an answer.
 COSTS = (
     (1.0, 2.0, 6.0, 7.0),
     (2.0, 8.0, 7.0, 9.0),

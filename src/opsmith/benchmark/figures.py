@@ -68,7 +68,7 @@ class Figures:
         """Return timings with an error in those that are faster than the machine can be.
 
         Where the reference is, too, it does not read all of its inputs, as a look-up in a table does not: the bytes of the
-        definition are no limit then, and no share of it is given.
+        definition are not a limit then, and no share of it is given.
         """
         read, written = _uncached(workload, work, is_cold=is_cold)
         if not any(self._is_impossible(timing, read, written) for timing in timings.values()):

@@ -209,7 +209,7 @@ size_t find_slot(PyObject* type, PyObject* slot) {
   const auto size = static_cast<size_t>(integer_of(attribute_of(type, "__basicsize__")));
   if (PyObject_SetAttr(instance.get(), slot, marker.get()) != 0) throw ErrorIsSet();
   const auto found = only_word(instance.get(), sizeof(PyObject) / sizeof(void*), size / sizeof(void*), marker.get());
-  if (!found) throw std::invalid_argument(text_of(slot) + " is no slot of the type");
+  if (!found) throw std::invalid_argument(text_of(slot) + " is not a slot of the type");
   return *found;
 }
 

@@ -55,7 +55,7 @@ Object time_calls(PyObject* entry_capsule, PyObject* calls, int64_t repeats) {
   for_each_item(calls, [&](const Object& call) {
     Stack stack;
     if (!entry->parse(item_of(call, 0).get(), item_of(call, 1).get(), stack)) {
-      throw std::invalid_argument("a call to be timed has arguments that are no plain tensors and numbers");
+      throw std::invalid_argument("a call to be timed has arguments that are not plain tensors and numbers");
     }
     arguments.push_back(std::move(stack));
   });

@@ -115,7 +115,7 @@ def explain_signature(error: BuildError, definitions: list[Definition]) -> Build
     needed = prototype(definition, device)
     structs = struct_definitions([definition], device)
     says = error.message.text
-    # That a cast fails is no news beside two prototypes, unless these are alike or differ in the fields of a struct.
+    # That a cast fails is not news beside two prototypes, unless these are alike or differ in the fields of a struct.
     is_news = not _CAST_FAILS.search(says) or bool(structs) or _types_of(shown) == _types_of(needed)
     return SignatureError(
         f"{location}: the kernel `{kernel.entry}` does not match its definition ({definition.location})\n\n"

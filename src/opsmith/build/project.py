@@ -31,8 +31,8 @@ class Project:
     torch-target  the oldest torch that the libraries should load in, such as "2.10"
     standalone    whether wheels do without opsmith: what an operator needs at run time is copied into them
 
-    `cuda`, the CUDA whose nvcc compiles ("12"), is no key but an option of who makes the wheel: whoever builds the project
-    from its sources takes the nvcc that there is.
+    `cuda`, the CUDA whose nvcc compiles ("12"), is not a key but an option of who makes the wheel: whoever builds the
+    project from its sources takes the nvcc that there is.
     """
 
     operators: tuple[str, ...]

@@ -58,7 +58,7 @@ def judge_in_child(
     message = ""
     for sent in in_child(work, silence_s=_TRY_S, until_s=context.until_s):
         if isinstance(sent, Ended):
-            # An exception of the check's own is no answer.
+            # An exception of the check's own is not an answer.
             died = bool(sent.crash) and sent.crash != "exit status 1"
             return Answer(message, sent.crash if died and not message else "")
         message = sent

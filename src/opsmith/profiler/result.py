@@ -144,5 +144,5 @@ class ProfileReport:
         return text_of(self)
 
 
-# Parts that are off by more than this together are no answer.
+# Parts that are off by more than this together are not an answer.
 _BELIEVABLE = 0.25

@@ -56,7 +56,7 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
     from opsmith.store import Store
     from opsmith.toolchain import find_torch
 
-    find_torch()  # refuses one that is too old, which is no failure of this bridge
+    find_torch()  # refuses one that is too old, which is not a failure of this bridge
     if (prebuilt := find_prebuilt().library) is not None:
         return prebuilt
     store = Store(default_root())

@@ -95,7 +95,7 @@ def import_archive(store: Store, file: Path) -> Imported:
             names = sorted({name.partition("/")[0] for name in archive.namelist() if "/" in name})
             staged = []
             if not all(map(keys.is_key, names)):
-                raise StoreError(f"{file} is not an opsmith archive: it has a folder that is no artefact's")
+                raise StoreError(f"{file} is not an opsmith archive: it has a folder that is not an artefact's")
             for key in names:
                 folder = stack.enter_context(store.staging()) / "artifact"
                 staged.append((*_stage(archive, key, folder), folder))

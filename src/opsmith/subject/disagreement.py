@@ -141,7 +141,7 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
         got, want = result.to(torch.float64), value.to(torch.float64)
         distance = (got - want).abs()
         info = torch.finfo(result.dtype)
-        # What leaves the type rounds to inf, and just below that either is right; an infinity is no large number.
+        # What leaves the type rounds to inf, and just below that either is right; an infinity is not a large number.
         limit = info.max * (1 - 2 * info.eps)
         overflows = want.isfinite() & (want.abs() > limit) & (got.abs() >= limit)
         right = (distance <= allowed) | (got == want) | (got.isnan() & want.isnan()) | allowed.isinf()

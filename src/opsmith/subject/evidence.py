@@ -26,7 +26,7 @@ _MANY_ELEMENTS = 1 << 13
 _CLOSER = 101
 # A step smaller by this factor changes what is smooth by as much less. In float64 it is larger by as much.
 _SMALLER = 64.0
-# Less than this part of a result, or than these many units in the last place, is no jump.
+# Less than this part of a result, or than these many units in the last place, is not a jump.
 _LEAST_JUMP, _LEAST_JUMP_UNITS = 1e-3, 16.0
 # With an error of so large a part of a result digits are lost in float32; with one of so few units some are left.
 _LOST, _SOUND_UNITS = 2.0**-12, 4e6
@@ -88,7 +88,7 @@ class Evidence:
     def _raised(self, first: list[Tensor], samples: int, measure: Callable[[int], list[Tensor]]) -> list[Tensor]:
         squares = self._zeros()
         count = 0
-        # What the reference does not take in another form is no evidence.
+        # What the reference does not take in another form is not evidence.
         with contextlib.suppress(Exception):
             for sample in range(samples):
                 for sums, distance in zip(squares, measure(self.seed + _CLOSER + sample), strict=True):

@@ -83,7 +83,7 @@ def _as_recipe(value: Any) -> Any:
 
 
 def numbers_of(cases: Iterable[Case]) -> dict[str, tuple[Any, ...]]:
-    """Return the values that examples have for the arguments that are no tensors, by argument."""
+    """Return the values that examples have for the arguments that are not tensors, by argument."""
     found: dict[str, tuple[Any, ...]] = {}
     for case in cases:
         tensors = {name.partition("[")[0] for name in case.tensors()}

@@ -54,7 +54,7 @@ class _Rounding(DispatchMode):
         result = func(*args, **(kwargs or {}))
         results = result if isinstance(result, tuple | list) else (result,)
         for one, returned in zip(results, func._schema.returns, strict=False):
-            # A view of what was rounded before is no result of an operation.
+            # A view of what was rounded before is not a result of an operation.
             is_view = returned.alias_info is not None and not returned.alias_info.is_write
             if isinstance(one, Tensor) and one.dtype is torch.float64 and one.numel() > 0 and not is_view:
                 self._round(one, _is_absorbed(func.overloadpacket.__name__, one, args))

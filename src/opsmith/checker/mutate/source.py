@@ -13,7 +13,7 @@ __all__ = ["ASSIGNMENTS", "Loop", "Source", "Statement"]
 
 ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="})
 
-# What a faulty argument of these changes is no result: how work is shared out, what is checked when it is compiled or
+# What a faulty argument of these changes is not a result: how work is shared out, what is checked when it is compiled or
 # said when it fails, how much memory is taken in advance.
 _WITHOUT_RESULT = frozenset(
     {"static_assert", "assert", "alignas", "noexcept", "decltype", "sizeof", "reserve", "throw", "fail"}

@@ -103,7 +103,7 @@ def kind_of(wrong: Disagreement | Exception) -> str:
 def _is_near_overflow(context: Context, case: Case) -> bool:
     """Whether the kernel is right for the same numbers, of those near the largest of their type, divided by 2^8.
 
-    Algorithms of one pass overflow before others do. In float16 that is no excuse: sums belong in float32.
+    Algorithms of one pass overflow before others do. In float16 that is not an excuse: sums belong in float32.
     """
     large = {name for name, recipe in case.tensors().items() if recipe.values in _LARGEST and recipe.dtype != "float16"}
     if not large or any("[" in name for name in large):

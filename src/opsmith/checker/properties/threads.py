@@ -146,7 +146,7 @@ def _timed(context: Context, cases: Iterable[Case], *, has_reference: bool) -> l
 
 
 def _differs_on(context: Context, one: _Stress, number: int, seconds: float) -> Outcome | str:
-    """Return how results on a number of threads differ from those on one: an outcome, or a note where it is no defect."""
+    """Return how results on a number of threads differ from those on one: an outcome, or a note where it is not a defect."""
     context.tell(one.case)
     first: dict[str, torch.Tensor] | None = None
     varying: list[Difference] = []

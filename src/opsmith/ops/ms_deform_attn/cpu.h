@@ -115,7 +115,7 @@ class Taps {
     return list_;
   }
 
-  // The dense rows that gradients of pixels are added to from now on; what is no pixel's is dropped.
+  // The dense rows that gradients of pixels are added to from now on; what is not a pixel's is dropped.
   void collect_in(C* gradients) {
     gradients_ = gradients;
     dropped_.resize(static_cast<size_t>(inputs_.channels()));

@@ -76,7 +76,7 @@ __device__ inline void list_boxes(const View<const float, 2>& boxes, const Pooli
 #pragma unroll 4
   for (int64_t k = threadIdx.x; k < boxes.size[0]; k += point_threads) {
     const Roi roi = read_roi(boxes, k, pooling);
-    // What is no box has no points, in the first image.
+    // What is not a box has no points, in the first image.
     if ((roi.image < 0 ? 0 : roi.image) == image) lists.of(image)[atomicAdd(&count, 1)] = static_cast<int>(k);
   }
   __syncthreads();

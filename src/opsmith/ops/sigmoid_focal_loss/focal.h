@@ -58,7 +58,7 @@ struct One {
 template <class C>
 struct Power {
   C exponent;
-  C of_minus_one;  // (-1)^gamma: m is negative for targets that are no probabilities
+  C of_minus_one;  // (-1)^gamma: m is negative for targets that are not probabilities
 
   explicit Power(double gamma)
       : exponent(static_cast<C>(gamma)), of_minus_one(static_cast<C>(__builtin_pow(-1.0, gamma))) {}

@@ -57,7 +57,7 @@ class ProofRequest:
 def prove(wheel: Path, request: ProofRequest, tell: Callable[[Claim, Row | None], None]) -> Proof:
     """Run a wheel in every environment; `tell` hears of each before it begins and when it has ended.
 
-    Raises BuildError if the file is no wheel with operators of opsmith's.
+    Raises BuildError if the file is not a wheel with operators of opsmith's.
     """
     facts = read_facts(wheel)
     modules = modules_of(facts)

@@ -61,7 +61,7 @@ class BuiltWheel:
 def build_wheel(request: WheelRequest, tell: Callable[[str], None]) -> BuiltWheel:
     """Build, finish and audit a wheel; `tell` gets a line for each step of the compilers.
 
-    Raises ArgumentError if the folder is no project or its backend does not take the options, ToolchainError if something
+    Raises ArgumentError if the folder is not a project or its backend does not take the options, ToolchainError if something
     is not installed, and BuildError if the build fails or the wheel has no operators.
     """
     started = time.perf_counter()

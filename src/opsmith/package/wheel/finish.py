@@ -39,7 +39,7 @@ _BILL = "sboms/opsmith.cdx.json"
 def source_time() -> datetime:
     """Return the one time of a wheel's members: SOURCE_DATE_EPOCH (seconds since 1970), or 1980 where that is not set.
 
-    Raises BuildError if the variable is no number.
+    Raises BuildError if the variable is not a number.
     """
     text = os.environ.get("SOURCE_DATE_EPOCH")
     if text is None:
@@ -64,7 +64,7 @@ def finish_wheel(wheel: Path, *, standalone: bool = False) -> Path:
 
     A wheel without libraries, with a platform tag of a policy already, or whose libraries fit no policy keeps its tags. With
     `standalone` it gets a copy of what it needs of opsmith.
-    Raises BuildError if the file is no wheel, or its modules need more of opsmith than a standalone wheel has.
+    Raises BuildError if the file is not a wheel, or its modules need more of opsmith than a standalone wheel has.
     """
     facts = read_facts(wheel)
     if facts.wheel is None:
