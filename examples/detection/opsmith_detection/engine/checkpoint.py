@@ -16,7 +16,15 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from opsmith_detection.engine.optimizer import Average
 
-__all__ = ["CheckpointError", "list_checkpoints", "load_checkpoint", "restore", "save_checkpoint", "snapshot"]
+__all__ = [
+    "CheckpointError",
+    "list_checkpoints",
+    "load_checkpoint",
+    "load_weights",
+    "restore",
+    "save_checkpoint",
+    "snapshot",
+]
 
 _FORMAT = 1  # of the dictionary in the file
 
@@ -27,7 +35,7 @@ class CheckpointError(ValueError):
 
 def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer, average: Average | None) -> dict[str, Any]:
     """Copy weights, averaged weights and what the optimizer keeps to the CPU. All ranks take part."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     state = {names[p]: kept for p, kept in optimizer.state.items()}
     return {
         "model": _full(model.state_dict()),
@@ -51,6 +59,15 @@ def restore(
     for name, kept in checkpoint["optimizer"].items():
         like = parameters[name]
         optimizer.state[like] = {key: _placed(value, like) for key, value in kept.items()}
+
+
+def load_weights(checkpoint: Mapping[str, Any], model: nn.Module) -> None:
+    """Give a model a checkpoint's averaged weights, or its weights if it has none.
+
+    Raises:
+        CheckpointError: names or shapes differ from the model's.
+    """
+    _copy(checkpoint["average"] or checkpoint["model"], model.state_dict(), "the model")
 
 
 def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: int) -> Path:
@@ -140,4 +157,3 @@ def _placed(value: Any, like: Tensor) -> Any:
     if isinstance(like, DTensor) and value.shape == like.shape:
         return distribute_tensor(value, like.device_mesh, like.placements)
     return value.clone(memory_format=torch.preserve_format)
-

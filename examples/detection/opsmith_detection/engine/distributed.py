@@ -59,13 +59,9 @@ def join(device: str | None = None) -> Iterator[World]:
         yield World(0, 1, chosen)
         return
     with_gpu = chosen.type == "cuda"
-    dist.init_process_group(
-        "nccl" if with_gpu else "gloo", timeout=_PATIENCE, device_id=chosen if with_gpu else None
-    )
-    try:
-        yield World(dist.get_rank(), size, chosen)
-    finally:
-        dist.destroy_process_group()
+    dist.init_process_group("nccl" if with_gpu else "gloo", timeout=_PATIENCE, device_id=chosen if with_gpu else None)
+    yield World(dist.get_rank(), size, chosen)
+    dist.destroy_process_group()  # after an error it could wait for the others
 
 
 def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
@@ -84,7 +80,8 @@ def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
         mesh = init_device_mesh(world.device.type, (world.size,))
         for block in _blocks(model):
             fully_shard(block, mesh=mesh)
-        return fully_shard(model, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        return model
     # Of batch norm each process keeps statistics of its own; `share_buffers` makes them one where they are used.
     return DistributedDataParallel(
         model,

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import torch
 
-from opsmith_detection.structures import Batch
 from opsmith_detection.engine.graphs import copy_batch, like_batch, shapes_of
+from opsmith_detection.structures import Batch
 
 __all__ = ["Feed", "Source"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ class Graph(Generic[Result]):
         self._function, self._eager = function, eager
         self._captured: tuple[torch.cuda.CUDAGraph, Batch, Result] | None = None
 
-    def __call__(self, batch: Batch, stream: torch.cuda.Stream, pool: object) -> Result:
+    def __call__(self, batch: Batch, stream: torch.cuda.Stream, pool: Any) -> Result:
         """Call it on `stream`, which is the current one; `pool` is where the graph has its memory."""
         if self._eager > 0:
             self._eager -= 1

@@ -25,7 +25,9 @@ class Predictor:
         pool: of the graphs that never run at the same time as these, to share their memory.
     """
 
-    def __init__(self, model: nn.Module, config: Config, device: torch.device, *, graph: bool, pool: object = None) -> None:
+    def __init__(
+        self, model: nn.Module, config: Config, device: torch.device, *, graph: bool, pool: object = None
+    ) -> None:
         self._model, self._precision, self._device = model, config.solver.precision, device
         self._graphed = graph and device.type == "cuda"
         self._stream = torch.cuda.Stream(device) if self._graphed else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -85,12 +86,29 @@ class Average:
         of_model = model.state_dict(keep_vars=True)
         learnt = {name for name, tensor in of_model.items() if tensor.requires_grad}
         self._learnt = [local(side[name] for name in of_model if name in learnt) for side in (self.tensors, of_model)]
-        self._others = [local(side[name] for name in of_model if name not in learnt) for side in (self.tensors, of_model)]
+        self._others = [
+            local(side[name] for name in of_model if name not in learnt) for side in (self.tensors, of_model)
+        ]
         self._move = torch.zeros((), device=self._learnt[0][0].device)
 
     def set_step(self, step: int) -> None:
         """Say which step comes next, without a synchronisation."""
         self._move.fill_(1 - min(self.decay, (1 + step) / (10 + step)))
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """Let the model have the averaged weights within the context."""
+        tensors = model.state_dict()
+        own = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                tensor.copy_(self.tensors[name])
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, tensor in tensors.items():
+                    tensor.copy_(own[name])
 
     @torch.no_grad()
     def update(self) -> None:
@@ -100,4 +118,4 @@ class Average:
         torch._foreach_mul_(difference, self._move)
         torch._foreach_add_(average, difference)
         if self._others[0]:
-            torch._foreach_copy_(*self._others)
+            torch._foreach_copy_(self._others[0], self._others[1])

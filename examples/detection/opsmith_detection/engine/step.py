@@ -13,11 +13,11 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from opsmith_detection.config import Config
-from opsmith_detection.structures import Batch
 from opsmith_detection.engine.graphs import Graph, shapes_of
 from opsmith_detection.engine.optimizer import Average, rate_at, set_rate
+from opsmith_detection.structures import Batch
 
-__all__ = ["Diverged", "TrainStep", "autocast"]
+__all__ = ["DivergedError", "TrainStep", "autocast"]
 
 # Eager steps on each shape before it is captured: they allocate what the optimizer keeps and choose cuDNN's algorithms.
 # DistributedDataParallel rebuilds its buckets and measures itself in the first ones of a process (PyTorch's notes on CUDA
@@ -25,7 +25,7 @@ __all__ = ["Diverged", "TrainStep", "autocast"]
 _EAGER_STEPS, _EAGER_STEPS_DISTRIBUTED = 2, 11
 
 
-class Diverged(RuntimeError):
+class DivergedError(RuntimeError):
     """A loss that is not finite."""
 
 
@@ -35,7 +35,7 @@ class TrainStep:
     What changes from step to step lives in tensors that a graph reads: the batch, the learning rate, the weight of the
     average. Losses are added up on the device until `read_losses`.
 
-    The first steps of each shape are eager, and so are all on a CPU or with `config.graph` off. With `accumulate` batches
+    The first steps of each shape are eager, and so are all on a CPU or without `graph`. With `accumulate` batches
     a step there is a graph for a first, a middle and a last batch.
 
     Random numbers of a step depend on the seed, the step and the rank alone. A run that goes on thus draws what it would
@@ -47,6 +47,8 @@ class TrainStep:
         average: moves along with the weights.
         images: of a step, on all devices together; the rate depends on it.
         rank: of this process.
+        stream: that a GPU works on; one of its own if it is left out.
+        graph: whether to capture.
     """
 
     def __init__(
@@ -58,6 +60,8 @@ class TrainStep:
         average: Average | None = None,
         images: int = 16,
         rank: int = 0,
+        stream: torch.cuda.Stream | None = None,
+        graph: bool = True,
     ) -> None:
         self.model, self.optimizer, self.average = model, optimizer, average
         self.config, self.solver, self.images, self.rank = config, config.solver, images, rank
@@ -70,8 +74,8 @@ class TrainStep:
         self._counted = 0
         self._ddp = isinstance(model, DistributedDataParallel)
         self._graphs: dict[object, Graph[None]] = {}
-        self._graphed = config.graph and self.device.type == "cuda"
-        self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._graphed = graph and self.device.type == "cuda"
+        self._stream = torch.cuda.Stream(self.device) if stream is None and self.device.type == "cuda" else stream
         self.pool = torch.cuda.graph_pool_handle() if self._graphed else None
 
     def __call__(self, batches: Iterator[Batch], step: int) -> None:
@@ -89,14 +93,14 @@ class TrainStep:
         """Return the mean of each loss and of the gradients' norm since the last reading. This waits for the device.
 
         Raises:
-            Diverged: one of them was not finite.
+            DivergedError: one of them was not finite.
         """
         found, failed_at = torch.stack([self._totals, self._failed_at]).tolist()
         failed = {name: int(at) for name, at in zip(self.names, failed_at, strict=True) if math.isfinite(at)}
         if failed:
             step = min(failed.values())
             names = ", ".join(name for name, at in failed.items() if at == step)
-            raise Diverged(
+            raise DivergedError(
                 f"step {step}: {names} is not finite. A smaller rate (solver.rate), a longer warm-up "
                 "(solver.warm_up_steps) or clipping (solver.clip_norm) helps where a training diverges"
             )
