@@ -135,6 +135,7 @@ class DataConfig:
     train: Path = Path("digits/train.json")
     test: Path = Path("digits/test.json")
     images: Path | None = None  # the images' folder; None: the folder of the annotations
+    labels: Literal["ids", "contiguous"] = "ids"  # labels are the categories' ids, or 1, 2, 3, ... in their order
     shorter_sides: tuple[int, ...] = (800,)  # one is drawn for each image in training, the last one is for tests
     longest_side: int = 1333
     canvases: tuple[tuple[int, int], ...] = ((800, 1344), (1344, 800))  # heights and widths of batches
