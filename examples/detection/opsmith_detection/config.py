@@ -47,6 +47,7 @@ class BackboneConfig:
     trainable_stages: int = 3  # from the last one back; 5 trains the stem, too
     deformable_stages: tuple[int, ...] = ()  # of 2 to 5, whose 3x3 convolutions are deformable ones with masks (DCN v2)
     pyramid_channels: int = 256
+    pyramid_norm: bool = False  # batch norm behind its convolutions, as torchvision's v2 models of two stages have
     weights: Path | None = None  # a state dict of the ResNet alone, in torchvision's names
 
 
@@ -79,6 +80,7 @@ class BoxHeadConfig:
     positive_fraction: float = 0.25
     foreground_iou: float = 0.5
     score_threshold: float = 0.05
+    candidates: int = 4000  # pairs of a box and a class, of an image, that go into NMS
     nms_iou: float = 0.5
     detections: int = 100
 
@@ -121,7 +123,7 @@ class ModelConfig:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
-    rpn: RPNConfig = field(default_factory=RPNConfig)
+    rpn: RPNConfig | None = field(default_factory=RPNConfig)  # None: Fast R-CNN, to which proposals are given
     box_head: BoxHeadConfig = field(default_factory=BoxHeadConfig)
     mask_head: MaskHeadConfig | None = field(default_factory=MaskHeadConfig)  # None: Faster R-CNN
     retinanet: RetinaNetConfig = field(default_factory=RetinaNetConfig)
