@@ -69,7 +69,7 @@ def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = 
     content = load_checkpoint(checkpoint)
     config = parse_config(content["config"], overrides)
     prepare(config)
-    model = build_model(config.model).to(device, memory_format=torch.channels_last)
+    model = build_model(config.model).to(device)
     load_weights(content, model)
     predictor = Predictor(model.eval(), config, device, graph=config.graph)
     return LoadedRun(

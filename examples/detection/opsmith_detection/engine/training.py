@@ -88,7 +88,7 @@ class Training:
             )
         prepare(config)
         self.data = datasets(config)
-        self.model = build_model(config.model).to(world.device, memory_format=torch.channels_last)
+        self.model = build_model(config.model).to(world.device)
         stream = torch.cuda.Stream(world.device) if world.device.type == "cuda" else None
         with torch.cuda.stream(stream):  # where its gradients are accumulated
             wrapped = wrap(self.model, config, world)
