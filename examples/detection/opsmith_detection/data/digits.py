@@ -8,7 +8,6 @@ in the test images.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -109,7 +108,7 @@ def make_digits(
                     progress(done, images)
             (partial / f"{split}.json").write_text(json.dumps(_as_coco(recipe, split, entries)))
         (partial / "recipe.json").write_text(json.dumps(asdict(recipe)))
-        os.replace(partial, folder)
+        partial.replace(folder)
     return folder
 
 
@@ -134,10 +133,10 @@ def _as_coco(recipe: _Recipe, split: str, entries: list[list[dict[str, Any]]]) -
     return {
         "info": {"description": "handwritten digits on photographs", **asdict(recipe)},
         "images": [
-            {"id": id, "file_name": f"{split}/{id:05}.jpg", "height": height, "width": width}
-            for id in range(1, len(entries) + 1)
+            {"id": number, "file_name": f"{split}/{number:05}.jpg", "height": height, "width": width}
+            for number in range(1, len(entries) + 1)
         ],
-        "annotations": [{"id": id, **one} for id, one in enumerate(annotations, start=1)],
+        "annotations": [{"id": number, **one} for number, one in enumerate(annotations, start=1)],
         "categories": [{"id": digit + 1, "name": str(digit)} for digit in range(10)],
     }
 
