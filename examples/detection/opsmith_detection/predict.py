@@ -13,18 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
-from pycocotools import mask as coco_mask
 
 from opsmith.ops import paste_binary_masks_in_image
 from opsmith_detection.config import Config, DataConfig, parse_config
 from opsmith_detection.data.coco import Category, DataError
-from opsmith_detection.data.transforms import canvas_of, resized, scaled_size
+from opsmith_detection.data.masks import encoded
+from opsmith_detection.data.transforms import batch_of
 from opsmith_detection.drawing import draw_objects
 from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.engine.training import prepare
 from opsmith_detection.models import build_model
-from opsmith_detection.structures import Batch
 
 __all__ = ["Found", "LoadedRun", "Speed", "captions", "find_objects", "list_images", "load_run", "predict_images"]
 
@@ -80,9 +79,10 @@ def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = 
 def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:
     """Find the objects of an image, RGB of [height, width, 3], whose score is at least `threshold`."""
     height, width = image.shape[:2]
-    detections = predictor(_as_batch(image, data))
+    batch = batch_of(image, data)
+    detections = predictor(batch)
     kept = (detections.labels[0] > 0) & (detections.scores[0] >= threshold)
-    scale = torch.tensor([width, height], dtype=torch.float32) / torch.tensor(_size_on_canvas(image, data)).flip(0)
+    scale = torch.tensor([width, height]) / batch.sizes[0].flip(0)
     boxes = detections.boxes[0][kept] * scale.repeat(2).to(detections.boxes.device)
     masks = None
     if detections.masks is not None:
@@ -117,7 +117,7 @@ def predict_images(
     for number, (path, name) in enumerate(zip(paths, names, strict=True), start=1):
         image = _read(path)
         if number == 1:  # what is built and captured at first is not the model's speed
-            predictor.warm([_as_batch(image, data)])
+            predictor.warm([batch_of(image, data)])
             began = time.perf_counter()
         before = time.perf_counter()
         found = find_objects(predictor, image, data, threshold)
@@ -164,22 +164,9 @@ def _read(path: Path) -> npt.NDArray[np.uint8]:
         raise DataError(f"{path} cannot be read as an image: {error}") from None
 
 
-def _size_on_canvas(image: npt.NDArray[np.uint8], data: DataConfig) -> tuple[int, int]:
-    size = image.shape[0], image.shape[1]
-    canvas = data.canvases[canvas_of(size, data.canvases)]
-    return scaled_size(size, data.shorter_sides[-1], data.longest_side, canvas)
-
-
-def _as_batch(image: npt.NDArray[np.uint8], data: DataConfig) -> Batch:
-    height, width = data.canvases[canvas_of(image.shape[:2], data.canvases)]
-    size = _size_on_canvas(image, data)
-    images = torch.zeros(1, 3, height, width, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
-    images[0, :, : size[0], : size[1]] = resized(image, size, flip=False)
-    return Batch(images, torch.tensor([size], dtype=torch.float32), torch.tensor([1]))
-
-
 def _as_results(number: int, path: Path, found: Found, categories: Mapping[int, Category]) -> list[dict[str, Any]]:
     results = []
+    rles = None if found.masks is None else encoded(torch.from_numpy(found.masks))
     for i, (x1, y1, x2, y2) in enumerate(found.boxes.tolist()):
         result = {
             "image_id": number,
@@ -188,8 +175,7 @@ def _as_results(number: int, path: Path, found: Found, categories: Mapping[int, 
             "score": found.scores[i],
             "bbox": [x1, y1, x2 - x1, y2 - y1],
         }
-        if found.masks is not None:
-            rle = coco_mask.encode(np.asfortranarray(found.masks[i].astype(np.uint8)))
-            result["segmentation"] = {"size": rle["size"], "counts": rle["counts"].decode()}
+        if rles is not None:
+            result["segmentation"] = {**rles[i], "counts": rles[i]["counts"].decode()}
         results.append(result)
     return results

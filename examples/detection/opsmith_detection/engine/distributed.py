@@ -65,15 +65,7 @@ def join(device: str | None = None) -> Iterator[World]:
 
 
 def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
-    """Return the model as the processes train it together.
-
-    Raises:
-        ConfigError: synchronised batch norm is asked for on CPUs, which PyTorch's does not support.
-    """
-    if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()) and world.device.type == "cpu":
-        raise ConfigError(
-            "PyTorch's synchronised batch norm needs GPUs: set model.backbone.norm=batch or frozen for CPUs"
-        )
+    """Return the model as the processes train it together."""
     if world.size == 1:
         return model
     if config.distributed == "fsdp":

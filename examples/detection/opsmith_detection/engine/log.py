@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,6 +77,7 @@ class Log:
         """Log values after `step` steps; `said` is shown."""
         if not self._leads:
             return
+        values = {name: value for name, value in values.items() if math.isfinite(value)}  # no AP without objects
         entry = {"step": step, **values}
         self.entries.append(entry)
         self._file.write(json.dumps(entry) + "\n")
