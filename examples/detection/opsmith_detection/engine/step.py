@@ -80,13 +80,14 @@ class TrainStep:
 
     def __call__(self, batches: Iterator[Batch], step: int) -> None:
         """Train on the next `accumulate` batches, which are on the model's device; `step` counts from 0."""
-        self._seed(step)
         set_rate(self.optimizer, rate_at(step, self.solver, self.images))
         self._number.fill_(step)
         if self.average is not None:
             self.average.set_step(step)
         for index in range(self.solver.accumulate):
-            self._run(next(batches), first=index == 0, last=index == self.solver.accumulate - 1)
+            batch = next(batches)
+            self._seed(step, index)  # behind the loader, which may draw numbers too
+            self._run(batch, first=index == 0, last=index == self.solver.accumulate - 1)
         self._counted += 1
 
     def read_losses(self) -> dict[str, float]:
@@ -180,8 +181,8 @@ class TrainStep:
         failed_at = torch.where(values.isfinite(), math.inf, self._number.float())
         self._failed_at[where] = torch.minimum(self._failed_at[where], failed_at)
 
-    def _seed(self, step: int) -> None:
-        seed = int(np.random.SeedSequence([self.config.seed, step, self.rank]).generate_state(1, np.uint64)[0])
+    def _seed(self, step: int, index: int) -> None:
+        seed = int(np.random.SeedSequence([self.config.seed, step, self.rank, index]).generate_state(1, np.uint64)[0])
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.default_generators[self.device.index].manual_seed(seed)
