@@ -93,8 +93,8 @@ class Evaluation:
     def result(self, *, partial: bool = False) -> dict[str, float]:
         """Return `box/AP`, `box/AP50`, `box/APs`, ..., `mask/AP` and so on, from 0 to 1.
 
-        The names are COCO's: AP is the mean over IoU 0.5, 0.55, ... 0.95, AR100 the recall with 100 detections an image; s, m
-        and l stand for small, medium and large objects. A figure is NaN where there are no objects that it is about.
+        The names are COCO's: AP is the mean over IoU 0.5, 0.55, ... 0.95, AR100 the recall with 100 detections an image;
+        s, m and l are small, medium and large objects. A figure is NaN where there are no objects that it is about.
 
         Args:
             partial: measure the images that were added, where they are not all.

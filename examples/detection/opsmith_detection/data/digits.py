@@ -44,10 +44,10 @@ _PHOTOGRAPHS = {
 _TRAIN_SHARE = 0.7  # of a photograph, along its longer side
 _UPSCALED = 8  # how many times larger a digit's field is than its 8 x 8 pixels
 _SAMPLES = 3  # squared: points of a pixel at which its coverage is taken
-_INK = 0.4  # of the darkest value, from where a point is inside of the digit
+_INK = 0.5  # of the darkest value, from where a point is inside of the digit
 _HEIGHTS = (0.14, 0.5)  # of a digit, to the image's shorter side
 _OBJECTS = 8
-_VISIBLE = 0.5  # of a digit, at least, under those that are painted over it
+_VISIBLE = 0.75  # of a digit, at least, under those that are painted over it
 
 _Floats = npt.NDArray[np.float32]
 _Pixels = npt.NDArray[np.uint8]
@@ -145,31 +145,30 @@ def _composed(recipe: _Recipe, split: str, index: int) -> tuple[_Pixels, list[di
     """Return an image and its objects as COCO's annotations."""
     random = np.random.default_rng((recipe.seed, split == "test", index))
     canvas = _background(random, split, recipe.size)
+    fields, digits = _digits(split)
     labels: list[int] = []
     masks: list[npt.NDArray[np.bool_]] = []  # what is visible of each digit
-    areas: list[int] = []  # of the whole ones
+    whole: list[int] = []  # pixels of each
+    visible: list[int] = []  # pixels of each
     for _ in range(int(random.integers(1, _OBJECTS + 1))):
-        fields, digits = _digits(split)
         which = int(random.integers(len(fields)))
         coverage = _rendered(random, fields[which], min(recipe.size))
+        solid = coverage >= 0.5
         for _ in range(10):
-            top = int(random.integers(recipe.size[0] - coverage.shape[0] + 1))
-            left = int(random.integers(recipe.size[1] - coverage.shape[1] + 1))
-            there = slice(top, top + coverage.shape[0]), slice(left, left + coverage.shape[1])
-            solid = coverage >= 0.5
-            hidden = [int((mask[there] & solid).sum()) for mask in masks]
-            if all(m.sum() - h >= _VISIBLE * a for m, h, a in zip(masks, hidden, areas, strict=True)):
+            top, left = (int(random.integers(all_ - own + 1)) for all_, own in zip(recipe.size, solid.shape, strict=True))
+            there = slice(top, top + solid.shape[0]), slice(left, left + solid.shape[1])
+            left_over = [seen - int((mask[there] & solid).sum()) for mask, seen in zip(masks, visible, strict=True)]
+            if all(seen >= _VISIBLE * total for seen, total in zip(left_over, whole, strict=True)):
                 break
         else:
-            continue
-        behind = canvas[there]
-        colour = _colour(random, behind.mean((0, 1)))
-        behind += coverage[:, :, None] * (colour - behind)
+            continue  # there is no room
+        canvas[there] += coverage[:, :, None] * (_colour(random, canvas[there].mean((0, 1))) - canvas[there])
         for mask in masks:
             mask[there] &= ~solid
         masks.append(np.zeros(recipe.size, np.bool_))
         masks[-1][there] = solid
-        areas.append(int(solid.sum()))
+        whole.append(int(solid.sum()))
+        visible = [*left_over, whole[-1]]
         labels.append(int(digits[which]))
     return np.rint(canvas).clip(0, 255).astype(np.uint8), [
         _annotation(label, mask) for label, mask in zip(labels, masks, strict=True)
@@ -195,7 +194,7 @@ def _rendered(random: np.random.Generator, field: _Floats, side: int) -> _Floats
     per_pixel = len(field) / height / _SAMPLES
     a, b = np.cos(angle) * per_pixel / stretch, np.sin(angle) * per_pixel / stretch
     c, d = -np.sin(angle) * per_pixel, np.cos(angle) * per_pixel
-    points = int(np.ceil(height * 1.5)) * _SAMPLES
+    points = int(np.ceil(height * 1.25)) * _SAMPLES
     middle, other = len(field) / 2, points / 2
     matrix = (a, b, middle - (a + b) * other, c, d, middle - (c + d) * other)
     drawn = Image.fromarray(field).transform(

@@ -13,7 +13,8 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from opsmith_detection.config import DataConfig
 from opsmith_detection.data.coco import CocoDataset, DataError, Objects
@@ -145,7 +146,7 @@ class _Batches(Dataset[Batch]):
         return ordered
 
     def _made(self, indices: list[int], canvas: tuple[int, int], epoch: int) -> Batch:
-        images = torch.zeros(len(indices), *canvas, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
+        images = _zeros(len(indices), 3, *canvas, dtype=torch.uint8)
         sizes = torch.tensor([canvas] * len(indices), dtype=torch.float32)
         ids = torch.full((len(indices),), -1)
         targets = self._no_targets(len(indices)) if self.training else None
@@ -177,7 +178,7 @@ class _Batches(Dataset[Batch]):
         return Targets(
             torch.zeros(images, objects, 4),
             torch.zeros(images, objects, dtype=torch.int64),
-            torch.zeros(images, objects, resolution, resolution, dtype=torch.uint8) if self.with_masks else None,
+            _zeros(images, objects, resolution, resolution, dtype=torch.uint8) if self.with_masks else None,
         )
 
     def _fill(self, targets: Targets, place: int, objects: Objects, geometry: Geometry) -> None:
@@ -192,3 +193,11 @@ class _Batches(Dataset[Batch]):
                 segmentation, box = objects.segmentations[which], boxes[which]
                 mask = cut_out(segmentation, geometry.original, box, self.config.mask_resolution)
                 targets.masks[place, i] = torch.from_numpy(mask[:, ::-1].copy() if geometry.flip else mask)
+
+
+def _zeros(*shape: int, dtype: torch.dtype) -> Tensor:
+    """Return zeros, in a worker those that the main process will see: what is made elsewhere is copied there."""
+    tensor = torch.empty(shape, dtype=dtype)
+    if get_worker_info() is not None:
+        tensor.share_memory_()
+    return tensor.zero_()

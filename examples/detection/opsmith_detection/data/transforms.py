@@ -25,7 +25,7 @@ class Geometry:
     flip: bool = False  # left to right
 
     def image(self, pixels: npt.NDArray[np.uint8]) -> Tensor:
-        """Resize [height, width, 3], bilinearly with antialiasing: uint8 [3, *size] with channels_last strides."""
+        """Resize [height, width, 3], bilinearly with antialiasing: uint8 [3, *size]."""
         tensor = torch.from_numpy(pixels).permute(2, 0, 1)[None]
         if self.flip:
             tensor = tensor.flip(-1)
@@ -69,6 +69,6 @@ def batch_of(pixels: npt.NDArray[np.uint8], config: DataConfig, number: int = 0)
     original = (pixels.shape[0], pixels.shape[1])
     canvas = config.canvases[canvas_of(original, config.canvases)]
     size = scaled_size(original, config.shorter_sides[-1], config.longest_side, canvas)
-    images = torch.zeros(1, *canvas, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
+    images = torch.zeros(1, 3, *canvas, dtype=torch.uint8)
     images[0, :, : size[0], : size[1]] = Geometry(original, size).image(pixels)
     return Batch(images, torch.tensor([size], dtype=torch.float32), torch.tensor([number]))
