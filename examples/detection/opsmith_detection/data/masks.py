@@ -62,6 +62,8 @@ def _between(values: npt.NDArray[Any], at: npt.NDArray[np.float64]) -> npt.NDArr
 def encoded(masks: Tensor) -> list[dict[str, Any]]:
     """Return bool masks [N, height, width] as compressed RLE. Of masks on a GPU, only the runs' ends are copied."""
     count, height, width = masks.shape
+    if count == 0:
+        return []
     columns = masks.transpose(1, 2).reshape(count, height * width)
     ends = (columns[:, 1:] != columns[:, :-1]).nonzero().cpu().numpy()
     # Runs alternate, and the first one is of zeros.
