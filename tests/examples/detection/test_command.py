@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
-from detection_kit.tiny import tiny_overrides
+from detection_kit.command import ARGV, CONFIG, environment, tiny_overrides
 from opsmith_detection.data.digits import make_digits
 from opsmith_detection.engine.checkpoint import load_checkpoint
-
-import opsmith
-
-EXAMPLE = Path(__file__).parents[3] / "examples" / "detection"
-CONFIG = str(EXAMPLE / "configs" / "digits_small.yaml")
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join([str(EXAMPLE), str(Path(opsmith.__file__).parents[1]), *filter(None, sys.path)]),
-    "OMP_NUM_THREADS": "1",
-    "CUDA_VISIBLE_DEVICES": "",
-}
-ARGV = [sys.executable, "-m", "opsmith_detection"]
 
 pytestmark = [
     pytest.mark.compile,
@@ -45,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*ARGV, *arguments], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=timeout
+        [*ARGV, *arguments], env=environment(), capture_output=True, text=True, check=False, timeout=timeout
     )
 
 
@@ -70,7 +56,7 @@ def test_a_run_that_was_killed_goes_on_to_the_bit(folder: Path):
     assert whole.returncode == 0, whole.stderr
 
     parts = folder / "parts"
-    with subprocess.Popen([*ARGV, *given, f"output={parts}"], env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen([*ARGV, *given, f"output={parts}"], env=environment(), stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 300
         while not (parts / "checkpoint-00000007.pt").exists() and process.poll() is None:
             assert time.monotonic() < deadline

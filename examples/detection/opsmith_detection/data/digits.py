@@ -155,7 +155,9 @@ def _composed(recipe: _Recipe, split: str, index: int) -> tuple[_Pixels, list[di
         coverage = _rendered(random, fields[which], min(recipe.size))
         solid = coverage >= 0.5
         for _ in range(10):
-            top, left = (int(random.integers(all_ - own + 1)) for all_, own in zip(recipe.size, solid.shape, strict=True))
+            top, left = (
+                int(random.integers(all_ - own + 1)) for all_, own in zip(recipe.size, solid.shape, strict=True)
+            )
             there = slice(top, top + solid.shape[0]), slice(left, left + solid.shape[1])
             left_over = [seen - int((mask[there] & solid).sum()) for mask, seen in zip(masks, visible, strict=True)]
             if all(seen >= _VISIBLE * total for seen, total in zip(left_over, whole, strict=True)):

@@ -5,6 +5,7 @@ Each process builds nothing that another one has built: opsmith's store locks a 
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,12 +76,17 @@ def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
         fully_shard(model, mesh=mesh)
         return model
     # Of batch norm each process keeps statistics of its own; `share_buffers` makes them one where they are used.
+    known = inspect.signature(DistributedDataParallel).parameters
+    buffers = (
+        "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    )  # renamed in torch 2.13
     return DistributedDataParallel(
         model,
         device_ids=[world.device.index] if world.device.type == "cuda" else None,
-        broadcast_buffers=False,
+        **{buffers: False},
         gradient_as_bucket_view=True,
-        static_graph=True,
+        # The first backward, which records the order of gradients, cannot be one of `no_sync`.
+        static_graph=config.solver.accumulate == 1,
     )
 
 

@@ -187,4 +187,8 @@ class Training:
     def _go_on(self, checkpoint: Mapping[str, Any]) -> None:
         restore(checkpoint, self.model, self.optimizer, self.average)
         self.done = checkpoint["step"]
-        self.loader.restore(checkpoint["loader"])
+        state, now = checkpoint["loader"], self.loader.state()
+        if state["of_a_step"] != now["of_a_step"]:  # other ranks, or another batch: on from about the same image
+            position = state["position"] * state["of_a_step"] // now["of_a_step"]
+            state = {**state, "of_a_step": now["of_a_step"], "position": min(position, len(self.loader) - 1)}
+        self.loader.restore(state)

@@ -1,9 +1,8 @@
-"""A stand-in for a detector, and a detector, a data set and a configuration that are as small as they may be."""
+"""A stand-in for a detector, and batches for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from opsmith_detection.config import Config, load_config
 from opsmith_detection.structures import Batch, Targets
 from torch import Tensor, nn
 
-__all__ = ["Counted", "StandIn", "batch_of", "small_config", "tiny_overrides"]
+__all__ = ["Counted", "StandIn", "batch_of", "small_config"]
 
 
 class StandIn(nn.Module):
@@ -59,22 +58,3 @@ def batch_of(images: int, number: int = 0) -> Batch:
 def small_config(**solver: Any) -> Config:
     given = {"precision": "float32", "steps": 10, "warm_up_steps": 0, "rate": 0.1, "milestones": [], **solver}
     return load_config(None, [f"solver.{name}={'null' if v is None else v}" for name, v in given.items()])
-
-
-def tiny_overrides(folder: Path) -> list[str]:
-    """Return what makes the configuration of digits_small.yaml so small that a step takes a hundredth of a second."""
-    return [
-        f"data.train={folder}/digits/train.json",
-        f"data.test={folder}/digits/test.json",
-        "data.canvases=[[64, 64]]",
-        "data.shorter_sides=[64]",
-        "data.longest_side=64",
-        "data.mask_resolution=28",
-        "data.batch=2",
-        "data.workers=0",
-        "model.backbone.width=8",
-        "model.backbone.pyramid_channels=16",
-        "model.box_head.channels=32",
-        "model.mask_head.channels=8",
-        "model.rpn.sizes=[[8], [12], [16], [24], [32]]",
-    ]
