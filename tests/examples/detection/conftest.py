@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "detection"))
-# `from detection_kit import tiny`: a model and a data set that train in seconds.
-sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent))  # detection_kit
 
 MISSING = [name for name in ("pycocotools", "pydantic", "PIL", "yaml") if find_spec(name) is None]
 

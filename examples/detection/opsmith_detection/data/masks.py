@@ -62,18 +62,16 @@ def _between(values: npt.NDArray[Any], at: npt.NDArray[np.float64]) -> npt.NDArr
 def encoded(masks: Tensor) -> list[dict[str, Any]]:
     """Return bool masks [N, height, width] as compressed RLE. Of masks on a GPU, only the runs' ends are copied."""
     count, height, width = masks.shape
-    if count == 0:
-        return []
     columns = masks.transpose(1, 2).reshape(count, height * width)
     ends = (columns[:, 1:] != columns[:, :-1]).nonzero().cpu().numpy()
     # Runs alternate, and the first one is of zeros.
     begins_set: list[bool] = columns[:, 0].tolist()
     of_mask = np.split(ends[:, 1] + 1, np.searchsorted(ends[:, 0], np.arange(1, count)))
-    runs = [
-        [0] * is_set + np.diff(at, prepend=0, append=height * width).tolist()
-        for is_set, at in zip(begins_set, of_mask, strict=False)
-    ]
-    return list(coco_mask.frPyObjects([{"size": [height, width], "counts": r} for r in runs], height, width))
+    rles = []
+    for is_set, at in zip(begins_set, of_mask, strict=False):
+        runs = [0] * is_set + np.diff(at, prepend=0, append=height * width).tolist()
+        rles.append(dict(coco_mask.frPyObjects({"size": [height, width], "counts": runs}, height, width)))
+    return rles
 
 
 def pixels_of(counts: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -1,1 +1,1 @@
-"""What tests of the engine share."""
+"""What the tests of examples/detection share."""
