@@ -76,14 +76,14 @@ def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
         fully_shard(model, mesh=mesh)
         return model
     # Of batch norm each process keeps statistics of its own; `share_buffers` makes them one where they are used.
+    # torch 2.13 renames the argument.
     known = inspect.signature(DistributedDataParallel).parameters
-    buffers = (
-        "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-    )  # renamed in torch 2.13
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    own_buffers: Any = {name: False}
     return DistributedDataParallel(
         model,
         device_ids=[world.device.index] if world.device.type == "cuda" else None,
-        **{buffers: False},
+        **own_buffers,
         gradient_as_bucket_view=True,
         # The first backward, which records the order of gradients, cannot be one of `no_sync`.
         static_graph=config.solver.accumulate == 1,
