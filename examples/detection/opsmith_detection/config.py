@@ -27,6 +27,7 @@ __all__ = [
     "SolverConfig",
     "as_yaml",
     "load_config",
+    "parse_config",
 ]
 
 _STRICT = ConfigDict(extra="forbid")
@@ -46,6 +47,7 @@ class BackboneConfig:
     trainable_stages: int = 3  # from the last one back; 5 trains the stem, too
     deformable_stages: tuple[int, ...] = ()  # of 2 to 5, whose 3x3 convolutions are deformable ones with masks (DCN v2)
     pyramid_channels: int = 256
+    pyramid_norm: bool = False  # batch norm behind its convolutions, as torchvision's v2 models of two stages have
     weights: Path | None = None  # a state dict of the ResNet alone, in torchvision's names
 
 
@@ -78,6 +80,7 @@ class BoxHeadConfig:
     positive_fraction: float = 0.25
     foreground_iou: float = 0.5
     score_threshold: float = 0.05
+    candidates: int = 4000  # pairs of a box and a class, of an image, that go into NMS
     nms_iou: float = 0.5
     detections: int = 100
 
@@ -120,7 +123,7 @@ class ModelConfig:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
-    rpn: RPNConfig = field(default_factory=RPNConfig)
+    rpn: RPNConfig | None = field(default_factory=RPNConfig)  # None: Fast R-CNN, to which proposals are given
     box_head: BoxHeadConfig = field(default_factory=BoxHeadConfig)
     mask_head: MaskHeadConfig | None = field(default_factory=MaskHeadConfig)  # None: Faster R-CNN
     retinanet: RetinaNetConfig = field(default_factory=RetinaNetConfig)
@@ -133,6 +136,7 @@ class DataConfig:
     train: Path = Path("digits/train.json")
     test: Path = Path("digits/test.json")
     images: Path | None = None  # the images' folder; None: the folder of the annotations
+    labels: Literal["ids", "contiguous"] = "ids"  # labels are the categories' ids, or 1, 2, 3, ... in their order
     shorter_sides: tuple[int, ...] = (800,)  # one is drawn for each image in training, the last one is for tests
     longest_side: int = 1333
     canvases: tuple[tuple[int, int], ...] = ((800, 1344), (1344, 800))  # heights and widths of batches
@@ -151,6 +155,7 @@ class SolverConfig:
     rate: float = 0.02  # for 16 images
     momentum: float = 0.9
     weight_decay: float = 1e-4
+    norm_weight_decay: float | None = None  # of normalisations' weights and biases; None: as for all others
     steps: int = 90_000
     warm_up_steps: int = 500
     schedule: Literal["steps", "cosine"] = "steps"
@@ -160,6 +165,7 @@ class SolverConfig:
     ema: float | None = None  # decay of the averaged weights that are evaluated
     precision: Literal["float32", "tf32", "bfloat16"] = "bfloat16"
     checkpoint_every: int = 1000
+    checkpoints: int = 3  # how many of the last ones are kept
     evaluate_every: int = 5000
     log_every: int = 20
 
@@ -188,7 +194,24 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
     Raises:
         ConfigError: a file is missing or no YAML, or an entry is unknown or does not fit its type.
     """
-    entries = {} if path is None else _read(path, ())
+    return _validated({} if path is None else _read(path, ()), overrides, str(path or "the configuration"))
+
+
+def parse_config(text: str, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration that `as_yaml` wrote.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    return _validated(_parsed(text, "the configuration") or {}, overrides, "the configuration")
+
+
+def as_yaml(config: Config) -> str:
+    """Write a configuration so that `load_config` reads it again."""
+    return yaml.safe_dump(TypeAdapter(Config).dump_python(config, mode="json"), sort_keys=False)
+
+
+def _validated(entries: Mapping[str, Any], overrides: Sequence[str], where: str) -> Config:
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals:
@@ -203,12 +226,7 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
         found = "\n".join(
             f"  {'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r})" for e in error.errors()
         )
-        raise ConfigError(f"{path or 'the configuration'} does not fit:\n{found}") from None
-
-
-def as_yaml(config: Config) -> str:
-    """Write a configuration so that `load_config` reads it again."""
-    return yaml.safe_dump(TypeAdapter(Config).dump_python(config, mode="json"), sort_keys=False)
+        raise ConfigError(f"{where} does not fit:\n{found}") from None
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:

@@ -1,0 +1,128 @@
+"""A convolution with its normalisation, which becomes part of the convolution wherever it is a fixed scale and shift."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from opsmith.ops import DeformConv2d, deform_conv2d
+from opsmith_detection.models.norms import BatchNorm, FrozenNorm
+
+__all__ = ["ConvNorm", "Norm"]
+
+Norm = Literal["frozen", "batch", "sync", "group"]
+
+
+class _Folded(NamedTuple):
+    """Weight and bias of a convolution and the fixed normalisation behind it, and what they were made of."""
+
+    made_of: tuple[object, ...]
+    weight: Tensor
+    bias: Tensor
+
+
+class ConvNorm(nn.Module):
+    """A square convolution, its normalisation, and if wanted a ReLU.
+
+    Parameters
+    ----------
+    norm
+        Without one the convolution has a bias. "frozen" and, in evaluation, "batch" and "sync" are a scale and a shift for
+        each channel: these go into the convolution's weight and bias, so no activation is normalised, or kept for it.
+    deformable
+        Its offsets and masks come from a convolution that is 0 at first (DCN v2, https://arxiv.org/abs/1811.11168).
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int = 3,
+        *,
+        stride: int = 1,
+        norm: Norm | None = None,
+        relu: bool = True,
+        deformable: bool = False,
+    ) -> None:
+        super().__init__()
+        self.relu, self.stride, self.padding = relu, stride, (kernel - 1) // 2
+        self.conv: nn.Conv2d | DeformConv2d
+        self.offsets: nn.Conv2d | None = None
+        if deformable:
+            self.conv = DeformConv2d(inputs, outputs, kernel, stride, self.padding, bias=norm is None, autocast="low")
+            self.offsets = nn.Conv2d(inputs, 3 * kernel**2, kernel, stride, self.padding)
+        else:
+            self.conv = nn.Conv2d(inputs, outputs, kernel, stride, self.padding, bias=norm is None)
+        self.norm: nn.Module | None = None
+        if norm == "frozen":
+            self.norm = FrozenNorm(outputs)
+        elif norm == "group":
+            self.norm = nn.GroupNorm(32, outputs)
+        elif norm is not None:
+            self.norm = BatchNorm(outputs, sync=norm == "sync")
+        self._folded: _Folded | None = None
+        self.initialise("kaiming")
+
+    def initialise(self, kind: Literal["kaiming", "uniform", "normal"]) -> None:
+        """Draw new weights: as for ReLUs (He et al., 2015), as those of a pyramid, or with a deviation of 0.01."""
+        if kind == "kaiming":
+            nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
+        elif kind == "uniform":
+            nn.init.kaiming_uniform_(self.conv.weight, a=1)
+        else:
+            nn.init.normal_(self.conv.weight, std=0.01)
+        if self.conv.bias is not None:
+            nn.init.zeros_(self.conv.bias)
+        if self.offsets is not None:
+            for parameter in self.offsets.parameters():
+                nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor, residual: Tensor | None = None, valid: Tensor | None = None) -> Tensor:
+        """Return [N, outputs, H, W]; `residual` is added in front of the ReLU.
+
+        `valid`, bool [N], says which samples count where statistics are made of the batch.
+        """
+        if self.norm is None:
+            x = self._convolve(x, self.conv.weight, self.conv.bias)
+        elif isinstance(self.norm, FrozenNorm | BatchNorm) and not (
+            isinstance(self.norm, BatchNorm) and self.norm.training
+        ):
+            x = self._convolve(x, *self._fold(self.norm))
+        else:
+            x = self._convolve(x, self.conv.weight, None)
+            x = self.norm(x, valid) if isinstance(self.norm, BatchNorm) else self.norm(x)
+        if residual is not None:
+            x = x.add_(residual)
+        return x.relu_() if self.relu else x
+
+    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.offsets is None:
+            return functional.conv2d(x, weight, bias, self.stride, self.padding)
+        offsets = self.offsets(x)
+        taps = offsets.shape[1] // 3
+        mask = offsets[:, 2 * taps :].sigmoid()
+        return deform_conv2d(
+            x, offsets[:, : 2 * taps], weight, bias, self.stride, self.padding, 1, mask, autocast="low"
+        )
+
+    def _fold(self, norm: FrozenNorm | BatchNorm) -> tuple[Tensor, Tensor]:
+        """Return the convolution's weight times the norm's scale, and the shift.
+
+        They are made once, in the type to compute in, for what is not trained.
+        """
+        weight = self.conv.weight
+        parts = (weight, *norm.parts())
+        if torch.compiler.is_compiling() or any(part.requires_grad for part in parts):
+            scale, shift = norm.scale_and_shift()
+            return weight * scale[:, None, None, None], shift
+        device = weight.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        made_of = (dtype, torch.is_inference_mode_enabled(), *((part.data_ptr(), part._version) for part in parts))
+        if self._folded is None or self._folded.made_of != made_of:
+            scale, shift = norm.scale_and_shift()
+            weight = (weight * scale[:, None, None, None]).to(dtype)
+            self._folded = _Folded(made_of, weight, shift.to(dtype))
+        return self._folded.weight, self._folded.bias

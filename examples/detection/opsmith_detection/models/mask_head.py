@@ -1,0 +1,80 @@
+"""Masks of proposals (He et al., "Mask R-CNN", https://arxiv.org/abs/1703.06870)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from opsmith.ops import roi_align
+from opsmith_detection.config import MaskHeadConfig
+from opsmith_detection.models.box_head import RoIs, pool
+from opsmith_detection.models.boxes import pick
+from opsmith_detection.models.layers import ConvNorm, Norm
+from opsmith_detection.structures import Targets
+
+__all__ = ["MaskHead"]
+
+
+class MaskHead(nn.Module):
+    """Draws the mask of each box for its own class; the others' would be dropped, and are not computed."""
+
+    def __init__(self, channels: int, classes: int, config: MaskHeadConfig, norm: Norm) -> None:
+        super().__init__()
+        self.config = config
+        inputs = (channels, *[config.channels] * config.convs)
+        kind = norm if config.norm else None
+        self.convs = nn.ModuleList(ConvNorm(of, to, norm=kind) for of, to in pairwise(inputs))
+        self.upsample = nn.ConvTranspose2d(inputs[-1], config.channels, 2, stride=2)
+        self.classes = nn.Conv2d(config.channels, classes + 1, 1)
+        for module in (self.upsample, self.classes):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor, labels: Tensor) -> Tensor:
+        """Return the logits of the masks of boxes [B, K, 4] with these labels, float32 [B, K, M, M]."""
+        x = pool(levels, boxes, is_valid, self.config.pooled)
+        for conv in self.convs:
+            x = conv(x, valid=is_valid.flatten())
+        x = self.upsample(x).relu_()
+        # The classes' weights, one for each mask: a product, because its gradient is summed in a fixed order.
+        classes = torch.arange(self.classes.out_channels, device=labels.device)
+        one_hot = (labels.flatten()[:, None] == classes).to(self.classes.weight.dtype)
+        weight = one_hot @ self.classes.weight.flatten(1)
+        assert self.classes.bias is not None
+        bias = one_hot @ self.classes.bias
+        pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
+        logits = torch.bmm(pixels, weight[..., None].to(pixels.dtype)).squeeze(2).float() + bias[:, None]
+        return logits.view(*is_valid.shape, *x.shape[2:])
+
+    def loss(self, levels: Sequence[Tensor], rois: RoIs, targets: Targets) -> dict[str, Tensor]:
+        """Return the loss of the RoIs that are foreground, as it is with torchvision's masks of whole images."""
+        assert targets.masks is not None
+        logits = self(levels, rois.boxes, rois.is_foreground, rois.label)
+        wanted = _cut(targets, rois, logits.shape[-1])
+        each = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean((2, 3))
+        count = rois.is_foreground.sum().clamp(min=1)
+        return {"loss_mask": torch.where(rois.is_foreground, each, 0.0).sum() / count}
+
+
+@torch.no_grad()
+def _cut(targets: Targets, rois: RoIs, size: int) -> Tensor:
+    """Return the part of its object's mask that lies in each RoI, [B, K, size, size], from 0 to 1.
+
+    torchvision samples the mask of the whole image and takes the middle of a pixel for its corner. So does this, in a mask
+    that was cut out at the object's box and resized: points are moved by half a pixel of the image, and back by half a
+    pixel of the mask.
+    """
+    masks = targets.masks
+    assert masks is not None
+    images, objects, resolution, _ = masks.shape
+    own = pick(targets.boxes, rois.object)
+    corner, sides = own[..., :2].repeat(1, 1, 2), (own[..., 2:] - own[..., :2]).repeat(1, 1, 2)
+    placed = (rois.boxes + 0.5 - corner) * (resolution / sides) - 0.5
+    number = rois.object + objects * torch.arange(images, device=own.device)[:, None]
+    number = torch.where(rois.is_foreground, number, -1)[..., None]
+    places = torch.cat([number, torch.where(rois.is_foreground[..., None], placed, 0.0)], -1).flatten(0, 1)
+    cut = roi_align(masks.flatten(0, 1)[:, None].float(), places, size)
+    return cut.view(images, -1, size, size) / 255

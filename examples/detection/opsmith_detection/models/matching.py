@@ -1,0 +1,82 @@
+"""Which object a box stands for, and which boxes a loss is made of: results of fixed sizes, found without the host.
+
+What a loop over found boxes would leave out is marked instead.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from opsmith.ops import box_iou
+
+__all__ = ["BACKGROUND", "FOREGROUND", "IGNORED", "Matches", "Samples", "match", "match_all", "sample"]
+
+FOREGROUND, BACKGROUND, IGNORED = 1, 0, -1
+
+
+class Matches(NamedTuple):
+    """For each box the object that it overlaps most, and what that makes it."""
+
+    object: Tensor  # int64 [..., N], an index
+    kind: Tensor  # int64 [..., N], one of the three above
+
+
+class Samples(NamedTuple):
+    """Boxes of each image, the foreground first."""
+
+    chosen: Tensor  # int64 [B, K], indices, each at most once
+    is_valid: Tensor  # bool [B, K]; the others are there because there are not enough
+    is_foreground: Tensor  # bool [B, K], valid too
+
+
+@torch.no_grad()
+def match(objects: Tensor, boxes: Tensor, foreground_iou: float, background_iou: float, *, best_too: bool) -> Matches:
+    """Match the boxes [N, 4] of an image to its objects [G, 4], of which padding has no area.
+
+    A box is foreground from one overlap on and background below the other. With `best_too` the boxes that overlap an
+    object most are foreground as well, of the object that they overlap most themselves. A box of no area that meets an
+    object of no area is ignored: their overlap is 0/0.
+    """
+    overlaps = box_iou(objects, boxes)
+    highest, index = overlaps.max(0)
+    kind = torch.where(
+        highest >= foreground_iou, FOREGROUND, torch.where(highest < background_iou, BACKGROUND, IGNORED)
+    )
+    if best_too:
+        best = overlaps.amax(1, keepdim=True)
+        is_best = (overlaps == torch.where(best > 0, best, torch.inf)).any(0)
+        kind = torch.where(is_best, FOREGROUND, kind)
+    return Matches(index, kind)
+
+
+def match_all(
+    objects: Tensor, boxes: Tensor, foreground_iou: float, background_iou: float, *, best_too: bool
+) -> Matches:
+    """Match the boxes of each image, [B, N, 4], or the same ones in all, [N, 4], to its objects, [B, G, 4].
+
+    Image by image, so that one matrix of overlaps exists at a time.
+    """
+    found = [
+        match(own, each, foreground_iou, background_iou, best_too=best_too)
+        for own, each in zip(objects, boxes if boxes.dim() == 3 else [boxes] * len(objects), strict=True)
+    ]
+    return Matches(torch.stack([one.object for one in found]), torch.stack([one.kind for one in found]))
+
+
+@torch.no_grad()
+def sample(kind: Tensor, count: int, positive_fraction: float) -> Samples:
+    """Draw `count` boxes of each image by their kinds, [B, N]: at most a fraction of foreground, else background.
+
+    Each box draws a number, and those with the largest ones are taken.
+    """
+    drawn = torch.rand(kind.shape, device=kind.device)
+    boxes = kind.shape[1]
+    foreground = torch.where(kind == FOREGROUND, drawn, -1.0)
+    best, index = foreground.topk(min(int(count * positive_fraction), boxes), sorted=False)
+    rank = torch.where(kind == BACKGROUND, drawn, -1.0)
+    rank = rank.scatter(1, index, torch.where(best >= 0, best + 1, rank.gather(1, index)))
+    rank, index = rank.topk(min(count, boxes))
+    return Samples(index, rank >= 0, rank >= 1)

@@ -1,0 +1,87 @@
+"""Detectors of two stages: Fast, Faster and Mask R-CNN."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import torch
+from torch import Tensor, nn
+
+from opsmith_detection.config import ModelConfig
+from opsmith_detection.models.box_head import BoxHead
+from opsmith_detection.models.boxes import has_area
+from opsmith_detection.models.images import Normalise
+from opsmith_detection.models.mask_head import MaskHead
+from opsmith_detection.models.pyramid import Pyramid, trained_norm
+from opsmith_detection.models.resnet import ResNet
+from opsmith_detection.models.rpn import RPN, Proposals
+from opsmith_detection.structures import Detections, Targets
+
+__all__ = ["GeneralizedRCNN"]
+
+
+class GeneralizedRCNN(nn.Module):
+    """Proposes boxes, and classifies, moves and draws them. Without an RPN the proposals are given: Fast R-CNN."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        channels, norm = config.backbone.pyramid_channels, trained_norm(config.backbone)
+        self.normalise = Normalise(config.mean, config.std)
+        self.backbone = ResNet(config.backbone)
+        pyramid_norm = norm if config.backbone.pyramid_norm else None
+        self.pyramid = Pyramid(self.backbone.channels, channels, norm=pyramid_norm, extra="pool")
+        self.rpn = None if config.rpn is None else RPN(channels, config.rpn)
+        self.box_head = BoxHead(channels, config.classes, config.box_head, norm)
+        self.most_foreground = int(config.box_head.samples * config.box_head.positive_fraction)
+        self.mask_head = (
+            None if config.mask_head is None else MaskHead(channels, config.classes, config.mask_head, norm)
+        )
+
+    @overload
+    def forward(
+        self, images: Tensor, sizes: Tensor, targets: None = None, proposals: Tensor | None = None
+    ) -> Detections: ...
+
+    @overload
+    def forward(
+        self, images: Tensor, sizes: Tensor, targets: Targets, proposals: Tensor | None = None
+    ) -> dict[str, Tensor]: ...
+
+    def forward(
+        self, images: Tensor, sizes: Tensor, targets: Targets | None = None, proposals: Tensor | None = None
+    ) -> Detections | dict[str, Tensor]:
+        """Return the losses if targets are given, and detections otherwise.
+
+        Parameters
+        ----------
+        images, sizes, targets
+            As in `Batch`.
+        proposals
+            Boxes [B, P, 4] to take instead of the RPN's; those of no area are padding.
+        """
+        levels = self.pyramid(self.backbone(self.normalise(images, sizes)))
+        losses: dict[str, Tensor] = {}
+        if proposals is not None:
+            found = Proposals(proposals, has_area(proposals))
+        elif self.rpn is None:
+            raise ValueError("a model without RPN takes its proposals as an argument")
+        else:
+            objects = None if targets is None else targets.boxes
+            found, losses = self.rpn(levels, images.shape[2:], sizes, objects)
+        if targets is None:
+            return self._detect(levels, found, sizes)
+        if self.mask_head is not None and targets.masks is None:
+            raise ValueError("a model with a mask head takes targets with masks")
+        rois = self.box_head.draw(found, targets)
+        losses |= self.box_head.losses(self.box_head(levels, rois.boxes, rois.is_valid), rois, targets)
+        if self.mask_head is not None:
+            losses |= self.mask_head.loss(levels, rois.first(self.most_foreground), targets)
+        return losses
+
+    def _detect(self, levels: list[Tensor], proposals: Proposals, sizes: Tensor) -> Detections:
+        found = self.box_head.detect(self.box_head(levels, *proposals), proposals, sizes)
+        if self.mask_head is None:
+            return found
+        is_found = found.labels > 0
+        masks = self.mask_head(levels, found.boxes, is_found, found.labels).sigmoid()
+        return found._replace(masks=torch.where(is_found[..., None, None], masks, 0.0))
