@@ -121,7 +121,7 @@ class TrainStep:
             else:
                 key = (shapes_of(batch), first, last)
                 if key not in self._graphs:
-                    eager = _EAGER_STEPS_DISTRIBUTED if self._ddp else _EAGER_STEPS
+                    eager = _EAGER_STEPS_DISTRIBUTED if self._ddp and not self._graphs else _EAGER_STEPS
                     self._graphs[key] = Graph(lambda inputs: self.compute(inputs, first=first, last=last), eager)
                 self._graphs[key](batch, self._stream, self.pool)
         torch.cuda.current_stream(self.device).wait_stream(self._stream)

@@ -174,7 +174,7 @@ class Training:
         if self.result:
             said = "  ".join(f"{name} {self.result[name]:.3f}" for name in sorted(self.result) if "/AP" in name[:7])
             log.say(f"step {self.done}: {said}")
-            log.write(self.done, self.result, "")
+            log.write(self.done, self.result)
 
     def _save(self) -> None:
         share_buffers(self.model)
