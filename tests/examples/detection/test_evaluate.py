@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from detection_kit.files import annotation, square, write
+from detection_kit.files import annotation, disc, square, write
 from opsmith_detection.data.coco import CocoDataset, DataError
+from opsmith_detection.data.masks import cut_out
 from opsmith_detection.evaluate import Evaluation
 from opsmith_detection.structures import Batch, Detections
 
@@ -137,6 +138,21 @@ def test_masks_are_compared_as_pasted(tmp_path):
     # The first box is twice as wide as the object, the second mask covers a quarter of it.
     assert results == [(ANY, ONE), (ONE, 0), (ONE, ONE)]
     assert result["mask/AP"] >= 0.9
+
+
+@pytest.mark.compile
+def test_masks_that_were_cut_out_are_found_again(tmp_path):
+    """What a model learns, on a mask head's grid, against the masks it comes from; pasting rounds boxes to pixels."""
+    truth = [disc(1, 40 + 70 * i + 0.3 * i, 60 + 0.7 * i, 16 + 5 * i) for i in range(4)]
+    dataset = CocoDataset(write(tmp_path, [SIZE], truth))
+    objects = dataset.objects(0)
+    grids = [cut_out(objects.segmentations[i], SIZE, objects.boxes[i], 28) for i in range(4)]
+    found = [(3, 0.9, box.tolist()) for box in objects.boxes]
+    evaluation = Evaluation(dataset, ["mask"])
+    evaluation.add(batch_of([1]), detections_of(found, masks=torch.from_numpy(np.stack(grids))[None] / 255))
+    result = evaluation.result()
+    assert result["mask/AP75"] == ONE
+    assert result["mask/AP"] >= 0.85
 
 
 @pytest.mark.compile

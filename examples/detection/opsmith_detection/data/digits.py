@@ -45,9 +45,9 @@ _TRAIN_SHARE = 0.7  # of a photograph, along its longer side
 _UPSCALED = 8  # how many times larger a digit's field is than its 8 x 8 pixels
 _SAMPLES = 3  # squared: points of a pixel at which its coverage is taken
 _INK = 0.5  # of the darkest value, from where a point is inside of the digit
-_HEIGHTS = (0.14, 0.5)  # of a digit, to the image's shorter side
+_HEIGHTS = (0.2, 0.6)  # of a digit, to the image's shorter side
 _OBJECTS = 8
-_VISIBLE = 0.75  # of a digit, at least, under those that are painted over it
+_VISIBLE = 0.8  # of a digit, at least, under those that are painted over it
 
 _Floats = npt.NDArray[np.float32]
 _Pixels = npt.NDArray[np.uint8]
@@ -60,7 +60,7 @@ class _Recipe:
     images: int
     size: tuple[int, int]
     seed: int
-    version: int = 1
+    version: int = 2
 
 
 def make_digits(
