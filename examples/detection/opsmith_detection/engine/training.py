@@ -101,7 +101,7 @@ class Training:
             wrapped, self.optimizer, config, average=self.average, images=self.images, rank=world.rank, stream=stream,
             graph=graph,
         )  # fmt: skip
-        self.predictor = Predictor(self.model, config, world.device, graph=graph, pool=self.step.pool)
+        self.predictor = Predictor(self.model, config, world.device, graph=graph, stream=stream, pool=self.step.pool)
         self.loader = Loader(
             self.data["train"], config.data, training=True, seed=config.seed, rank=world.rank, world=world.size,
             with_masks=config.model.kind == "rcnn" and config.model.mask_head is not None,
