@@ -150,16 +150,18 @@ class TrainStep:
             if last:
                 with part("optimizer"):
                     self._clip()
+                    for group in self.optimizer.param_groups:
+                        if "capturable" in group:  # AdamW refuses to be captured without it, and warns of it elsewhere
+                            group["capturable"] = self._graphed and torch.cuda.is_current_stream_capturing()
                     self.optimizer.step()
                     if self.average is not None:
                         self.average.update()
 
     def _clear_gradients(self) -> None:
         # Kept where they are: graphs of all shapes, and the buckets of DistributedDataParallel, share them.
-        if any(p.grad is None for p in self.parameters):
-            self.optimizer.zero_grad()
-        else:
-            torch._foreach_zero_([p.grad for p in self.parameters])
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        if gradients:
+            torch._foreach_zero_(gradients)
 
     def _count(self, names: list[str], losses: Tensor) -> None:
         if not self.names:

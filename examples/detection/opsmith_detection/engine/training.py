@@ -152,7 +152,7 @@ class Training:
         """Let the model be as it is evaluated within the context: in inference mode, with averaged weights."""
         share_buffers(self.model)
         self.model.eval()
-        with self.average.applied(self.model) if self.average is not None else contextlib.nullcontext():
+        with self.average.applied() if self.average is not None else contextlib.nullcontext():
             yield
         self.model.train()
 
