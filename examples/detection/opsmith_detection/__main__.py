@@ -18,7 +18,6 @@ from opsmith_detection.engine.distributed import join
 from opsmith_detection.engine.step import DivergedError
 from opsmith_detection.engine.training import Training, datasets, evaluate
 from opsmith_detection.predict import list_images, load_run, predict_images
-from opsmith_detection.report import write_report
 
 _CONFIGS = Path(__file__).parents[1] / "configs"
 _EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError)
@@ -121,8 +120,17 @@ def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, flo
         training = Training(config, world, resume=resume)
         result = training.run()
         if world.size == 1:
-            click.echo(f"report: {write_report(training)}")
+            _report(training)
     return result
+
+
+def _report(training: Training) -> None:
+    try:
+        from opsmith_detection.report import write_report
+    except ImportError as error:
+        click.echo(f"no report: {error}; pip install 'opsmith-detection[report]'")
+    else:
+        click.echo(f"report: {write_report(training)}")
 
 
 def _run() -> None:
