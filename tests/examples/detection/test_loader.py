@@ -180,6 +180,8 @@ def test_what_cannot_be_loaded_is_refused(tmp_path):
     empty = CocoDataset(write(tmp_path, [], []))
     with pytest.raises(DataError, match="has no images"):
         loader(empty)
+    with pytest.raises(DataError, match="the seed is -1"):
+        loader(CocoDataset(write(tmp_path, [(32, 40)], [])), seed=-1)
     boxes = CocoDataset(write(tmp_path, [(32, 40)], [annotation(1, 1, [1, 1, 4, 4])]))
     with pytest.raises(DataError, match="1 objects have no `segmentation`"):
         loader(boxes)

@@ -41,7 +41,7 @@ class Loader:
         with_masks: whether `Targets` have masks.
 
     Raises:
-        DataError: there are no images, or masks are wanted and an object has none.
+        DataError: there are no images, masks are wanted and an object has none, or the seed is negative.
     """
 
     def __init__(
@@ -57,6 +57,8 @@ class Loader:
     ) -> None:
         if len(dataset) == 0:
             raise DataError(f"{dataset.annotations} has no images")
+        if seed < 0:
+            raise DataError(f"the seed is {seed}, expected 0 or more")
         if training and with_masks:
             dataset.check_masks()
         self._batches = _Batches(dataset, config, training, seed, rank, world, with_masks)
