@@ -17,10 +17,11 @@ from opsmith_detection.engine.checkpoint import CheckpointError, list_checkpoint
 from opsmith_detection.engine.distributed import join
 from opsmith_detection.engine.step import DivergedError
 from opsmith_detection.engine.training import Training, datasets, evaluate
+from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.predict import list_images, load_run, predict_images
 
 _CONFIGS = Path(__file__).parents[1] / "configs"
-_EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError)
+_EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError, WeightsError)
 
 _config = click.option(
     "--config", "file", type=click.Path(path_type=Path), help="A YAML file, such as configs/digits.yaml."
@@ -86,7 +87,9 @@ def predict(checkpoint: Path, output: Path, threshold: float, device: str | None
     show_default="digits_small.yaml",
 )
 @click.option("--images", default=2000, show_default=True, help="How many images are made, a fifth of them for tests.")
-@click.option("--minimum", default=0.8, show_default=True, help="Mask AP50 below which the demo fails.")
+@click.option(
+    "--minimum", default=0.8, show_default=True, help="AP50 (of masks, if there are some) below which the demo fails."
+)
 @_device
 @_overrides
 def demo(file: Path, images: int, minimum: float, device: str | None, overrides: tuple[str, ...]) -> None:
@@ -105,12 +108,13 @@ def demo(file: Path, images: int, minimum: float, device: str | None, overrides:
         speed = predict_images(run.predictor, paths, output, config.data, run.categories)
     minutes, processor_minutes = (time.perf_counter() - began[0]) / 60, (time.process_time() - began[1]) / 60
     click.echo(f"{speed.images} pictures of predictions in {output}, {speed.model:.1f} images/s")
+    kind = "mask" if "mask/AP" in result else "box"
     click.echo(
-        f"mask AP50 {result['mask/AP50']:.3f}, AP {result['mask/AP']:.3f} "
+        f"{kind} AP50 {result[f'{kind}/AP50']:.3f}, AP {result[f'{kind}/AP']:.3f} "
         f"in {minutes:.1f} minutes ({processor_minutes:.1f} of processor time)"
     )
-    if result["mask/AP50"] < minimum:
-        raise click.ClickException(f"mask AP50 is {result['mask/AP50']:.3f}, at least {minimum} was expected")
+    if result[f"{kind}/AP50"] < minimum:
+        raise click.ClickException(f"{kind} AP50 is {result[f'{kind}/AP50']:.3f}, at least {minimum} was expected")
 
 
 def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, float]:

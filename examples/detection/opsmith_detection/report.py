@@ -64,8 +64,9 @@ def write_report(training: Training) -> Path:
 def _charts(entries: Sequence[dict[str, Any]]) -> list[str]:
     """Return SVG of what was logged, by step."""
     known = list({name: None for entry in entries for name in entry})
+    others = ("step", "gradient_norm", "rate", "images_per_second")
     charts = {
-        "losses": [name for name in known if "loss" in name],
+        "losses": [name for name in known if "/" not in name and name not in others],
         "average precision": [name for name in known if name.partition("/")[2] in ("AP", "AP50")],
         "norm of the gradients": ["gradient_norm"],
         "images a second": ["images_per_second"],
