@@ -1,4 +1,4 @@
-# `make demo` and `make test` need only python3 with venv, a C++ compiler and make; they install everything else into .venv.
+# `make demo`, `make detect` and `make test` need only python3 with venv, a C++ compiler and make; they install everything else into .venv.
 
 PYTHON ?= python3
 
@@ -22,10 +22,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo detect bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
+	@echo "make detect    train a small Mask R-CNN on handwritten digits; pictures and report in build/detection"
 	@echo "make test      the tests, in minutes; make test-all adds the slow ones"
 	@echo "make lint      ruff, mypy, import contracts, clang-format, spelling and style, generated tables"
 	@echo "make docs      the documentation as a site, in build/site"
@@ -49,6 +50,13 @@ $(READY): pyproject.toml
 
 demo: $(READY)
 	$(BIN)/opsmith demo
+
+# On the CPU, in minutes; it fails if the masks that it finds are not good enough. DETECT_FLAGS are the demo's options, such as
+# "--device cuda --config examples/detection/configs/digits.yaml".
+DETECT_FLAGS ?= --device cpu
+
+detect: $(READY)
+	PYTHONPATH=examples/detection $(BIN)/python -m opsmith_detection demo $(DETECT_FLAGS)
 
 bytecode: $(READY)
 	$(BIN)/python -m compileall -q src
@@ -131,6 +139,7 @@ lint-style: $(READY)
 
 lint-types: $(READY)
 	$(BIN)/mypy
+	cd examples/detection && $(CURDIR)/$(BIN)/python -m mypy
 
 lint-imports: $(READY)
 	$(BIN)/lint-imports

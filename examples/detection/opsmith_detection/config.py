@@ -27,6 +27,7 @@ __all__ = [
     "SolverConfig",
     "as_yaml",
     "load_config",
+    "parse_config",
 ]
 
 _STRICT = ConfigDict(extra="forbid")
@@ -154,6 +155,7 @@ class SolverConfig:
     rate: float = 0.02  # for 16 images
     momentum: float = 0.9
     weight_decay: float = 1e-4
+    norm_weight_decay: float | None = None  # of normalisations' weights and biases; None: as for all others
     steps: int = 90_000
     warm_up_steps: int = 500
     schedule: Literal["steps", "cosine"] = "steps"
@@ -163,6 +165,7 @@ class SolverConfig:
     ema: float | None = None  # decay of the averaged weights that are evaluated
     precision: Literal["float32", "tf32", "bfloat16"] = "bfloat16"
     checkpoint_every: int = 1000
+    checkpoints: int = 3  # how many of the last ones are kept
     evaluate_every: int = 5000
     log_every: int = 20
 
@@ -191,7 +194,24 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
     Raises:
         ConfigError: a file is missing or no YAML, or an entry is unknown or does not fit its type.
     """
-    entries = {} if path is None else _read(path, ())
+    return _validated({} if path is None else _read(path, ()), overrides, str(path or "the configuration"))
+
+
+def parse_config(text: str, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration that `as_yaml` wrote.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    return _validated(_parsed(text, "the configuration") or {}, overrides, "the configuration")
+
+
+def as_yaml(config: Config) -> str:
+    """Write a configuration so that `load_config` reads it again."""
+    return yaml.safe_dump(TypeAdapter(Config).dump_python(config, mode="json"), sort_keys=False)
+
+
+def _validated(entries: Mapping[str, Any], overrides: Sequence[str], where: str) -> Config:
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals:
@@ -206,12 +226,7 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
         found = "\n".join(
             f"  {'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r})" for e in error.errors()
         )
-        raise ConfigError(f"{path or 'the configuration'} does not fit:\n{found}") from None
-
-
-def as_yaml(config: Config) -> str:
-    """Write a configuration so that `load_config` reads it again."""
-    return yaml.safe_dump(TypeAdapter(Config).dump_python(config, mode="json"), sort_keys=False)
+        raise ConfigError(f"{where} does not fit:\n{found}") from None
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "detection"))
+sys.path.append(str(Path(__file__).parent))  # detection_kit
 
 MISSING = [name for name in ("pycocotools", "pydantic", "PIL", "yaml") if find_spec(name) is None]
 

@@ -8,14 +8,13 @@ in the test images.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +44,13 @@ _PHOTOGRAPHS = {
 _TRAIN_SHARE = 0.7  # of a photograph, along its longer side
 _UPSCALED = 8  # how many times larger a digit's field is than its 8 x 8 pixels
 _SAMPLES = 3  # squared: points of a pixel at which its coverage is taken
-_INK = 0.4  # of the darkest value, from where a point is inside of the digit
-_HEIGHTS = (0.14, 0.5)  # of a digit, to the image's shorter side
+_INK = 0.5  # of the darkest value, from where a point is inside of the digit
+_HEIGHTS = (0.2, 0.6)  # of a digit, to the image's shorter side
 _OBJECTS = 8
-_VISIBLE = 0.5  # of a digit, at least, under those that are painted over it
+_VISIBLE = 0.8  # of a digit, at least, under those that are painted over it
 
 _Floats = npt.NDArray[np.float32]
+_Bools = npt.NDArray[np.bool_]
 _Pixels = npt.NDArray[np.uint8]
 
 
@@ -61,7 +61,15 @@ class _Recipe:
     images: int
     size: tuple[int, int]
     seed: int
-    version: int = 1
+    version: int = 2
+
+
+class _Painted(NamedTuple):
+    """A digit of an image."""
+
+    digit: int
+    mask: _Bools  # what is visible of it: [height, width]
+    area: int  # pixels of the whole
 
 
 def make_digits(
@@ -87,6 +95,8 @@ def make_digits(
         DataError: the folder has something else, a package is missing, or an argument does not fit.
     """
     recipe = _Recipe(images, (size[0], size[1]), seed)
+    if seed < 0:
+        raise DataError(f"the seed is {seed}, expected 0 or more")
     if images < 5 or min(size) < 64:
         raise DataError(f"{images} images of {size[0]} x {size[1]} pixels: at least 5 of 64 x 64 are needed")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -95,22 +105,25 @@ def make_digits(
             return folder
         partial = folder.parent / f".{folder.name}.partial"
         shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
-        tests = images // 5
-        done = 0
-        for split, count in (("train", images - tests), ("test", tests)):
-            (partial / split).mkdir(parents=True)
-            entries: list[Any] = []
-            for index in range(count):
-                image, objects = _composed(recipe, split, index)
-                Image.fromarray(image).save(partial / split / f"{index + 1:05}.jpg", quality=95, subsampling=0)
-                entries.append(objects)
-                done += 1
-                if progress is not None:
-                    progress(done, images)
-            (partial / f"{split}.json").write_text(json.dumps(_as_coco(recipe, split, entries)))
+        tell = progress or (lambda done, total: None)
+        learnt = images - images // 5
+        _write(partial, recipe, "train", learnt, lambda done: tell(done, images))
+        _write(partial, recipe, "test", images - learnt, lambda done: tell(learnt + done, images))
         (partial / "recipe.json").write_text(json.dumps(asdict(recipe)))
-        os.replace(partial, folder)
+        partial.replace(folder)
     return folder
+
+
+def _write(folder: Path, recipe: _Recipe, split: Split, count: int, progress: Callable[[int], object]) -> None:
+    """Write the images of a split and its JSON file."""
+    (folder / split).mkdir(parents=True)
+    entries = []
+    for number in range(1, count + 1):
+        image, objects = _composed(recipe, split, number)
+        Image.fromarray(image).save(folder / split / f"{number:05}.jpg", quality=95, subsampling=0)
+        entries.append(objects)
+        progress(number)
+    (folder / f"{split}.json").write_text(json.dumps(_as_coco(recipe, split, entries)))
 
 
 def _is_made(folder: Path, recipe: _Recipe) -> bool:
@@ -126,7 +139,7 @@ def _is_made(folder: Path, recipe: _Recipe) -> bool:
     return True
 
 
-def _as_coco(recipe: _Recipe, split: str, entries: list[list[dict[str, Any]]]) -> dict[str, Any]:
+def _as_coco(recipe: _Recipe, split: Split, entries: list[list[dict[str, Any]]]) -> dict[str, Any]:
     height, width = recipe.size
     annotations = [
         {"image_id": image, "iscrowd": 0, **one} for image, found in enumerate(entries, start=1) for one in found
@@ -134,47 +147,50 @@ def _as_coco(recipe: _Recipe, split: str, entries: list[list[dict[str, Any]]]) -
     return {
         "info": {"description": "handwritten digits on photographs", **asdict(recipe)},
         "images": [
-            {"id": id, "file_name": f"{split}/{id:05}.jpg", "height": height, "width": width}
-            for id in range(1, len(entries) + 1)
+            {"id": number, "file_name": f"{split}/{number:05}.jpg", "height": height, "width": width}
+            for number in range(1, len(entries) + 1)
         ],
-        "annotations": [{"id": id, **one} for id, one in enumerate(annotations, start=1)],
+        "annotations": [{"id": number, **one} for number, one in enumerate(annotations, start=1)],
         "categories": [{"id": digit + 1, "name": str(digit)} for digit in range(10)],
     }
 
 
-def _composed(recipe: _Recipe, split: str, index: int) -> tuple[_Pixels, list[dict[str, Any]]]:
+def _composed(recipe: _Recipe, split: Split, number: int) -> tuple[_Pixels, list[dict[str, Any]]]:
     """Return an image and its objects as COCO's annotations."""
-    random = np.random.default_rng((recipe.seed, split == "test", index))
+    random = np.random.default_rng((recipe.seed, split == "test", number - 1))
     canvas = _background(random, split, recipe.size)
-    labels: list[int] = []
-    masks: list[npt.NDArray[np.bool_]] = []  # what is visible of each digit
-    areas: list[int] = []  # of the whole ones
+    fields, digits = _digits(split)
+    painted: list[_Painted] = []
     for _ in range(int(random.integers(1, _OBJECTS + 1))):
-        fields, digits = _digits(split)
         which = int(random.integers(len(fields)))
         coverage = _rendered(random, fields[which], min(recipe.size))
-        for _ in range(10):
-            top = int(random.integers(recipe.size[0] - coverage.shape[0] + 1))
-            left = int(random.integers(recipe.size[1] - coverage.shape[1] + 1))
-            there = slice(top, top + coverage.shape[0]), slice(left, left + coverage.shape[1])
-            solid = coverage >= 0.5
-            hidden = [int((mask[there] & solid).sum()) for mask in masks]
-            if all(m.sum() - h >= _VISIBLE * a for m, h, a in zip(masks, hidden, areas, strict=True)):
-                break
-        else:
+        solid = coverage >= 0.5
+        there = _room(random, solid, recipe.size, painted)
+        if there is None:
             continue
-        behind = canvas[there]
-        colour = _colour(random, behind.mean((0, 1)))
-        behind += coverage[:, :, None] * (colour - behind)
-        for mask in masks:
-            mask[there] &= ~solid
-        masks.append(np.zeros(recipe.size, np.bool_))
-        masks[-1][there] = solid
-        areas.append(int(solid.sum()))
-        labels.append(int(digits[which]))
-    return np.rint(canvas).clip(0, 255).astype(np.uint8), [
-        _annotation(label, mask) for label, mask in zip(labels, masks, strict=True)
-    ]
+        canvas[there] += coverage[:, :, None] * (_colour(random, canvas[there].mean((0, 1))) - canvas[there])
+        for one in painted:
+            one.mask[there] &= ~solid
+        mask = np.zeros(recipe.size, np.bool_)
+        mask[there] = solid
+        painted.append(_Painted(int(digits[which]), mask, int(solid.sum())))
+    pixels: _Pixels = np.rint(canvas).clip(0, 255).astype(np.uint8)
+    return pixels, [_annotation(one.digit, one.mask) for one in painted]
+
+
+def _room(
+    random: np.random.Generator, solid: _Bools, size: tuple[int, int], painted: list[_Painted]
+) -> tuple[slice, slice] | None:
+    """Return where a digit hides little of the others, or None if ten places hide more."""
+    visible = [int(one.mask.sum()) for one in painted]
+    for _ in range(10):
+        top = int(random.integers(size[0] - solid.shape[0] + 1))
+        left = int(random.integers(size[1] - solid.shape[1] + 1))
+        there = slice(top, top + solid.shape[0]), slice(left, left + solid.shape[1])
+        hidden = [int((one.mask[there] & solid).sum()) for one in painted]
+        if all(seen - lost >= _VISIBLE * one.area for seen, lost, one in zip(visible, hidden, painted, strict=True)):
+            return there
+    return None
 
 
 def _annotation(label: int, mask: npt.NDArray[np.bool_]) -> dict[str, Any]:
@@ -196,7 +212,7 @@ def _rendered(random: np.random.Generator, field: _Floats, side: int) -> _Floats
     per_pixel = len(field) / height / _SAMPLES
     a, b = np.cos(angle) * per_pixel / stretch, np.sin(angle) * per_pixel / stretch
     c, d = -np.sin(angle) * per_pixel, np.cos(angle) * per_pixel
-    points = int(np.ceil(height * 1.5)) * _SAMPLES
+    points = int(np.ceil(height * 1.25)) * _SAMPLES
     middle, other = len(field) / 2, points / 2
     matrix = (a, b, middle - (a + b) * other, c, d, middle - (c + d) * other)
     drawn = Image.fromarray(field).transform(
@@ -216,7 +232,7 @@ def _colour(random: np.random.Generator, behind: _Floats) -> _Floats:
     return farthest
 
 
-def _background(random: np.random.Generator, split: str, size: tuple[int, int]) -> _Floats:
+def _background(random: np.random.Generator, split: Split, size: tuple[int, int]) -> _Floats:
     photographs = _photographs(split)
     photograph = photographs[int(random.integers(len(photographs)))]
     zoom = max(float(random.uniform(0.7, 1.8)), size[0] / photograph.height, size[1] / photograph.width)
@@ -229,7 +245,7 @@ def _background(random: np.random.Generator, split: str, size: tuple[int, int]) 
 
 
 @cache
-def _digits(split: str) -> tuple[list[_Floats], npt.NDArray[np.int64]]:
+def _digits(split: Split) -> tuple[list[_Floats], npt.NDArray[np.int64]]:
     """Return smooth fields of the split's digits, from 0 to 1 with a margin of zeros, and which digits they are."""
     if find_spec("sklearn") is None:
         raise DataError("the digits come from scikit-learn: pip install 'opsmith-detection[digits]'")
@@ -244,7 +260,7 @@ def _digits(split: str) -> tuple[list[_Floats], npt.NDArray[np.int64]]:
 
 
 @cache
-def _photographs(split: str) -> list[Image.Image]:
+def _photographs(split: Split) -> list[Image.Image]:
     parts = []
     for package, names in _PHOTOGRAPHS.items():
         spec = find_spec(package)

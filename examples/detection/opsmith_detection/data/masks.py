@@ -1,18 +1,20 @@
-"""Masks of objects: polygons and run lengths, cut out at boxes."""
+"""Masks of objects in COCO's format: polygons and run lengths (RLE), and what of them lies in a box."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pycocotools import mask as coco_mask
+from torch import Tensor
 
-__all__ = ["as_rle", "cut_out"]
+__all__ = ["as_rle", "cut_out", "encoded", "pixels_of"]
 
 
 def as_rle(segmentation: Any, size: tuple[int, int]) -> dict[str, Any]:
-    """Return a segmentation of COCO's format as a compressed RLE of an image of `size` (height, width)."""
+    """Return polygons or an RLE as a compressed RLE of an image of `size` (height, width)."""
     if isinstance(segmentation, list):
         return dict(coco_mask.merge(coco_mask.frPyObjects(segmentation, *size)))
     if isinstance(segmentation["counts"], list):
@@ -23,23 +25,88 @@ def as_rle(segmentation: Any, size: tuple[int, int]) -> dict[str, Any]:
 def cut_out(
     segmentation: Any, size: tuple[int, int], box: npt.NDArray[np.float32], resolution: int
 ) -> npt.NDArray[np.uint8]:
-    """Return the mask within `box` (x1, y1, x2, y2) as coverages from 0 to 255: [resolution, resolution].
+    """Return the mask in `box` (x1, y1, x2, y2), on a grid over it, as uint8 [resolution, resolution].
 
-    Each element is the share of its cell that the mask covers, whose pixels are squares.
+    An element is the share of its cell that the mask covers, from 0 to 255, with pixels as squares. So roi_align of the
+    grid with `aligned=True`, at a proposal in the grid's coordinates, is roi_align of the whole mask at the proposal.
     """
-    mask = coco_mask.decode(as_rle(segmentation, size))
-    sums = np.zeros((size[0] + 1, size[1] + 1), np.float32)
-    sums[1:, 1:] = mask.cumsum(0, np.float32).cumsum(1)
-    x1, y1, x2, y2 = (float(edge) for edge in box)
-    rows, columns = np.linspace(y1, y2, resolution + 1), np.linspace(x1, x2, resolution + 1)
-    at_rows = _between(sums, rows)
-    cells = np.diff(np.diff(_between(at_rows.T, columns).T, axis=0), axis=1)
+    x1, y1, x2, y2 = box.astype(np.float64).tolist()
+    left, top = int(x1), int(y1)
+    right, bottom = max(int(np.ceil(x2)), left + 1), max(int(np.ceil(y2)), top + 1)
+    if isinstance(segmentation, list):
+        # Drawn near the box alone: a move by whole pixels does not change a polygon, unless it goes below 0.
+        points = [np.reshape(polygon, (-1, 2)) for polygon in segmentation]
+        corner = np.minimum((left, top), np.floor(np.min([p.min(0) for p in points], 0)).clip(0)).astype(np.int64)
+        moved = [(p - corner).ravel().tolist() for p in points]
+        across, down = (int(c) for c in corner)
+        mask = coco_mask.decode(as_rle(moved, (bottom - down, right - across)))[top - down :, left - across :]
+    else:
+        mask = coco_mask.decode(as_rle(segmentation, size))[top:bottom, left:right]
+    sums = np.zeros((bottom - top + 1, right - left + 1), np.int64)
+    mask.cumsum(0, np.int64, sums[1:, 1:]).cumsum(1, out=sums[1:, 1:])
+    rows = np.linspace(y1 - top, y2 - top, resolution + 1)
+    columns = np.linspace(x1 - left, x2 - left, resolution + 1)
+    covered = np.diff(_between(np.diff(_between(sums, rows), axis=0).T, columns), axis=0).T
     cell = (y2 - y1) * (x2 - x1) / resolution**2
-    coverages: npt.NDArray[np.uint8] = np.rint(cells * (255 / cell)).clip(0, 255).astype(np.uint8)
-    return coverages
+    shares: npt.NDArray[np.uint8] = np.rint(covered * (255 / cell)).clip(0, 255).astype(np.uint8)
+    return shares
 
 
-def _between(values: npt.NDArray[np.float32], at: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _between(values: npt.NDArray[Any], at: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return rows of `values` at fractions of rows, interpolated."""
     low = np.minimum(at.astype(np.int64), len(values) - 2)
     share = (at - low)[:, None]
     return np.asarray(values[low] * (1 - share) + values[low + 1] * share)
+
+
+def encoded(masks: Tensor) -> list[dict[str, Any]]:
+    """Return bool masks [N, height, width] as compressed RLE. Of masks on a GPU, only the runs' ends are copied."""
+    count, height, width = masks.shape
+    columns = masks.transpose(1, 2).reshape(count, height * width)
+    ends = (columns[:, 1:] != columns[:, :-1]).nonzero().cpu().numpy()
+    # Runs alternate, and the first one is of zeros.
+    begins_set: list[bool] = columns[:, 0].tolist()
+    of_mask = np.split(ends[:, 1] + 1, np.searchsorted(ends[:, 0], np.arange(1, count)))
+    rles = []
+    for is_set, at in zip(begins_set, of_mask, strict=False):
+        runs = [0] * is_set + np.diff(at, prepend=0, append=height * width).tolist()
+        rles.append(dict(coco_mask.frPyObjects({"size": [height, width], "counts": runs}, height, width)))
+    return rles
+
+
+def pixels_of(counts: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return how many pixels each compressed RLE describes, and -1 for what is not one.
+
+    pycocotools does not ask: it returns memory that nobody has written where an RLE is too short.
+    """
+    # Runs are numbers to the base of 32, little-endian: a character has five bits, a sixth if more follow, and the last
+    # one's fifth is a sign. From the fourth run on they are differences to the last but one.
+    texts = [text.encode("utf-8") for text in counts]
+    if not texts:
+        return np.zeros(0, np.int64)
+    lengths = np.array([len(text) for text in texts], np.int64)
+    characters = np.frombuffer(b"".join(texts), np.uint8).astype(np.int64) - 48
+    of_text = np.repeat(np.arange(len(texts)), lengths)
+    wrong = lengths == 0
+    wrong[of_text[(characters < 0) | (characters > 63)]] = True
+    last = characters & 32 == 0
+    wrong[np.flatnonzero(lengths)] |= ~last[(np.cumsum(lengths) - 1)[lengths > 0]]
+    if wrong.any():
+        found = np.full(len(texts), -1)
+        found[~wrong] = pixels_of([text for text, bad in zip(counts, wrong, strict=True) if not bad])
+        return found
+    ends = np.flatnonzero(last)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    digits = np.arange(len(characters)) - np.repeat(starts, ends - starts + 1)
+    runs = np.add.reduceat((characters & 31) << np.minimum(5 * digits, 55), starts)
+    runs -= (characters[ends] & 16) << np.minimum(5 * (ends - starts) + 1, 56)
+    of_run = of_text[ends]
+    place = np.arange(len(runs)) - np.searchsorted(of_run, of_run)
+    chain = of_run * 3 + np.where(place == 0, 0, 1 + place % 2)
+    order = np.argsort(chain, kind="stable")
+    sums, chain = np.cumsum(runs[order]), chain[order]
+    first = np.searchsorted(chain, chain)
+    runs = sums - sums[first] + runs[order][first]
+    totals = np.bincount(of_run[order], runs, len(texts)).astype(np.int64)
+    totals[of_run[order][runs < 0]] = -1
+    return totals

@@ -1,19 +1,48 @@
-"""What happens to an image on its way to the network: it is flipped, resized, and placed on a canvas."""
+"""What happens to an image and its boxes on their way to the network: flip, resize, and a place on a canvas."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["canvas_of", "resized", "scaled_size"]
+from opsmith_detection.config import DataConfig
+from opsmith_detection.structures import Batch
+
+__all__ = ["Geometry", "batch_of", "canvas_of", "scaled_size"]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How an image is shown to the network. Sizes are (height, width)."""
+
+    original: tuple[int, int]
+    size: tuple[int, int]
+    flip: bool = False  # left to right
+
+    def image(self, pixels: npt.NDArray[np.uint8]) -> Tensor:
+        """Resize [height, width, 3], bilinearly with antialiasing: uint8 [3, *size]."""
+        tensor = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+        if self.flip:
+            tensor = tensor.flip(-1)
+        return torch.nn.functional.interpolate(tensor, self.size, mode="bilinear", antialias=True)[0]
+
+    def boxes(self, boxes: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return boxes [N, 4] of the image as they are in the resized one."""
+        height, width = self.original
+        scales = np.array([self.size[1] / width, self.size[0] / height] * 2)
+        if self.flip:
+            boxes = np.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1)
+        scaled: npt.NDArray[np.float32] = (boxes * scales).astype(np.float32)
+        return scaled
 
 
 def canvas_of(size: tuple[int, int], canvases: Sequence[tuple[int, int]]) -> int:
-    """Return which of `canvases` shows an image of `size` largest; sizes are (height, width)."""
+    """Return which canvas shows an image of `size` (height, width) largest; the first of several."""
     scales = [min(canvas[0] / size[0], canvas[1] / size[1]) for canvas in canvases]
     return scales.index(max(scales))
 
@@ -23,26 +52,23 @@ def scaled_size(
 ) -> tuple[int, int]:
     """Return the height and width that an image of `size` is resized to.
 
-    Its shorter side becomes `shorter_side`, unless the longer one would be longer than `longest_side`, as in torchvision's
-    `GeneralizedRCNNTransform`, or the image larger than the canvas: then it is as large as these allow.
+    Its shorter side becomes `shorter_side`, unless the longer one would exceed `longest_side`, as in torchvision's
+    `GeneralizedRCNNTransform`, or the image its canvas: then it is as large as fits.
     """
     height, width = size
-    # Fractions, because the rounded ratio of two floats may lose the last row.
+    # Fractions of integers: a rounded factor may lose the last row.
     above, below = min(
-        (
-            (shorter_side, min(size)),
-            (longest_side, max(size)),
-            (canvas[0], height),
-            (canvas[1], width),
-        ),
-        key=lambda ratio: ratio[0] / ratio[1],
+        ((shorter_side, min(size)), (longest_side, max(size)), (canvas[0], height), (canvas[1], width)),
+        key=lambda factor: factor[0] / factor[1],
     )
     return max(height * above // below, 1), max(width * above // below, 1)
 
 
-def resized(image: npt.NDArray[np.uint8], size: tuple[int, int], flip: bool) -> Tensor:
-    """Resize an image of [height, width, 3], bilinearly and with antialiasing: uint8 [3, *size], channels_last."""
-    tensor = torch.from_numpy(image).permute(2, 0, 1)[None]
-    if flip:
-        tensor = tensor.flip(-1)
-    return torch.nn.functional.interpolate(tensor, size, mode="bilinear", antialias=True)[0]
+def batch_of(pixels: npt.NDArray[np.uint8], config: DataConfig, number: int = 0) -> Batch:
+    """Make the batch of one image, RGB [height, width, 3], as tests see it."""
+    original = (pixels.shape[0], pixels.shape[1])
+    canvas = config.canvases[canvas_of(original, config.canvases)]
+    size = scaled_size(original, config.shorter_sides[-1], config.longest_side, canvas)
+    images = torch.zeros(1, 3, *canvas, dtype=torch.uint8)
+    images[0, :, : size[0], : size[1]] = Geometry(original, size).image(pixels)
+    return Batch(images, torch.tensor([size], dtype=torch.float32), torch.tensor([number]))

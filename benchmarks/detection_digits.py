@@ -1,0 +1,222 @@
+"""Trains examples/detection and torchvision's model on the same digits, from the same weights, with the same schedule.
+
+    python benchmarks/detection_digits.py --json results.json                    # three seeds of configs/digits.yaml
+    python benchmarks/detection_digits.py --device cpu --images 100 --seeds 0 solver.steps=4 data.batch=2 data.workers=2
+
+For each seed torchvision's model is made first, and both begin with its weights. torchvision's is trained as its references
+do: a list of images with whole masks, `GeneralizedRCNNTransform` resizes them, eager mode with autocast. The optimizer, the
+rates, clipping and the order of images are this program's for both. Both are measured by the same code: torchvision's
+trained weights are loaded into our model for that, whose outputs the tests hold against torchvision's.
+
+It needs torchvision, and what examples/detection needs.
+"""
+
+# ruff: noqa: E402 -- the package of examples/detection is found after its folder is named
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "examples" / "detection")]
+
+from opsmith_detection.config import Config, ModelConfig, load_config
+from opsmith_detection.data.coco import CocoDataset
+from opsmith_detection.data.digits import make_digits
+from opsmith_detection.data.masks import as_rle
+from opsmith_detection.engine.distributed import World
+from opsmith_detection.engine.inference import Predictor
+from opsmith_detection.engine.optimizer import build_optimizer, rate_at, set_rate
+from opsmith_detection.engine.step import autocast
+from opsmith_detection.engine.training import Training, datasets, evaluate, prepare
+from opsmith_detection.models import build_model
+from opsmith_detection.models.weights import load_torchvision
+from pycocotools import mask as coco_mask
+
+MEASURED = ("box/AP", "box/AP50", "mask/AP", "mask/AP50")
+
+
+def torchvision_model(config: ModelConfig, shorter_sides: tuple[int, ...], longest_side: int) -> nn.Module:
+    """Return torchvision's Mask R-CNN of a configuration with batch norm, one linear layer and four convolutions a head."""
+    from torchvision.models import resnet
+    from torchvision.models.detection import MaskRCNN
+    from torchvision.models.detection.anchor_utils import AnchorGenerator
+    from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
+    from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead
+    from torchvision.models.detection.mask_rcnn import MaskRCNNHeads
+    from torchvision.models.detection.rpn import RPNHead
+
+    rpn, box, mask, norm = config.rpn, config.box_head, config.mask_head, nn.BatchNorm2d
+    assert rpn is not None and mask is not None and mask.norm and box.linears == 1 and config.backbone.norm == "batch"
+    assert config.backbone.width == 64 and config.backbone.pyramid_channels == 256  # torchvision's are fixed
+    body = getattr(resnet, f"resnet{config.backbone.depth}")(weights=None, norm_layer=norm)
+    backbone = _resnet_fpn_extractor(body, config.backbone.trainable_stages, norm_layer=norm)
+    return MaskRCNN(
+        backbone,
+        config.classes + 1,
+        min_size=shorter_sides,
+        max_size=longest_side,
+        rpn_anchor_generator=AnchorGenerator(rpn.sizes, (rpn.ratios,) * len(rpn.sizes)),
+        rpn_head=RPNHead(256, len(rpn.ratios), conv_depth=rpn.convs),
+        rpn_pre_nms_top_n_train=rpn.candidates[0],
+        rpn_pre_nms_top_n_test=rpn.candidates[1],
+        rpn_post_nms_top_n_train=rpn.proposals[0],
+        rpn_post_nms_top_n_test=rpn.proposals[1],
+        rpn_batch_size_per_image=rpn.samples,
+        rpn_positive_fraction=rpn.positive_fraction,
+        box_head=FastRCNNConvFCHead((256, 7, 7), [256] * box.convs, [box.channels], norm_layer=norm),
+        box_batch_size_per_image=box.samples,
+        box_positive_fraction=box.positive_fraction,
+        box_score_thresh=box.score_threshold,
+        box_detections_per_img=box.detections,
+        mask_head=MaskRCNNHeads(256, [mask.channels] * mask.convs, 1, norm_layer=norm),
+    )
+
+
+class Images(Dataset[tuple[Tensor, dict[str, Tensor]]]):
+    """Images with boxes, labels and whole masks, as torchvision's models take them."""
+
+    def __init__(self, dataset: CocoDataset) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, index: int) -> tuple[Tensor, dict[str, Tensor]]:
+        pixels, objects = self.dataset.image(index), self.dataset.objects(index)
+        size = pixels.shape[0], pixels.shape[1]
+        masks = coco_mask.decode([as_rle(segmentation, size) for segmentation in objects.segmentations])
+        targets = {
+            "boxes": torch.from_numpy(objects.boxes),
+            "labels": torch.from_numpy(objects.labels),
+            "masks": torch.from_numpy(np.ascontiguousarray(masks.transpose(2, 0, 1))),
+        }
+        return torch.from_numpy(pixels).permute(2, 0, 1), targets
+
+
+def order(images: int, batch: int, seed: int, steps: int) -> Iterator[list[int]]:
+    """Give the images of each step: all of them, shuffled in each epoch."""
+    epoch, waiting = 0, np.zeros(0, np.int64)
+    for _ in range(steps):
+        while len(waiting) < batch:
+            waiting = np.concatenate([waiting, np.random.default_rng((seed, epoch)).permutation(images)])
+            epoch += 1
+        yield waiting[:batch].tolist()
+        waiting = waiting[batch:]
+
+
+def train_torchvision(model: nn.Module, config: Config, device: torch.device) -> dict[str, float]:
+    """Train with torchvision's model and return the seconds of the whole and of a step."""
+    prepare(config)
+    solver, data = config.solver, datasets(config)["train"]
+    model.to(device).train()
+    optimizer = build_optimizer(model, solver)
+    batches = DataLoader(
+        Images(data), batch_sampler=list(order(len(data), config.data.batch, config.seed, solver.steps)),
+        num_workers=config.data.workers, collate_fn=lambda samples: tuple(zip(*samples, strict=True)),
+        pin_memory=device.type == "cuda", multiprocessing_context="fork" if config.data.workers else None,
+    )  # fmt: skip
+    marks = [time.perf_counter()]
+    for step, (images, targets) in enumerate(batches):
+        set_rate(optimizer, rate_at(step, solver, config.data.batch))
+        floats = [image.to(device, non_blocking=True).float() / 255 for image in images]
+        moved = [{name: value.to(device, non_blocking=True) for name, value in one.items()} for one in targets]
+        with autocast(device, solver.precision):
+            losses = model(floats, moved)
+        optimizer.zero_grad()
+        sum(losses.values()).backward()
+        if solver.clip_norm is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), solver.clip_norm)
+        optimizer.step()
+        if (step + 1) % solver.log_every == 0 or step + 1 == solver.steps:
+            total = sum(float(loss.detach()) for loss in losses.values())
+            marks.append(time.perf_counter())
+            print(f"torchvision {step + 1:>6}/{solver.steps}  loss {total:.3f}", file=sys.stderr)
+    return _seconds(marks, solver.log_every)
+
+
+def train_ours(weights: dict[str, Tensor], config: Config, device: torch.device) -> tuple[Training, dict[str, float]]:
+    """Train with examples/detection, from torchvision's weights; evaluations are not in the times."""
+    shutil.rmtree(config.output, ignore_errors=True)
+    training = Training(config, World(0, 1, device))
+    load_torchvision(training.model, weights)
+    solver, marks = config.solver, [time.perf_counter()]
+    training.model.train()
+    for step in range(solver.steps):
+        training.step(training.feed, step)
+        if (step + 1) % solver.log_every == 0 or step + 1 == solver.steps:
+            losses = training.step.read_losses()
+            marks.append(time.perf_counter())
+            total = sum(value for name, value in losses.items() if name != "gradient_norm")
+            print(f"ours        {step + 1:>6}/{solver.steps}  loss {total:.3f}", file=sys.stderr)
+    return training, _seconds(marks, solver.log_every)
+
+
+def _seconds(marks: list[float], steps: int) -> dict[str, float]:
+    apart = [(later - earlier) / steps for earlier, later in pairwise(marks[1:])]
+    return {"training_s": marks[-1] - marks[0], "step_ms": 1000 * statistics.median(apart or [marks[-1] - marks[0]])}
+
+
+def run(config: Config, seed: int, device: torch.device) -> dict[str, Any]:
+    """Train both with a seed and return what was measured of each."""
+    config = replace(config, seed=seed, output=config.output / f"seed{seed}")
+    torch.manual_seed(seed)
+    theirs = torchvision_model(config.model, config.data.shorter_sides, config.data.longest_side)
+    weights = {name: value.clone() for name, value in theirs.state_dict().items()}
+    world = World(0, 1, device)
+
+    training, times = train_ours(weights, config, device)
+    with training.evaluated():
+        found = evaluate(training.predictor, config, training.data["test"], world)
+    measured = {"seed": seed, "ours": {**times, **{name: found[name] for name in MEASURED}}}
+    del training
+
+    times = train_torchvision(theirs, config, device)
+    model = build_model(config.model)
+    load_torchvision(model, {name: value.cpu() for name, value in theirs.state_dict().items()})
+    predictor = Predictor(model.to(device).eval(), config, device, graph=config.graph)
+    found = evaluate(predictor, config, datasets(config)["test"], world)
+    return {**measured, "torchvision": {**times, **{name: found[name] for name in MEASURED}}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=ROOT / "examples" / "detection" / "configs" / "digits.yaml")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument(
+        "--seeds", type=lambda text: [int(one) for one in text.split(",")], default=[0, 1, 2], help="such as 0,1,2"
+    )
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("overrides", nargs="*", metavar="name=value")
+    given = parser.parse_intermixed_args()
+    config, device = load_config(given.config, given.overrides), torch.device(given.device)
+    make_digits(config.data.train.parent, given.images, config.data.canvases[0])
+    results = [run(config, seed, device) for seed in given.seeds]
+    for name in ("training_s", "step_ms", *MEASURED):
+        row = []
+        for side in ("ours", "torchvision"):
+            values = [result[side][name] for result in results]
+            spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+            row.append(f"{statistics.fmean(values):9.3f}{spread}")
+        print(f"{name:12}  ours {row[0]}   torchvision {row[1]}")
+    if given.json is not None:
+        where = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+        about = {"device": where, "torch": torch.__version__, "config": str(given.config.name), "runs": results}
+        given.json.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

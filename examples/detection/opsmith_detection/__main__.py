@@ -1,0 +1,157 @@
+"""`python -m opsmith_detection`: train, eval, predict, demo."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from opsmith_detection.config import Config, ConfigError, load_config
+from opsmith_detection.data.coco import DataError
+from opsmith_detection.data.digits import make_digits
+from opsmith_detection.engine.checkpoint import CheckpointError, list_checkpoints
+from opsmith_detection.engine.distributed import join
+from opsmith_detection.engine.step import DivergedError
+from opsmith_detection.engine.training import Training, datasets, evaluate
+from opsmith_detection.models.weights import WeightsError
+from opsmith_detection.predict import list_images, load_run, predict_images
+
+_CONFIGS = Path(__file__).parents[1] / "configs"
+_EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError, WeightsError)
+
+_config = click.option(
+    "--config", "file", type=click.Path(path_type=Path), help="A YAML file, such as configs/digits.yaml."
+)
+_device = click.option("--device", help="cpu, cuda or cuda:1; the GPU, if there is one, by default.")
+_overrides = click.argument("overrides", nargs=-1, metavar="[NAME=VALUE]...")
+_checkpoint = click.option(
+    "--checkpoint", type=click.Path(path_type=Path), required=True, help="A checkpoint, or the folder of a run."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Train and use Mask R-CNN and RetinaNet. With several GPUs: torchrun --nproc-per-node 8 -m opsmith_detection train."""
+
+
+@main.command()
+@_config
+@click.option("--resume", is_flag=True, help="Go on after the newest checkpoint, if there is one.")
+@_device
+@_overrides
+def train(file: Path | None, resume: bool, device: str | None, overrides: tuple[str, ...]) -> None:
+    """Train a model. NAME=VALUE replaces entries of the configuration, such as solver.rate=0.01."""
+    _train(load_config(file, overrides), device, resume=resume)
+
+
+@main.command(name="eval")
+@_checkpoint
+@_device
+@_overrides
+def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[str, ...]) -> None:
+    """Measure average precision on the test images of the run's configuration."""
+    with join(device) as world:
+        run = load_run(checkpoint, world.device, overrides)
+        for name, value in evaluate(run.predictor, run.config, datasets(run.config)["test"], world).items():
+            click.echo(f"{name:10} {value:.4f}")
+
+
+@main.command()
+@_checkpoint
+@click.option("--output", type=click.Path(path_type=Path), default=Path("predictions"), show_default=True)
+@click.option("--threshold", default=0.5, show_default=True, help="The lowest score of what is drawn and written.")
+@_device
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+def predict(checkpoint: Path, output: Path, threshold: float, device: str | None, sources: tuple[Path, ...]) -> None:
+    """Find objects in images, or in those of folders: pictures, and predictions.json in COCO's format."""
+    with join(device) as world:
+        paths = list_images(sources)
+        run = load_run(checkpoint, world.device)
+        speed = predict_images(run.predictor, paths, output, run.config.data, run.categories, threshold)
+    click.echo(
+        f"{speed.images} images in {output}: {speed.model:.1f} images/s in the model, "
+        f"{speed.all:.1f} images/s with reading, drawing and writing"
+    )
+
+
+@main.command()
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    default=_CONFIGS / "digits_small.yaml",
+    show_default="digits_small.yaml",
+)
+@click.option("--images", default=2000, show_default=True, help="How many images are made, a fifth of them for tests.")
+@click.option(
+    "--minimum", default=0.8, show_default=True, help="AP50 (of masks, if there are some) below which the demo fails."
+)
+@_device
+@_overrides
+def demo(file: Path, images: int, minimum: float, device: str | None, overrides: tuple[str, ...]) -> None:
+    """Make images of handwritten digits, train on them, find the digits of test images, and write a report."""
+    config = load_config(file, overrides)
+    began = time.perf_counter(), time.process_time()
+    folder = config.data.train.parent
+    with click.progressbar(length=images, label="digits", file=sys.stderr) as bar:
+        make_digits(folder, images, config.data.canvases[0], progress=lambda done, _: bar.update(done - bar.pos))
+    for old in list_checkpoints(config.output):  # the demo's own
+        old.unlink()
+    result = _train(config, device, resume=False)
+    with join(device) as world:
+        run = load_run(config.output, world.device)
+        paths, output = list_images([folder / "test"])[:20], config.output / "predictions"
+        speed = predict_images(run.predictor, paths, output, config.data, run.categories)
+    minutes, processor_minutes = (time.perf_counter() - began[0]) / 60, (time.process_time() - began[1]) / 60
+    click.echo(f"{speed.images} pictures of predictions in {output}, {speed.model:.1f} images/s")
+    kind = "mask" if "mask/AP" in result else "box"
+    click.echo(
+        f"{kind} AP50 {result[f'{kind}/AP50']:.3f}, AP {result[f'{kind}/AP']:.3f} "
+        f"in {minutes:.1f} minutes ({processor_minutes:.1f} of processor time)"
+    )
+    if result[f"{kind}/AP50"] < minimum:
+        raise click.ClickException(f"{kind} AP50 is {result[f'{kind}/AP50']:.3f}, at least {minimum} was expected")
+
+
+def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, float]:
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    with join(device) as world:
+        training = Training(config, world, resume=resume)
+        result = training.run()
+        if world.size == 1:
+            _report(training)
+    return result
+
+
+def _report(training: Training) -> None:
+    try:
+        from opsmith_detection.report import write_report
+    except ImportError as error:
+        click.echo(f"no report: {error}; pip install 'opsmith-detection[report]'")
+    else:
+        click.echo(f"report: {write_report(training)}")
+
+
+def _run() -> None:
+    """Run a command. What is wrong with a configuration or the data is said in a line, without a traceback."""
+    try:
+        record(main)(standalone_mode=False)  # torchrun shows what a process recorded as it died
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit("interrupted: --resume goes on after the last checkpoint")
+    except _EXPECTED as error:
+        click.echo(f"error: {error}", err=True)
+        if isinstance(error, DataError) and "cannot be read" in str(error):
+            click.echo("`python -m opsmith_detection demo` (or `make detect`) makes a data set of digits", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    _run()

@@ -1,0 +1,1 @@
+"""What trains a model: steps, optimizers, checkpoints, several processes, progress."""

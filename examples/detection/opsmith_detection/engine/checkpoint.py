@@ -1,0 +1,160 @@
+"""Checkpoints: written whole or not at all, and the same for any number of processes.
+
+A checkpoint holds names and full tensors, whichever way the parameters are sharded. It is read with `weights_only=True`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from opsmith_detection.engine.optimizer import Average
+
+__all__ = [
+    "CheckpointError",
+    "list_checkpoints",
+    "load_checkpoint",
+    "load_weights",
+    "restore",
+    "save_checkpoint",
+    "snapshot",
+]
+
+_FORMAT = 1  # of the dictionary in the file
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is missing, damaged, or of another model."""
+
+
+def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer, average: Average | None) -> dict[str, Any]:
+    """Copy weights, averaged weights and what the optimizer keeps to the CPU. All ranks take part."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    state = {names[p]: kept for p, kept in optimizer.state.items()}
+    return {
+        "model": _full(model.state_dict()),
+        "average": None if average is None else _full(average.tensors),
+        "optimizer": {name: _full(kept) for name, kept in state.items()},
+    }
+
+
+def restore(
+    checkpoint: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer, average: Average | None
+) -> None:
+    """Put a snapshot back, sharded as the parameters are now.
+
+    Raises:
+        CheckpointError: names or shapes differ from the model's.
+    """
+    _copy(checkpoint["model"], model.state_dict(), "the model")
+    if average is not None:
+        saved = checkpoint["average"] or {name: checkpoint["model"][name] for name in average.tensors}
+        _copy(saved, average.tensors, "the averaged weights")
+    parameters = dict(model.named_parameters())
+    for name, kept in checkpoint["optimizer"].items():
+        like = parameters[name]
+        optimizer.state[like] = {key: _placed(value, like) for key, value in kept.items()}
+
+
+def load_weights(checkpoint: Mapping[str, Any], model: nn.Module) -> None:
+    """Give a model a checkpoint's averaged weights, or its weights if it has none.
+
+    Raises:
+        CheckpointError: names or shapes differ from the model's.
+    """
+    _copy({**checkpoint["model"], **(checkpoint["average"] or {})}, model.state_dict(), "the model")
+
+
+def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: int) -> Path:
+    """Write a checkpoint and remove all but the last `keep`. A process that dies meanwhile leaves the former ones.
+
+    Args:
+        folder: is made if need be.
+        step: the number of steps done, which names the file.
+        content: `snapshot` and what else a run needs: tensors, numbers, strings, and containers of them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"checkpoint-{step:08d}.pt"
+    being_written = folder / f".{path.name}.{os.getpid()}"
+    with being_written.open("wb") as file:
+        torch.save({"format": _FORMAT, "step": step, **content}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    being_written.replace(path)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)  # the new name is on the disk before older files go
+    finally:
+        os.close(handle)
+    for old in list_checkpoints(folder)[:-keep]:
+        old.unlink(missing_ok=True)
+    for abandoned in folder.glob(".checkpoint-*.pt.*"):
+        abandoned.unlink(missing_ok=True)
+    return path
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the complete checkpoints of a folder, the newest one last."""
+    return sorted(folder.glob("checkpoint-*.pt"))
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint, or the newest one of a folder, to the CPU.
+
+    Raises:
+        CheckpointError: there is none, or the file is not one.
+    """
+    if path.is_dir():
+        found = list_checkpoints(path)
+        if not found:
+            raise CheckpointError(f"{path} has no checkpoint: train first, or name another folder or file")
+        path = found[-1]
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} does not exist") from None
+    except Exception as error:  # of zip files, pickles and types that are not allowed
+        raise CheckpointError(f"{path} is not a checkpoint: {str(error).splitlines()[0]}") from None
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} is not a checkpoint of this program (format {_FORMAT})")
+    return content
+
+
+def _full(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    def whole(value: Any) -> Any:
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
+        return value.detach().cpu().clone() if isinstance(value, Tensor) else value
+
+    return {name: whole(value) for name, value in tensors.items()}
+
+
+@torch.no_grad()
+def _copy(saved: Mapping[str, Tensor], into: Mapping[str, Tensor], what: str) -> None:
+    different = sorted(saved.keys() ^ into.keys())
+    if different:
+        raise CheckpointError(
+            f"the checkpoint does not fit {what}: {len(different)} names are on one side only, such as {different[0]}. "
+            "Resume with the configuration that the run started with"
+        )
+    for name, tensor in into.items():
+        if saved[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"the checkpoint does not fit {what}: {name} is {list(saved[name].shape)} in it, {list(tensor.shape)} here"
+            )
+        tensor.copy_(_placed(saved[name], tensor))
+
+
+def _placed(value: Any, like: Tensor) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    value = value.to(like.device)
+    if isinstance(like, DTensor) and value.shape == like.shape:
+        return distribute_tensor(value, like.device_mesh, like.placements)
+    return value.clone(memory_format=torch.preserve_format)

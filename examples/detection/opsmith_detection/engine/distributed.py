@@ -1,0 +1,138 @@
+"""Several processes, started by torchrun: who they are, and models that they train together.
+
+Each process builds nothing that another one has built: opsmith's store locks a build and shares its result.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from opsmith_detection.config import Config, ConfigError
+
+__all__ = ["World", "gather", "join", "share_buffers", "wrap"]
+
+# A rank that is late by this much counts as lost: the first batch builds operators.
+_PATIENCE = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of a run, and which one this is."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and prints."""
+        return self.rank == 0
+
+
+@contextmanager
+def join(device: str | None = None) -> Iterator[World]:
+    """Join the processes that torchrun started, if it did: with NCCL on GPUs, with Gloo on CPUs.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:1"; the GPU of this process or, without one, the CPU if it is left out.
+
+    Raises:
+        ConfigError: the device does not exist.
+    """
+    size, local_rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
+    chosen = _find_device(device, local_rank)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    if "RANK" not in os.environ:
+        yield World(0, 1, chosen)
+        return
+    with_gpu = chosen.type == "cuda"
+    dist.init_process_group("nccl" if with_gpu else "gloo", timeout=_PATIENCE, device_id=chosen if with_gpu else None)
+    yield World(dist.get_rank(), size, chosen)
+    dist.destroy_process_group()  # after an error it could wait for the others
+
+
+def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
+    """Return the model as the processes train it together."""
+    if world.size == 1:
+        return model
+    if config.distributed == "fsdp":
+        # FSDP takes no other parameters.
+        model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        mesh = init_device_mesh(world.device.type, (world.size,))
+        for block in _blocks(model):
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        return model
+    # Of batch norm each process keeps statistics of its own; `share_buffers` makes them one where they are used.
+    # torch 2.13 renames the argument.
+    known = inspect.signature(DistributedDataParallel).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    own_buffers: Any = {name: False}
+    return DistributedDataParallel(
+        model,
+        device_ids=[world.device.index] if world.device.type == "cuda" else None,
+        **own_buffers,
+        gradient_as_bucket_view=True,
+        # The first backward, which records the order of gradients, cannot be one of `no_sync`.
+        static_graph=config.solver.accumulate == 1,
+    )
+
+
+@torch.no_grad()
+def share_buffers(model: nn.Module) -> None:
+    """Give all processes the mean of their running statistics of batch norm."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            for statistic in (module.running_mean, module.running_var):
+                if statistic is not None:
+                    dist.all_reduce(statistic)
+                    statistic.div_(dist.get_world_size())
+
+
+def gather(value: Any) -> list[Any]:
+    """Return what each process gave, by rank. All processes take part."""
+    if not dist.is_initialized():
+        return [value]
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def _find_device(name: str | None, local_rank: int) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"--device {name} is not a device: write cpu, cuda or cuda:1") from None
+    if device.type == "cpu":
+        return device
+    if device.type != "cuda":
+        raise ConfigError(f"--device {name} is not supported: write cpu, cuda or cuda:1")
+    if not torch.cuda.is_available():
+        raise ConfigError(f"--device {name}: PyTorch finds no GPU here; --device cpu runs without one")
+    index = local_rank if device.index is None else device.index
+    if index >= torch.cuda.device_count():
+        raise ConfigError(f"--device {name}: there is no GPU {index}, PyTorch finds {torch.cuda.device_count()}")
+    return torch.device("cuda", index)
+
+
+def _blocks(model: nn.Module) -> list[nn.Module]:
+    """Return the stages of the backbone, which are gathered one after the other; the rest is gathered with the model."""
+    return [module for module in model.modules() if isinstance(module, nn.Sequential) and len(module) > 1]

@@ -1,0 +1,109 @@
+"""Optimizers and their learning rates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from opsmith_detection.config import SolverConfig
+
+__all__ = ["Average", "build_optimizer", "local", "rate_at", "set_rate"]
+
+_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
+_START = 1e-3  # of the rate, at the first step of the warm-up
+_DROP = 0.1  # of the rate, at each milestone
+
+
+def build_optimizer(model: nn.Module, solver: SolverConfig) -> torch.optim.Optimizer:
+    """Make the optimizer of all parameters that are trained.
+
+    As in torchvision's detection references, every parameter decays, unless `solver.norm_weight_decay` gives the weights
+    and biases of normalisations a decay of their own: 0 in torchvision's recipes with AdamW.
+
+    The rate is a tensor on the parameters' device, so that a CUDA graph reads what `set_rate` wrote. Sharded parameters
+    have plain numbers, because PyTorch's fused SGD takes no DTensors, and are not trained by a graph.
+    """
+    norms = {p for module in model.modules() if isinstance(module, _NORMS) for p in module.parameters(recurse=False)}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trained if (p in norms) == norm], "weight_decay": decay}
+        for norm, decay in ((False, solver.weight_decay), (True, solver.norm_weight_decay))
+        if decay is not None
+    ]
+    if solver.norm_weight_decay is None:
+        groups[0]["params"] = trained
+    sharded = any(isinstance(p, DTensor) for p in trained)
+    rate = 0.0 if sharded else torch.zeros((), device=trained[0].device)
+    if solver.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=rate, fused=True)
+    return torch.optim.SGD(groups, lr=rate, momentum=solver.momentum, fused=not sharded, foreach=sharded)
+
+
+def rate_at(step: int, solver: SolverConfig, images: int) -> float:
+    """Return the learning rate of a step (from 0), for `images` images a step on all devices together.
+
+    It grows linearly with the images (Goyal et al., 2017), and in the first `warm_up_steps` steps with the step. Then it
+    drops to a tenth at each milestone, or follows half a cosine to zero (Loshchilov and Hutter, 2016).
+    """
+    rate = solver.rate * images / 16
+    if step < solver.warm_up_steps:
+        return rate * (_START + (1 - _START) * step / solver.warm_up_steps)
+    if solver.schedule == "cosine":
+        warm = solver.warm_up_steps
+        return rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, solver.steps - warm)))
+    return rate * _DROP ** sum(step >= milestone * solver.steps for milestone in solver.milestones)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all parameters, without a synchronisation."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def local(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return the part of each tensor that this process holds."""
+    return [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
+
+
+class Average:
+    """An exponential moving average of the parameters that are trained.
+
+    In step n the average moves by 1 - min(decay, (1 + n) / (10 + n)) towards the weights, so that short trainings forget
+    their first weights, too.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self.decay = decay
+        self.tensors = {name: parameter.detach().clone() for name, parameter in trained.items()}
+        self._average, self._weights = local(self.tensors.values()), local(p.detach() for p in trained.values())
+        self._move = torch.zeros((), device=self._weights[0].device)
+
+    def set_step(self, step: int) -> None:
+        """Say which step comes next, without a synchronisation."""
+        self._move.fill_(1 - min(self.decay, (1 + step) / (10 + step)))
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights."""
+        difference = torch._foreach_sub(self._weights, self._average)
+        torch._foreach_mul_(difference, self._move)
+        torch._foreach_add_(self._average, difference)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the model have the averaged weights within the context."""
+        own = [weight.clone() for weight in self._weights]
+        torch._foreach_copy_(self._weights, self._average)
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(self._weights, own)

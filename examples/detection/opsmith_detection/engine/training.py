@@ -1,0 +1,194 @@
+"""A training from the first step, or from a checkpoint, to the last one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import torch
+
+from opsmith_detection.config import Config, ConfigError, as_yaml
+from opsmith_detection.data.coco import CocoDataset
+from opsmith_detection.data.loader import Loader
+from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoint, restore, save_checkpoint, snapshot
+from opsmith_detection.engine.distributed import World, gather, share_buffers, wrap
+from opsmith_detection.engine.feed import Feed
+from opsmith_detection.engine.inference import Predictor
+from opsmith_detection.engine.log import Log
+from opsmith_detection.engine.optimizer import Average, build_optimizer
+from opsmith_detection.engine.step import TrainStep
+from opsmith_detection.evaluate import Evaluation
+from opsmith_detection.models import build_model
+
+__all__ = ["Training", "datasets", "evaluate", "prepare"]
+
+
+def prepare(config: Config) -> None:
+    """Set PyTorch up for a run: precision of products, and whether every run gives the same bits."""
+    tf32 = config.solver.precision != "float32"
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if tf32 else "ieee"
+    torch.backends.cudnn.conv.fp32_precision = "tf32" if tf32 else "ieee"  # type: ignore[attr-defined]
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = not config.deterministic
+    torch.manual_seed(config.seed)
+
+
+def datasets(config: Config) -> dict[Literal["train", "test"], CocoDataset]:
+    """Read the data sets of a configuration.
+
+    Raises:
+        DataError: a file is missing or contradicts itself.
+        ConfigError: labels do not fit the model's classes.
+    """
+    found: dict[Literal["train", "test"], CocoDataset] = {}
+    for split, path in (("train", config.data.train), ("test", config.data.test)):
+        dataset = CocoDataset(path, config.data.images, labels=config.data.labels)
+        if dataset.classes > config.model.classes:
+            raise ConfigError(
+                f"{path} has labels up to {dataset.classes}, the model {config.model.classes} classes: "
+                f"set model.classes={dataset.classes}"
+            )
+        found["train" if split == "train" else "test"] = dataset
+    return found
+
+
+def evaluate(predictor: Predictor, config: Config, dataset: CocoDataset, world: World) -> dict[str, float]:
+    """Measure a model, which is in inference mode, on a data set. Each process takes a part, and rank 0 has the result."""
+    loader = Loader(
+        dataset, config.data, training=False, seed=0, rank=world.rank, world=world.size, with_masks=False
+    )  # fmt: skip
+    masks = config.model.kind == "rcnn" and config.model.mask_head is not None
+    evaluation = Evaluation(dataset, ("box", "mask") if masks else ("box",))
+    for batch in loader:
+        evaluation.add(batch, predictor(batch))
+    if world.size > 1:
+        evaluation = evaluation.gathered()
+    return evaluation.result() if world.leads else {}
+
+
+class Training:
+    """A model being trained, with all that belongs to it.
+
+    Raises:
+        ConfigError: the folder has checkpoints, and `resume` is false.
+        CheckpointError: the checkpoint is damaged, or of another model.
+    """
+
+    def __init__(self, config: Config, world: World, *, resume: bool = False) -> None:
+        self.config, self.world = config, world
+        if list_checkpoints(config.output) and not resume:
+            raise ConfigError(
+                f"{config.output} has checkpoints of a run: --resume goes on with it, output=FOLDER starts another one"
+            )
+        prepare(config)
+        self.data = datasets(config)
+        self.model = build_model(config.model).to(world.device)
+        stream = torch.cuda.Stream(world.device) if world.device.type == "cuda" else None
+        with torch.cuda.stream(stream):  # where its gradients are accumulated
+            wrapped = wrap(self.model, config, world)
+        solver = config.solver
+        self.optimizer = build_optimizer(self.model, solver)
+        self.average = None if solver.ema is None else Average(self.model, solver.ema)
+        self.images = config.data.batch * world.size * solver.accumulate
+        graph = config.graph and not (world.size > 1 and config.distributed == "fsdp")
+        self.step = TrainStep(
+            wrapped, self.optimizer, config, average=self.average, images=self.images, rank=world.rank, stream=stream,
+            graph=graph,
+        )  # fmt: skip
+        self.predictor = Predictor(self.model, config, world.device, graph=graph, stream=stream, pool=self.step.pool)
+        self.loader = Loader(
+            self.data["train"], config.data, training=True, seed=config.seed, rank=world.rank, world=world.size,
+            with_masks=config.model.kind == "rcnn" and config.model.mask_head is not None,
+        )  # fmt: skip
+        self.done = 0
+        if resume and list_checkpoints(config.output):
+            self._go_on(load_checkpoint(config.output))
+        self.feed = Feed(self.loader, world.device)
+        self.result: dict[str, float] = {}
+
+    def run(self) -> dict[str, float]:
+        """Train to the last step and return the last evaluation.
+
+        Raises:
+            DivergedError: a loss is not finite. Checkpoints from before that are kept.
+        """
+        solver, world = self.config.solver, self.world
+        if world.leads:
+            self.config.output.mkdir(parents=True, exist_ok=True)
+            (self.config.output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
+        with Log(self.config.output, start=self.done, steps=solver.steps, leads=world.leads) as log:
+            if self.done:
+                log.say(f"goes on after step {self.done}")
+                if self._is_due(solver.evaluate_every) and not gather(log.has(self.done, "box/AP"))[0]:
+                    self._evaluate(log)
+            began, at = time.perf_counter(), self.done
+            while self.done < solver.steps:
+                self.model.train()
+                self.step(self.feed, self.done)
+                self.done += 1
+                logs, saves, evaluates = map(
+                    self._is_due, (solver.log_every, solver.checkpoint_every, solver.evaluate_every)
+                )
+                if logs or saves or evaluates:
+                    # Before a checkpoint, which must not have weights that are not finite.
+                    losses = self.step.read_losses()
+                    self._log(log, losses, (self.done - at) * self.images / (time.perf_counter() - began))
+                if saves:
+                    self._save()
+                if evaluates:
+                    self._evaluate(log)
+                if logs or saves or evaluates:
+                    began, at = time.perf_counter(), self.done
+        return self.result
+
+    @contextlib.contextmanager
+    def evaluated(self) -> Iterator[None]:
+        """Let the model be as it is evaluated within the context: in inference mode, with averaged weights."""
+        share_buffers(self.model)
+        self.model.eval()
+        with self.average.applied() if self.average is not None else contextlib.nullcontext():
+            yield
+        self.model.train()
+
+    def _is_due(self, every: int) -> bool:
+        return self.done % every == 0 or self.done == self.config.solver.steps
+
+    def _log(self, log: Log, losses: Mapping[str, float], speed: float) -> None:
+        everyone = gather(losses)
+        means = {name: sum(one[name] for one in everyone) / len(everyone) for name in losses}
+        total = sum(value for name, value in means.items() if name != "gradient_norm")
+        parts = " ".join(f"{name} {value:.3f}" for name, value in means.items() if name != "gradient_norm")
+        group = self.optimizer.param_groups[0]
+        values = {"loss": total, **means, "rate": float(group["lr"]), "images_per_second": speed}
+        log.write(self.done, values, f"{speed:.1f} images/s  loss {total:.3f} ({parts})")
+
+    def _evaluate(self, log: Log) -> None:
+        with self.evaluated():
+            self.result = evaluate(self.predictor, self.config, self.data["test"], self.world)
+        if self.result:
+            said = "  ".join(f"{name} {self.result[name]:.3f}" for name in sorted(self.result) if "/AP" in name[:7])
+            log.say(f"step {self.done}: {said}")
+            log.write(self.done, self.result)
+
+    def _save(self) -> None:
+        share_buffers(self.model)
+        content: dict[str, Any] = snapshot(self.model, self.optimizer, self.average)
+        categories = {label: tuple(category) for label, category in self.data["train"].categories.items()}
+        content.update(config=as_yaml(self.config), loader=self.feed.state(), categories=categories)
+        if self.world.leads:
+            save_checkpoint(self.config.output, self.done, content, self.config.solver.checkpoints)
+
+    def _go_on(self, checkpoint: Mapping[str, Any]) -> None:
+        restore(checkpoint, self.model, self.optimizer, self.average)
+        self.done = checkpoint["step"]
+        state, now = checkpoint["loader"], self.loader.state()
+        if state["of_a_step"] != now["of_a_step"]:  # other ranks, or another batch: on from about the same image
+            position = state["position"] * state["of_a_step"] // now["of_a_step"]
+            state = {**state, "of_a_step": now["of_a_step"], "position": min(position, len(self.loader) - 1)}
+        self.loader.restore(state)

@@ -1,0 +1,181 @@
+"""Finds objects in images of any size, and draws them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from opsmith.ops import paste_binary_masks_in_image
+from opsmith_detection.config import Config, DataConfig, parse_config
+from opsmith_detection.data.coco import Category, DataError
+from opsmith_detection.data.masks import encoded
+from opsmith_detection.data.transforms import batch_of
+from opsmith_detection.drawing import draw_objects
+from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
+from opsmith_detection.engine.inference import Predictor
+from opsmith_detection.engine.training import prepare
+from opsmith_detection.models import build_model
+
+__all__ = ["Found", "LoadedRun", "Speed", "captions", "find_objects", "list_images", "load_run", "predict_images"]
+
+_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The objects of an image, in its own pixels, by decreasing score."""
+
+    boxes: npt.NDArray[np.float32]  # [N, 4] as (x1, y1, x2, y2)
+    scores: list[float]
+    labels: list[int]
+    masks: npt.NDArray[np.bool_] | None  # [N, height, width]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Images a second."""
+
+    images: int
+    model: float  # of the model alone
+    all: float  # with reading, drawing and writing
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """What a checkpoint holds for inference."""
+
+    predictor: Predictor
+    config: Config
+    categories: dict[int, Category]  # what labels stand for
+
+
+def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = ()) -> LoadedRun:
+    """Load a checkpoint's model, with averaged weights if it has them.
+
+    Raises:
+        CheckpointError: there is none, or the file is not one.
+        ConfigError: an override does not fit.
+    """
+    content = load_checkpoint(checkpoint)
+    config = parse_config(content["config"], overrides)
+    prepare(config)
+    model = build_model(config.model).to(device)
+    load_weights(content, model)
+    predictor = Predictor(model.eval(), config, device, graph=config.graph)
+    return LoadedRun(
+        predictor, config, {label: Category(*category) for label, category in content["categories"].items()}
+    )
+
+
+def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:
+    """Find the objects of an image, RGB of [height, width, 3], whose score is at least `threshold`."""
+    height, width = image.shape[:2]
+    batch = batch_of(image, data)
+    detections = predictor(batch)
+    kept = (detections.labels[0] > 0) & (detections.scores[0] >= threshold)
+    scale = torch.tensor([width, height]) / batch.sizes[0].flip(0)
+    boxes = detections.boxes[0][kept] * scale.repeat(2).to(detections.boxes.device)
+    masks = None
+    if detections.masks is not None:
+        pasted = paste_binary_masks_in_image(detections.masks[0][kept][:, None], boxes, (height, width))
+        masks = pasted[:, 0].cpu().numpy().astype(np.bool_)
+    scores, labels = detections.scores[0][kept].tolist(), detections.labels[0][kept].tolist()
+    return Found(boxes.cpu().numpy(), scores, labels, masks)
+
+
+def predict_images(
+    predictor: Predictor,
+    paths: Sequence[Path],
+    output: Path,
+    data: DataConfig,
+    categories: Mapping[int, Category],
+    threshold: float = 0.5,
+) -> Speed:
+    """Write a picture of each image with what is found in it, and `predictions.json` in COCO's format of results.
+
+    Images count from 1 in the order of `paths`, and have their names in the file, too.
+
+    Raises:
+        DataError: a file is not an image, or would be written over.
+    """
+    names = [f"{path.stem}.png" for path in paths]
+    names = [name if names.count(name) == 1 else f"{number}-{name}" for number, name in enumerate(names, start=1)]
+    if {path.resolve() for path in paths} & {(output / name).resolve() for name in names}:
+        raise DataError(f"{output} has images that would be written over: name another folder for the pictures")
+    output.mkdir(parents=True, exist_ok=True)
+    results: list[dict[str, Any]] = []
+    began, in_model = time.perf_counter(), 0.0
+    for number, (path, name) in enumerate(zip(paths, names, strict=True), start=1):
+        image = _read(path)
+        if number == 1:  # what is built and captured at first is not the model's speed
+            predictor.warm([batch_of(image, data)])
+            began = time.perf_counter()
+        before = time.perf_counter()
+        found = find_objects(predictor, image, data, threshold)
+        in_model += time.perf_counter() - before
+        said = captions(found, categories)
+        enlarge = max(1, 384 // max(image.shape[:2]))
+        draw_objects(image, found.boxes, found.labels, said, found.masks, enlarge).save(output / name)
+        results += _as_results(number, path, found, categories)
+    passed = time.perf_counter() - began
+    (output / "predictions.json").write_text(json.dumps(results), encoding="utf-8")
+    return Speed(len(paths), len(paths) / max(in_model, 1e-9), len(paths) / max(passed, 1e-9))
+
+
+def captions(found: Found, categories: Mapping[int, Category]) -> list[str]:
+    """Return what is written at each object."""
+    return [f"{categories[label].name} {score:.2f}" for label, score in zip(found.labels, found.scores, strict=True)]
+
+
+def list_images(sources: Iterable[Path]) -> list[Path]:
+    """Return files, and the images of folders.
+
+    Raises:
+        DataError: there is nothing.
+    """
+
+    def listed() -> Iterator[Path]:
+        for source in sources:
+            if source.is_dir():
+                yield from sorted(path for path in source.iterdir() if path.suffix.lower() in _SUFFIXES)
+            else:
+                yield source
+
+    found = list(listed())
+    if not found:
+        raise DataError(f"no images in {', '.join(map(str, sources))}: looked for {' '.join(_SUFFIXES)}")
+    return found
+
+
+def _read(path: Path) -> npt.NDArray[np.uint8]:
+    try:
+        with Image.open(path) as file:
+            return np.array(ImageOps.exif_transpose(file).convert("RGB"))
+    except (OSError, UnidentifiedImageError) as error:
+        raise DataError(f"{path} cannot be read as an image: {error}") from None
+
+
+def _as_results(number: int, path: Path, found: Found, categories: Mapping[int, Category]) -> list[dict[str, Any]]:
+    results = []
+    rles = None if found.masks is None else encoded(torch.from_numpy(found.masks))
+    for i, (x1, y1, x2, y2) in enumerate(found.boxes.tolist()):
+        result = {
+            "image_id": number,
+            "file_name": path.name,
+            "category_id": categories[found.labels[i]].id,
+            "score": found.scores[i],
+            "bbox": [x1, y1, x2 - x1, y2 - y1],
+        }
+        if rles is not None:
+            result["segmentation"] = {**rles[i], "counts": rles[i]["counts"].decode()}
+        results.append(result)
+    return results

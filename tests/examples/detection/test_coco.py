@@ -1,0 +1,153 @@
+"""Reading COCO's format: what is understood, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from detection_kit.files import annotation, disc, square, write
+from opsmith_detection.data.coco import Category, CocoDataset, DataError
+from opsmith_detection.data.masks import as_rle
+from pycocotools import mask as coco_mask
+
+SIZES = [(40, 60), (60, 40)]
+
+
+def test_objects_are_those_of_their_image(tmp_path):
+    dataset = CocoDataset(write(tmp_path, SIZES, [disc(2, 20, 30, 8), square(1, 5, 6, 10), square(2, 1, 2, 3)]))
+    assert len(dataset) == 2
+    assert dataset.ids == [1, 2]
+    assert dataset.sizes.tolist() == [[40, 60], [60, 40]]
+    first, second = dataset.objects(0), dataset.objects(1)
+    assert first.boxes.tolist() == [[5, 6, 15, 16]]
+    assert first.labels.tolist() == [1]
+    assert second.boxes.tolist() == [[12, 22, 28, 38], [1, 2, 4, 5]]
+    assert second.labels.tolist() == [3, 1]
+    assert first.segmentations == [[[5, 6, 15, 6, 15, 16, 5, 16]]]
+
+
+def test_images_are_rgb_whatever_the_file_has(tmp_path):
+    from PIL import Image
+
+    path = write(tmp_path, SIZES, [])
+    Image.fromarray(np.full((60, 40), 7, np.uint8)).save(tmp_path / "2.png")
+    pixels = CocoDataset(path).image(1)
+    assert pixels.shape == (60, 40, 3)
+    assert (pixels == 7).all()
+
+
+def test_labels_are_ids_or_counted(tmp_path):
+    path = write(tmp_path, SIZES, [disc(1, 20, 20, 8)])
+    by_id = CocoDataset(path)
+    assert by_id.categories == {1: Category("square", 1), 3: Category("disc", 3)}
+    assert by_id.classes == 3
+    assert by_id.objects(0).labels.tolist() == [3]
+    counted = CocoDataset(path, labels="contiguous")
+    assert counted.categories == {1: Category("square", 1), 2: Category("disc", 3)}
+    assert counted.classes == 2
+    assert counted.objects(0).labels.tolist() == [2]
+
+
+def test_an_id_of_0_can_only_be_counted(tmp_path):
+    path = write(tmp_path, SIZES, [annotation(1, 0, [1, 1, 5, 5])], categories=[{"id": 0, "name": "thing"}])
+    with pytest.raises(DataError, match=r"'thing' has the id 0.*contiguous"):
+        CocoDataset(path)
+    assert CocoDataset(path, labels="contiguous").objects(0).labels.tolist() == [1]
+
+
+def test_crowds_and_empty_boxes_are_not_learnt(tmp_path):
+    crowd = {"size": [40, 60], "counts": [0, 2400]}
+    found = [
+        annotation(1, 1, [0, 0, 60, 40], iscrowd=1, segmentation=crowd),
+        annotation(1, 1, [5, 5, 0, 9]),
+        square(1, 1, 1, 4),
+    ]
+    assert CocoDataset(write(tmp_path, SIZES, found)).objects(0).boxes.tolist() == [[1, 1, 5, 5]]
+
+
+def test_polygons_and_both_kinds_of_rle_are_one_mask():
+    polygon = disc(1, 20, 20, 8)["segmentation"]
+    compressed = as_rle(polygon, (40, 60))
+    mask = coco_mask.decode(compressed)
+    flat = mask.ravel(order="F")
+    ends = np.flatnonzero(np.diff(flat)) + 1
+    uncompressed = {"size": [40, 60], "counts": np.diff(ends, prepend=0, append=len(flat)).tolist()}
+    assert as_rle(uncompressed, (40, 60))["counts"] == compressed["counts"]
+    assert (
+        as_rle({**compressed, "counts": compressed["counts"].decode()}, (40, 60))["counts"]
+        == compressed["counts"].decode()
+    )
+
+
+BOX = [1, 1, 5, 5]
+REFUSED = {
+    "unknown image": (annotation(9, 1, BOX), "annotation 1 of image 9 .*not in `images`"),
+    "unknown category": (annotation(1, 2, BOX), "category 2, which is not in `categories`"),
+    "box outside": (annotation(1, 1, [50, 1, 12, 5]), r"\[50, 1, 12, 5\].*outside of the image's 60 x 40"),
+    "negative width": (annotation(1, 1, [50, 1, -12, 5]), "a width and a height are numbers from 0"),
+    "three numbers": ({**annotation(1, 1, BOX), "bbox": [50, 1, 2]}, r"not \[x, y, width, height\]"),
+    "infinite": (annotation(1, 1, [1, 1, 1, 1e999]), "not JSON.*Infinity is not a number"),
+    "polygon cut off": (annotation(1, 1, BOX, segmentation=[[1, 1, 2, 2, 3]]), "three points or more"),
+    "polygon far away": (annotation(1, 1, BOX, segmentation=[[1, 1, 1e9, 2, 3, 3]]), "not near its image"),
+    "polygon of text": (annotation(1, 1, BOX, segmentation=[[1, 1, "2", 2, 3, 3]]), "not near its image"),
+    "no polygon": (annotation(1, 1, BOX, segmentation=[]), "no polygon: leave `segmentation` out"),
+    "size of an RLE": (
+        annotation(1, 1, BOX, segmentation={"size": [60, 40], "counts": [2400]}),
+        r"RLE of size \[60, 40\], but its image is \[40, 60\]",
+    ),
+    "runs of an RLE": (
+        annotation(1, 1, BOX, segmentation={"size": [40, 60], "counts": [2399]}),
+        "2399 pixels, but 2400",
+    ),
+    "compressed RLE": (annotation(1, 1, BOX, segmentation={"size": [40, 60], "counts": "0"}), "0 pixels, but 2400"),
+    "text in an RLE": (annotation(1, 1, BOX, segmentation={"size": [40, 60], "counts": "oooo"}), "no runs, but 2400"),
+    "no RLE": (annotation(1, 1, BOX, segmentation=7), "neither polygons nor an RLE"),
+    "no box": ({"image_id": 1, "category_id": 1}, r"annotations\[0\] lacks the entry `bbox`"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
+def test_annotations_that_do_not_fit_are_named(tmp_path, given, message):
+    with pytest.raises(DataError, match=message):
+        CocoDataset(write(tmp_path, SIZES, [given]))
+
+
+def test_files_that_do_not_fit_are_named(tmp_path):
+    path = write(tmp_path, SIZES, [square(1, 1, 1, 5)])
+    text = path.read_text()
+    (tmp_path / "2.png").unlink()
+    with pytest.raises(DataError, match=r"1 of the 2 images .* the first is 2\.png: set data\.images"):
+        CocoDataset(path)
+    with pytest.raises(DataError, match=r"nowhere, where images .* should be, cannot be read"):
+        CocoDataset(path, tmp_path / "nowhere")
+    path.write_text(text[:-9])
+    with pytest.raises(DataError, match=r"not JSON .*cut off"):
+        CocoDataset(path)
+    path.write_text("[]")
+    with pytest.raises(DataError, match="does not have a list `images`"):
+        CocoDataset(path)
+    entries = json.loads(text)
+    path.write_text(json.dumps({**entries, "images": entries["images"] * 2}))
+    with pytest.raises(DataError, match="two entries of `images` have the id 1"):
+        CocoDataset(path)
+    with pytest.raises(DataError, match=r"missing\.json cannot be read: No such file"):
+        CocoDataset(tmp_path / "missing.json")
+
+
+def test_images_that_do_not_fit_are_named(tmp_path):
+    path = write(tmp_path, SIZES, [])
+    dataset = CocoDataset(path)
+    whole = (tmp_path / "1.png").read_bytes()
+    (tmp_path / "1.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"1\.png cannot be read as an image"):
+        dataset.image(0)
+    (tmp_path / "1.png").write_bytes((tmp_path / "2.png").read_bytes())
+    with pytest.raises(DataError, match=r"1\.png has 40 x 60 pixels .* says 60 x 40"):
+        dataset.image(0)
+
+
+def test_objects_without_masks_are_counted_where_masks_are_wanted(tmp_path):
+    dataset = CocoDataset(write(tmp_path, SIZES, [square(1, 1, 1, 5), annotation(1, 1, BOX)]))
+    with pytest.raises(DataError, match=r"1 objects have no `segmentation`.*model\.mask_head=null"):
+        dataset.check_masks()

@@ -1,0 +1,113 @@
+"""No step of a training asks a tensor for a number or for a size that depends on data: that would wait for the GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from detection_kit.tiny import SMALL, objects, small_config
+from opsmith_detection.config import Config, load_config
+from opsmith_detection.engine.optimizer import Average, build_optimizer
+from opsmith_detection.engine.step import TrainStep
+from opsmith_detection.models import build_model
+from torch.utils._python_dispatch import TorchDispatchMode
+
+pytestmark = pytest.mark.compile
+
+os.environ.setdefault(
+    "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+)  # what deterministic algorithms ask for before cuBLAS is used
+
+WAITING = {
+    f"aten::{name}"
+    for name in (
+        "_local_scalar_dense", "item", "nonzero", "nonzero_numpy", "argwhere", "masked_select", "_unique", "_unique2",
+        "unique_dim", "unique_consecutive", "unique_dim_consecutive", "is_nonzero", "equal", "bincount",
+    )
+}  # fmt: skip
+
+
+class Refusing(TorchDispatchMode):
+    """Raises at operations that wait for a GPU if their tensors are on one."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name
+        indices = args[1] if name.startswith("aten::index") and len(args) > 1 and isinstance(args[1], list) else ()
+        if name in WAITING or any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
+            raise AssertionError(f"{name} waits for the GPU")
+        if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
+            raise AssertionError(f"{name} waits for the GPU")
+        return func(*args, **(kwargs or {}))
+
+
+KINDS = {
+    "mask": [*SMALL, "model.backbone.norm=batch"],
+    "mask v2": [*SMALL, "model.backbone.norm=batch", "model.box_head.convs=1", "model.mask_head.norm=true"],
+    "deformable": [*SMALL, "model.backbone.deformable_stages=[5]"],
+    "boxes": ["model.mask_head=null", *SMALL[:6], *SMALL[7:]],
+    "retinanet": [*SMALL[:5], "model.kind=retinanet", "model.retinanet.box_loss=giou"],
+}
+
+
+def config_of(kind: str) -> Config:
+    solver = small_config(ema=0.9, clip_norm=1.0, optimizer="adamw").solver
+    return replace(load_config(None, KINDS[kind]), solver=solver)
+
+
+def made(kind: str, device: str = "cpu", **given: Any) -> tuple[TrainStep, Callable[[int], None]]:
+    config = config_of(kind)
+    torch.manual_seed(0)
+    model = build_model(config.model).to(device)
+    average = Average(model, 0.9)
+    step = TrainStep(model, build_optimizer(model, config.solver), config, average=average, **given)
+    batch = objects(device)
+    return step, lambda number: step(iter([batch]), number)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_step_and_a_detection_wait_for_nothing(kind: str):
+    step, take = made(kind)
+    take(0)  # what is made once may
+    with Refusing():
+        take(1)
+    assert all(value >= 0 for value in step.read_losses().values())
+    batch = objects()
+    model = step.model.eval()
+    with torch.no_grad():
+        model(batch.images, batch.sizes)
+        with Refusing():
+            model(batch.images, batch.sizes)
+
+
+def test_the_test_finds_what_waits():
+    for waits in (lambda t: t.sum().item(), lambda t: t[t > 0], lambda t: t.nonzero(), lambda t: t.unique()):
+        with pytest.raises(AssertionError, match="waits for the GPU"), Refusing():
+            waits(torch.ones(3))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_graph_makes_the_steps_of_eager_code_without_waiting(kind: str):
+    found = []
+    torch.use_deterministic_algorithms(True)
+    try:
+        for graph in (False, True):
+            step, take = made(kind, "cuda:0", graph=graph)
+            for number in range(4):
+                take(number)
+            torch.cuda.synchronize()
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                for number in range(4, 8):
+                    take(number)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            found.append(({**step.model.state_dict()}, step.read_losses()))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close(found[1][0], found[0][0], rtol=0, atol=0)
+    assert found[0][1] == found[1][1]

@@ -1,0 +1,109 @@
+"""Two processes of torchrun: they train as one does, share builds, and a run goes on after one of them has died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from detection_kit import ranks
+from detection_kit.command import CONFIG, environment, tiny_overrides
+from opsmith_detection.data.digits import make_digits
+from opsmith_detection.engine.checkpoint import load_checkpoint
+
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.slow("two processes under torchrun"),
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch is built without torch.distributed"),
+]
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run all jobs in one pair of processes, which write what went wrong into the folder."""
+    folder = tmp_path_factory.mktemp("jobs")
+    done = subprocess.run(
+        [*TORCHRUN, "detection_kit.ranks", str(folder)], env=environment(), capture_output=True, text=True, check=False,
+        timeout=600,
+    )  # fmt: skip
+    assert any(folder.glob("*.txt")), done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("job", list(ranks.JOBS))
+def test_two_processes_do_what_one_does(job: str, said: Path):
+    found = [said / f"{job}-{rank}.txt" for rank in (0, 1)]
+    assert [path.read_text() if path.exists() else "it did not get there" for path in found] == ["", ""]
+
+
+def test_both_use_one_build(tmp_path: Path, empty_store: Path):
+    compiler = tmp_path / "g++"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/commands\nexec {os.environ.get("CXX", "g++")} "$@"\n')
+    compiler.chmod(0o755)
+    done = subprocess.run(
+        [*TORCHRUN, "detection_kit.ranks", str(tmp_path), "build"], env={**environment(), "CXX": str(compiler)},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    linked = [line for line in (tmp_path / "commands").read_text().splitlines() if "-shared" in line]
+    assert len(linked) == 1, linked
+
+
+@pytest.mark.skipif(find_spec("skimage") is None or find_spec("sklearn") is None, reason="needs scikit-image")
+def test_a_rank_that_dies_ends_the_job_and_resume_goes_on(tmp_path: Path):
+    make_digits(tmp_path / "digits", images=10, size=(64, 64))
+    solver = ["solver.steps=200", "solver.checkpoint_every=3", "solver.evaluate_every=200", "solver.log_every=1"]
+    given = [
+        "train",
+        "--device",
+        "cpu",
+        "--config",
+        CONFIG,
+        *tiny_overrides(tmp_path),
+        *solver,
+        f"output={tmp_path}/run",
+    ]
+    with (tmp_path / "said").open("w") as said:
+        job = subprocess.Popen([*TORCHRUN, "opsmith_detection", *given], env=environment(), stdout=said, stderr=said)
+        try:
+            deadline = time.monotonic() + 300
+            while not (tmp_path / "run" / "checkpoint-00000003.pt").exists():
+                assert job.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()
+                time.sleep(0.01)
+            victim = next(pid for pid in _children(job.pid) if _rank(pid) == "1")
+            os.kill(victim, signal.SIGKILL)
+            assert job.wait(timeout=120) != 0
+        finally:
+            job.kill()
+    assert "Signal 9 (SIGKILL)" in (tmp_path / "said").read_text()
+    left = load_checkpoint(tmp_path / "run")["step"]
+    assert 3 <= left < 200
+
+    # With one process, which has other batches than two: checkpoints are independent of that.
+    more = [sys.executable, "-m", "opsmith_detection", *given, f"solver.steps={left + 2}", "--resume"]
+    done = subprocess.run(more, env=environment(), capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0 and f"goes on after step {left}" in done.stdout, done.stderr
+    assert load_checkpoint(tmp_path / "run")["step"] == left + 2
+
+
+def _children(pid: int) -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                yield int(path.parent.name)
+        except OSError:
+            continue
+
+
+def _rank(pid: int) -> str | None:
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next((v.removeprefix(b"RANK=").decode() for v in variables if v.startswith(b"RANK=")), None)
