@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from opsmith_detection.models import build_model
+from opsmith_detection.models.weights import load_torchvision
 from torchvision_models import (
     NAMES,
     SEED,
@@ -19,9 +21,6 @@ from torchvision_models import (
     made_weights,
     narrow_config,
 )
-
-from opsmith_detection.models import build_model
-from opsmith_detection.models.weights import load_torchvision
 
 pytestmark = pytest.mark.compile
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torchvision_models import as_list, check_detections, prepared
-
 from opsmith_detection.config import load_config
 from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import load_torchvision
+from torch import Tensor
+from torchvision_models import as_list, check_detections, prepared
 
 theirs = pytest.importorskip("torchvision.models.detection", reason="torchvision is not installed")
 data = pytest.importorskip("skimage.data", reason="scikit-image is not installed")

@@ -14,10 +14,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
-from opsmith.ops import linear_assignment
 from opsmith_detection.config import (
     BackboneConfig,
     BoxHeadConfig,
@@ -28,6 +24,10 @@ from opsmith_detection.config import (
 )
 from opsmith_detection.models.weights import our_name
 from opsmith_detection.structures import Detections, Targets
+from torch import Tensor, nn
+from torch.nn import functional
+
+from opsmith.ops import linear_assignment
 
 NAMES = ("mask_rcnn", "mask_rcnn_v2", "retinanet", "retinanet_v2")
 SEED = 2  # of images for which rounding decides no comparison of scores or overlaps
