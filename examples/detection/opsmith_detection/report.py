@@ -127,7 +127,7 @@ def _time_parts(training: Training) -> tuple[dict[str, float], float]:
             finish()
 
     training.model.train()
-    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+    with torch.cuda.stream(training.step.stream), profile(activities=[ProfilerActivity.CPU]) as profiled:
         for _ in range(_STEPS):
             with part("data"):
                 batch = next(training.feed)

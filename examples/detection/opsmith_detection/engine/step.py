@@ -75,7 +75,7 @@ class TrainStep:
         self._ddp = isinstance(model, DistributedDataParallel)
         self._graphs: dict[object, Graph[None]] = {}
         self._graphed = graph and self.device.type == "cuda"
-        self._stream = torch.cuda.Stream(self.device) if stream is None and self.device.type == "cuda" else stream
+        self.stream = torch.cuda.Stream(self.device) if stream is None and self.device.type == "cuda" else stream
         self.pool = torch.cuda.graph_pool_handle() if self._graphed else None
 
     def __call__(self, batches: Iterator[Batch], step: int) -> None:
@@ -110,12 +110,12 @@ class TrainStep:
         return {name: total / max(1, counted) for name, total in zip(self.names, found, strict=True)}
 
     def _run(self, batch: Batch, *, first: bool, last: bool) -> None:
-        if self._stream is None:
+        if self.stream is None:
             self.compute(batch, first=first, last=last)
             return
         # Everything runs on one stream: gradients are accumulated on the one where their leaves were first used.
-        self._stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._stream):
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
             if not self._graphed:
                 self.compute(batch, first=first, last=last)
             else:
@@ -123,8 +123,8 @@ class TrainStep:
                 if key not in self._graphs:
                     eager = _EAGER_STEPS_DISTRIBUTED if self._ddp and not self._graphs else _EAGER_STEPS
                     self._graphs[key] = Graph(lambda inputs: self.compute(inputs, first=first, last=last), eager)
-                self._graphs[key](batch, self._stream, self.pool)
-        torch.cuda.current_stream(self.device).wait_stream(self._stream)
+                self._graphs[key](batch, self.stream, self.pool)
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
     def compute(
         self,
