@@ -139,6 +139,7 @@ lint-style: $(READY)
 
 lint-types: $(READY)
 	$(BIN)/mypy
+	cd examples/detection && $(CURDIR)/$(BIN)/python -m mypy
 
 lint-imports: $(READY)
 	$(BIN)/lint-imports

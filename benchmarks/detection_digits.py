@@ -141,7 +141,7 @@ def train_torchvision(model: nn.Module, config: Config, device: torch.device) ->
             nn.utils.clip_grad_norm_(model.parameters(), solver.clip_norm)
         optimizer.step()
         if (step + 1) % solver.log_every == 0 or step + 1 == solver.steps:
-            total = float(sum(losses.values()))
+            total = sum(float(loss.detach()) for loss in losses.values())
             marks.append(time.perf_counter())
             print(f"torchvision {step + 1:>6}/{solver.steps}  loss {total:.3f}", file=sys.stderr)
     return _seconds(marks, solver.log_every)
@@ -196,7 +196,9 @@ def main() -> None:
     parser.add_argument("--config", type=Path, default=ROOT / "examples" / "detection" / "configs" / "digits.yaml")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--images", type=int, default=2000)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--seeds", type=lambda text: [int(one) for one in text.split(",")], default=[0, 1, 2], help="such as 0,1,2"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="name=value")
     given = parser.parse_intermixed_args()

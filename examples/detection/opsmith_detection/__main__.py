@@ -13,15 +13,15 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from opsmith_detection.config import Config, ConfigError, load_config
 from opsmith_detection.data.coco import DataError
 from opsmith_detection.data.digits import make_digits
-from opsmith_detection.engine.checkpoint import CheckpointError, list_checkpoints
+from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import join
 from opsmith_detection.engine.step import DivergedError
 from opsmith_detection.engine.training import Training, datasets, evaluate
+from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.predict import list_images, load_run, predict_images
-from opsmith_detection.report import write_report
 
 _CONFIGS = Path(__file__).parents[1] / "configs"
-_EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError)
+_EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError, WeightsError)
 
 _config = click.option(
     "--config", "file", type=click.Path(path_type=Path), help="A YAML file, such as configs/digits.yaml."
@@ -73,7 +73,7 @@ def predict(checkpoint: Path, output: Path, threshold: float, device: str | None
         run = load_run(checkpoint, world.device)
         speed = predict_images(run.predictor, paths, output, run.config.data, run.categories, threshold)
     click.echo(
-        f"{speed.images} images in {output}: {speed.model:.1f} images/s in the model, "
+        f"{speed.images} images in {output}: {speed.found:.1f} images/s, "
         f"{speed.all:.1f} images/s with reading, drawing and writing"
     )
 
@@ -87,31 +87,35 @@ def predict(checkpoint: Path, output: Path, threshold: float, device: str | None
     show_default="digits_small.yaml",
 )
 @click.option("--images", default=2000, show_default=True, help="How many images are made, a fifth of them for tests.")
-@click.option("--minimum", default=0.8, show_default=True, help="Mask AP50 below which the demo fails.")
+@click.option(
+    "--minimum", default=0.8, show_default=True, help="AP50 (of masks, if there are some) below which the demo fails."
+)
 @_device
 @_overrides
 def demo(file: Path, images: int, minimum: float, device: str | None, overrides: tuple[str, ...]) -> None:
-    """Make images of handwritten digits, train on them, find the digits of test images, and write a report."""
+    """Make images of handwritten digits, train on them, find the digits of test images, and write a report.
+
+    A run that is there already goes on, or is measured again if it is complete.
+    """
     config = load_config(file, overrides)
     began = time.perf_counter(), time.process_time()
     folder = config.data.train.parent
     with click.progressbar(length=images, label="digits", file=sys.stderr) as bar:
         make_digits(folder, images, config.data.canvases[0], progress=lambda done, _: bar.update(done - bar.pos))
-    for old in list_checkpoints(config.output):  # the demo's own
-        old.unlink()
-    result = _train(config, device, resume=False)
+    result = _train(config, device, resume=True)
     with join(device) as world:
         run = load_run(config.output, world.device)
         paths, output = list_images([folder / "test"])[:20], config.output / "predictions"
         speed = predict_images(run.predictor, paths, output, config.data, run.categories)
     minutes, processor_minutes = (time.perf_counter() - began[0]) / 60, (time.process_time() - began[1]) / 60
-    click.echo(f"{speed.images} pictures of predictions in {output}, {speed.model:.1f} images/s")
+    click.echo(f"{speed.images} pictures of predictions in {output}, {speed.found:.1f} images/s")
+    kind = "mask" if "mask/AP" in result else "box"
     click.echo(
-        f"mask AP50 {result['mask/AP50']:.3f}, AP {result['mask/AP']:.3f} "
+        f"{kind} AP50 {result[f'{kind}/AP50']:.3f}, AP {result[f'{kind}/AP']:.3f} "
         f"in {minutes:.1f} minutes ({processor_minutes:.1f} of processor time)"
     )
-    if result["mask/AP50"] < minimum:
-        raise click.ClickException(f"mask AP50 is {result['mask/AP50']:.3f}, at least {minimum} was expected")
+    if result[f"{kind}/AP50"] < minimum:
+        raise click.ClickException(f"{kind} AP50 is {result[f'{kind}/AP50']:.3f}, at least {minimum} was expected")
 
 
 def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, float]:
@@ -121,8 +125,17 @@ def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, flo
         training = Training(config, world, resume=resume)
         result = training.run()
         if world.size == 1:
-            click.echo(f"report: {write_report(training)}")
+            _report(training)
     return result
+
+
+def _report(training: Training) -> None:
+    try:
+        from opsmith_detection.report import write_report
+    except ImportError as error:
+        click.echo(f"no report: {error}; pip install 'opsmith-detection[report]'")
+    else:
+        click.echo(f"report: {write_report(training)}")
 
 
 def _run() -> None:

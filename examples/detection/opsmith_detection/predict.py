@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class Speed:
     """Images a second."""
 
     images: int
-    model: float  # of the model alone
+    found: float  # from pixels to objects
     all: float  # with reading, drawing and writing
 
 
@@ -68,7 +68,8 @@ def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = 
     content = load_checkpoint(checkpoint)
     config = parse_config(content["config"], overrides)
     prepare(config)
-    model = build_model(config.model).to(device)
+    backbone = replace(config.model.backbone, weights=None)  # the checkpoint has them
+    model = build_model(replace(config.model, backbone=backbone)).to(device)
     load_weights(content, model)
     predictor = Predictor(model.eval(), config, device, graph=config.graph)
     return LoadedRun(
@@ -113,7 +114,7 @@ def predict_images(
         raise DataError(f"{output} has images that would be written over: name another folder for the pictures")
     output.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
-    began, in_model = time.perf_counter(), 0.0
+    began, finding = time.perf_counter(), 0.0
     for number, (path, name) in enumerate(zip(paths, names, strict=True), start=1):
         image = _read(path)
         if number == 1:  # what is built and captured at first is not the model's speed
@@ -121,19 +122,20 @@ def predict_images(
             began = time.perf_counter()
         before = time.perf_counter()
         found = find_objects(predictor, image, data, threshold)
-        in_model += time.perf_counter() - before
+        finding += time.perf_counter() - before
         said = captions(found, categories)
         enlarge = max(1, 384 // max(image.shape[:2]))
         draw_objects(image, found.boxes, found.labels, said, found.masks, enlarge).save(output / name)
         results += _as_results(number, path, found, categories)
     passed = time.perf_counter() - began
     (output / "predictions.json").write_text(json.dumps(results), encoding="utf-8")
-    return Speed(len(paths), len(paths) / max(in_model, 1e-9), len(paths) / max(passed, 1e-9))
+    return Speed(len(paths), len(paths) / max(finding, 1e-9), len(paths) / max(passed, 1e-9))
 
 
 def captions(found: Found, categories: Mapping[int, Category]) -> list[str]:
     """Return what is written at each object."""
-    return [f"{categories[label].name} {score:.2f}" for label, score in zip(found.labels, found.scores, strict=True)]
+    names = [_category(label, categories).name for label in found.labels]
+    return [f"{name} {score:.2f}" for name, score in zip(names, found.scores, strict=True)]
 
 
 def list_images(sources: Iterable[Path]) -> list[Path]:
@@ -164,6 +166,10 @@ def _read(path: Path) -> npt.NDArray[np.uint8]:
         raise DataError(f"{path} cannot be read as an image: {error}") from None
 
 
+def _category(label: int, categories: Mapping[int, Category]) -> Category:
+    return categories.get(label, Category(str(label), label))  # COCO's ids have gaps
+
+
 def _as_results(number: int, path: Path, found: Found, categories: Mapping[int, Category]) -> list[dict[str, Any]]:
     results = []
     rles = None if found.masks is None else encoded(torch.from_numpy(found.masks))
@@ -171,7 +177,7 @@ def _as_results(number: int, path: Path, found: Found, categories: Mapping[int, 
         result = {
             "image_id": number,
             "file_name": path.name,
-            "category_id": categories[found.labels[i]].id,
+            "category_id": _category(found.labels[i], categories).id,
             "score": found.scores[i],
             "bbox": [x1, y1, x2 - x1, y2 - y1],
         }

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from jinja2 import Environment, PackageLoader, select_autoescape
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 from PIL import Image
 from pycocotools import mask as coco_mask
 from torch.profiler import ProfilerActivity, profile, record_function
 
 import opsmith
-from opsmith_detection.charts import line_chart
 from opsmith_detection.config import as_yaml
 from opsmith_detection.data.masks import as_rle
 from opsmith_detection.drawing import draw_objects
@@ -60,20 +61,31 @@ def write_report(training: Training) -> Path:
     return path
 
 
-def _charts(entries: Sequence[dict[str, Any]]) -> list[Any]:
-    def curves(names: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
-        return {name: [(entry["step"], entry[name]) for entry in entries if name in entry] for name in names}
-
-    known = {name: None for entry in entries for name in entry}
-    losses = [name for name in known if "loss" in name]
-    precisions = [name for name in ("box/AP", "box/AP50", "mask/AP", "mask/AP50") if name in known]
-    charts = [
-        line_chart("losses", curves(losses)),
-        line_chart("average precision", curves(precisions), top=1.0),
-        line_chart("norm of the gradients", curves(["gradient_norm"])),
-        line_chart("images a second", curves(["images_per_second"])),
-    ]
-    return [chart for chart in charts if chart is not None]
+def _charts(entries: Sequence[dict[str, Any]]) -> list[str]:
+    """Return SVG of what was logged, by step."""
+    known = list({name: None for entry in entries for name in entry})
+    others = ("step", "gradient_norm", "rate", "images_per_second")
+    charts = {
+        "losses": [name for name in known if "/" not in name and name not in others],
+        "average precision": [name for name in known if name.partition("/")[2] in ("AP", "AP50")],
+        "norm of the gradients": ["gradient_norm"],
+        "images a second": ["images_per_second"],
+    }
+    drawn = []
+    for title, names in charts.items():
+        figure = Figure(figsize=(6, 2.8), layout="constrained")
+        axes = figure.subplots()
+        for name in names:
+            points = [(entry["step"], entry[name]) for entry in entries if name in entry]
+            axes.plot(*zip(*points, strict=True), label=f"{name} {points[-1][1]:.3g}" if points else name)
+        axes.set(title=title, ylim=(0, 1) if "precision" in title else (0, None))
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+        file = io.StringIO()
+        with rc_context({"svg.fonttype": "none"}):
+            figure.savefig(file, format="svg", transparent=True)
+        drawn.append(file.getvalue()[file.getvalue().index("<svg") :])
+    return drawn
 
 
 def _pictures(training: Training) -> Iterator[tuple[str, str]]:
@@ -115,7 +127,7 @@ def _time_parts(training: Training) -> tuple[dict[str, float], float]:
             finish()
 
     training.model.train()
-    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+    with torch.cuda.stream(training.step.stream), profile(activities=[ProfilerActivity.CPU]) as profiled:
         for _ in range(_STEPS):
             with part("data"):
                 batch = next(training.feed)

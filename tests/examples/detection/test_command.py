@@ -120,3 +120,35 @@ def test_a_checkpoint_is_measured_and_used(folder: Path, tmp_path: Path):
 
     refused = run("predict", "--device", "cpu", "--checkpoint", str(tmp_path), "--output", str(pictures), str(pictures))
     assert refused.returncode == 1 and "would be written over" in refused.stderr
+
+
+@pytest.mark.slow("makes images and trains a small detector for half a minute")
+def test_the_demo_learns_draws_and_fails_below_its_minimum(tmp_path: Path):
+    solver = [
+        "solver.steps=60",
+        "solver.warm_up_steps=10",
+        "solver.rate=4e-3",
+        "solver.evaluate_every=60",
+        "solver.log_every=10",
+    ]
+    given = [*solver, f"data.train={tmp_path}/digits/train.json", f"data.test={tmp_path}/digits/test.json"]
+    done = run("demo", "--device", "cpu", "--images", "100", "--minimum", "0.99", *given, f"output={tmp_path}/run")
+    assert done.returncode == 1 and "at least 0.99 was expected" in done.stderr, done.stderr
+    assert len(list((tmp_path / "run" / "predictions").glob("*.png"))) == 20
+    logged = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    losses = [entry["loss"] for entry in logged if "loss" in entry]
+    assert losses[-1] < 0.85 * losses[0]
+    assert "mask/AP50" in logged[-1]
+    assert "<svg" in (tmp_path / "run" / "report.html").read_text()
+    again = run("demo", "--device", "cpu", "--images", "100", "--minimum", "0", *given, f"output={tmp_path}/run")
+    assert again.returncode == 0 and "goes on after step 60 of 60" in again.stdout, again.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("step 60")] == [
+        line for line in again.stdout.splitlines() if line.startswith("step 60")
+    ]
+
+
+@pytest.mark.nightly("trains for minutes; make test-all has a shorter training")
+def test_the_demo_passes(tmp_path: Path):
+    given = [f"data.train={tmp_path}/digits/train.json", f"data.test={tmp_path}/digits/test.json"]
+    done = run("demo", "--device", "cpu", *given, f"output={tmp_path}/run", timeout=3000)
+    assert done.returncode == 0, done.stdout + done.stderr

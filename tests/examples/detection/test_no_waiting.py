@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from detection_kit.tiny import small_config
+from detection_kit.tiny import SMALL, objects, small_config
 from opsmith_detection.config import Config, load_config
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.models import build_model
-from opsmith_detection.structures import Batch, Targets
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.compile
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic algorithms ask for before cuBLAS is used
+os.environ.setdefault(
+    "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+)  # what deterministic algorithms ask for before cuBLAS is used
 
 WAITING = {
     f"aten::{name}"
@@ -42,11 +44,6 @@ class Refusing(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-SMALL = [
-    "model.classes=3", "model.backbone.depth=18", "model.backbone.width=8", "model.backbone.pyramid_channels=32",
-    "model.backbone.trainable_stages=5", "model.box_head.channels=32", "model.mask_head.channels=8",
-    "model.rpn.candidates=[64, 64]", "model.rpn.proposals=[32, 32]", "model.box_head.samples=16",
-]  # fmt: skip
 KINDS = {
     "mask": [*SMALL, "model.backbone.norm=batch"],
     "mask v2": [*SMALL, "model.backbone.norm=batch", "model.box_head.convs=1", "model.mask_head.norm=true"],
@@ -58,23 +55,7 @@ KINDS = {
 
 def config_of(kind: str) -> Config:
     solver = small_config(ema=0.9, clip_norm=1.0, optimizer="adamw").solver
-    config = load_config(None, KINDS[kind])
-    return type(config)(**{**vars(config), "solver": solver})
-
-
-def objects(device: str = "cpu") -> Batch:
-    """Two images, of which the second has no objects."""
-    torch.manual_seed(0)
-    boxes = torch.zeros(2, 4, 4)
-    boxes[0, :2] = torch.tensor([[4.0, 4, 40, 30], [20, 10, 60, 60]])
-    labels = torch.zeros(2, 4, dtype=torch.int64)
-    labels[0, :2] = torch.tensor([1, 3])
-    masks = torch.zeros(2, 4, 28, 28, dtype=torch.uint8)
-    masks[0, :2, 5:20, 5:20] = 255
-    images = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
-    batch = [images, torch.full((2, 2), 64.0), torch.arange(2), boxes, labels, masks]
-    batch = [tensor.to(device) for tensor in batch]
-    return Batch(*batch[:3], Targets(*batch[3:]))
+    return replace(load_config(None, KINDS[kind]), solver=solver)
 
 
 def made(kind: str, device: str = "cpu", **given: Any) -> tuple[TrainStep, Callable[[int], None]]:

@@ -54,7 +54,8 @@ def restore(
     """
     _copy(checkpoint["model"], model.state_dict(), "the model")
     if average is not None:
-        _copy(checkpoint["average"] or checkpoint["model"], average.tensors, "the averaged weights")
+        saved = checkpoint["average"] or {name: checkpoint["model"][name] for name in average.tensors}
+        _copy(saved, average.tensors, "the averaged weights")
     parameters = dict(model.named_parameters())
     for name, kept in checkpoint["optimizer"].items():
         like = parameters[name]
@@ -67,7 +68,7 @@ def load_weights(checkpoint: Mapping[str, Any], model: nn.Module) -> None:
     Raises:
         CheckpointError: names or shapes differ from the model's.
     """
-    _copy(checkpoint["average"] or checkpoint["model"], model.state_dict(), "the model")
+    _copy({**checkpoint["model"], **(checkpoint["average"] or {})}, model.state_dict(), "the model")
 
 
 def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: int) -> Path:

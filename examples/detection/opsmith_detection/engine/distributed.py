@@ -70,6 +70,8 @@ def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
     if world.size == 1:
         return model
     if config.distributed == "fsdp":
+        # FSDP takes no other parameters.
+        model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         mesh = init_device_mesh(world.device.type, (world.size,))
         for block in _blocks(model):
             fully_shard(block, mesh=mesh)

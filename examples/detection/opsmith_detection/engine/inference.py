@@ -22,16 +22,24 @@ class Predictor:
 
     Args:
         graph: whether to capture; sharded models (FSDP) are not.
-        pool: of the graphs that never run at the same time as these, to share their memory.
+        stream: that a GPU works on.
+        pool: of graphs on this stream that never run at the same time as these, to share their memory.
     """
 
     def __init__(
-        self, model: nn.Module, config: Config, device: torch.device, *, graph: bool, pool: object = None
+        self,
+        model: nn.Module,
+        config: Config,
+        device: torch.device,
+        *,
+        graph: bool,
+        stream: torch.cuda.Stream | None = None,
+        pool: object = None,
     ) -> None:
         self._model, self._precision, self._device = model, config.solver.precision, device
-        self._graphed = graph and device.type == "cuda"
-        self._stream = torch.cuda.Stream(device) if self._graphed else None
-        self._pool = pool if pool is not None or not self._graphed else torch.cuda.graph_pool_handle()
+        graphed = graph and device.type == "cuda"
+        self._stream = (stream or torch.cuda.Stream(device)) if graphed else None
+        self._pool = pool if pool is not None or not graphed else torch.cuda.graph_pool_handle()
         self._graphs: dict[object, Graph[Detections]] = {}
 
     def __call__(self, batch: Batch) -> Detections:

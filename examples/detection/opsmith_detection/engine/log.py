@@ -67,14 +67,14 @@ class Log:
     def say(self, text: str) -> None:
         """Print a line above the progress."""
         if self._leads:
-            self._console.print(text, markup=False)
+            self._console.print(text, markup=False, soft_wrap=True)
 
     def has(self, step: int, name: str) -> bool:
         """Return whether a value was logged for a step."""
         return self._leads and any(entry["step"] == step and name in entry for entry in self.entries)
 
-    def write(self, step: int, values: Mapping[str, float], said: str) -> None:
-        """Log values after `step` steps; `said` is shown."""
+    def write(self, step: int, values: Mapping[str, float], said: str | None = None) -> None:
+        """Log values after `step` steps; `said` is shown beside the progress."""
         if not self._leads:
             return
         values = {name: value for name, value in values.items() if math.isfinite(value)}  # no AP without objects
@@ -85,6 +85,8 @@ class Log:
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(name if "/" in name else f"train/{name}", value, step)
+        if said is None:
+            return
         self._progress.update(self._task, completed=step, said=said)
         if self._progress.disable:
             passed = time.monotonic() - self._started

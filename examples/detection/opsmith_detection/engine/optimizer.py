@@ -74,48 +74,36 @@ def local(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 
 class Average:
-    """An exponential moving average of a model's parameters; buffers are taken over as they are.
+    """An exponential moving average of the parameters that are trained.
 
     In step n the average moves by 1 - min(decay, (1 + n) / (10 + n)) towards the weights, so that short trainings forget
     their first weights, too.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
+        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         self.decay = decay
-        self.tensors = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-        of_model = model.state_dict(keep_vars=True)
-        learnt = {name for name, tensor in of_model.items() if tensor.requires_grad}
-        self._learnt = [local(side[name] for name in of_model if name in learnt) for side in (self.tensors, of_model)]
-        self._others = [
-            local(side[name] for name in of_model if name not in learnt) for side in (self.tensors, of_model)
-        ]
-        self._move = torch.zeros((), device=self._learnt[0][0].device)
+        self.tensors = {name: parameter.detach().clone() for name, parameter in trained.items()}
+        self._average, self._weights = local(self.tensors.values()), local(p.detach() for p in trained.values())
+        self._move = torch.zeros((), device=self._weights[0].device)
 
     def set_step(self, step: int) -> None:
         """Say which step comes next, without a synchronisation."""
         self._move.fill_(1 - min(self.decay, (1 + step) / (10 + step)))
 
-    @contextmanager
-    def applied(self, model: nn.Module) -> Iterator[None]:
-        """Let the model have the averaged weights within the context."""
-        tensors = model.state_dict()
-        own = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-        with torch.no_grad():
-            for name, tensor in tensors.items():
-                tensor.copy_(self.tensors[name])
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for name, tensor in tensors.items():
-                    tensor.copy_(own[name])
-
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights."""
-        average, weights = self._learnt
-        difference = torch._foreach_sub(weights, average)
+        difference = torch._foreach_sub(self._weights, self._average)
         torch._foreach_mul_(difference, self._move)
-        torch._foreach_add_(average, difference)
-        if self._others[0]:
-            torch._foreach_copy_(self._others[0], self._others[1])
+        torch._foreach_add_(self._average, difference)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the model have the averaged weights within the context."""
+        own = [weight.clone() for weight in self._weights]
+        torch._foreach_copy_(self._weights, self._average)
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(self._weights, own)

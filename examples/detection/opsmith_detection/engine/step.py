@@ -75,7 +75,7 @@ class TrainStep:
         self._ddp = isinstance(model, DistributedDataParallel)
         self._graphs: dict[object, Graph[None]] = {}
         self._graphed = graph and self.device.type == "cuda"
-        self._stream = torch.cuda.Stream(self.device) if stream is None and self.device.type == "cuda" else stream
+        self.stream = torch.cuda.Stream(self.device) if stream is None and self.device.type == "cuda" else stream
         self.pool = torch.cuda.graph_pool_handle() if self._graphed else None
 
     def __call__(self, batches: Iterator[Batch], step: int) -> None:
@@ -110,21 +110,21 @@ class TrainStep:
         return {name: total / max(1, counted) for name, total in zip(self.names, found, strict=True)}
 
     def _run(self, batch: Batch, *, first: bool, last: bool) -> None:
-        if self._stream is None:
+        if self.stream is None:
             self.compute(batch, first=first, last=last)
             return
         # Everything runs on one stream: gradients are accumulated on the one where their leaves were first used.
-        self._stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._stream):
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
             if not self._graphed:
                 self.compute(batch, first=first, last=last)
             else:
                 key = (shapes_of(batch), first, last)
                 if key not in self._graphs:
-                    eager = _EAGER_STEPS_DISTRIBUTED if self._ddp else _EAGER_STEPS
+                    eager = _EAGER_STEPS_DISTRIBUTED if self._ddp and not self._graphs else _EAGER_STEPS
                     self._graphs[key] = Graph(lambda inputs: self.compute(inputs, first=first, last=last), eager)
-                self._graphs[key](batch, self._stream, self.pool)
-        torch.cuda.current_stream(self.device).wait_stream(self._stream)
+                self._graphs[key](batch, self.stream, self.pool)
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
     def compute(
         self,
@@ -150,16 +150,18 @@ class TrainStep:
             if last:
                 with part("optimizer"):
                     self._clip()
+                    for group in self.optimizer.param_groups:
+                        if "capturable" in group:  # AdamW refuses to be captured without it, and warns of it elsewhere
+                            group["capturable"] = self._graphed and torch.cuda.is_current_stream_capturing()
                     self.optimizer.step()
                     if self.average is not None:
                         self.average.update()
 
     def _clear_gradients(self) -> None:
         # Kept where they are: graphs of all shapes, and the buckets of DistributedDataParallel, share them.
-        if any(p.grad is None for p in self.parameters):
-            self.optimizer.zero_grad()
-        else:
-            torch._foreach_zero_([p.grad for p in self.parameters])
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        if gradients:
+            torch._foreach_zero_(gradients)
 
     def _count(self, names: list[str], losses: Tensor) -> None:
         if not self.names:

@@ -101,7 +101,7 @@ class Training:
             wrapped, self.optimizer, config, average=self.average, images=self.images, rank=world.rank, stream=stream,
             graph=graph,
         )  # fmt: skip
-        self.predictor = Predictor(self.model, config, world.device, graph=graph, pool=self.step.pool)
+        self.predictor = Predictor(self.model, config, world.device, graph=graph, stream=stream, pool=self.step.pool)
         self.loader = Loader(
             self.data["train"], config.data, training=True, seed=config.seed, rank=world.rank, world=world.size,
             with_masks=config.model.kind == "rcnn" and config.model.mask_head is not None,
@@ -124,8 +124,9 @@ class Training:
             (self.config.output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
         with Log(self.config.output, start=self.done, steps=solver.steps, leads=world.leads) as log:
             if self.done:
-                log.say(f"goes on after step {self.done}")
-                if self._is_due(solver.evaluate_every) and not gather(log.has(self.done, "box/AP"))[0]:
+                log.say(f"{self.config.output}: goes on after step {self.done} of {solver.steps}")
+                is_measured = gather(log.has(self.done, "box/AP"))[0]
+                if self.done >= solver.steps or (self._is_due(solver.evaluate_every) and not is_measured):
                     self._evaluate(log)
             began, at = time.perf_counter(), self.done
             while self.done < solver.steps:
@@ -152,12 +153,12 @@ class Training:
         """Let the model be as it is evaluated within the context: in inference mode, with averaged weights."""
         share_buffers(self.model)
         self.model.eval()
-        with self.average.applied(self.model) if self.average is not None else contextlib.nullcontext():
+        with self.average.applied() if self.average is not None else contextlib.nullcontext():
             yield
         self.model.train()
 
     def _is_due(self, every: int) -> bool:
-        return self.done % every == 0 or self.done == self.config.solver.steps
+        return self.done % every == 0 or self.done >= self.config.solver.steps
 
     def _log(self, log: Log, losses: Mapping[str, float], speed: float) -> None:
         everyone = gather(losses)
@@ -174,7 +175,8 @@ class Training:
         if self.result:
             said = "  ".join(f"{name} {self.result[name]:.3f}" for name in sorted(self.result) if "/AP" in name[:7])
             log.say(f"step {self.done}: {said}")
-            log.write(self.done, self.result, "")
+            if not log.has(self.done, "box/AP"):
+                log.write(self.done, self.result)
 
     def _save(self) -> None:
         share_buffers(self.model)

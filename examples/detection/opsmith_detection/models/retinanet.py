@@ -110,13 +110,13 @@ class RetinaNet(nn.Module):
         boxes, scores, labels = [], [], []
         for level, moves, own in zip(logits, deltas, anchors, strict=True):
             # The best pairs of an anchor and a class are pairs of the anchors whose best class is best.
-            _, rows = level.amax(2).topk(min(config.candidates, level.shape[1]))
-            pairs = pick(level, rows).flatten(1)
+            _, rows = level[..., 1:].amax(2).topk(min(config.candidates, level.shape[1]))
+            pairs = pick(level, rows)[..., 1:].flatten(1)
             best, index = pairs.topk(min(config.candidates, pairs.shape[1]))
-            row = rows.gather(1, index.div(self.classes, rounding_mode="floor"))
+            row = rows.gather(1, index.div(self.classes - 1, rounding_mode="floor"))
             boxes.append(decode(pick(moves, row), own[row]))
             scores.append(best.float().sigmoid())
-            labels.append(index % self.classes)
+            labels.append(index % (self.classes - 1) + 1)
         box, score, label = clip(torch.cat(boxes, 1), sizes), torch.cat(scores, 1), torch.cat(labels, 1)
         score = torch.where(score > config.score_threshold, score, -1.0)
         kept, index = suppress(box, score, label, self.classes, config.nms_iou, config.detections)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from opsmith_detection.models.norms import FrozenNorm
 
-__all__ = ["WeightsError", "load_backbone", "load_torchvision"]
+__all__ = ["WeightsError", "load_backbone", "load_torchvision", "our_name"]
 
 # torchvision's names and ours: those of its models now, and those in files that were made before 0.13.
 _RESNET: tuple[tuple[str, str], ...] = (
@@ -28,7 +28,7 @@ _DETECTOR: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^rpn\.head\.bbox_pred\.", "rpn.deltas.conv."),
     (r"^roi_heads\.box_head\.fc6\.", "box_head.linears.0."),
     (r"^roi_heads\.box_head\.fc7\.", "box_head.linears.1."),
-    (r"^roi_heads\.box_head\.5\.", "box_head.linears.0."),  # behind four convolutions and Flatten
+    (r"^roi_heads\.box_head\.\d\.(?=weight|bias)", "box_head.linears.0."),  # behind the convolutions and Flatten
     (r"^roi_heads\.box_head\.(\d)\.", r"box_head.convs.\1."),
     (r"^roi_heads\.box_predictor\.cls_score\.", "box_head.classes."),
     (r"^roi_heads\.box_predictor\.bbox_pred\.", "box_head.deltas."),
@@ -68,11 +68,7 @@ def load_torchvision(model: nn.Module, state_dict: Mapping[str, Tensor], *, eps:
     WeightsError
         For names or shapes that do not fit.
     """
-    renamed = {}
-    for name, value in state_dict.items():
-        body = name.removeprefix("backbone.body.")
-        renamed[f"backbone.{_rename(body, _RESNET)}" if body != name else _rename(name, _DETECTOR)] = value
-    _load(model, renamed, eps)
+    _load(model, {our_name(name): value for name, value in state_dict.items()}, eps)
 
 
 def load_backbone(model: nn.Module, state_dict: Mapping[str, Tensor], *, eps: float = 1e-5) -> None:
@@ -85,6 +81,12 @@ def load_backbone(model: nn.Module, state_dict: Mapping[str, Tensor], *, eps: fl
     """
     names = {name: _rename(name, _RESNET) for name in state_dict if not name.startswith("fc.")}
     _load(model.get_submodule("backbone"), {ours: state_dict[name] for name, ours in names.items()}, eps)
+
+
+def our_name(name: str) -> str:
+    """Return what a parameter or a buffer of torchvision's detectors is called here."""
+    body = name.removeprefix("backbone.body.")
+    return _rename(name, _DETECTOR) if body == name else f"backbone.{_rename(body, _RESNET)}"
 
 
 def _load(model: nn.Module, state_dict: Mapping[str, Tensor], eps: float) -> None:

@@ -7,22 +7,24 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from opsmith_detection.config import BoxHeadConfig
+from opsmith_detection.config import BoxHeadConfig, load_config
 from opsmith_detection.engine.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
 from opsmith_detection.engine.distributed import World, gather, join, share_buffers, wrap
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
+from opsmith_detection.models import build_model
 from opsmith_detection.models.box_head import BoxHead
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
 
-from detection_kit.tiny import StandIn, batch_of, small_config
+from detection_kit.tiny import SMALL, StandIn, batch_of, objects, small_config
 from opsmith.ops import box_iou, sigmoid_focal_loss
 
 __all__ = ["JOBS"]
@@ -39,8 +41,7 @@ class Quiet(StandIn):
 def _trained(world: World, steps: range, folder: Path | None = None, **settings: object):
     """Train on batches of four images, of which each process has its part; go on from a checkpoint if there is one."""
     distributed = str(settings.pop("distributed", "ddp"))
-    config = small_config(ema=0.9, clip_norm=0.5, **settings)
-    config = type(config)(**{**vars(config), "distributed": distributed})
+    config = replace(small_config(ema=0.9, clip_norm=0.5, **settings), distributed=distributed)
     model = Quiet()
     wrapped = wrap(model, config, world)
     optimizer, average = build_optimizer(model, config.solver), Average(model, 0.9)
@@ -100,6 +101,29 @@ def checkpoints_fit_any_number_of_ranks(world: World, folder: Path) -> None:
         given = ALONE if after == "alone" else world
         found, _ = _trained(given, range(3, 6), own, distributed=after if after != "alone" else "ddp")
         _same(found, expected)
+
+
+def a_detector_trains(world: World, folder: Path) -> None:
+    """Both processes have the same images and draw the same numbers, so they must do what one does."""
+    found = {}
+    for kind in ("alone", "ddp", "fsdp"):
+        given = ALONE if kind == "alone" else world
+        config = load_config(None, [*SMALL, "solver.rate=0.05", "solver.precision=float32", "solver.warm_up_steps=0"])
+        config = replace(config, distributed="ddp" if kind == "alone" else kind)
+        torch.manual_seed(0)
+        model = build_model(config.model)
+        optimizer = build_optimizer(wrapped := wrap(model, config, given), config.solver)
+        step = TrainStep(wrapped, optimizer, config)
+        batch = objects()
+        for number in range(2):
+            step(iter([batch]), number)
+        found[kind] = {name.removeprefix("module."): value for name, value in _full(wrapped.state_dict()).items()}
+    for kind in ("ddp", "fsdp"):
+        torch.testing.assert_close(found[kind], found["alone"], rtol=1e-3, atol=1e-4)
+
+
+def _full(tensors):
+    return {name: t.full_tensor() if isinstance(t, DTensor) else t.clone() for name, t in tensors.items()}
 
 
 def statistics_become_one(world: World, folder: Path) -> None:
@@ -178,6 +202,7 @@ JOBS: dict[str, Callable[[World, Path], None]] = {
         ddp_accumulates,
         fsdp,
         checkpoints_fit_any_number_of_ranks,
+        a_detector_trains,
         statistics_become_one,
         box_head_in_parallel,
         focal_loss_in_parallel,

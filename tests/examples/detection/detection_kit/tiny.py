@@ -10,7 +10,14 @@ from opsmith_detection.config import Config, load_config
 from opsmith_detection.structures import Batch, Targets
 from torch import Tensor, nn
 
-__all__ = ["Counted", "StandIn", "batch_of", "small_config"]
+__all__ = ["SMALL", "Counted", "StandIn", "batch_of", "objects", "small_config"]
+
+# Overrides that make a Mask R-CNN of a few thousand weights.
+SMALL = [
+    "model.classes=3", "model.backbone.depth=18", "model.backbone.width=8", "model.backbone.pyramid_channels=32",
+    "model.backbone.trainable_stages=5", "model.box_head.channels=32", "model.mask_head.channels=8",
+    "model.rpn.candidates=[64, 64]", "model.rpn.proposals=[32, 32]", "model.box_head.samples=16",
+]  # fmt: skip
 
 
 class StandIn(nn.Module):
@@ -58,3 +65,18 @@ def batch_of(images: int, number: int = 0) -> Batch:
 def small_config(**solver: Any) -> Config:
     given = {"precision": "float32", "steps": 10, "warm_up_steps": 0, "rate": 0.1, "milestones": [], **solver}
     return load_config(None, [f"solver.{name}={'null' if v is None else v}" for name, v in given.items()])
+
+
+def objects(device: str = "cpu") -> Batch:
+    """Two images, of which the second has no objects."""
+    torch.manual_seed(0)
+    boxes = torch.zeros(2, 4, 4)
+    boxes[0, :2] = torch.tensor([[4.0, 4, 40, 30], [20, 10, 60, 60]])
+    labels = torch.zeros(2, 4, dtype=torch.int64)
+    labels[0, :2] = torch.tensor([1, 3])
+    masks = torch.zeros(2, 4, 28, 28, dtype=torch.uint8)
+    masks[0, :2, 5:20, 5:20] = 255
+    images = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    batch = [images, torch.full((2, 2), 64.0), torch.arange(2), boxes, labels, masks]
+    batch = [tensor.to(device) for tensor in batch]
+    return Batch(*batch[:3], Targets(*batch[3:]))

@@ -1,0 +1,246 @@
+"""What holds for every model: nothing waits for the host, nothing depends on the data, and padding is no object."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from opsmith_detection.config import BackboneConfig, BoxHeadConfig, MaskHeadConfig, ModelConfig, RetinaNetConfig
+from opsmith_detection.models import build_model
+from opsmith_detection.models.weights import WeightsError, load_backbone, load_torchvision
+from opsmith_detection.structures import Targets
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+pytestmark = pytest.mark.compile
+
+SMALL = ModelConfig(
+    classes=5,
+    backbone=BackboneConfig(depth=18, width=8, norm="batch", trainable_stages=5, pyramid_channels=32),
+    box_head=BoxHeadConfig(channels=32, samples=32, detections=10),
+    mask_head=MaskHeadConfig(convs=1, channels=16),
+    retinanet=RetinaNetConfig(convs=1, detections=10),
+)
+MODELS = {
+    "mask": SMALL,
+    "frozen": replace(SMALL, backbone=replace(SMALL.backbone, norm="frozen", trainable_stages=3)),
+    "bottleneck": replace(SMALL, backbone=replace(SMALL.backbone, depth=50)),
+    "deformable": replace(SMALL, backbone=replace(SMALL.backbone, deformable_stages=(4, 5))),
+    "norms": replace(
+        SMALL,
+        backbone=replace(SMALL.backbone, norm="sync", pyramid_norm=True),
+        box_head=replace(SMALL.box_head, convs=1, linears=1),
+        mask_head=MaskHeadConfig(convs=1, channels=16, norm=True),
+    ),
+    "faster": replace(SMALL, mask_head=None),
+    "retinanet": replace(SMALL, kind="retinanet"),
+    "retinanet_v2": replace(
+        SMALL,
+        kind="retinanet",
+        retinanet=replace(SMALL.retinanet, norm=True, box_loss="giou", extra_levels_from="c5"),
+    ),
+}
+
+
+def batch() -> tuple[Tensor, Tensor, Targets]:
+    """Return two images of 96 x 128 and their objects: three, and one."""
+    random = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (2, 3, 96, 128), generator=random, dtype=torch.uint8)
+    boxes = torch.zeros(2, 4, 4)
+    boxes[0, :3] = torch.tensor([[5.0, 8, 60, 50], [40, 40, 100, 90], [70, 10, 90, 24]])
+    boxes[1, 0] = torch.tensor([20.0, 10, 80, 70])
+    labels = torch.tensor([[1, 5, 2, 0], [3, 0, 0, 0]])
+    masks = torch.randint(0, 256, (2, 4, 14, 14), generator=random, dtype=torch.uint8)
+    return images, torch.tensor([[96.0, 128.0], [80.0, 100.0]]), Targets(boxes, labels, masks)
+
+
+def built(name: str, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return build_model(MODELS[name])
+
+
+def total(losses: dict[str, Tensor]) -> Tensor:
+    return torch.stack([*losses.values()]).sum()
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses what would make the host wait for a GPU."""
+
+    REFUSED = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "bincount")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        assert not name.startswith(self.REFUSED), f"{name} waits for its result"
+        if name in ("index", "index_put", "index_put_", "_unsafe_index"):
+            indices = [index for index in args[1] if index is not None]
+            assert all(index.dtype not in (torch.bool, torch.uint8) for index in indices), "the size of an index waits"
+        assert name != "repeat_interleave" or "output_size" in (kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_and_inference_wait_for_nothing(name):
+    model = built(name)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    images, sizes, targets = batch()
+    with NoWaiting():
+        total(model(images, sizes, targets)).backward()
+        optimizer.step()
+        with torch.no_grad():
+            model.eval()(images, sizes)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in trained)
+
+
+def test_waiting_is_found():
+    with NoWaiting(), pytest.raises(AssertionError, match="waits"):
+        torch.ones(2)[torch.tensor([True, False])]
+    with NoWaiting(), pytest.raises(AssertionError, match="waits"):
+        torch.ones(1).item()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_and_inference_wait_for_no_gpu(name):
+    model = built(name).cuda()
+    images, sizes, targets = batch()
+    images, sizes, targets = images.cuda(), sizes.cuda(), Targets(*(each.cuda() for each in targets))
+
+    def run() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            total(model.train()(images, sizes, targets)).backward()
+            with torch.no_grad():
+                model.eval()(images, sizes)
+
+    run()  # builds, and what is made once for each canvas
+    torch.cuda.synchronize()
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        run()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.slow("traces models with TorchDynamo")
+@pytest.mark.parametrize("name", ["mask", "retinanet"])
+def test_nothing_depends_on_the_data(name):
+    """One graph has the losses and their gradients, so sizes are the same for all images and objects."""
+    model = built(name)
+    images, sizes, targets = batch()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.manual_seed(1)
+    losses = compiled(images, sizes, targets)
+    total(losses).backward()
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    if name == "retinanet":  # nothing is drawn
+        fresh = built(name)
+        total(fresh(images, sizes, targets)).backward()
+        for parameter, gradient in zip(fresh.parameters(), gradients, strict=True):
+            torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-3 * float(gradient.abs().max()))
+
+
+def changed(targets: Targets, case: str) -> Targets:
+    boxes, labels = targets.boxes.clone(), targets.labels.clone()
+    if case == "none":
+        labels[:] = 0
+        boxes[:] = 0
+    elif case == "none in one":
+        labels[1] = 0
+        boxes[1] = 0
+    elif case == "no area":
+        boxes[0, 0, 2] = boxes[0, 0, 0]
+        boxes[1, 0] = 30
+    elif case == "all the same":
+        boxes[:], labels[:] = boxes[0, 0], 4
+    return targets._replace(boxes=boxes, labels=labels)
+
+
+@pytest.mark.parametrize("case", ["none", "none in one", "no area", "all the same"])
+@pytest.mark.parametrize("name", ["mask", "norms", "retinanet", "retinanet_v2"])
+def test_losses_and_gradients_are_numbers_whatever_the_objects(name, case):
+    model = built(name)
+    images, sizes, targets = batch()
+    losses = model(images, sizes, changed(targets, case))
+    assert all(loss.isfinite() for loss in losses.values()), losses
+    total(losses).backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["mask", "retinanet"])
+def test_padding_is_no_object(name):
+    images, sizes, targets = batch()
+    fewer = Targets(*(each[:, :3] for each in targets))
+    more = Targets(*(torch.cat([each, torch.zeros_like(each)], 1) for each in targets))
+    losses = []
+    for each in (fewer, more):
+        model = built(name)
+        torch.manual_seed(0)
+        losses.append(model(images, sizes, each))
+    # What is drawn from the proposals changes with their number.
+    for key in losses[0] if name == "retinanet" else ("loss_objectness", "loss_rpn_box_reg"):
+        torch.testing.assert_close(losses[0][key], losses[1][key])
+
+
+def test_what_lies_around_an_image_does_not_matter():
+    model = built("mask").eval()
+    images, sizes, _ = batch()
+    with torch.no_grad():
+        clean = model(images, sizes)
+        images[1, :, 80:] = 77
+        images[1, :, :, 100:] = 200
+        dirty = model(images, sizes)
+    for one, other in zip(clean, dirty, strict=True):
+        assert one.equal(other)
+    assert (clean.boxes[1] <= torch.tensor([100.0, 80.0, 100.0, 80.0])).all()
+
+
+@pytest.mark.parametrize("name", ["mask", "norms"])
+def test_equal_proposals_and_none_are_numbers(name):
+    """Fast R-CNN: proposals that are given, all the same, and only padding."""
+    model = build_model(replace(MODELS[name], rpn=None))
+    images, sizes, targets = batch()
+    proposals = torch.tensor([10.0, 10.0, 50.0, 60.0]).expand(2, 20, 4).clone()
+    proposals[1] = 0
+    for objects in (targets, changed(targets, "none")):
+        losses = model(images, sizes, objects, proposals)
+        total(losses).backward()
+        assert all(loss.isfinite() for loss in losses.values())
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    with torch.no_grad():
+        found = model.eval()(images, sizes, proposals=proposals)
+    assert (found.labels[1] == 0).all() and (found.boxes[1] == 0).all()
+    with pytest.raises(ValueError, match="proposals"):
+        model(images, sizes)
+
+
+def test_frozen_weights_are_folded_once_and_again_when_they_change():
+    model = built("frozen").eval().requires_grad_(False)
+    images, sizes, _ = batch()
+    conv = model.backbone.conv1
+    with torch.no_grad():
+        before = model.backbone(model.normalise(images, sizes))
+        folded = conv._folded
+        model.backbone(model.normalise(images, sizes))
+        assert conv._folded is folded
+        conv.norm.scale.mul_(2)
+        after = model.backbone(model.normalise(images, sizes))
+    assert conv._folded is not folded
+    assert not before[0].equal(after[0])
+
+
+def test_stages_that_are_not_trained_have_no_gradient():
+    model = built("frozen")
+    images, sizes, targets = batch()
+    total(model(images, sizes, targets)).backward()
+    has = {name for name, parameter in model.backbone.named_parameters() if parameter.grad is not None}
+    assert {name.split(".")[0] for name in has} == {"layer2", "layer3", "layer4"}
+
+
+def test_weights_of_another_model_are_refused():
+    with pytest.raises(WeightsError, match="missing"):
+        load_torchvision(built("mask"), {})
+    with pytest.raises(WeightsError, match="do not fit"):
+        load_backbone(built("mask"), {"conv1.weight": torch.zeros(1, 3, 7, 7)})

@@ -1,0 +1,78 @@
+"""Predictions: which images, what is drawn, and files that must not be lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from detection_kit.tiny import small_config
+from opsmith_detection.config import DataConfig
+from opsmith_detection.data.coco import DataError
+from opsmith_detection.drawing import draw_objects
+from opsmith_detection.engine.inference import Predictor
+from opsmith_detection.predict import captions, find_objects, list_images, predict_images
+from opsmith_detection.structures import Detections
+from PIL import Image
+
+DATA = DataConfig(canvases=((32, 32),), shorter_sides=(32,), longest_side=32)
+
+
+class Finds(torch.nn.Module):
+    """Finds one object in the upper left quarter of each image, with a full mask, and one of a low score."""
+
+    def forward(self, images: torch.Tensor, sizes: torch.Tensor) -> Detections:
+        boxes = torch.stack([torch.zeros_like(sizes), sizes.flip(1) / 2], 1).flatten(1)[:, None].repeat(1, 3, 1)
+        scores = torch.tensor([[0.9, 0.2, 0.0]])
+        return Detections(boxes, scores, torch.tensor([[7, 7, 0]]), torch.ones(1, 3, 28, 28))
+
+
+def predictor() -> Predictor:
+    return Predictor(Finds(), small_config(), torch.device("cpu"), graph=False)
+
+
+def test_objects_are_in_the_pixels_of_the_image():
+    found = find_objects(predictor(), np.zeros((20, 64, 3), np.uint8), DATA, threshold=0.5)
+    assert found.labels == [7] and found.scores == pytest.approx([0.9])
+    np.testing.assert_allclose(found.boxes, [[0, 0, 32, 10]])
+    assert found.masks is not None and found.masks.shape == (1, 20, 64)
+    assert found.masks[0, 1:9, 1:31].all() and not found.masks[0, 12:].any()
+    assert captions(found, {}) == ["7 0.90"]  # COCO's ids have gaps
+
+
+def test_pictures_and_results_are_written(tmp_path: Path):
+    for name in ("a.png", "a.jpg", "b.png"):
+        Image.new("RGB", (64, 20)).save(tmp_path / name)
+    paths = list_images([tmp_path, tmp_path / "b.png"])
+    assert [path.name for path in paths] == ["a.jpg", "a.png", "b.png", "b.png"]
+    output = tmp_path / "found"
+    speed = predict_images(predictor(), paths[:3], output, DATA, {})
+    assert speed.images == 3 and speed.found >= speed.all > 0
+    assert sorted(path.name for path in output.iterdir()) == ["1-a.png", "2-a.png", "b.png", "predictions.json"]
+
+
+def test_images_are_not_written_over(tmp_path: Path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match="would be written over"):
+        predict_images(predictor(), [tmp_path / "a.png"], tmp_path, DATA, {})
+
+
+def test_what_is_not_an_image_is_refused(tmp_path: Path):
+    (tmp_path / "a.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"a\.png cannot be read as an image"):
+        predict_images(predictor(), [tmp_path / "a.png"], tmp_path / "found", DATA, {})
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(DataError, match="no images in"):
+        list_images([tmp_path])
+
+
+def test_a_drawing_shows_mask_and_box():
+    image = np.full((60, 60, 3), 100, np.uint8)
+    masks = np.zeros((1, 60, 60), np.bool_)
+    masks[0, 40:45, 30:35] = True
+    drawn: Any = np.asarray(draw_objects(image, np.array([[20, 30, 50, 50]], np.float32), [1], ["x"], masks))
+    assert drawn[42, 32].tolist() == [165, 130, 50]  # half of the colour (230, 159, 0)
+    assert drawn[42, 20].tolist() == [230, 159, 0]  # the box
+    assert drawn[42, 40].tolist() == [100, 100, 100]
