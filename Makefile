@@ -1,4 +1,5 @@
-# `make demo`, `make detect` and `make test` need only python3 with venv, a C++ compiler and make; they install everything else into .venv.
+# `make demo`, `make detect` and `make test` need only python3 with venv, a C++ compiler and make; they install all else into
+# .venv.
 
 PYTHON ?= python3
 
@@ -22,7 +23,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo detect bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench clean
+.PHONY: help venv demo detect bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench scale-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -31,7 +32,7 @@ help:
 	@echo "make lint      ruff, mypy, import contracts, clang-format, spelling and style, generated tables"
 	@echo "make docs      the documentation as a site, in build/site"
 	@echo "make bench     the figures of README and docs, by benchmarks/suite.toml"
-	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench   what needs a GPU, with the packages of PYTHON as they are"
+	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench, scale-bench   what needs a GPU, with the packages of PYTHON as they are"
 	@echo "make venv, make clean"
 
 venv: $(READY)
@@ -182,6 +183,13 @@ gpu-demo:
 
 gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/run.py --device cuda $(BENCH)
+
+# How examples/detection scales over the GPUs of this machine: make scale-bench GPUS=4
+GPUS ?= 2
+SCALE_FLAGS ?= --output benchmarks/results/detection_scaling.json
+
+scale-bench:
+	PYTHONPATH=src $(PYTHON) benchmarks/detection_scaling.py --gpus $(GPUS) $(SCALE_FLAGS)
 
 # The virtual environment stays: it takes minutes to download. `rm -r .venv` removes it.
 clean:

@@ -199,7 +199,9 @@ def made_up(config: Config, world: World) -> Batch:
     images = torch.randint(0, 256, (data.batch, 3, height, width), generator=random, dtype=torch.uint8)
     sizes = torch.tensor([[height, width]] * data.batch, dtype=torch.float32)
     targets = Targets(*(each.to(world.device) for each in (boxes, labels, masks)))
-    return Batch(images.to(world.device), sizes.to(world.device), torch.arange(data.batch, device=world.device), targets)
+    return Batch(
+        images.to(world.device), sizes.to(world.device), torch.arange(data.batch, device=world.device), targets
+    )
 
 
 def wait(world: World) -> None:
@@ -247,7 +249,11 @@ def kill_and_resume(options: argparse.Namespace, count: int) -> dict[str, Any]:
         entries = {**KILLED, "output": output, "data.train": f"{folder}/digits/train.json"}
         entries |= {"data.test": f"{folder}/digits/test.json", "data.workers": 2, "data.batch": 4}
         words = [*torchrun(count), "-m", "opsmith_detection", "train", "--device", options.device]
-        words += ["--config", str(EXAMPLE / "configs" / config), *(f"{name}={value}" for name, value in entries.items())]
+        words += [
+            "--config",
+            str(EXAMPLE / "configs" / config),
+            *(f"{name}={value}" for name, value in entries.items()),
+        ]
         path = os.pathsep.join([str(ROOT / "src"), str(EXAMPLE), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path}
         training = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL)
@@ -277,7 +283,9 @@ def kill_and_resume(options: argparse.Namespace, count: int) -> dict[str, Any]:
 
 def children(process: int) -> list[int]:
     """Return the numbers of a process's children."""
-    return [int(one) for task in Path(f"/proc/{process}/task").iterdir() for one in (task / "children").read_text().split()]
+    return [
+        int(one) for task in Path(f"/proc/{process}/task").iterdir() for one in (task / "children").read_text().split()
+    ]
 
 
 def summary(row: dict[str, Any]) -> str:
