@@ -152,7 +152,7 @@ def changed(targets: Targets, case: str) -> Targets:
         boxes[1] = 0
     elif case == "no area":
         boxes[0, 0, 2] = boxes[0, 0, 0]
-        boxes[1, 0] = 30
+        boxes[1, 0] = torch.tensor([60.0, 60, 20, 20])  # the other way round
     elif case == "all the same":
         boxes[:], labels[:] = boxes[0, 0], 4
     return targets._replace(boxes=boxes, labels=labels)

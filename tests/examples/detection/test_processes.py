@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from detection_kit import ranks
-from detection_kit.command import CONFIG, environment, tiny_overrides
+from detection_kit.command import ARGV, CONFIG, environment, tiny_overrides
 from opsmith_detection.data.digits import make_digits
 from opsmith_detection.engine.checkpoint import load_checkpoint
 
@@ -60,8 +61,15 @@ def test_both_use_one_build(tmp_path: Path, empty_store: Path):
 
 @pytest.mark.skipif(find_spec("skimage") is None or find_spec("sklearn") is None, reason="needs scikit-image")
 def test_a_rank_that_dies_ends_the_job_and_resume_goes_on(tmp_path: Path):
-    make_digits(tmp_path / "digits", images=10, size=(64, 64))
-    solver = ["solver.steps=200", "solver.checkpoint_every=3", "solver.evaluate_every=200", "solver.log_every=1"]
+    make_digits(tmp_path / "digits", images=30, size=(64, 64))
+    everything = ["score_threshold=0", "detections=300", "candidates=480", "nms_iou=0.9"]  # so that some boxes fit
+    solver = [
+        "solver.steps=200",
+        "solver.checkpoint_every=3",
+        "solver.evaluate_every=200",
+        "solver.log_every=1",
+        "solver.rate=1e-5",
+    ]
     given = [
         "train",
         "--device",
@@ -70,6 +78,7 @@ def test_a_rank_that_dies_ends_the_job_and_resume_goes_on(tmp_path: Path):
         CONFIG,
         *tiny_overrides(tmp_path),
         *solver,
+        *[f"model.box_head.{entry}" for entry in everything],
         f"output={tmp_path}/run",
     ]
     with (tmp_path / "said").open("w") as said:
@@ -88,11 +97,26 @@ def test_a_rank_that_dies_ends_the_job_and_resume_goes_on(tmp_path: Path):
     left = load_checkpoint(tmp_path / "run")["step"]
     assert 3 <= left < 200
 
-    # With one process, which has other batches than two: checkpoints are independent of that.
-    more = [sys.executable, "-m", "opsmith_detection", *given, f"solver.steps={left + 2}", "--resume"]
-    done = subprocess.run(more, env=environment(), capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0 and f"goes on after step {left}" in done.stdout, done.stderr
-    assert load_checkpoint(tmp_path / "run")["step"] == left + 2
+    done = run([*TORCHRUN, "opsmith_detection", *given, f"solver.steps={left + 2}", "--resume"])
+    assert done.returncode == 0 and f"goes on after step {left} of {left + 2}" in done.stdout, done.stderr
+
+    # What both have measured together is what one process measures.
+    logged = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
+    measured = run([*ARGV, "eval", "--device", "cpu", "--checkpoint", f"{tmp_path}/run"])
+    values = {name: float(value) for name, value in (line.split() for line in measured.stdout.splitlines())}
+    assert logged["step"] == left + 2
+    assert logged["box/AR100"] > 0
+    for name in ("box/AR100", "mask/AR100"):
+        assert logged[name] == pytest.approx(values[name], abs=1e-3)
+
+    # One process has other batches than two: checkpoints are independent of that.
+    done = run([*ARGV, *given, f"solver.steps={left + 4}", "--resume"])
+    assert done.returncode == 0 and f"goes on after step {left + 2}" in done.stdout, done.stderr
+    assert load_checkpoint(tmp_path / "run")["step"] == left + 4
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=300)
 
 
 def _children(pid: int) -> Iterator[int]:

@@ -13,7 +13,7 @@ from opsmith.ops import roi_align_pyramid
 from opsmith_detection.config import BoxHeadConfig
 from opsmith_detection.models.boxes import clip, decode, encode, has_area, pick
 from opsmith_detection.models.layers import ConvNorm, Norm
-from opsmith_detection.models.matching import IGNORED, match_all, sample
+from opsmith_detection.models.matching import IGNORED, match_all, objects_of, sample
 from opsmith_detection.models.rpn import Proposals
 from opsmith_detection.models.suppression import suppress
 from opsmith_detection.structures import Detections, Targets
@@ -74,11 +74,9 @@ class BoxHead(nn.Module):
     def draw(self, proposals: Proposals, targets: Targets) -> RoIs:
         """Match proposals, and the objects themselves, to the objects, and draw those of the losses."""
         config = self.config
-        is_object = (targets.labels > 0) & has_area(targets.boxes)
-        boxes = torch.cat([proposals.boxes, targets.boxes], 1)
+        objects, is_object = objects_of(targets)
+        boxes = torch.cat([proposals.boxes, objects], 1)
         is_valid = torch.cat([proposals.is_valid, is_object], 1)
-        # Padding has no area.
-        objects = torch.where(is_object[..., None], targets.boxes, 0.0)
         matched, kind = match_all(objects, boxes, config.foreground_iou, config.foreground_iou, best_too=False)
         samples = sample(torch.where(is_valid, kind, IGNORED), config.samples, config.positive_fraction)
         own = matched.gather(1, samples.chosen)

@@ -80,6 +80,11 @@ class ConvNorm(nn.Module):
             for parameter in self.offsets.parameters():
                 nn.init.zeros_(parameter)
 
+    def train(self, mode: bool = True) -> ConvNorm:
+        """Switch between training and evaluation. The replay of a graph, unlike a call, tells nobody what it changes."""
+        self._folded = None
+        return super().train(mode)
+
     def forward(self, x: Tensor, residual: Tensor | None = None, valid: Tensor | None = None) -> Tensor:
         """Return [N, outputs, H, W]; `residual` is added in front of the ReLU.
 
@@ -111,14 +116,15 @@ class ConvNorm(nn.Module):
     def _fold(self, norm: FrozenNorm | BatchNorm) -> tuple[Tensor, Tensor]:
         """Return the convolution's weight times the norm's scale, and the shift.
 
-        They are made once, in the type to compute in, for what is not trained.
+        They are made once, in the type to compute in, for what is not trained. A CUDA graph goes on with what was there
+        when it was captured, so it makes those of running statistics itself: a graph of training moves them.
         """
         weight = self.conv.weight
-        parts = (weight, *norm.parts())
-        if torch.compiler.is_compiling() or any(part.requires_grad for part in parts):
+        parts, device = (weight, *norm.parts()), weight.device.type
+        is_moved = isinstance(norm, BatchNorm) and device == "cuda" and torch.cuda.is_current_stream_capturing()
+        if torch.compiler.is_compiling() or is_moved or any(part.requires_grad for part in parts):
             scale, shift = norm.scale_and_shift()
             return weight * scale[:, None, None, None], shift
-        device = weight.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         made_of = (dtype, torch.is_inference_mode_enabled(), *((part.data_ptr(), part._version) for part in parts))
         if self._folded is None or self._folded.made_of != made_of:

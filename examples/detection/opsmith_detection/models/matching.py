@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from opsmith.ops import box_iou
+from opsmith_detection.models.boxes import has_area
+from opsmith_detection.structures import Targets
 
-__all__ = ["BACKGROUND", "FOREGROUND", "IGNORED", "Matches", "Samples", "match", "match_all", "sample"]
+__all__ = ["BACKGROUND", "FOREGROUND", "IGNORED", "Matches", "Samples", "match", "match_all", "objects_of", "sample"]
 
 FOREGROUND, BACKGROUND, IGNORED = 1, 0, -1
 
@@ -30,6 +32,15 @@ class Samples(NamedTuple):
     chosen: Tensor  # int64 [B, K], indices, each at most once
     is_valid: Tensor  # bool [B, K]; the others are there because there are not enough
     is_foreground: Tensor  # bool [B, K], valid too
+
+
+def objects_of(targets: Targets) -> tuple[Tensor, Tensor]:
+    """Return the boxes of objects, [B, G, 4], and which there are, bool [B, G].
+
+    The boxes of padding, and of objects without an area, are zeros, which overlap nothing.
+    """
+    exists = (targets.labels > 0) & has_area(targets.boxes)
+    return torch.where(exists[..., None], targets.boxes, 0.0), exists
 
 
 @torch.no_grad()

@@ -6,9 +6,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.nn.functional import all_reduce
 
 __all__ = ["BatchNorm", "FrozenNorm"]
+
+
+class _Added(torch.autograd.Function):
+    """The sum over all processes, whose gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        total = value.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone()
+        distributed.all_reduce(total)
+        return total
 
 
 class FrozenNorm(nn.Module):
@@ -75,13 +90,13 @@ class BatchNorm(nn.BatchNorm2d):
         sums = counts @ wide.sum((2, 3))
         total = torch.cat([sums, counts.sum()[None] * (height * width)])
         if is_shared:
-            total = all_reduce(total)
+            total = _added(total)
         pixels = total[channels].clamp(min=1)
         mean = total[:channels] / pixels
         centred = wide - mean[:, None, None]
         variance = counts @ centred.square().sum((2, 3))
         if is_shared:
-            variance = all_reduce(variance)
+            variance = _added(variance)
         variance = variance / pixels
         self._track(mean.detach(), variance.detach(), total[channels].detach())
         scale = self.weight * (variance + self.eps).rsqrt()
@@ -100,3 +115,8 @@ class BatchNorm(nn.BatchNorm2d):
         running_variance.lerp_(variance * (pixels / (pixels - 1).clamp(min=1)), momentum)
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
+
+
+def _added(value: Tensor) -> Tensor:
+    total: Tensor = _Added.apply(value)  # type: ignore[no-untyped-call]
+    return total

@@ -12,6 +12,7 @@ from opsmith_detection.models.box_head import BoxHead
 from opsmith_detection.models.boxes import has_area
 from opsmith_detection.models.images import Normalise
 from opsmith_detection.models.mask_head import MaskHead
+from opsmith_detection.models.matching import objects_of
 from opsmith_detection.models.pyramid import Pyramid, trained_norm
 from opsmith_detection.models.resnet import ResNet
 from opsmith_detection.models.rpn import RPN, Proposals
@@ -66,7 +67,7 @@ class GeneralizedRCNN(nn.Module):
         elif self.rpn is None:
             raise ValueError("a model without RPN takes its proposals as an argument")
         else:
-            objects = None if targets is None else targets.boxes
+            objects = None if targets is None else objects_of(targets)[0]
             found, losses = self.rpn(levels, images.shape[2:], sizes, objects)
         if targets is None:
             return self._detect(levels, found, sizes)

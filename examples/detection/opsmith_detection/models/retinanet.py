@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from opsmith.ops import generalized_box_iou_loss, sigmoid_focal_loss
 from opsmith_detection.config import ModelConfig, RetinaNetConfig
 from opsmith_detection.models.anchors import Anchors
-from opsmith_detection.models.boxes import clip, decode, encode, has_area, pick
+from opsmith_detection.models.boxes import clip, decode, encode, pick
 from opsmith_detection.models.images import Normalise
 from opsmith_detection.models.layers import ConvNorm, Norm
-from opsmith_detection.models.matching import FOREGROUND, IGNORED, match_all
+from opsmith_detection.models.matching import FOREGROUND, IGNORED, match_all, objects_of
 from opsmith_detection.models.pyramid import Pyramid, trained_norm
 from opsmith_detection.models.resnet import ResNet
 from opsmith_detection.models.suppression import suppress
@@ -84,8 +84,7 @@ class RetinaNet(nn.Module):
 
     def _losses(self, logits: Tensor, deltas: Tensor, anchors: Tensor, targets: Targets) -> dict[str, Tensor]:
         config = self.config
-        is_object = (targets.labels > 0) & has_area(targets.boxes)
-        objects = torch.where(is_object[..., None], targets.boxes, 0.0)
+        objects, _ = objects_of(targets)
         matched, kind = match_all(objects, anchors, config.foreground_iou, config.background_iou, best_too=True)
         is_foreground = kind == FOREGROUND
         count = is_foreground.sum(1).clamp(min=1)
