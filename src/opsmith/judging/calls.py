@@ -1,0 +1,187 @@
+"""Makes the calls of a candidate, in its own process: loads inputs, runs a batch, gives results back as plain tensors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.candidate import Entry
+from opsmith.judging.devices import Device, device_named
+from opsmith.judging.memory import Area, view_of
+from opsmith.judging.opening import OpeningError, open_candidate
+
+__all__ = ["Calls"]
+
+# Bound before a candidate is imported.
+_copy, _detach, _contiguous, _empty = Tensor.copy_, Tensor.detach, Tensor.contiguous, torch.empty
+_pointer, _storage_of, _requires_grad_ = Tensor.data_ptr, Tensor.untyped_storage, Tensor.requires_grad_
+_backward = torch.autograd.backward
+_gradient_of = vars(torch._C.TensorBase)["grad"].__get__
+_Tensor, _Parameter, _type, _len = torch.Tensor, torch.nn.Parameter, type, len
+_uint8 = torch.uint8
+_increment_version = torch.autograd.graph.increment_version
+_cpu_s = time.process_time
+_ALIGNMENT = 64
+
+
+class Calls:
+    """The candidate, the slots that hold inputs, and the results of the last batch."""
+
+    def __init__(self, device: str) -> None:
+        self.device: Device = device_named(device)
+        self.function: Callable[[Sequence[Any]], Any] | None = None
+        self.slots: list[list[Any]] = []
+        self.descriptions: Any = None
+        self.results: list[Any] = []
+        self.areas: dict[str, Area] = {}
+
+    def open(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
+        """Open a candidate; without a path, a function that returns its first argument."""
+        if not path:
+            self.function = lambda values: values[0]
+            return {}
+        known = {**entry, "names": tuple(entry["names"]), "parameters": tuple(entry["parameters"])}
+        known |= {"outputs": tuple((tuple(shape), dtype) for shape, dtype in entry["outputs"])}
+        self.function = open_candidate(Path(path), Entry(**known), self.device.name)
+        return {}
+
+    def map(self, descriptor: int, name: str, size: int) -> dict[str, Any]:
+        """Map a piece of the judge's memory, for inputs or for results."""
+        self.areas[name] = Area(size, descriptor)
+        return {}
+
+    def load(self, slots: list[list[Any]], keep: bool) -> dict[str, Any]:
+        """Take new contents for the slots; with `keep` the tensors stay the same objects at the same place."""
+        area = self.areas["inputs"]
+        memory = self.device.mirror(area, keep)
+        if keep and slots == self.descriptions:
+            for tensor in _tensors(self.slots):
+                _increment_version(tensor)
+        else:
+            self.slots = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
+            self.descriptions = slots
+        self.results = []
+        self.device.wait()
+        return {}
+
+    def run(self, order: list[int], gradients: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Call the candidate once for each slot of an order and keep what it returns."""
+        if self.function is None:
+            raise OpeningError("no candidate is open")
+        if gradients is not None:
+            return self._differentiated(order[0], **gradients)
+        function, slots = self.function, self.slots
+        kept: list[Any] = []
+        self.device.before_calls()
+        keep = kept.append
+        with torch.no_grad():
+            for slot in order:
+                keep(function(slots[slot]))
+        self.device.wait()
+        self.results = kept
+        return {}
+
+    def _differentiated(self, slot: int, leaves: list[int], wanted: list[int], arriving: list[Any]) -> dict[str, Any]:
+        """Call the candidate for gradients: of some of its results with respect to some arguments; these are the results."""
+        assert self.function is not None
+        values = list(self.slots[slot])
+        for index in leaves:
+            values[index] = _requires_grad_(_detach(values[index]))
+        with torch.enable_grad():
+            found = _listed(self.function(values))
+            outputs = [found[index] for index in wanted]
+            if any(not one.requires_grad for one in outputs):
+                return {
+                    "not_differentiable": [i for i, one in zip(wanted, outputs, strict=True) if not one.requires_grad]
+                }
+            grads = [view_of(one, self.device.mirror(self.areas["inputs"], True), self.device.name) for one in arriving]
+            _backward(outputs, grads)
+        self.device.wait()
+        self.results = [[_gradient_of(values[index]) for index in leaves]]
+        return {}
+
+    def give(self, which: list[int], fits: bool = True) -> dict[str, Any]:
+        """Write results of the last batch into the area for them and describe them."""
+        area = self.areas["results"]
+        at, found = 0, []
+        for number in which:
+            described: list[Any] = []
+            for result in _listed(self.results[number]):
+                if result is None:
+                    described.append(None)
+                    continue
+                odd = _oddness(result)
+                if odd:
+                    described.append({"odd": odd})
+                    continue
+                plain = _detach(result)
+                count = plain.numel()
+                size = count * plain.element_size()
+                if at + size > area.size:
+                    return {"needs": self._needed(which)}
+                if count:
+                    _copy(area.part(at, count, plain.dtype), _contiguous(plain).reshape(-1))
+                described.append(
+                    {
+                        "at": at,
+                        "shape": list(plain.shape),
+                        "dtype": str(plain.dtype).removeprefix("torch."),
+                        "strides": list(plain.stride()),
+                        "device": plain.device.type,
+                        "shares": self._shared_argument(plain),
+                    }
+                )
+                at = -(-(at + size) // _ALIGNMENT) * _ALIGNMENT
+            found.append(described)
+        self.device.wait()
+        return {"results": found}
+
+    def back(self) -> dict[str, Any]:
+        """Write the inputs as they are now into their area, margins included."""
+        self.device.write_back(self.areas["inputs"])
+        return {}
+
+    def _needed(self, which: list[int]) -> int:
+        """Return how many bytes results take."""
+        return sum(
+            -(-one.numel() * one.element_size() // _ALIGNMENT) * _ALIGNMENT
+            for number in which
+            for one in _listed(self.results[number])
+            if _type(one) in (_Tensor, _Parameter)
+        )
+
+    def _shared_argument(self, result: Tensor) -> list[int]:
+        """Return the arguments, by slot and position, whose memory a result lies in."""
+        try:
+            mine = _storage_of(result).data_ptr()
+        except Exception:
+            return []
+        for number, slot in enumerate(self.slots):
+            for index, value in enumerate(slot):
+                if isinstance(value, Tensor) and value.numel() and _storage_of(value).data_ptr() == mine:
+                    return [number, index]
+        return []
+
+
+def _listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, tuple | list) else [found]
+
+
+def _oddness(result: Any) -> str:
+    """Return why a result is not a plain tensor, or an empty text."""
+    if _type(result) not in (_Tensor, _Parameter):
+        return _type(result).__name__
+    if result.layout is not torch.strided or result.is_meta or result.is_quantized:
+        return f"tensor of layout {result.layout}"
+    return ""
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [one for item in value for one in _tensors(item)] if isinstance(value, list) else []

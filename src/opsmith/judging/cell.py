@@ -1,0 +1,339 @@
+"""Keeps a candidate in a process of its own and talks to it; ends it when it takes too long or too much.
+
+The judge believes two things of what happens there: the bytes of results that arrive, and its own clocks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.candidate import Candidate, Entry
+from opsmith.judging.memory import Area, describe, read_tensor
+from opsmith.judging.messages import MessageError, receive, send
+from opsmith.judging.processes import family, memory_bytes
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Walls
+
+__all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
+
+_START = (
+    "import json, sys; path, *rest = sys.argv[1:]; sys.path[:] = json.loads(path); "
+    "from opsmith.judging.inside import main; main(rest)"
+)
+# What a candidate's compilers and libraries need; nothing else of the judge's environment is told.
+_ENVIRONMENT = (
+    *("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "TORCH_CUDA_ARCH_LIST"),
+)
+# What they write to goes to the scratch folder.
+_FOLDERS = (
+    *("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"),
+    *("CUDA_CACHE_PATH", "OPSMITH_CACHE_DIR"),
+)
+_START_S = 60.0
+_TICK_S = 0.1
+_TAIL_BYTES = 3000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own, and processes."""
+
+    load_s: float = 60.0
+    call_s: float = 20.0
+    memory_bytes: int = 8 << 30
+    processes: int = 256
+
+
+class CellError(Exception):
+    """A candidate did not answer as one does; `charge` says what happened."""
+
+    def __init__(self, charge: Charge) -> None:
+        super().__init__(f"{charge.refusal}: {charge.message}")
+        self.charge = charge
+
+
+@dataclass(frozen=True)
+class Returned:
+    """One result of a call: a copy of its content, and what the candidate's process says of the original.
+
+    `odd` is a type that is not a plain tensor's, and then there is no content. `shares` is the argument in whose memory it
+    lies.
+    """
+
+    tensor: Tensor | None
+    odd: str = ""
+    shares: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Calls that were made in one go: `wall_s` by the judge's clock from the order to the answer, `error` if one raised."""
+
+    wall_s: float
+    error: Charge | None = None
+    not_differentiable: tuple[int, ...] = ()
+
+
+class Cell:
+    """A candidate's process; as a context manager it ends with the block."""
+
+    def __init__(self, candidate: Candidate | None, device: str, limits: Limits | None = None) -> None:
+        """Start the process; `candidate` is copied for it but not opened. Raises CellError where it does not start."""
+        self.candidate, self.device, self.limits = candidate, device, limits or Limits()
+        self.walls = Walls()
+        self._folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
+        self._areas: dict[str, Area] = {}
+        self._number = 0
+        self._used = 0
+        self._before: Tensor | None = None
+        self._start()
+
+    def _start(self) -> None:
+        own, scratch = self._folder / "candidate", self._folder / "scratch"
+        own.mkdir()
+        scratch.mkdir()
+        if self.candidate is not None:
+            for name, content in self.candidate.text.items():
+                (own / name).parent.mkdir(parents=True, exist_ok=True)
+                (own / name).write_bytes(content)
+        self._link, theirs = socket.socketpair()
+        self._output = (self._folder / "output").open("wb")
+        arguments = [str(theirs.fileno()), str(scratch), self.device, str(self.limits.memory_bytes)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, json.dumps([p or str(Path.cwd()) for p in sys.path]), *arguments],
+            cwd=own,
+            env=_environment(scratch),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        found = self._answer(None, _START_S)
+        self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(map(str, found.get("missing", ()))))
+
+    def __enter__(self) -> Cell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process that the judge has started; the candidate's is its child where it has a namespace of its own."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        return self._process.poll() is None and self._link.fileno() >= 0
+
+    def open(self, entry: Entry) -> None:
+        """Have the candidate imported and built; raises CellError with what it raised."""
+        assert self.candidate is not None
+        path = self._folder / "candidate" / self.candidate.main
+        found = self._ask("open", self.limits.load_s, path=str(path), entry=asdict(entry))
+        if (charge := _charge_of(found, Refusal.NOT_LOADED)) is not None:
+            raise CellError(charge)
+
+    def open_empty(self) -> None:
+        """Have a function that returns its first argument in the candidate's place: what a call costs by itself."""
+        self._ask("open", self.limits.load_s, path="", entry={})
+
+    def load(self, slots: Sequence[Sequence[Any]], *, keep: bool = False, margin: int = 0xFF) -> None:
+        """Give inputs to the process, a list of arguments for each slot.
+
+        `margin` is the byte between and around tensors. With `keep` the tensors are the same objects in the same memory
+        as before, if their shapes are, with new contents.
+        """
+        described, copies, end = [], [], 0
+        for slot in slots:
+            one, of_one, end = describe(slot, end)
+            described.append(one)
+            copies += of_one
+        area = self._area("inputs", end)
+        area.bytes[:end].fill_(margin)
+        for at, flat in copies:
+            area.part(at, flat.numel(), flat.dtype).copy_(flat)
+        self._used = end
+        self._before = area.bytes[:end].clone()
+        self._spans = copies
+        self._ask("load", self.limits.call_s, slots=described, keep=keep)
+
+    def run(self, order: Sequence[int], gradients: Mapping[str, Any] | None = None) -> Batch:
+        """Make a batch of calls, one for each slot in the order, and return the time that it took here."""
+        patience_s = self.limits.call_s + 2 * len(order) * 1e-3
+        begun = time.perf_counter()
+        found = self._ask("run", patience_s, order=list(order), gradients=gradients)
+        wall_s = time.perf_counter() - begun
+        missing = found.get("not_differentiable", [])
+        lacking = tuple(one for one in missing if isinstance(one, int)) if isinstance(missing, list) else ()
+        return Batch(wall_s, _charge_of(found, Refusal.RAISED), lacking)
+
+    def give(self, which: Sequence[int], at_least_bytes: int = 1 << 20) -> list[list[Returned | None]]:
+        """Return the results of some calls of the last batch, as copies; None where a gradient is None."""
+        area = self._area("results", at_least_bytes)
+        found = self._ask("give", self.limits.call_s, which=list(which))
+        needs = found.get("needs")
+        if type(needs) is int:
+            if not 0 < needs <= self.limits.memory_bytes:
+                raise CellError(Charge(Refusal.OVER_MEMORY, f"its results take {needs} bytes"))
+            area = self._area("results", needs + 4096)
+            found = self._ask("give", self.limits.call_s, which=list(which))
+        if (charge := _charge_of(found, Refusal.RAISED)) is not None:
+            raise CellError(charge)
+        return _returned(found.get("results"), area, len(which))
+
+    def changed_inputs(self) -> str:
+        """Return what the calls have changed of the inputs since `load`: "", "inputs" or "margins"."""
+        self._ask("back", self.limits.call_s)
+        assert self._before is not None
+        now = self._areas["inputs"].bytes[: self._used]
+        if torch.equal(now, self._before):
+            return ""
+        different = now != self._before
+        for at, flat in self._spans:
+            if bool(different[at : at + flat.numel() * flat.element_size()].any()):
+                return "inputs"
+        return "margins"
+
+    def _area(self, name: str, size: int) -> Area:
+        """Return the memory of a name, as large as it must be at least."""
+        area = self._areas.get(name)
+        if area is None or area.size < size:
+            if area is not None:
+                area.close()
+            area = self._areas[name] = Area(max(size + size // 4, 1 << 16))
+            self._ask("map", self.limits.call_s, (area.descriptor,), name=name, size=area.size)
+        return area
+
+    def _ask(self, do: str, patience_s: float, descriptors: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
+        self._number += 1
+        try:
+            send(self._link, {"number": self._number, "do": do, **more}, descriptors)
+        except OSError:
+            raise CellError(self._end()) from None
+        return self._answer(self._number, patience_s)
+
+    def _answer(self, number: int | None, patience_s: float) -> dict[str, Any]:
+        """Return the answer to a message; raises CellError for a process that ends, hangs or takes too much."""
+        until_s = time.monotonic() + patience_s
+        while not select.select([self._link], [], [], _TICK_S)[0]:
+            if (charge := self._excess()) is not None or time.monotonic() > until_s:
+                self.kill()
+                raise CellError(charge or Charge(Refusal.HUNG, f"no answer within {patience_s:.0f} s"))
+        try:
+            self._link.settimeout(patience_s)
+            found, _ = receive(self._link)
+        except (EOFError, OSError):
+            raise CellError(self._end()) from None
+        except MessageError as error:
+            self.kill()
+            raise CellError(Charge(Refusal.REACHES_OUTSIDE, f"it sent {error}")) from None
+        if found.get("number") != number:
+            self.kill()
+            raise CellError(Charge(Refusal.REACHES_OUTSIDE, "it sent a message of its own in the name of its process"))
+        return found
+
+    def _excess(self) -> Charge | None:
+        """Return the charge for a process that has taken more than it may."""
+        members = family(self.pid)
+        taken = sum(map(memory_bytes, members)) - sum(area.size for area in self._areas.values())
+        if taken > self.limits.memory_bytes:
+            return Charge(
+                Refusal.OVER_MEMORY, f"it took {taken >> 20} MiB, and may take {self.limits.memory_bytes >> 20}"
+            )
+        if len(members) > self.limits.processes:
+            return Charge(
+                Refusal.OVER_MEMORY, f"it started {len(members)} processes, and may have {self.limits.processes}"
+            )
+        return None
+
+    def _end(self) -> Charge:
+        """Return how a process ended that does not answer any more."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2)
+        status = self._process.poll()
+        self.kill()
+        tail = self.output()
+        last = f": {tail.splitlines()[-1][:200]}" if tail else ""
+        if status is not None and status < 0:
+            return Charge(Refusal.CRASHED, f"its process was ended by {signal.Signals(-status).name}{last}")
+        return Charge(Refusal.CRASHED, f"its process ended with status {status}{last}")
+
+    def output(self) -> str:
+        """Return the end of what the process has printed."""
+        with suppress(OSError):
+            return (self._folder / "output").read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
+        return ""
+
+    def kill(self) -> None:
+        """End the process and all that it has started."""
+        for one in reversed(family(self.pid)):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(one, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+        self._link.close()
+
+    def close(self) -> None:
+        """End the process and remove its files."""
+        self.kill()
+        self._output.close()
+        for area in self._areas.values():
+            area.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    return {**kept, **{name: str(scratch) for name in _FOLDERS}, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
+    """Return the charge for an answer that tells an error."""
+    if "error" not in found:
+        return None
+    name, message = str(found["error"])[:100], str(found.get("message", ""))[:2000]
+    if name == "MemoryError" or "can't allocate memory" in message or name == "OutOfMemoryError":
+        return Charge(Refusal.OVER_MEMORY, f"{name}: {message}")
+    with suppress(ValueError):
+        return Charge(Refusal(found.get("refusal", "")), message)
+    return Charge(otherwise, f"{name}: {message}", str(found.get("trace", ""))[-2000:])
+
+
+def _returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:
+    if not isinstance(found, list) or len(found) != count:
+        raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its process gave something else than its results"))
+    try:
+        return [[_one(item, area) for item in call] for call in found]
+    except (ValueError, TypeError) as error:
+        raise CellError(Charge(Refusal.REACHES_OUTSIDE, f"its process gave {error}")) from None
+
+
+def _one(described: Any, area: Area) -> Returned | None:
+    if described is None:
+        return None
+    if isinstance(described, dict) and "odd" in described:
+        return Returned(None, str(described["odd"])[:100])
+    shares = described.get("shares", []) if isinstance(described, dict) else []
+    return Returned(read_tensor(described, area), "", tuple(one for one in shares if type(one) is int))

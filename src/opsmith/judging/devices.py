@@ -1,0 +1,59 @@
+"""What a candidate's process does on the device it is judged on: the CPU's part, and the choice of a GPU's."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from opsmith.judging.memory import Area, Parts
+
+__all__ = ["Cpu", "Device", "device_named"]
+
+
+class Device(Protocol):
+    """A device in a candidate's process."""
+
+    name: str
+
+    def mirror(self, area: Area, keep: bool) -> Parts:
+        """Return the area's content on the device; with `keep` at the place where it was before."""
+        ...
+
+    def write_back(self, area: Area) -> None:
+        """Copy what is on the device now into the area."""
+        ...
+
+    def before_calls(self) -> None:
+        """Bring the device into the state in which calls are made."""
+        ...
+
+    def wait(self) -> None:
+        """Wait for everything that is queued, on every stream."""
+        ...
+
+
+class Cpu:
+    """The CPU, where inputs are used where they are."""
+
+    name = "cpu"
+
+    def mirror(self, area: Area, keep: bool) -> Parts:
+        """Return the area itself."""
+        return area
+
+    def write_back(self, area: Area) -> None:
+        """Do nothing: it is the memory that the candidate has seen."""
+
+    def before_calls(self) -> None:
+        """Do nothing."""
+
+    def wait(self) -> None:
+        """Do nothing: calls of the CPU are over when they return."""
+
+
+def device_named(name: str) -> Device:
+    """Return the device; that of a GPU is imported there alone."""
+    if name == "cpu":
+        return Cpu()
+    from opsmith.judging.devices_cuda import Cuda
+
+    return Cuda()

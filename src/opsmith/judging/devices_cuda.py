@@ -1,0 +1,77 @@
+"""What a candidate's process does on an NVIDIA GPU: copies of inputs at fixed places, waits, and the state of its cache.
+
+The functions of CUDA's runtime are taken from the library itself before a candidate is imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.memory import Area
+
+__all__ = ["Cuda"]
+
+_LIMIT_PERSISTING_L2 = 6  # cudaLimitPersistingL2CacheSize
+
+
+class Cuda:
+    """The current GPU."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        torch.cuda.init()
+        torch.cuda.synchronize()
+        self._runtime = _runtime()
+        self._wait = torch.cuda.synchronize if self._runtime is None else self._runtime.cudaDeviceSynchronize
+        self._on_device: Tensor | None = None
+        l2_bytes = (
+            getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0) or 64 << 20
+        )
+        self._flush = torch.empty(3 * l2_bytes + (1 << 20), dtype=torch.int8, device="cuda")
+
+    def mirror(self, area: Area, keep: bool) -> Cuda:
+        """Copy the area's content to the device; without `keep` to another place."""
+        if self._on_device is None or not keep or self._on_device.numel() != area.size:
+            before, self._on_device = self._on_device, torch.empty(area.size, dtype=torch.uint8, device="cuda")
+            del before  # after the new one is there, so that it lies elsewhere
+        self._on_device.copy_(area.bytes)
+        return self
+
+    def part(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
+        """Return elements from a byte on as a tensor of one dimension."""
+        assert self._on_device is not None
+        return self._on_device[at : at + count * dtype.itemsize].view(dtype)
+
+    def write_back(self, area: Area) -> None:
+        """Copy what is on the device now into the area."""
+        if self._on_device is not None and self._on_device.numel() == area.size:
+            area.bytes.copy_(self._on_device)
+
+    def before_calls(self) -> None:
+        """Empty the second-level cache, and let nothing persist in it: candidates share one with their inputs."""
+        if self._runtime is not None:
+            self._runtime.cudaDeviceSetLimit(_LIMIT_PERSISTING_L2, ctypes.c_size_t(0))
+            self._runtime.cudaCtxResetPersistingL2Cache()
+        self._flush.zero_()
+        self._wait()
+
+    def wait(self) -> None:
+        """Wait for everything that is queued, on every stream; raises what CUDA reports."""
+        status = self._wait()
+        if status:
+            torch.cuda.synchronize()  # raises it in words
+            raise RuntimeError(f"CUDA error {status}")
+
+
+def _runtime() -> ctypes.CDLL | None:
+    """Return the CUDA runtime that torch uses, or None."""
+    found = re.search(r"\S*/libcudart[^/\s]*\.so\S*", Path("/proc/self/maps").read_text())
+    if found is None or not Path(found[0]).exists():
+        return None
+    return ctypes.CDLL(found[0])

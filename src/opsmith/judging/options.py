@@ -1,0 +1,38 @@
+"""The options of `opsmith.judge` and `opsmith judge`, each declared once: name, type, default, help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from opsmith._keywords import Option, option
+from opsmith.errors import ArgumentError
+
+__all__ = ["JudgeOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions:
+    """How a candidate is judged. Raises ArgumentError for values that do not exist."""
+
+    examples: Callable[[], Iterable[Any]] | Iterable[Any] | None = option(
+        None, Option("Calls that the task poses, where it is a function.", kind="function")
+    )
+    device: str | None = option(
+        None, Option("The device.", unset="cuda if there is a GPU, otherwise cpu", kind="text", choices=("cpu", "cuda"))
+    )
+    seconds: float = option(90.0, Option("Time limit for one judgement.", kind="number"))
+    call_seconds: float = option(20.0, Option("A call that takes longer hangs.", kind="number"))
+    load_seconds: float = option(60.0, Option("Time that the candidate has to be imported and built.", kind="number"))
+    memory_gib: float = option(8.0, Option("Memory that the candidate may have beside its inputs.", kind="number"))
+    seed: int | None = option(
+        None, Option("The same seed gives the same inputs.", unset="one that nobody can guess", kind="integer")
+    )
+    time: bool = option(True, Option("Time the candidate after it is accepted.", kind="switch"))
+    operator: bool = option(True, Option("Judge it as an operator, too.", kind="switch"))
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "call_seconds", "load_seconds", "memory_gib"):
+            if not getattr(self, name) > 0:
+                raise ArgumentError(f"{name} must be more than 0, not {getattr(self, name)}")
