@@ -108,23 +108,27 @@ class Calls:
         self.results = [] if is_lead_in else kept
         return {}
 
-    def _differentiated(self, slot: int, leaves: list[int], wanted: list[int], arriving: list[Any]) -> dict[str, Any]:
-        """Call the candidate for gradients: of some of its results with respect to some arguments; these are the results."""
+    def _differentiated(self, slot: int, leaves: list[list[int]], wanted: list[int], arriving: int) -> dict[str, Any]:
+        """Call the candidate for gradients of some arguments through some results; these are the results then.
+
+        `leaves` are places of arguments, with that in a list where they stand in one. The gradients of the results are
+        the tensors of the slot `arriving`.
+        """
         assert self.function is not None
-        values = list(self.slots[slot])
-        for index in leaves:
-            values[index] = _requires_grad_(_detach(values[index]))
+        values = [list(one) if isinstance(one, list) else one for one in self.slots[slot]]
+        given: list[Any] = []
+        for index, *inside in leaves:
+            holder, place = (values[index], inside[0]) if inside else (values, index)
+            holder[place] = _requires_grad_(_detach(holder[place]))
+            given.append(holder[place])
         with torch.enable_grad():
             found = _listed(self.function(values))
             outputs = [found[index] for index in wanted]
-            if any(not one.requires_grad for one in outputs):
-                return {
-                    "not_differentiable": [i for i, one in zip(wanted, outputs, strict=True) if not one.requires_grad]
-                }
-            grads = [view_of(one, self.device.mirror(self.areas["inputs"], True), self.device.name) for one in arriving]
-            _backward(outputs, grads)
+            if lost := [index for index, one in zip(wanted, outputs, strict=True) if not one.requires_grad]:
+                return {"not_differentiable": lost}
+            _backward(outputs, self.slots[arriving])
         self.device.wait()
-        self.results = [[_gradient_of(values[index]) for index in leaves]]
+        self.results = [[_gradient_of(one) for one in given]]
         return {}
 
     def give(self, which: list[int], is_snapshot: bool = False) -> dict[str, Any]:

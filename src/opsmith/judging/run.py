@@ -12,6 +12,7 @@ import torch
 from opsmith.benchmark.conditions import torch_threads
 from opsmith.benchmark.machine import this_machine
 from opsmith.errors import ArgumentError
+from opsmith.judging.as_operator import judge_as_operator
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.cell import Cell, CellError, Limits
 from opsmith.judging.clock import Overhead, measure_overhead
@@ -30,6 +31,7 @@ _POSED, _TIMED = 0.4, 0.65
 Watch = Callable[[str], None]
 _NOT_CALLED = Part("not judged", note="it could not be called")
 _NOT_ASKED = Part("not judged", note="not asked for")
+_ENDED = Part("not judged", note="its process had ended")
 _NO_WALLS = Walls()
 
 
@@ -97,6 +99,12 @@ class _Judge:
         found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
         if found.posed.state == "accepted" and options.time:
             self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
+        if options.operator:
+            self.watch("as an operator")
+            if not cell.is_alive:
+                found.operator = _ENDED
+                return
+            found.operator = judge_as_operator(Trial(self.task, cell, now_s + options.seconds), self.seed)
 
     def _time(self, trial: Trial, overhead: Overhead) -> None:
         """Add the speeds; what is wrong in a timed call is refused as posed."""
