@@ -17,8 +17,12 @@ from opsmith.judging.posed import judge_as_posed
 from opsmith.judging.result import Judgement, Part, Walls
 from opsmith.judging.task import Task
 from opsmith.judging.task_files import load_task
+from opsmith.judging.trial import Trial
 
 __all__ = ["judge"]
+
+# The part of the time after which nothing new is begun for the verdict as posed.
+_FOR_POSED = 0.4
 
 
 def judge(task: Any, candidate: str | Path, options: JudgeOptions | None = None) -> Judgement:
@@ -43,7 +47,7 @@ def _judged(task: Task, candidate: Candidate, options: JudgeOptions) -> Judgemen
         with Cell(candidate, device, limits) as cell:
             walls = cell.walls
             cell.open(task.entry)
-            posed = judge_as_posed(task, cell, seed)
+            posed = judge_as_posed(Trial(task, cell, time.monotonic() + options.seconds * _FOR_POSED), seed)
     except CellError as error:
         posed = Part("refused", (error.charge,))
     operator = Part("not judged", note="not asked for")

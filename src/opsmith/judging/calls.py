@@ -27,6 +27,7 @@ _uint8 = torch.uint8
 _increment_version = torch.autograd.graph.increment_version
 _cpu_s = time.process_time
 _ALIGNMENT = 64
+_SOILED = 3
 
 
 class Calls:
@@ -38,6 +39,7 @@ class Calls:
         self.slots: list[list[Any]] = []
         self.descriptions: Any = None
         self.results: list[Any] = []
+        self.last: list[Any] = []
         self.areas: dict[str, Area] = {}
 
     def open(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +67,7 @@ class Calls:
         else:
             self.slots = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
             self.descriptions = slots
-        self.results = []
+        self.last, self.results = self.results[-1:], []
         self.device.wait()
         return {}
 
@@ -140,6 +142,16 @@ class Calls:
             found.append(described)
         self.device.wait()
         return {"results": found}
+
+    def soil(self, byte: int) -> dict[str, Any]:
+        """Fill freed memory of the sizes of the last results with a byte."""
+        sizes = [one.numel() * one.element_size() for found in self.last for one in _listed(found) if not _oddness(one)]
+        for size in set(sizes):
+            # Several at once: the next result may get any of them.
+            pieces = [_empty(size, dtype=_uint8, device=self.device.name).fill_(byte) for _ in range(_SOILED)]
+            del pieces
+        self.last = []
+        return {}
 
     def back(self) -> dict[str, Any]:
         """Write the inputs as they are now into their area, margins included."""

@@ -189,6 +189,10 @@ class Cell:
         lacking = tuple(one for one in missing if isinstance(one, int)) if isinstance(missing, list) else ()
         return Batch(wall_s, _charge_of(found, Refusal.RAISED), lacking)
 
+    def soil(self, byte: int) -> None:
+        """Fill freed memory of the sizes of the last results, which the next ones may get, with a byte."""
+        self._ask("soil", self.limits.call_s, byte=byte)
+
     def give(self, which: Sequence[int], at_least_bytes: int = 1 << 20) -> list[list[Returned | None]]:
         """Return the results of some calls of the last batch, as copies; None where a gradient is None."""
         area = self._area("results", at_least_bytes)

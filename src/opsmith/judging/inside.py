@@ -39,6 +39,7 @@ def _serve(link: socket.socket, calls: Any) -> None:
         "run": calls.run,
         "give": calls.give,
         "back": calls.back,
+        "soil": calls.soil,
     }
     say, hear = send, receive
     while True:

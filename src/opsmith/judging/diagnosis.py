@@ -1,0 +1,122 @@
+"""Finds the name of what is wrong: calls the candidate again and looks at what its results follow.
+
+A wrong result alone does not tell a cache from a bug. What is tried here has one outcome for each cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.cell import CellError
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge
+from opsmith.judging.trial import Trial, Values
+from opsmith.subject.disagreement import Disagreement
+from opsmith.subject.oracle import Expected
+
+__all__ = ["charge_for"]
+
+# A result with a relative error (of norms) below this is of a lower precision, and not another function's.
+_PRECISION = 0.05
+_NUDGED = 3.0
+
+
+def charge_for(
+    trial: Trial,
+    values: Values,
+    found: Sequence[Tensor],
+    expected: Expected,
+    wrong: Disagreement | Charge,
+    *,
+    earlier: Sequence[Sequence[Tensor]] = (),
+    where: str = "",
+) -> Charge:
+    """Return the charge for a wrong result; `earlier` are those of calls with other inputs before it."""
+    if isinstance(wrong, Charge):
+        return Charge(wrong.refusal, wrong.message, where)
+    message = str(wrong)
+    if any(same_numbers(found, one) for one in earlier):
+        return Charge(
+            Refusal.CACHED_RESULT, f"it returns the result of an earlier call with other inputs; {message}", where
+        )
+    try:
+        return _named_by_calls(trial, values, found, expected, message, where)
+    except CellError as error:
+        return Charge(error.charge.refusal, error.charge.message, where)
+
+
+def _named_by_calls(
+    trial: Trial, values: Values, found: Sequence[Tensor], expected: Expected, message: str, where: str
+) -> Charge:
+    soiled = []
+    for byte in (0x11, 0x77):
+        soiled.append((byte, trial.call(values, soil=byte)))
+    if any(_shows(one, byte) for byte, one in soiled) and not same_numbers(soiled[0][1], soiled[1][1]):
+        return Charge(Refusal.UNWRITTEN_OUTPUT, f"elements have what the memory had before; {message}", where)
+    quiet = trial.call(values, margin=0)
+    if trial.wrong(quiet, expected) is None and trial.wrong(trial.call(values), expected) is not None:
+        return Charge(Refusal.READS_OUTSIDE, f"the result depends on memory around its inputs; {message}", where)
+    again = trial.call(values)
+    if trial.wrong(again, expected) is None:
+        return Charge(Refusal.NOT_DETERMINISTIC, f"the same call is right at another time; {message}", where)
+    if _is_near(found, expected) and _is_near_elsewhere(trial, values):
+        return Charge(Refusal.LOW_PRECISION, message, where)
+    return Charge(Refusal.WRONG_VALUES, message, where)
+
+
+def same_numbers(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Whether results are the same to the bit, NaN included, and have numbers that are not all alike."""
+    if len(one) != len(other) or not one:
+        return False
+    pairs = list(zip(one, other, strict=True))
+    if any(a.shape != b.shape or a.dtype != b.dtype for a, b in pairs):
+        return False
+    return any(a.numel() > 1 and bool((a != a.reshape(-1)[0]).any()) for a, _ in pairs) and all(
+        torch.equal(_bits(a), _bits(b)) for a, b in pairs
+    )
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _shows(found: Sequence[Tensor], byte: int) -> bool:
+    """Whether elements consist of one byte alone."""
+    for tensor in found:
+        size = tensor.element_size()
+        rows = _bits(tensor).reshape(-1, size)
+        if tensor.numel() and bool((rows == byte).all(dim=1).any()):
+            return True
+    return False
+
+
+def _is_near(found: Sequence[Tensor], expected: Expected) -> bool:
+    """Whether results are right but for their last digits."""
+    near = False
+    for one, value in zip(found, expected.values, strict=True):
+        if not one.is_floating_point():
+            continue
+        wide, exact = one.double().cpu(), value.double().cpu()
+        if not bool(wide.isfinite().all()) or not bool(exact.isfinite().all()):
+            return False
+        if float((wide - exact).norm()) > _PRECISION * float(exact.norm()):
+            return False
+        near = True
+    return near
+
+
+def _is_near_elsewhere(trial: Trial, values: Values) -> bool:
+    """Whether results are as near for inputs of another scale: what only looks like the function is not."""
+    moved = {name: _NUDGED * value + 1 if _is_floating(value) else value for name, value in values.items()}
+    try:
+        expected = trial.expected(moved)
+    except Exception:
+        return True
+    return _is_near(trial.call(moved), expected)
+
+
+def _is_floating(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
