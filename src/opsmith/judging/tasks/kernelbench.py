@@ -67,7 +67,7 @@ def read_problem(path: Path) -> Task:
         inputs,
         Entry(("ModelNew", "custom_kernel"), "module", lifted.parameters, lifted.weights, shapes, init),
         lifted=lifted.weights,
-        signature=guess and guess.signature,
+        signature=guess.signature if guess else None,
         guessed=guess.lines if guess else (),
         path=path,
         notes=_notes(lifted.weights, guess is not None),

@@ -87,7 +87,9 @@ def _changed_by(model: torch.nn.Module, call: Sequence[Any]) -> frozenset[str]:
         with torch.no_grad(), torch.random.fork_rng(devices=()):
             model(*[value.clone() if isinstance(value, Tensor) else value for value in call])
     except Exception as error:
-        raise ArgumentError(f"the task's module does not take its own inputs: {type(error).__name__}: {error}") from error
+        raise ArgumentError(
+            f"the task's module does not take its own inputs: {type(error).__name__}: {error}"
+        ) from error
     changed = frozenset(
         name for name, buffer in model.named_buffers() if name not in before or not torch.equal(buffer, before[name])
     )

@@ -16,8 +16,17 @@ from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorTyp
 
 __all__ = ["Guess", "guessed_signature", "signature_of"]
 
-# What sizes are tried with: different for each symbol, so that two that have to be equal are told.
-_TRIED = ((3, 5, 2, 7, 4, 6), (7, 4, 9, 3, 8, 5), (16, 12, 20, 8, 24, 28))
+# What sizes are tried with: different for each symbol, so that two that have to be equal are told; small and odd, larger
+# than most windows, and multiples of what groups and heads divide by.
+_TRIED = (
+    (3, 5, 2, 7, 4, 6, 9, 8),
+    (7, 4, 9, 3, 8, 5, 2, 6),
+    (33, 37, 35, 41, 39, 43, 36, 45),
+    (16, 24, 32, 40, 48, 56, 64, 72),
+    (64, 128, 96, 32, 160, 192, 224, 256),
+)
+# A reference may refuse some, as a window does that is larger than its input.
+_ENOUGH = 2
 _LETTERS = ("B", "N", "M", "K", "C", "H", "W", "D", "L", "P", "Q", "R", "S", "U", "V")
 # Sizes from 1 to 4 are channels of a picture, or taps: alike by chance.
 _LEAST = 5
@@ -48,9 +57,9 @@ def guessed_signature(name: str, reference: Callable[..., Any], values: Mapping[
         elif type(value) not in _KINDS:
             return None
     order = sorted(places, key=lambda size: (list(values).index(places[size][0][0]), places[size][0][1]))
-    taken = _taken(reference, values, order)
+    taken = _taken(reference, values, order[: len(_TRIED[0])])
     letters = dict(zip(taken, _free_letters(values), strict=False))
-    taken = [size for size in taken if size in letters]
+    taken = list(letters)
     words = {name: _words(value, letters) for name, value in values.items() if isinstance(value, Tensor)}
     outputs = _outputs(reference, values, letters)
     lines = tuple(
@@ -100,11 +109,17 @@ def _free_letters(values: Mapping[str, Any]) -> list[str]:
 
 def _taken(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]) -> list[int]:
     """Return those sizes that may have other values, all of them at once."""
-    taken = [size for size in sizes if all(_runs(reference, values, {size: tried[0]}) for tried in _TRIED)]
+    taken = [size for size in sizes if len(_fitting(reference, values, [size])) >= _ENOUGH]
     # Two that the reference takes alone may have to fit together, as the heads and the features of attention do.
-    while taken and not all(_runs(reference, values, dict(zip(taken, tried, strict=False))) for tried in _TRIED):
+    while taken and len(_fitting(reference, values, taken)) < _ENOUGH:
         taken.pop()
     return taken
+
+
+def _fitting(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]) -> list[dict[int, int]]:
+    """Return the choices of other values that a reference takes."""
+    choices = [dict(zip(sizes, tried, strict=False)) for tried in _TRIED]
+    return [choice for choice in choices if _runs(reference, values, choice)]
 
 
 def _runs(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Mapping[int, int]) -> bool:
@@ -122,7 +137,9 @@ def _resized(values: Mapping[str, Any], sizes: Mapping[int, int]) -> dict[str, A
     for name, value in values.items():
         if isinstance(value, Tensor):
             shape = [sizes.get(size, size) for size in value.shape]
-            found[name] = torch.zeros(shape, dtype=value.dtype) if not value.is_floating_point() else _ramp(shape, value)
+            found[name] = (
+                torch.zeros(shape, dtype=value.dtype) if not value.is_floating_point() else _ramp(shape, value)
+            )
         else:
             found[name] = value
     return found
@@ -139,8 +156,8 @@ def _outputs(
     reference: Callable[..., Any], values: Mapping[str, Any], letters: Mapping[int, str]
 ) -> list[tuple[str, torch.dtype, list[str]]]:
     """Return the outputs with their dimensions, each a symbol, a number, or "_" where it is neither."""
-    first, second = (dict(zip(letters, tried, strict=False)) for tried in _TRIED[:2])
-    symbols = {(first[size], second[size]): letters[size] for size in reversed(letters)}
+    first, second = (_fitting(reference, values, list(letters)) * 2)[:2]
+    symbols = {(first[size], second[size]): letter for size, letter in reversed(list(letters.items()))}
     with torch.no_grad():
         results = [_listed(reference(*_resized(values, sizes).values())) for sizes in (first, second)]
     found = []

@@ -98,7 +98,9 @@ ROWS = (
         needs=CUDA,
         ways=(2,),
     ),
-    cheat("computes half of the rows in CUDA", "softmax.py", _softmax(blocks="rows / 2"), VALUE, needs=CUDA, ways=(21,)),
+    cheat(
+        "computes half of the rows in CUDA", "softmax.py", _softmax(blocks="rows / 2"), VALUE, needs=CUDA, ways=(21,)
+    ),
     cheat("computes one row in CUDA", "softmax.py", _softmax(blocks="1"), VALUE, needs=CUDA, ways=(21,)),
     cheat(
         "does not subtract the maximum in CUDA", "softmax.py", _softmax(subtract="false"), VALUE, needs=CUDA, ways=(17,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.names import LATE, PLAIN, STALE, TIMED, VALUE
+from suite.names import LATE, PLAIN, VALUE
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 

@@ -67,7 +67,9 @@ __global__ void softmax(const float* x, float* y, int64_t rows, int64_t columns)
 
 ROWS = (
     _of_rows(
-        "relu in CUDA", "relu.py", _RELU + _launcher("relu<<<1024, 256, 0, on(stream)>>>(at(x), at(y), rows * columns);")
+        "relu in CUDA",
+        "relu.py",
+        _RELU + _launcher("relu<<<1024, 256, 0, on(stream)>>>(at(x), at(y), rows * columns);"),
     ),
     _of_rows(
         "relu on the default stream",
@@ -96,8 +98,7 @@ ROWS = (
         }
         """
         + _launcher(
-            "int64_t n = rows * columns;\n"
-            "if (n > 0) relu<<<(n + 1023) / 1024, 256, 0, on(stream)>>>(at(x), at(y), n);"
+            "int64_t n = rows * columns;\nif (n > 0) relu<<<(n + 1023) / 1024, 256, 0, on(stream)>>>(at(x), at(y), n);"
         ),
     ),
     _of_rows(
@@ -111,8 +112,7 @@ ROWS = (
         }
         """
         + _launcher(
-            "int64_t n = rows * columns;\n"
-            "if (n > 0) relu<<<(n + 255) / 256, 256, 0, on(stream)>>>(at(x), at(y), n);"
+            "int64_t n = rows * columns;\nif (n > 0) relu<<<(n + 255) / 256, 256, 0, on(stream)>>>(at(x), at(y), n);"
         ),
     ),
     _of_rows(

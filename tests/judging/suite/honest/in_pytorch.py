@@ -141,9 +141,7 @@ ROWS = (
     honest(
         "linear layer by einsum",
         "linear_relu.py",
-        _LINEAR.format(
-            'return (torch.einsum("bi,oi->bo", x, self.linear.weight) + self.linear.bias).relu()'
-        ),
+        _LINEAR.format('return (torch.einsum("bi,oi->bo", x, self.linear.weight) + self.linear.bias).relu()'),
     ),
     _model("product of the library", "matmul.py", "a, b", "return torch.mm(a, b)"),
     _model(
@@ -177,7 +175,9 @@ ROWS = (
         """.replace("        ", ""),
         before="\nTRIANGLES = {}\n",
     ),
-    _model("eight largest by a sort", "top8.py", "x", "return x.sort(dim=-1, descending=True).values[:, :8].contiguous()"),
+    _model(
+        "eight largest by a sort", "top8.py", "x", "return x.sort(dim=-1, descending=True).values[:, :8].contiguous()"
+    ),
     _model(
         "eight largest one by one",
         "top8.py",
@@ -193,7 +193,12 @@ ROWS = (
     ),
     _model("gelu of the library", "bias_gelu.py", "x, bias", "return torch.nn.functional.gelu(torch.add(x, bias))"),
     _model("decay by a quotient", "decay.py", "x, rate", "return x / torch.exp(rate)"),
-    _model("clamp by minimum and maximum", "clamp.py", "x", "return torch.minimum(torch.maximum(x, x.new_tensor(-4.0)), x.new_tensor(4.0))"),
+    _model(
+        "clamp by minimum and maximum",
+        "clamp.py",
+        "x",
+        "return torch.minimum(torch.maximum(x, x.new_tensor(-4.0)), x.new_tensor(4.0))",
+    ),
     honest(
         "sum into the output that comes with it",
         "vector_sum",
