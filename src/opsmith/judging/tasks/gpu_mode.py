@@ -24,7 +24,7 @@ from opsmith.judging.task import Task, Tolerance
 from opsmith.judging.tasks.files import imported
 from opsmith.judging.tasks.seeds import seeded
 from opsmith.judging.tasks.symbols import guessed_signature
-from opsmith.judging.tasks.trees import Tree, as_argument, tree_of
+from opsmith.judging.tasks.trees import Tree, as_argument, same_tensor, tree_of
 
 __all__ = ["is_gpu_mode", "read_gpu_mode"]
 
@@ -116,14 +116,8 @@ class _Problem:
         return tuple(
             name
             for name, leaf, old in zip(self.tree.names, leaves, before, strict=True)
-            if isinstance(leaf, Tensor) and not _are_same(leaf, old)
+            if isinstance(leaf, Tensor) and not same_tensor(leaf, old)
         )
-
-
-def _are_same(one: Tensor, other: Tensor) -> bool:
-    return bool(
-        ((one == other) | ((one != one) & (other != other))).all()
-    )  # NaN, too: an output that is not filled yet
 
 
 def _described(path: Path) -> Mapping[str, Any]:

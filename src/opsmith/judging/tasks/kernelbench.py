@@ -20,7 +20,7 @@ from opsmith.judging.candidate import Entry
 from opsmith.judging.packings import SEED
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.files import imported
-from opsmith.judging.tasks.modules import lifted_module
+from opsmith.judging.tasks.modules import lifted_module, varied
 from opsmith.judging.tasks.seeds import seeded
 from opsmith.judging.tasks.symbols import guessed_signature
 from opsmith.judging.tasks.trees import as_argument
@@ -52,7 +52,8 @@ def read_problem(path: Path) -> Task:
     lifted = lifted_module(model, call)
 
     def inputs(seed: int) -> Mapping[str, Any]:
-        values = {**dict(zip(lifted.arguments, problem.call(seed), strict=True)), **lifted.values(problem.model(seed))}
+        weights = varied(lifted.values(problem.model(seed)), seed)
+        values = {**dict(zip(lifted.arguments, problem.call(seed), strict=True)), **weights}
         return {name: value.clone() if isinstance(value, Tensor) else value for name, value in values.items()}
 
     values = inputs(SEED)

@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from opsmith.errors import ArgumentError
 
-__all__ = ["Lifted", "lifted_module"]
+__all__ = ["Lifted", "lifted_module", "varied"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,25 @@ def lifted_module(model: torch.nn.Module, call: Sequence[Any]) -> Lifted:
         return functional_call(model, {**state, **_like(kept, values)}, tuple(given))
 
     return Lifted(reference, arguments, weights)
+
+
+def varied(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Return weights with other numbers for those that are all one or all zero, as a norm's are at first.
+
+    A kernel that leaves them out would be right otherwise. Matrices and filters that are zero stay so: that is a defect of
+    a task, which is told.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = {}
+    for name, weight in weights.items():
+        is_constant = weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all())
+        if is_constant and (weight.dim() < 2 or bool(weight.any())):
+            noise = torch.randn(weight.shape, generator=generator).clamp(-3, 3).to(weight.dtype)
+            # Variances stay positive.
+            found[name] = weight * (1 + 0.2 * noise) if bool(weight.any()) else 0.2 * noise
+        else:
+            found[name] = weight
+    return found
 
 
 def _arguments_of(model: torch.nn.Module, count: int) -> tuple[str, ...]:

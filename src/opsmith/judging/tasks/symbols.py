@@ -1,4 +1,4 @@
-"""Guesses which sizes of a task belong together: equal sizes become one symbol, if the reference takes other values of it."""
+"""Guesses which sizes of a task belong together: equal ones become a symbol, if the reference takes other values of it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from opsmith.errors import ArgumentError
 from opsmith.judging.packings import filled
 
-__all__ = ["Tree", "as_argument", "tree_of"]
+__all__ = ["Tree", "as_argument", "same_tensor", "tree_of"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ def as_argument(value: Any, where: str) -> Any:
     raise ArgumentError(
         f"{where} is a {type(value).__name__}; a candidate can be given tensors, numbers, texts, None and lists of these"
     )
+
+
+def same_tensor(one: Tensor, other: Tensor) -> bool:
+    """Whether tensors have the same numbers; NaN is like NaN, which an output may have that is not filled yet."""
+    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def _leaves(value: Any) -> list[Any]:

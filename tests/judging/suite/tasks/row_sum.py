@@ -11,7 +11,7 @@ class Model(torch.nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(ROWS, COLUMNS)]
+    return [torch.rand(ROWS, COLUMNS) + torch.rand(ROWS, 1)]
 
 
 def get_init_inputs():
