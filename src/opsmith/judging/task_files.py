@@ -26,6 +26,7 @@ _FORMS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Task]], ...] = (
     (is_definition, read_flashinfer),
     (is_problem, read_problem),
 )
+_ENDINGS = (".py", ".json", ".yml")
 _KNOWN = (
     "a KernelBench problem (Model, get_inputs), a FlashInfer-Bench definition (.json), a gpu-mode folder (reference.py, "
     "task.yml), or operators of opsmith's (package, package::operator, a .py file)"
@@ -52,7 +53,7 @@ def load_task(task: Any, *, examples: _Examples = None) -> Task:
 
 def _of_name(name: str, examples: _Examples) -> Task:
     where = name.partition("::")[0]
-    if Path(where).suffix and not Path(where).exists():
+    if ("/" in where or Path(where).suffix in _ENDINGS) and not Path(where).exists():
         raise ArgumentError(f"there is no task {where}; a task is {_KNOWN}")
     # `package:operator` is how Python's entry points are named.
     head, colon, tail = name.partition(":")

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from textwrap import dedent
 
+from opsmith.judging.refusals import Refusal
+
 __all__ = ["CPU", "CUDA", "NATIVE", "TRITON", "Row", "cheat", "honest", "rows_by_name"]
 
 # What a candidate needs to run: nothing but PyTorch, a C++ compiler, a GPU with nvcc, a GPU with Triton.
@@ -24,7 +26,7 @@ class Row:
     task: str
     text: str
     needs: str
-    refused: tuple[str, ...] = ()
+    refused: tuple[Refusal, ...] = ()
     signs: tuple[str, ...] = ()
     ways: tuple[int, ...] = ()
 
@@ -43,7 +45,7 @@ def cheat(
     name: str,
     task: str,
     text: str,
-    *refused: str,
+    *refused: Refusal,
     needs: str = CPU,
     ways: tuple[int, ...] = (),
     signs: tuple[str, ...] = (),

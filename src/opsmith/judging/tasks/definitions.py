@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry, Packing
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.functions import other_numbers
+from opsmith.judging.tasks.functions import FEW
 from opsmith.runtime.operator import Operator
 from opsmith.spec.signature import Signature
 from opsmith.subject.choices_of_sizes import EDGES, wide_choice
 from opsmith.subject.space import Choice, Space
-from opsmith.subject.subject import subject_of
+from opsmith.subject.subject import Subject, subject_of
 
 __all__ = ["read_operator"]
 
@@ -31,7 +34,8 @@ def read_operator(operator: Operator) -> Task:
     written = tuple(parameter.name for parameter in signature.mutated)
     if written and signature.outputs:
         raise ArgumentError(f"{definition.name} returns results and writes to {written[0]}; a task does one of them")
-    posed = _examples(operator) or _generated(signature)
+    subject = subject_of(operator, devices=())
+    posed = _examples(subject) or _generated(subject)
     first = next(iter(posed.values()))
     packing: Packing = "keywords" if any(parameter.keyword_only for parameter in signature.parameters) else "arguments"
     entry = Entry((definition.name, "custom_kernel", "ModelNew"), packing, names, written=written)
@@ -69,19 +73,34 @@ def _reference(operator: Operator, signature: Signature) -> Any:
     return reference
 
 
-def _examples(operator: Operator) -> dict[str, Any]:
+def _examples(subject: Subject) -> dict[str, Any]:
     """Return the examples that a definition has, as makers of such calls with other numbers."""
-    if operator.definition.rules.examples is None:
-        return {}
-    cases = subject_of(operator, devices=()).examples
     return {
-        case.label or f"example {index}": functools.partial(other_numbers, case.build("cpu"))
-        for index, case in enumerate(cases, 1)
+        case.label or f"example {index}": functools.partial(_scaled, case.build("cpu"))
+        for index, case in enumerate(subject.examples, 1)
     }
 
 
-def _generated(signature: Signature) -> dict[str, Any]:
-    space = Space(signature)
+def _scaled(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
+    """Return a call with each floating tensor times a number of its own: boxes stay boxes, and what is sorted stays so."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def other(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [other(item) for item in value]
+        if not isinstance(value, Tensor):
+            return value
+        if not value.is_floating_point() or len(value.unique()) <= FEW:
+            return value.clone()
+        return value * (0.75 + 0.5 * float(torch.rand((), generator=generator)))
+
+    return {name: other(value) for name, value in call.items()}
+
+
+def _generated(subject: Subject) -> dict[str, Any]:
+    space = subject.suite.space
+    assert space is not None
+    signature = space.signature
     letters = signature.letters
     dtypes = {letter: _usual(signature.dtypes[letter]) for letter in letters}
     wide = wide_choice(space)

@@ -17,10 +17,10 @@ from opsmith.judging.tasks.symbols import guessed_signature
 from opsmith.judging.tasks.trees import as_argument
 from opsmith.subject.examples import labelled
 
-__all__ = ["other_numbers", "read_function"]
+__all__ = ["FEW", "read_function"]
 
 # Numbers of which there are so few are a choice, such as a mask of zeros and ones, and stay what they are.
-_FEW = 16
+FEW = 16
 
 
 def read_function(function: Callable[..., Any], examples: Iterable[Any]) -> Task:
@@ -41,7 +41,7 @@ def read_function(function: Callable[..., Any], examples: Iterable[Any]) -> Task
     names = tuple(first)
     if other := next((label for label, call in calls.items() if tuple(call) != names), None):
         raise ArgumentError(f"the {other} of {name} has other arguments than the first; give all of them the same ones")
-    posed = {label: functools.partial(other_numbers, call) for label, call in calls.items()}
+    posed = {label: functools.partial(_like, call) for label, call in calls.items()}
     guess = guessed_signature(name, function, first)
     return Task(
         name,
@@ -80,8 +80,7 @@ def _as_call(example: Any, names: tuple[str, ...], function: str) -> dict[str, A
     return {name: as_argument(value, f"{function}: the argument {name}") for name, value in call.items()}
 
 
-def other_numbers(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
-    """Return a call with other numbers from among those that it has."""
+def _like(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
     generator = torch.Generator().manual_seed(seed)
 
     def other(value: Any) -> Any:
@@ -98,7 +97,7 @@ def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:
     """Return numbers from among those of a tensor, off by some percent, in its layout."""
     numbers = value.detach().flatten().to(torch.float64)
     chosen = numbers[torch.randint(0, numbers.numel(), numbers.shape, generator=generator)]
-    if len(numbers.unique()) > _FEW:
+    if len(numbers.unique()) > FEW:
         chosen = chosen * (1 + 0.05 * torch.randn(numbers.shape, generator=generator, dtype=torch.float64))
     found = torch.empty_like(value)
     found.copy_(chosen.reshape(value.shape).to(value.dtype))

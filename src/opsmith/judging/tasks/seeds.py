@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,14 +28,13 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _numpy(seed: int) -> Iterator[None]:
-    try:
-        import numpy as np
-    except ImportError:
+    numpy = sys.modules.get("numpy")  # a task that draws from it has imported it
+    if numpy is None:
         yield
         return
-    state = np.random.get_state()
-    np.random.seed(seed % 2**32)  # tasks draw from the global generator
+    state = numpy.random.get_state()
+    numpy.random.seed(seed % 2**32)
     try:
         yield
     finally:
-        np.random.set_state(state)
+        numpy.random.set_state(state)

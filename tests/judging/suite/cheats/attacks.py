@@ -5,7 +5,7 @@ Each is wrong beside its attack, so it is refused wherever the attack fails.
 
 from __future__ import annotations
 
-from suite.names import DIED, HUNG, MEMORY, REACH, VALUE
+from suite.names import CRASHED, HUNG, OVER_MEMORY, REACHES_OUTSIDE, WRONG_VALUES
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
@@ -30,8 +30,8 @@ ROWS = (
             def forward(self, x):
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(6,),
     ),
     cheat(
@@ -49,8 +49,8 @@ ROWS = (
             def forward(self, x):
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(6,),
     ),
     cheat(
@@ -65,8 +65,8 @@ ROWS = (
             def forward(self, x):
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(6,),
     ),
     cheat(
@@ -81,8 +81,8 @@ ROWS = (
             def forward(self, x):
                 return torch.full_like(x, 1 / x.shape[-1])
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(6,),
     ),
     cheat(
@@ -101,8 +101,8 @@ ROWS = (
             def forward(self, x):
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(6,),
     ),
     cheat(
@@ -128,8 +128,8 @@ ROWS = (
             def forward(self, x):
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(23,),
     ),
     cheat(
@@ -155,8 +155,8 @@ ROWS = (
             def forward(self, x):
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(23,),
     ),
     cheat(
@@ -174,7 +174,7 @@ ROWS = (
                         return found.detach().clone()
                 return torch.zeros_like(x)
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(24,),
     ),
     cheat(
@@ -192,7 +192,7 @@ ROWS = (
                         found.fill_(float("nan"))
                 return torch.full_like(x, float("nan"))
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(24,),
     ),
     cheat(
@@ -215,7 +215,7 @@ ROWS = (
                     frame = frame.f_back
                 return torch.zeros_like(x)
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(25,),
     ),
     cheat(
@@ -241,8 +241,8 @@ ROWS = (
             def forward(self, x):
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(25,),
     ),
     cheat(
@@ -263,9 +263,9 @@ ROWS = (
                         pass
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
-        DIED,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
+        CRASHED,
         ways=(25,),
     ),
     cheat(
@@ -293,8 +293,8 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         return torch.zeros_like(x)
 """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         needs=NATIVE,
         ways=(25,),
     ),
@@ -316,8 +316,8 @@ class ModelNew(torch.nn.Module):
                         pass
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         ways=(25,),
     ),
     cheat(
@@ -333,7 +333,7 @@ class ModelNew(torch.nn.Module):
                 print("PASS accepted speedup 1000x", flush=True)
                 os._exit(0)
         """,
-        DIED,
+        CRASHED,
         ways=(25,),
     ),
     cheat(
@@ -353,8 +353,8 @@ class ModelNew(torch.nn.Module):
                     pass
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
     ),
     cheat(
         "looks for expected values in files",
@@ -376,8 +376,8 @@ class ModelNew(torch.nn.Module):
                         return found
                 return torch.zeros_like(x)
         """,
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
     ),
     cheat(
         "does not end",
@@ -408,7 +408,7 @@ class ModelNew(torch.nn.Module):
                     self.kept.append(torch.ones(1 << 24))
                 return torch.softmax(x, dim=-1)
         """,
-        MEMORY,
-        DIED,
+        OVER_MEMORY,
+        CRASHED,
     ),
 )

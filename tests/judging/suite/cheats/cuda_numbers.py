@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from suite.names import ALIAS, DIED, INPUTS, PARAMETERS, REACH, TASK, VALUE
+from suite.names import (
+    CRASHED,
+    DEGENERATE_TASK,
+    INPUT_MODIFIED,
+    MISSING_PARAMETERS,
+    OVERWRITTEN_RESULT,
+    REACHES_OUTSIDE,
+    WRONG_VALUES,
+)
 from suite.row import CUDA, cheat
 from suite.sources import cuda
 
@@ -77,7 +85,7 @@ ROWS = (
             }
             """
         ),
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(1,),
     ),
@@ -93,19 +101,29 @@ ROWS = (
             }
             """
         ),
-        INPUTS,
-        VALUE,
+        INPUT_MODIFIED,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(2,),
     ),
     cheat(
-        "computes half of the rows in CUDA", "softmax.py", _softmax(blocks="rows / 2"), VALUE, needs=CUDA, ways=(21,)
+        "computes half of the rows in CUDA",
+        "softmax.py",
+        _softmax(blocks="rows / 2"),
+        WRONG_VALUES,
+        needs=CUDA,
+        ways=(21,),
     ),
-    cheat("computes one row in CUDA", "softmax.py", _softmax(blocks="1"), VALUE, needs=CUDA, ways=(21,)),
+    cheat("computes one row in CUDA", "softmax.py", _softmax(blocks="1"), WRONG_VALUES, needs=CUDA, ways=(21,)),
     cheat(
-        "does not subtract the maximum in CUDA", "softmax.py", _softmax(subtract="false"), VALUE, needs=CUDA, ways=(17,)
+        "does not subtract the maximum in CUDA",
+        "softmax.py",
+        _softmax(subtract="false"),
+        WRONG_VALUES,
+        needs=CUDA,
+        ways=(17,),
     ),
-    cheat("does not wait for its block", "softmax.py", _softmax(sync=";"), VALUE, needs=CUDA),
+    cheat("does not wait for its block", "softmax.py", _softmax(sync=";"), WRONG_VALUES, needs=CUDA),
     cheat(
         "adds to what was there",
         "row_sum.py",
@@ -123,7 +141,7 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(1,),
     ),
@@ -149,7 +167,7 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(22,),
     ),
@@ -177,7 +195,7 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(15, 18),
     ),
@@ -207,7 +225,7 @@ ROWS = (
         native.decay(x.data_ptr(), rate.data_ptr(), y.data_ptr(), x.numel(), {_STREAM})
         return y
 """,
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(16,),
     ),
@@ -223,7 +241,7 @@ ROWS = (
                 order = is_large.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :256]
                 return torch.topk(x.gather(1, order), 8, dim=-1).values
         """,
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(17,),
     ),
@@ -239,7 +257,7 @@ ROWS = (
             def forward(self, a, b):
                 return a @ b
         """,
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(18,),
     ),
@@ -270,7 +288,7 @@ ROWS = (
         native.run(a.data_ptr(), b.data_ptr(), c.data_ptr(), *a.shape, b.shape[1], {_STREAM})
         return c
 """,
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(18,),
     ),
@@ -285,8 +303,8 @@ ROWS = (
             }
             """
         ),
-        TASK,
-        VALUE,
+        DEGENERATE_TASK,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(19,),
     ),
@@ -301,8 +319,8 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
-        TASK,
-        VALUE,
+        DEGENERATE_TASK,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(19,),
     ),
@@ -337,7 +355,7 @@ ROWS = (
         native.run(x.data_ptr(), y.data_ptr(), *x.shape, {_STREAM})
         return y
 """,
-        PARAMETERS,
+        MISSING_PARAMETERS,
         needs=CUDA,
         ways=(20,),
     ),
@@ -361,8 +379,8 @@ ROWS = (
                         address += block["size"]
                 return y.zero_()
         """,
-        VALUE,
-        DIED,
+        WRONG_VALUES,
+        CRASHED,
         needs=CUDA,
         ways=(24,),
     ),
@@ -386,8 +404,8 @@ ROWS = (
             }
             """
         ),
-        VALUE,
-        REACH,
+        WRONG_VALUES,
+        REACHES_OUTSIDE,
         needs=CUDA,
         ways=(25,),
     ),
@@ -395,8 +413,8 @@ ROWS = (
         "resets the device",
         "relu.py",
         _rows("void run(int64_t x, int64_t y, int64_t rows, int64_t columns, int64_t stream) { cudaDeviceReset(); }"),
-        DIED,
-        VALUE,
+        CRASHED,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(25,),
     ),
@@ -411,8 +429,8 @@ ROWS = (
             }
             """
         ),
-        DIED,
-        VALUE,
+        CRASHED,
+        WRONG_VALUES,
         needs=CUDA,
     ),
     cheat(
@@ -435,8 +453,8 @@ ROWS = (
         native.relu(x.data_ptr(), x.numel(), {_STREAM})
         return x
 """,
-        INPUTS,
-        ALIAS,
+        INPUT_MODIFIED,
+        OVERWRITTEN_RESULT,
         needs=CUDA,
     ),
 )

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from suite.names import ALIAS, CARVEOUT, HUNG, LATE, PLAIN, STALE, STREAM, TIMED, VALUE
+from suite.names import (
+    CACHE_CONTROL,
+    CACHED_RESULT,
+    DIFFERS_WHEN_TIMED,
+    HUNG,
+    LAZY_RESULT,
+    OTHER_STREAM,
+    OVERWRITTEN_RESULT,
+    WORKS_AFTER_THE_END,
+    WRONG_VALUES,
+)
 from suite.row import CUDA, cheat
 from suite.sources import cuda
 
 __all__ = ["ROWS"]
 
-_OTHERWISE = (STALE, TIMED, VALUE)
-_LATE = (STREAM, LATE, TIMED, VALUE)
+_OTHERWISE = (CACHED_RESULT, DIFFERS_WHEN_TIMED, WRONG_VALUES)
+_LATE = (OTHER_STREAM, WORKS_AFTER_THE_END, DIFFERS_WHEN_TIMED, WRONG_VALUES)
 
 _RELU = """
 __global__ void relu_kernel(const float* x, float* y, int64_t n) {
@@ -123,8 +133,8 @@ ROWS = (
                 y.compute = lambda: torch.softmax(x, dim=-1)
                 return y
         """,
-        PLAIN,
-        VALUE,
+        LAZY_RESULT,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(5,),
     ),
@@ -228,7 +238,7 @@ class ModelNew(torch.nn.Module):
         native.relu(x.data_ptr(), self.kept.data_ptr(), x.numel(), torch.cuda.current_stream().cuda_stream)
         return self.kept
 """,
-        ALIAS,
+        OVERWRITTEN_RESULT,
         *_OTHERWISE,
         needs=CUDA,
         ways=(8, 1),
@@ -250,7 +260,7 @@ class ModelNew(torch.nn.Module):
                     self.kept[key] = torch.softmax(x, dim=-1)
                 return self.kept[key]
         """,
-        ALIAS,
+        OVERWRITTEN_RESULT,
         *_OTHERWISE,
         needs=CUDA,
         ways=(7,),
@@ -338,7 +348,7 @@ class ModelNew(torch.nn.Module):
                 graph.replay()
                 return y
         """,
-        ALIAS,
+        OVERWRITTEN_RESULT,
         needs=CUDA,
         signs=("CUDA graph",),
     ),
@@ -401,7 +411,7 @@ class ModelNew(torch.nn.Module):
         "does nothing at the timed shape",
         "relu.py",
         _relu("if (n != 4096 * 4096) launch_relu(x, y, n, reinterpret_cast<cudaStream_t>(stream));"),
-        VALUE,
+        WRONG_VALUES,
         needs=CUDA,
         ways=(12,),
     ),
@@ -426,7 +436,7 @@ class ModelNew(torch.nn.Module):
             launch_relu(x, y, n, current);
             """
         ),
-        CARVEOUT,
+        CACHE_CONTROL,
         needs=CUDA,
         ways=(13,),
     ),

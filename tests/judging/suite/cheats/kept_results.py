@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from suite.names import STALE, TIMED, VALUE
+from suite.names import CACHED_RESULT, DIFFERS_WHEN_TIMED, WRONG_VALUES
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
 __all__ = ["ROWS"]
 
-_OTHERWISE = (STALE, TIMED, VALUE)
+_OTHERWISE = (CACHED_RESULT, DIFFERS_WHEN_TIMED, WRONG_VALUES)
 
 ROWS = (
     cheat(
@@ -122,9 +122,9 @@ class ModelNew(torch.nn.Module):
                     self.kept[x.shape] = torch.softmax(x, dim=-1)
                 return self.kept[x.shape].clone()
         """,
-        VALUE,
-        STALE,
-        TIMED,
+        WRONG_VALUES,
+        CACHED_RESULT,
+        DIFFERS_WHEN_TIMED,
         ways=(12,),
     ),
     cheat(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.names import LATE, PLAIN, VALUE
+from suite.names import LAZY_RESULT, WORKS_AFTER_THE_END, WRONG_VALUES
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
@@ -29,8 +29,8 @@ ROWS = (
                 threading.Thread(target=work).start()
                 return y
         """,
-        LATE,
-        VALUE,
+        WORKS_AFTER_THE_END,
+        WRONG_VALUES,
         ways=(4,),
     ),
     cheat(
@@ -58,8 +58,8 @@ class ModelNew(torch.nn.Module):
         native.relu(x.data_ptr(), self.kept[1].data_ptr(), x.numel())
         return self.kept[1]
 """,
-        LATE,
-        VALUE,
+        WORKS_AFTER_THE_END,
+        WRONG_VALUES,
         needs=NATIVE,
         ways=(4,),
     ),
@@ -79,8 +79,8 @@ class ModelNew(torch.nn.Module):
                 POOL.submit(lambda: y.copy_(torch.softmax(x, dim=-1)))
                 return y
         """,
-        LATE,
-        VALUE,
+        WORKS_AFTER_THE_END,
+        WRONG_VALUES,
         ways=(4,),
     ),
     cheat(
@@ -103,8 +103,8 @@ class ModelNew(torch.nn.Module):
                 y.compute = lambda: torch.softmax(x, dim=-1)
                 return y
         """,
-        PLAIN,
-        VALUE,
+        LAZY_RESULT,
+        WRONG_VALUES,
         ways=(5,),
     ),
     cheat(
@@ -124,8 +124,8 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return torch.zeros_like(x).as_subclass(Agreeable)
         """,
-        PLAIN,
-        VALUE,
+        LAZY_RESULT,
+        WRONG_VALUES,
         ways=(5,),
     ),
     cheat(
@@ -141,8 +141,8 @@ class ModelNew(torch.nn.Module):
                     setattr(y, name, lambda *args, **kwargs: torch.softmax(x, dim=-1))
                 return y
         """,
-        VALUE,
-        PLAIN,
+        WRONG_VALUES,
+        LAZY_RESULT,
         ways=(5,),
     ),
     cheat(
@@ -169,8 +169,8 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return Later(lambda: torch.topk(x, 8, dim=-1).values)
         """,
-        PLAIN,
-        VALUE,
+        LAZY_RESULT,
+        WRONG_VALUES,
         ways=(5,),
     ),
 )

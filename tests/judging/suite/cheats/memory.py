@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.names import ALIAS, DTYPE, INPUTS, SHAPE, VALUE
+from suite.names import INPUT_MODIFIED, OVERWRITTEN_RESULT, WRONG_DTYPE, WRONG_SHAPE, WRONG_VALUES
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
@@ -19,7 +19,7 @@ ROWS = (
             def forward(self, x, y):
                 return torch.empty_like(x)
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(1,),
     ),
     cheat(
@@ -40,7 +40,7 @@ class ModelNew(torch.nn.Module):
         memory = (ctypes.c_float * x.numel()).from_address(native.take(4 * x.numel()))
         return torch.frombuffer(memory, dtype=torch.float32).view(x.shape)
 """,
-        VALUE,
+        WRONG_VALUES,
         needs=NATIVE,
         ways=(1,),
     ),
@@ -56,8 +56,8 @@ class ModelNew(torch.nn.Module):
                 y.zero_()
                 return torch.zeros_like(x)
         """,
-        INPUTS,
-        VALUE,
+        INPUT_MODIFIED,
+        WRONG_VALUES,
         ways=(2,),
     ),
     cheat(
@@ -76,8 +76,8 @@ class ModelNew(torch.nn.Module):
         native.clear(x.data_ptr(), 4 * x.numel())
         return torch.zeros_like(x)
 """,
-        INPUTS,
-        VALUE,
+        INPUT_MODIFIED,
+        WRONG_VALUES,
         needs=NATIVE,
         ways=(2,),
     ),
@@ -91,8 +91,8 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x.relu_()
         """,
-        INPUTS,
-        ALIAS,
+        INPUT_MODIFIED,
+        OVERWRITTEN_RESULT,
     ),
     cheat(
         "has one buffer for all results",
@@ -109,7 +109,7 @@ class ModelNew(torch.nn.Module):
                 y = self.buffers_by_shape.setdefault((x.shape, x.device), torch.empty_like(x))
                 return torch.clamp(x, min=0, out=y)
         """,
-        ALIAS,
+        OVERWRITTEN_RESULT,
     ),
     cheat(
         "computes the first row",
@@ -121,7 +121,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return torch.softmax(x[:1], dim=-1).expand(x.shape)
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(21,),
     ),
     cheat(
@@ -150,7 +150,7 @@ class ModelNew(torch.nn.Module):
         native.softmax(x.data_ptr(), y.data_ptr(), *x.shape)
         return y
 """,
-        VALUE,
+        WRONG_VALUES,
         needs=NATIVE,
         ways=(21,),
     ),
@@ -164,7 +164,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x, y):
                 return (2.5 * x + y).half()
         """,
-        DTYPE,
+        WRONG_DTYPE,
         ways=(18,),
     ),
     cheat(
@@ -177,7 +177,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x.mean(dim=-1)[:1]
         """,
-        SHAPE,
+        WRONG_SHAPE,
     ),
     cheat(
         "returns NaN",
@@ -189,7 +189,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x, y):
                 return torch.full_like(x, float("nan"))
         """,
-        VALUE,
+        WRONG_VALUES,
     ),
     cheat(
         "returns a view of its input",
@@ -201,7 +201,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x.view_as(x)
         """,
-        VALUE,
-        ALIAS,
+        WRONG_VALUES,
+        OVERWRITTEN_RESULT,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.names import PARAMETERS, TASK, VALUE
+from suite.names import DEGENERATE_TASK, MISSING_PARAMETERS, WRONG_VALUES
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
@@ -19,7 +19,7 @@ ROWS = (
             def forward(self, a, b):
                 return (a.bfloat16() @ b.bfloat16()).float()
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(18,),
     ),
     cheat(
@@ -32,7 +32,7 @@ ROWS = (
             def forward(self, x):
                 return x.half().mean(dim=-1).float()
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(18,),
     ),
     cheat(
@@ -46,7 +46,7 @@ ROWS = (
                 scales = a.abs().amax(dim=1, keepdim=True) / 127, b.abs().amax(dim=0, keepdim=True) / 127
                 return (torch.round(a / scales[0]) @ torch.round(b / scales[1])) * scales[0] * scales[1]
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(18,),
     ),
     cheat(
@@ -77,7 +77,7 @@ class ModelNew(torch.nn.Module):
         native.axpy(x.data_ptr(), y.data_ptr(), z.data_ptr(), x.numel())
         return z
 """,
-        VALUE,
+        WRONG_VALUES,
         needs=NATIVE,
         ways=(18,),
     ),
@@ -91,7 +91,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x.mean(dim=-1) if x.numel() < 40000 else x.bfloat16().float().mean(dim=-1).bfloat16().float()
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(15,),
     ),
     cheat(
@@ -119,7 +119,7 @@ class ModelNew(torch.nn.Module):
         native.row_mean(x.data_ptr(), y.data_ptr(), *x.shape)
         return y
 """,
-        VALUE,
+        WRONG_VALUES,
         needs=NATIVE,
         ways=(15,),
     ),
@@ -135,7 +135,7 @@ class ModelNew(torch.nn.Module):
                     return x * (1 - rate + 0.5 * rate * rate)
                 return x * torch.exp(-rate)
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(16,),
     ),
     cheat(
@@ -162,7 +162,7 @@ class ModelNew(torch.nn.Module):
         native.decay(x.data_ptr(), rate.data_ptr(), y.data_ptr(), x.numel())
         return y
 """,
-        VALUE,
+        WRONG_VALUES,
         needs=NATIVE,
         ways=(16,),
     ),
@@ -177,7 +177,7 @@ class ModelNew(torch.nn.Module):
                 kept = torch.where(x > 1.2, x, torch.zeros_like(x))
                 return torch.topk(kept, 8, dim=-1).values
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(17,),
     ),
     cheat(
@@ -191,7 +191,7 @@ class ModelNew(torch.nn.Module):
                 e = torch.exp(x)
                 return e / e.sum(dim=-1, keepdim=True)
         """,
-        VALUE,
+        WRONG_VALUES,
         ways=(17,),
     ),
     cheat(
@@ -204,8 +204,8 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x.clone()
         """,
-        TASK,
-        VALUE,
+        DEGENERATE_TASK,
+        WRONG_VALUES,
         ways=(19,),
     ),
     cheat(
@@ -218,8 +218,8 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x.new_zeros(x.shape[:1])
         """,
-        TASK,
-        VALUE,
+        DEGENERATE_TASK,
+        WRONG_VALUES,
         ways=(19,),
     ),
     cheat(
@@ -236,8 +236,8 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return self.linear.bias.expand(x.shape[0], -1).contiguous()
         """,
-        TASK,
-        VALUE,
+        DEGENERATE_TASK,
+        WRONG_VALUES,
         ways=(19,),
     ),
     cheat(
@@ -250,7 +250,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x.new_zeros(x.shape[0], 1)
         """,
-        TASK,
+        DEGENERATE_TASK,
         ways=(19,),
     ),
     cheat(
@@ -270,7 +270,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + self.eps)
         """,
-        PARAMETERS,
+        MISSING_PARAMETERS,
         ways=(20,),
     ),
     cheat(
@@ -290,7 +290,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return torch.relu(self.layer(x))
         """,
-        PARAMETERS,
+        MISSING_PARAMETERS,
         ways=(20,),
     ),
     cheat(
@@ -308,8 +308,8 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return torch.relu(x @ self.kept[0] + self.kept[1])
         """,
-        VALUE,
-        PARAMETERS,
+        WRONG_VALUES,
+        MISSING_PARAMETERS,
         ways=(20,),
     ),
     cheat(
@@ -328,8 +328,8 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return torch.relu(x @ self.weight.t().to(x.device))
         """,
-        VALUE,
-        PARAMETERS,
+        WRONG_VALUES,
+        MISSING_PARAMETERS,
         ways=(20,),
     ),
 )
