@@ -202,7 +202,20 @@ def normalize(x, w):
 """,
         Refusal.WRITES_OUTSIDE,
     ),
-    "None": ("\ndef normalize(x, w):\n    return None\n", Refusal.LAZY_RESULT),
+    "None": ("\ndef normalize(x, w):\n    return None\n", Refusal.WRONG_DTYPE),
+    "a thread does the work": (
+        """
+import threading, time
+def normalize(x, w):
+    y = torch.empty_like(x)
+    def work():
+        time.sleep(0.02)
+        y.copy_(right(x, w))
+    threading.Thread(target=work).start()
+    return y
+""",
+        Refusal.WORKS_AFTER_THE_END,
+    ),
     "a message of its own": (
         """
 import json, os, socket, struct

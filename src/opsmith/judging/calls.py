@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,14 @@ from opsmith.judging.opening import OpeningError, open_candidate
 __all__ = ["Calls"]
 
 # Bound before a candidate is imported.
-_copy, _detach, _contiguous, _empty = Tensor.copy_, Tensor.detach, Tensor.contiguous, torch.empty
+_copy, _clone, _detach, _contiguous, _empty = Tensor.copy_, Tensor.clone, Tensor.detach, Tensor.contiguous, torch.empty
 _pointer, _storage_of, _requires_grad_ = Tensor.data_ptr, Tensor.untyped_storage, Tensor.requires_grad_
 _backward = torch.autograd.backward
 _gradient_of = vars(torch._C.TensorBase)["grad"].__get__
 _Tensor, _Parameter, _type, _len = torch.Tensor, torch.nn.Parameter, type, len
 _uint8 = torch.uint8
+_collect_no_more, _collect_again = gc.disable, gc.enable
 _increment_version = torch.autograd.graph.increment_version
-_cpu_s = time.process_time
 _ALIGNMENT = 64
 _SOILED = 3
 
@@ -40,6 +40,7 @@ class Calls:
         self.descriptions: Any = None
         self.results: list[Any] = []
         self.last: list[Any] = []
+        self.snapshots: list[Any] = []
         self.areas: dict[str, Area] = {}
 
     def open(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
@@ -68,11 +69,22 @@ class Calls:
             self.slots = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
             self.descriptions = slots
         self.last, self.results = self.results[-1:], []
+        self.device.touch(area)
         self.device.wait()
         return {}
 
-    def run(self, order: list[int], gradients: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Call the candidate once for each slot of an order and keep what it returns."""
+    def run(
+        self,
+        order: list[int],
+        gradients: dict[str, Any] | None = None,
+        is_watched: bool = False,
+        is_lead_in: bool = False,
+    ) -> dict[str, Any]:
+        """Call the candidate once for each slot of an order and keep what it returns.
+
+        One that is watched gets inputs that arrive late, and copies of its results are ordered at once, behind the call
+        on the current stream: work that is done elsewhere or later is not in them. Results of a lead-in are dropped.
+        """
         if self.function is None:
             raise OpeningError("no candidate is open")
         if gradients is not None:
@@ -80,12 +92,20 @@ class Calls:
         function, slots = self.function, self.slots
         kept: list[Any] = []
         self.device.before_calls()
+        _collect_no_more()
         keep = kept.append
         with torch.no_grad():
-            for slot in order:
-                keep(function(slots[slot]))
+            if is_watched:
+                self.device.arrive_late()
+                for slot in order:
+                    keep(function(slots[slot]))
+                    self.snapshots = [_clone(one) if not _oddness(one) else one for one in _listed(kept[-1])]
+            else:
+                for slot in order:
+                    keep(function(slots[slot]))
         self.device.wait()
-        self.results = kept
+        _collect_again()
+        self.results = [] if is_lead_in else kept
         return {}
 
     def _differentiated(self, slot: int, leaves: list[int], wanted: list[int], arriving: list[Any]) -> dict[str, Any]:
@@ -107,13 +127,13 @@ class Calls:
         self.results = [[_gradient_of(values[index]) for index in leaves]]
         return {}
 
-    def give(self, which: list[int], fits: bool = True) -> dict[str, Any]:
-        """Write results of the last batch into the area for them and describe them."""
+    def give(self, which: list[int], is_snapshot: bool = False) -> dict[str, Any]:
+        """Write results of the last batch into the area for them and describe them, or the copies of its last call."""
         area = self.areas["results"]
         at, found = 0, []
         for number in which:
             described: list[Any] = []
-            for result in _listed(self.results[number]):
+            for result in self.snapshots if is_snapshot else _listed(self.results[number]):
                 if result is None:
                     described.append(None)
                     continue
@@ -186,10 +206,11 @@ def _listed(found: Any) -> list[Any]:
 
 def _oddness(result: Any) -> str:
     """Return why a result is not a plain tensor, or an empty text."""
-    if _type(result) not in (_Tensor, _Parameter):
-        return _type(result).__name__
+    kind = _type(result)
+    if kind not in (_Tensor, _Parameter):
+        return f"a tensor of the class {kind.__name__}" if issubclass(kind, _Tensor) else f"of type {kind.__name__}"
     if result.layout is not torch.strided or result.is_meta or result.is_quantized:
-        return f"tensor of layout {result.layout}"
+        return f"a tensor that is {'meta' if result.is_meta else result.layout}"
     return ""
 
 

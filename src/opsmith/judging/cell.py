@@ -50,16 +50,20 @@ _FOLDERS = (
 _START_S = 60.0
 _TICK_S = 0.1
 _TAIL_BYTES = 3000
+_LEAST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own, and processes."""
+    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own, processes, and threads of
+    PyTorch.
+    """
 
     load_s: float = 60.0
     call_s: float = 20.0
     memory_bytes: int = 8 << 30
     processes: int = 256
+    threads: int = 1
 
 
 class CellError(Exception):
@@ -116,7 +120,13 @@ class Cell:
                 (own / name).write_bytes(content)
         self._link, theirs = socket.socketpair()
         self._output = (self._folder / "output").open("wb")
-        arguments = [str(theirs.fileno()), str(scratch), self.device, str(self.limits.memory_bytes)]
+        arguments = [
+            str(theirs.fileno()),
+            str(scratch),
+            self.device,
+            str(self.limits.memory_bytes),
+            str(self.limits.threads),
+        ]
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _START, json.dumps([p or str(Path.cwd()) for p in sys.path]), *arguments],
             cwd=own,
@@ -179,11 +189,24 @@ class Cell:
         self._spans = copies
         self._ask("load", self.limits.call_s, slots=described, keep=keep)
 
-    def run(self, order: Sequence[int], gradients: Mapping[str, Any] | None = None) -> Batch:
-        """Make a batch of calls, one for each slot in the order, and return the time that it took here."""
+    def run(
+        self,
+        order: Sequence[int],
+        gradients: Mapping[str, Any] | None = None,
+        *,
+        is_watched: bool = False,
+        is_lead_in: bool = False,
+    ) -> Batch:
+        """Make a batch of calls, one for each slot in the order, and return the time that it took here.
+
+        Where it `is_watched`, inputs arrive late on a GPU, and copies of the last call's results are made behind it on
+        the current stream (see `give`). Those of a lead-in are dropped before the answer.
+        """
         patience_s = self.limits.call_s + 2 * len(order) * 1e-3
         begun = time.perf_counter()
-        found = self._ask("run", patience_s, order=list(order), gradients=gradients)
+        message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
+        message["is_lead_in"] = is_lead_in
+        found = self._ask("run", patience_s, **message)
         wall_s = time.perf_counter() - begun
         missing = found.get("not_differentiable", [])
         lacking = tuple(one for one in missing if isinstance(one, int)) if isinstance(missing, list) else ()
@@ -193,16 +216,19 @@ class Cell:
         """Fill freed memory of the sizes of the last results, which the next ones may get, with a byte."""
         self._ask("soil", self.limits.call_s, byte=byte)
 
-    def give(self, which: Sequence[int], at_least_bytes: int = 1 << 20) -> list[list[Returned | None]]:
-        """Return the results of some calls of the last batch, as copies; None where a gradient is None."""
-        area = self._area("results", at_least_bytes)
-        found = self._ask("give", self.limits.call_s, which=list(which))
+    def give(self, which: Sequence[int], *, is_snapshot: bool = False) -> list[list[Returned | None]]:
+        """Return the results of some calls of the last batch, as copies; None where a gradient is None.
+
+        With `is_snapshot` they are copies that the last call's were given at once.
+        """
+        area = self._area("results", _LEAST_BYTES)
+        found = self._ask("give", self.limits.call_s, which=list(which), is_snapshot=is_snapshot)
         needs = found.get("needs")
         if type(needs) is int:
             if not 0 < needs <= self.limits.memory_bytes:
                 raise CellError(Charge(Refusal.OVER_MEMORY, f"its results take {needs} bytes"))
             area = self._area("results", needs + 4096)
-            found = self._ask("give", self.limits.call_s, which=list(which))
+            found = self._ask("give", self.limits.call_s, which=list(which), is_snapshot=is_snapshot)
         if (charge := _charge_of(found, Refusal.RAISED)) is not None:
             raise CellError(charge)
         return _returned(found.get("results"), area, len(which))
@@ -310,7 +336,9 @@ class Cell:
 
 def _environment(scratch: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    return {**kept, **{name: str(scratch) for name in _FOLDERS}, "PYTHONDONTWRITEBYTECODE": "1"}
+    # Freed memory is kept: results of each batch would have to be mapped anew.
+    malloc = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+    return {**kept, **malloc, **{name: str(scratch) for name in _FOLDERS}, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
+
 from opsmith.judging.memory import Area, Parts
 
 __all__ = ["Cpu", "Device", "device_named"]
@@ -22,8 +24,16 @@ class Device(Protocol):
         """Copy what is on the device now into the area."""
         ...
 
+    def touch(self, area: Area) -> None:
+        """Read the inputs once, as one who has made them has."""
+        ...
+
     def before_calls(self) -> None:
         """Bring the device into the state in which calls are made."""
+        ...
+
+    def arrive_late(self) -> None:
+        """Have the inputs come when the current stream gets there, some time after the call."""
         ...
 
     def wait(self) -> None:
@@ -43,7 +53,14 @@ class Cpu:
     def write_back(self, area: Area) -> None:
         """Do nothing: it is the memory that the candidate has seen."""
 
+    def touch(self, area: Area) -> None:
+        """Read the area: another process has written it, and its pages and lines are not here yet."""
+        area.bytes.view(torch.int64).max()
+
     def before_calls(self) -> None:
+        """Do nothing."""
+
+    def arrive_late(self) -> None:
         """Do nothing."""
 
     def wait(self) -> None:

@@ -17,6 +17,8 @@ from opsmith.judging.memory import Area
 __all__ = ["Cuda"]
 
 _LIMIT_PERSISTING_L2 = 6  # cudaLimitPersistingL2CacheSize
+# About ten milliseconds.
+_LATE_CYCLES = 20_000_000
 
 
 class Cuda:
@@ -53,6 +55,9 @@ class Cuda:
         if self._on_device is not None and self._on_device.numel() == area.size:
             area.bytes.copy_(self._on_device)
 
+    def touch(self, area: Area) -> None:
+        """Do nothing: inputs have just been copied to the device, and its cache is emptied before calls."""
+
     def before_calls(self) -> None:
         """Empty the second-level cache, and let nothing persist in it: candidates share one with their inputs."""
         if self._runtime is not None:
@@ -60,6 +65,16 @@ class Cuda:
             self._runtime.cudaCtxResetPersistingL2Cache()
         self._flush.zero_()
         self._wait()
+
+    def arrive_late(self) -> None:
+        """Take the inputs away, and have the current stream bring them back when it has slept."""
+        if self._on_device is None:
+            return
+        kept = self._on_device.clone()
+        self._on_device.fill_(0xFF)
+        self._wait()
+        torch.cuda._sleep(_LATE_CYCLES)
+        self._on_device.copy_(kept)
 
     def wait(self) -> None:
         """Wait for everything that is queued, on every stream; raises what CUDA reports."""

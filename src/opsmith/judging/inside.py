@@ -21,12 +21,15 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the judge at a descriptor: `descriptor scratch device memory_bytes writable...`."""
+    """Serve the judge at a descriptor: `descriptor scratch device memory_bytes threads`."""
     link = socket.socket(fileno=int(arguments[0]))
     scratch, device, memory_bytes = Path(arguments[1]), arguments[2], int(arguments[3])
     walls = raise_walls(Fence(scratch, device, memory_bytes))
+    import torch
+
     from opsmith.judging.calls import Calls
 
+    torch.set_num_threads(int(arguments[4]))
     send(link, {"walls": walls.in_force, "missing": walls.missing, "pid": os.getpid()})
     _serve(link, Calls(device))
 

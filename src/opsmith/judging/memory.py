@@ -31,7 +31,7 @@ class Area:
 
     def __init__(self, size: int, descriptor: int | None = None) -> None:
         """Make one of a size, or map another process's."""
-        self.size = max(size, mmap.PAGESIZE)
+        self.size = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         self.is_own = descriptor is None
         if descriptor is None:
             descriptor = os.memfd_create("opsmith-judge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -57,7 +57,7 @@ def span_of(tensor: Tensor) -> int:
     """Return how many elements lie between a tensor's first and last, both counted."""
     if tensor.numel() == 0:
         return 0
-    return 1 + sum(int((size - 1) * stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)))
 
 
 def describe(values: Sequence[Any], begin: int = 0) -> tuple[list[Any], list[tuple[int, Tensor]], int]:
@@ -75,7 +75,7 @@ def describe(values: Sequence[Any], begin: int = 0) -> tuple[list[Any], list[tup
             plain = value.detach().resolve_conj().resolve_neg()
             span = span_of(plain)
             # What is one element off the alignment stays so.
-            shift = plain.storage_offset() * plain.element_size() % _ALIGNMENT
+            shift = int(plain.storage_offset()) * plain.element_size() % _ALIGNMENT
             at = _aligned(at + _MARGIN) + shift
             found = {
                 "at": at,

@@ -26,6 +26,9 @@ class JudgeOptions:
     call_seconds: float = option(20.0, Option("A call that takes longer hangs.", kind="number"))
     load_seconds: float = option(60.0, Option("Time that the candidate has to be imported and built.", kind="number"))
     memory_gib: float = option(8.0, Option("Memory that the candidate may have beside its inputs.", kind="number"))
+    threads: int | None = option(
+        None, Option("PyTorch's threads on the CPU.", unset="PyTorch's setting", kind="integer", metavar="N")
+    )
     seed: int | None = option(
         None, Option("The same seed gives the same inputs.", unset="one that nobody can guess", kind="integer")
     )
@@ -36,3 +39,5 @@ class JudgeOptions:
         for name in ("seconds", "call_seconds", "load_seconds", "memory_gib"):
             if not getattr(self, name) > 0:
                 raise ArgumentError(f"{name} must be more than 0, not {getattr(self, name)}")
+        if self.threads is not None and self.threads < 1:
+            raise ArgumentError(f"threads must be at least 1, not {self.threads}")

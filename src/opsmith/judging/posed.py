@@ -78,8 +78,16 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
 
 
 def _plain(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
-    """The first call."""
-    _hold(trial, posed.values(0), posed.label, trial.call(posed.values(0)), earlier)
+    """The first calls; what is done later or elsewhere is not there when the current stream comes to the end of a call."""
+    for number in (0, 0):
+        values = posed.values(number)
+        found, at_once = trial.batch([values], is_watched=True)
+        expected = _hold(trial, values, posed.label, found, earlier)
+        if trial.wrong(at_once, expected) is not None:
+            is_gpu = trial.cell.device == "cuda"
+            where = "the current stream" if is_gpu else "the call"
+            name = Refusal.OTHER_STREAM if is_gpu else Refusal.WORKS_AFTER_THE_END
+            raise _Refused(Charge(name, f"its result is not there at the end of {where}, and right later", posed.label))
 
 
 def _other_contents(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
@@ -99,7 +107,7 @@ def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> N
     if not isinstance(wrong, Charge) and trial.wrong(found, trial.expected(old)) is None:
         text = f"it reads the memory of an earlier call's inputs; {wrong}"
         raise _Refused(Charge(Refusal.STALE_POINTERS, text, posed.label))
-    raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=posed.label))
+    raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=posed.label, index=1))
 
 
 def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
@@ -131,7 +139,7 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
         name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
         text = "later calls write to an earlier result" if is_last else "it returns another call's result"
         raise _Refused(Charge(name, f"{text}; {wrong}", where))
-    charge = charge_for(trial, slots[index], every[index], expected, wrong, where=where)
+    charge = charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index)
     is_late = charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
     raise _Refused(replace(charge, refusal=Refusal.DRIFTS) if is_late else charge)
 

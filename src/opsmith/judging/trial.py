@@ -80,16 +80,22 @@ class Trial:
         keep: bool = False,
         margin: int = _NOT_A_NUMBER,
         soil: int | None = None,
+        is_watched: bool = False,
     ) -> list[list[Tensor]]:
-        """Make a call for each slot in an order, and return the results of some of the calls, of all by default."""
+        """Make a call for each slot in an order, and return the results of some of the calls, of all by default.
+
+        Where they are watched, what comes last is the copy of the last call's results that was ordered right behind it.
+        """
         order = list(range(len(slots))) if order is None else order
         which = range(len(order)) if which is None else which
         self.cell.load([self.arguments(values) for values in slots], keep=keep, margin=margin)
         self.cell.soil(secrets.choice((_NOT_A_NUMBER, _OTHER_BYTE)) if soil is None else soil)
-        done = self.cell.run(order)
+        done = self.cell.run(order, is_watched=is_watched)
         if done.error is not None:
             raise CellError(done.error)
         given = self.cell.give(which)
+        if is_watched:
+            given += self.cell.give(which[-1:], is_snapshot=True)
         if changed := self.cell.changed_inputs():
             raise CellError(_CHANGES[changed])
         return [self.plain(results) for results in given]
@@ -100,7 +106,9 @@ class Trial:
         for number, result in enumerate(results):
             if result is None or result.tensor is None:
                 odd = "None" if result is None else result.odd
-                raise CellError(Charge(Refusal.LAZY_RESULT, f"output {number} is not a plain tensor: {odd}"))
+                is_tensor = odd.startswith("a tensor")
+                text = f"output {number} is {odd}, and not a plain tensor"
+                raise CellError(Charge(Refusal.LAZY_RESULT if is_tensor else Refusal.WRONG_DTYPE, text))
             if result.shares:
                 self.shared.add(number)
             found.append(result.tensor)

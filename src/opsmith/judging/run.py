@@ -1,0 +1,121 @@
+"""Judges one candidate: as the task poses it, then its time, then as an operator, within a budget of seconds."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from opsmith.benchmark.conditions import torch_threads
+from opsmith.benchmark.machine import this_machine
+from opsmith.errors import ArgumentError
+from opsmith.judging.candidate import Candidate
+from opsmith.judging.cell import Cell, CellError, Limits
+from opsmith.judging.clock import Overhead, measure_overhead
+from opsmith.judging.limits import floor_of
+from opsmith.judging.options import JudgeOptions
+from opsmith.judging.posed import judge_as_posed
+from opsmith.judging.result import Charge, Judgement, Part, Speed, Walls
+from opsmith.judging.task import Task
+from opsmith.judging.timing import time_candidate
+from opsmith.judging.trial import Trial
+
+__all__ = ["Watch", "run_judge"]
+
+# What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
+_POSED, _TIMED = 0.4, 0.65
+Watch = Callable[[str], None]
+_NOT_CALLED = Part("not judged", note="it could not be called")
+_NOT_ASKED = Part("not judged", note="not asked for")
+_NO_WALLS = Walls()
+
+
+def run_judge(task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch | None = None) -> Judgement:
+    """Return the judgement; `watch` gets what is done next. Raises ArgumentError for a GPU where there is none."""
+    with torch_threads(options.threads):
+        return _Judge(task, candidate, options, watch or (lambda doing: None)).run()
+
+
+@dataclass
+class _Found:
+    """What is known so far."""
+
+    posed: Part = _NOT_CALLED
+    operator: Part = _NOT_ASKED
+    speeds: list[Speed] = field(default_factory=list)
+    walls: Walls = _NO_WALLS
+
+
+class _Judge:
+    """One candidate and one task."""
+
+    def __init__(self, task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch) -> None:
+        self.task, self.candidate, self.options, self.watch = task, candidate, options, watch
+        self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ArgumentError("there is no GPU here to judge on; pass device='cpu'")
+        self.seed = options.seed if options.seed is not None else secrets.randbits(31)
+        self.begun_s = time.perf_counter()
+        self.found = _Found()
+
+    def run(self) -> Judgement:
+        """Return what was found."""
+        options, found = self.options, self.found
+        memory_bytes = int(options.memory_gib * 2**30)
+        limits = Limits(options.load_seconds, options.call_seconds, memory_bytes, threads=torch.get_num_threads())
+        try:
+            with Cell(self.candidate, self.device, limits) as cell:
+                found.walls = cell.walls
+                self._in_cell(cell)
+        except CellError as error:
+            found.posed = Part("refused", (error.charge,))
+        return Judgement(
+            self.task.name,
+            self.candidate.name,
+            self.device,
+            found.posed,
+            found.operator,
+            tuple(found.speeds),
+            walls=found.walls,
+            notes=self.task.notes,
+            seed=self.seed,
+            seconds=time.perf_counter() - self.begun_s,
+            machine=this_machine(self.device).name,
+        )
+
+    def _in_cell(self, cell: Cell) -> None:
+        options, found = self.options, self.found
+        overhead = measure_overhead(cell) if options.time else Overhead(0.0, 0.0)
+        self.watch("opening the candidate")
+        cell.open(self.task.entry)
+        # The time for loading does not count.
+        now_s = time.monotonic()
+        self.watch("as posed")
+        found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
+        if found.posed.state == "accepted" and options.time:
+            self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
+
+    def _time(self, trial: Trial, overhead: Overhead) -> None:
+        """Add the speeds; what is wrong in a timed call is refused as posed."""
+        begin_s, makers = time.monotonic(), self.task.makers
+        for index, (label, make) in enumerate(makers.items()):
+            self.watch(f"timing {label}")
+            share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
+            values = make(self.seed)
+            floor = floor_of(values, trial.expected(values).values, self.device)
+            timed = time_candidate(
+                replace(trial, until_s=begin_s + share_s), label, make, overhead, floor, self.seed + index
+            )
+            if timed.charge is not None:
+                self._refuse(timed.charge)
+                return
+            assert timed.speed is not None
+            self.found.speeds.append(timed.speed)
+
+    def _refuse(self, charge: Charge) -> None:
+        posed = self.found.posed
+        self.found.speeds.clear()
+        self.found.posed = replace(posed, state="refused", charges=(*posed.charges, charge))
