@@ -23,16 +23,23 @@ class Entry:
     name, "destination" by position and after them the outputs to write, "module" a class that is built once with `init`
     and called with those arguments that `lifted` does not map to a name in its state dict.
 
-    `parameters` are the task's. `init` has numbers, texts, None and lists of these. `outputs` are (shape, dtype) of each
-    output for "destination" where the task fixes them; sizes may be names of int parameters.
+    `parameters` are the task's, and `shapes` those of its lifted ones as a module is built. `init` has numbers, texts,
+    None and lists of these; a tuple is {"tuple": [...]}. `outputs` are (shape, dtype) of each output for "destination"; a
+    size is a number, the name of an int parameter, or "parameter.dim" for that of a tensor. `structure` is what "tuple"
+    packs the arguments into where that is more than a tuple: their positions in lists, {"tuple": [...]} and {"dict":
+    {...}}. `written` are parameters that a candidate may write to: it gets copies of them, which are its results where it
+    returns None.
     """
 
     names: tuple[str, ...]
     packing: Packing = "arguments"
     parameters: tuple[str, ...] = ()
     lifted: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     init: tuple[Any, ...] = ()
     outputs: tuple[tuple[tuple[int | str, ...], str], ...] = ()
+    structure: Any = None
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from opsmith.judging.candidate import Entry
+from opsmith.judging.packings import OpeningError, packed
 
 __all__ = ["OpeningError", "open_candidate"]
-
-
-class OpeningError(Exception):
-    """The file does not have what the task asks for; `refusal` is the name of the reason."""
-
-    def __init__(self, message: str, refusal: str = "not loaded") -> None:
-        super().__init__(message)
-        self.refusal = refusal
 
 
 def open_candidate(path: Path, entry: Entry, device: str) -> Callable[[Sequence[Any]], Any]:
@@ -31,9 +24,7 @@ def open_candidate(path: Path, entry: Entry, device: str) -> Callable[[Sequence[
     found = next((getattr(module, name) for name in entry.names if callable(getattr(module, name, None))), None)
     if found is None:
         raise OpeningError(f"{path.name} has no function or class named {' or '.join(entry.names)}")
-    if entry.packing == "arguments":
-        return lambda values: found(*values)
-    raise OpeningError(f"a candidate cannot be called with {entry.packing} yet")
+    return packed(found, entry, device)
 
 
 def _imported(path: Path) -> ModuleType:

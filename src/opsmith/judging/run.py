@@ -19,7 +19,9 @@ from opsmith.judging.clock import Overhead, measure_overhead
 from opsmith.judging.limits import floor_of
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
+from opsmith.judging.quality import quality_of
 from opsmith.judging.result import Charge, Judgement, Part, Speed, Walls
+from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
 from opsmith.judging.timing import time_candidate
 from opsmith.judging.trial import Trial
@@ -55,7 +57,8 @@ class _Judge:
     """One candidate and one task."""
 
     def __init__(self, task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch) -> None:
-        self.task, self.candidate, self.options, self.watch = task, candidate, options, watch
+        self.task, self.options, self.watch = task, options, watch
+        self.candidate = replace(candidate, text={**task.beside, **candidate.text})
         self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ArgumentError("there is no GPU here to judge on; pass device='cpu'")
@@ -67,6 +70,8 @@ class _Judge:
         """Return what was found."""
         options, found = self.options, self.found
         memory_bytes = int(options.memory_gib * 2**30)
+        self.watch("the task")
+        quality = quality_of(self.task, self.seed, self.device)
         limits = Limits(options.load_seconds, options.call_seconds, memory_bytes, threads=torch.get_num_threads())
         try:
             with Cell(self.candidate, self.device, limits) as cell:
@@ -81,8 +86,10 @@ class _Judge:
             found.posed,
             found.operator,
             tuple(found.speeds),
+            signs_of(self.candidate),
             walls=found.walls,
-            notes=self.task.notes,
+            task_charges=quality.charges,
+            notes=(*self.task.notes, *quality.notes),
             seed=self.seed,
             seconds=time.perf_counter() - self.begun_s,
             machine=this_machine(self.device).name,

@@ -43,8 +43,8 @@ class Task:
     lists its symbols as text where they are not the task's own words: "N = 4096 (x[1], w[0])".
 
     `entry` says how a candidate is called. `trains` says that gradients are asked for, and `differentiable` for which
-    parameters; all floating ones where that is None. `tolerance` is the task's own, if it has one. `notes` say what a
-    reader should know of how the task was read.
+    parameters; all floating ones where that is None. `tolerance` is the task's own, if it has one. `beside` are files that
+    a candidate of the task may import, by name. `notes` say what a reader should know of how the task was read.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Task:
     differentiable: tuple[str, ...] | None = None
     tolerance: Tolerance | None = None
     path: Path | None = None
+    beside: Mapping[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
