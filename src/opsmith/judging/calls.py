@@ -118,12 +118,13 @@ class Calls:
         values = [list(one) if isinstance(one, list) else one for one in self.slots[slot]]
         given: list[Any] = []
         for index, *inside in leaves:
-            holder, place = (values[index], inside[0]) if inside else (values, index)
+            holder: Any = values[index] if inside else values
+            place = inside[0] if inside else index
             holder[place] = _requires_grad_(_detach(holder[place]))
             given.append(holder[place])
         with torch.enable_grad():
             found = _listed(self.function(values))
-            outputs = [found[index] for index in wanted]
+            outputs: Any = [found[index] for index in wanted]
             if lost := [index for index, one in zip(wanted, outputs, strict=True) if not one.requires_grad]:
                 return {"not_differentiable": lost}
             _backward(outputs, self.slots[arriving])
