@@ -106,7 +106,7 @@ class Calls:
         self.device.wait()
         _collect_again()
         self.results = [] if is_lead_in else kept
-        return {}
+        return {"set_aside": self.device.set_aside_bytes()}
 
     def _differentiated(self, slot: int, leaves: list[list[int]], wanted: list[int], arriving: int) -> dict[str, Any]:
         """Call the candidate for gradients of some arguments through some results; these are the results then.
@@ -189,7 +189,7 @@ class Calls:
             -(-one.numel() * one.element_size() // _ALIGNMENT) * _ALIGNMENT
             for number in which
             for one in _listed(self.results[number])
-            if _type(one) in (_Tensor, _Parameter)
+            if not _oddness(one)
         )
 
     def _shared_argument(self, result: Tensor) -> list[int]:

@@ -210,7 +210,7 @@ class Cell:
         wall_s = time.perf_counter() - begun
         missing = found.get("not_differentiable", [])
         lacking = tuple(one for one in missing if isinstance(one, int)) if isinstance(missing, list) else ()
-        return Batch(wall_s, _charge_of(found, Refusal.RAISED), lacking)
+        return Batch(wall_s, _charge_of(found, Refusal.RAISED) or _of_cache(found), lacking)
 
     def soil(self, byte: int) -> None:
         """Fill freed memory of the sizes of the last results, which the next ones may get, with a byte."""
@@ -351,6 +351,14 @@ def _charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
     with suppress(ValueError):
         return Charge(Refusal(found.get("refusal", "")), message)
     return Charge(otherwise, f"{name}: {message}", str(found.get("trace", ""))[-2000:])
+
+
+def _of_cache(found: Mapping[str, Any]) -> Charge | None:
+    """Return the charge for calls that set a part of the GPU's cache aside."""
+    size = found.get("set_aside", 0)
+    if type(size) is not int or size <= 0:
+        return None
+    return Charge(Refusal.CACHE_CONTROL, f"it sets {size >> 10} KiB of the second-level cache aside")
 
 
 def _returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:
