@@ -2,7 +2,8 @@
 
 On a GPU the two differ. Events time a call as the GPU sees it: the second-level cache is emptied first, and the GPU is
 kept busy until the call has been launched, so that the time of Python and the dispatcher is not included. What a call
-leaves to other streams is waited for and counted. The clock times many calls in a row as a program sees them, with all of that.
+leaves to other streams is waited for and counted. The clock times many calls in a row as a program sees them, with all of
+that.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ __all__ = ["judge_as_operator"]
 
 # What a property of `check` is called where it refuses; those of gradients are asked where the task trains.
 _VALUES: Mapping[str, Refusal] = {
-    "value": Refusal.WRONG_VALUES,
+    # It is right at the task's sizes already.
+    "value": Refusal.WRONG_AT_OTHER_SIZES,
     "magnitude": Refusal.WRONG_FOR_OTHER_VALUES,
     "special values": Refusal.WRONG_FOR_OTHER_VALUES,
     "sizes": Refusal.WRONG_AT_OTHER_SIZES,
@@ -147,7 +148,6 @@ def _ask(
 
 def _charge(one: _Asked, refusal: Refusal) -> Charge:
     finding = one.outcome.findings[0]
-    # A gradient that is missing is a wrong one, too; what raises otherwise is told in the words of the property.
     return Charge(refusal, finding.message, f"{one.item.name}{f', {one.dtype}' if one.dtype else ''}")
 
 

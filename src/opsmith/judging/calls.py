@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.candidate import Entry
+from opsmith.judging.caught import caught_in
 from opsmith.judging.devices import Device, device_named
 from opsmith.judging.memory import Area, view_of
 from opsmith.judging.opening import OpeningError, open_candidate
@@ -42,12 +43,14 @@ class Calls:
         self.last: list[Any] = []
         self.snapshots: list[Any] = []
         self.areas: dict[str, Area] = {}
+        self.folder = ""
 
     def open(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
         """Open a candidate; without a path, a function that returns its first argument."""
         if not path:
             self.function = lambda values: values[0]
             return {}
+        self.folder = str(Path(path).parent)
         known = {**entry, "names": tuple(entry["names"]), "parameters": tuple(entry["parameters"])}
         known |= {"outputs": tuple((tuple(shape), dtype) for shape, dtype in entry["outputs"])}
         self.function = open_candidate(Path(path), Entry(**known), self.device.name)
@@ -107,6 +110,16 @@ class Calls:
         _collect_again()
         self.results = [] if is_lead_in else kept
         return {"set_aside": self.device.set_aside_bytes()}
+
+    def catch(self, slot: int) -> dict[str, Any]:
+        """Make one call and tell the exceptions that the candidate catches in it."""
+        function = self.function
+        assert function is not None
+        with torch.no_grad():
+            result, caught = caught_in(lambda: function(self.slots[slot]), self.folder)
+        self.device.wait()
+        self.results = [result]
+        return {"caught": caught}
 
     def _differentiated(self, slot: int, leaves: list[list[int]], wanted: list[int], arriving: int) -> dict[str, Any]:
         """Call the candidate for gradients of some arguments through some results; these are the results then.

@@ -20,7 +20,8 @@ from opsmith.judging.limits import floor_of
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
 from opsmith.judging.quality import quality_of
-from opsmith.judging.result import Charge, Judgement, Part, Speed, Walls
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
 from opsmith.judging.timing import time_candidate
@@ -50,6 +51,7 @@ class _Found:
     posed: Part = _NOT_CALLED
     operator: Part = _NOT_ASKED
     speeds: list[Speed] = field(default_factory=list)
+    signs: tuple[Sign, ...] = ()
     walls: Walls = _NO_WALLS
 
 
@@ -86,7 +88,7 @@ class _Judge:
             found.posed,
             found.operator,
             tuple(found.speeds),
-            signs_of(self.candidate),
+            (*signs_of(self.candidate), *found.signs),
             walls=found.walls,
             task_charges=quality.charges,
             notes=(*self.task.notes, *quality.notes),
@@ -104,14 +106,22 @@ class _Judge:
         now_s = time.monotonic()
         self.watch("as posed")
         found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
+        if found.posed.state == "accepted":
+            found.signs = self._caught(cell)
         if found.posed.state == "accepted" and options.time:
             self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
         if options.operator:
             self.watch("as an operator")
-            if not cell.is_alive:
-                found.operator = _ENDED
-                return
-            found.operator = judge_as_operator(Trial(self.task, cell, now_s + options.seconds), self.seed)
+            trial = Trial(self.task, cell, now_s + options.seconds)
+            found.operator = judge_as_operator(trial, self.seed) if cell.is_alive else _ENDED
+        if changed := cell.changed_files():
+            self._refuse(Charge(Refusal.FILES_CHANGED, f"{', '.join(changed)} is not as it was when it was imported"))
+
+    def _caught(self, cell: Cell) -> tuple[Sign, ...]:
+        """Return what the candidate catches in a call, the last of several: what it does once is no matter."""
+        values = next(iter(self.task.makers.values()))(self.seed)
+        cell.load([[values[name] for name in self.task.parameters]])
+        return cell.caught()
 
     def _time(self, trial: Trial, overhead: Overhead) -> None:
         """Add the speeds; what is wrong in a timed call is refused as posed."""
