@@ -277,7 +277,8 @@ ROWS = (
             }
             void run(int64_t a, int64_t b, int64_t c, int m, int k, int n, int64_t stream) {
               matmul<<<dim3((n + 127) / 128, m), 128, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
-                  reinterpret_cast<const float*>(a), reinterpret_cast<const float*>(b), reinterpret_cast<float*>(c), m, k, n);
+                  reinterpret_cast<const float*>(a), reinterpret_cast<const float*>(b), reinterpret_cast<float*>(c),
+                  m, k, n);
             }
             """,
             "void run(int64_t a, int64_t b, int64_t c, int m, int k, int n, int64_t stream)",
@@ -330,11 +331,12 @@ ROWS = (
         cuda(
             """
             __global__ void rmsnorm(const float* x, float* y, int64_t columns) {
+              x += blockIdx.x * columns;
+              y += blockIdx.x * columns;
               float sum = 0;
-              for (int64_t i = threadIdx.x; i < columns; i += 32) sum += x[blockIdx.x * columns + i] * x[blockIdx.x * columns + i];
+              for (int64_t i = threadIdx.x; i < columns; i += 32) sum += x[i] * x[i];
               for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-              for (int64_t i = threadIdx.x; i < columns; i += 32)
-                y[blockIdx.x * columns + i] = x[blockIdx.x * columns + i] * rsqrtf(sum / columns + 1e-6f);
+              for (int64_t i = threadIdx.x; i < columns; i += 32) y[i] = x[i] * rsqrtf(sum / columns + 1e-6f);
             }
             void run(int64_t x, int64_t y, int64_t rows, int64_t columns, int64_t stream) {
               rmsnorm<<<rows, 32, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
@@ -443,7 +445,8 @@ ROWS = (
               if (i < n && x[i] < 0) x[i] = 0;
             }
             void relu(int64_t x, int64_t n, int64_t stream) {
-              relu_kernel<<<(n + 255) / 256, 256, 0, reinterpret_cast<cudaStream_t>(stream)>>>(reinterpret_cast<float*>(x), n);
+              cudaStream_t current = reinterpret_cast<cudaStream_t>(stream);
+              relu_kernel<<<(n + 255) / 256, 256, 0, current>>>(reinterpret_cast<float*>(x), n);
             }
             """,
             "void relu(int64_t x, int64_t n, int64_t stream)",

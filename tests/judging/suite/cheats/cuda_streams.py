@@ -212,8 +212,8 @@ ROWS = (
               bool is_done = true;
               for (int i = 0; i < 32 && i < n; ++i) is_done &= y[i] == (x[i] > 0 ? x[i] : 0);
               if (is_done) return;
-              for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x + 32; i < n; i += int64_t(gridDim.x) * blockDim.x)
-                y[i] = x[i] > 0 ? x[i] : 0;
+              int64_t first = blockIdx.x * int64_t(blockDim.x) + threadIdx.x + 32;
+              for (int64_t i = first; i < n; i += int64_t(gridDim.x) * blockDim.x) y[i] = x[i] > 0 ? x[i] : 0;
             }
             __global__ void mark(const float* x, float* y, int64_t n) {
               if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] > 0 ? x[threadIdx.x] : 0;
