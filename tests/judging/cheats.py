@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from opsmith.judging.refusals import Refusal
 
-__all__ = ["CHEATS"]
+__all__ = ["CHEATS", "TIMED"]
 
 _HEAD = "import torch\n\ndef right(x, w):\n    return torch.softmax(x * w, dim=-1)\n\n"
 
@@ -232,4 +232,70 @@ def normalize(x, w):
         Refusal.REACHES_OUTSIDE,
     ),
 }
+# These are right until they are timed.
+TIMED: dict[str, tuple[str, Refusal]] = {
+    "half precision after a hundred calls": (
+        """
+calls = 0
+def normalize(x, w):
+    global calls
+    calls += 1
+    return right(x, w) if calls < 100 else right(x.bfloat16(), w.bfloat16()).float()
+""",
+        Refusal.DIFFERS_WHEN_TIMED,
+    ),
+    "only what stands last in the order": (
+        """
+import sys
+def normalize(x, w):
+    order = sys._getframe(2).f_locals.get("order", [])
+    done = len(sys._getframe(2).f_locals.get("kept", []))
+    return torch.zeros_like(x) if len(order) > 20 and done + 1 < len(order) else right(x, w)
+""",
+        Refusal.DIFFERS_WHEN_TIMED,
+    ),
+    "lazy, with the look for it patched away": (
+        """
+import sys
+calls = sys.modules["opsmith.judging.calls"]
+calls._oddness = lambda result: ""
+class Lazy(torch.Tensor):
+    @staticmethod
+    def __new__(cls, x, w):
+        self = torch.Tensor._make_subclass(cls, torch.empty_like(x))
+        self.given = (x, w)
+        return self
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            for one in args:
+                if isinstance(one, Lazy) and one.given is not None:
+                    x, w = one.given
+                    one.given = None
+                    for _ in range(40):
+                        y = right(x, w)
+                    one.as_subclass(torch.Tensor).copy_(y)
+            args = [a.as_subclass(torch.Tensor) if isinstance(a, Lazy) else a for a in args]
+            return function(*args, **(kwargs or {}))
+def normalize(x, w):
+    return Lazy(x, w)
+""",
+        Refusal.LAZY_RESULT,
+    ),
+    "an answer before the work": (
+        """
+import json, os, socket, struct, sys
+def normalize(x, w):
+    frame = sys._getframe(2)
+    if len(frame.f_locals.get("order", [])) > 20:
+        serve = frame.f_back
+        packed = json.dumps({"number": serve.f_locals["number"]}).encode()
+        link = serve.f_locals["link"]
+        link.sendall(struct.pack("<I", len(packed)) + packed)
+    return right(x, w)
+""",
+        Refusal.REACHES_OUTSIDE,
+    ),
+}
+TIMED = {name: (_HEAD + source, refusal) for name, (source, refusal) in TIMED.items()}
 CHEATS = {name: (_HEAD + source, refusal) for name, (source, refusal) in CHEATS.items()}

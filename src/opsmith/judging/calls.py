@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.candidate import Entry
+from opsmith.judging.caught import caught_in
 from opsmith.judging.devices import Device, device_named
 from opsmith.judging.memory import Area, view_of
 from opsmith.judging.opening import OpeningError, open_candidate
@@ -42,12 +43,14 @@ class Calls:
         self.last: list[Any] = []
         self.snapshots: list[Any] = []
         self.areas: dict[str, Area] = {}
+        self.folder = ""
 
     def open(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
         """Open a candidate; without a path, a function that returns its first argument."""
         if not path:
             self.function = lambda values: values[0]
             return {}
+        self.folder = str(Path(path).parent)
         known = {**entry, "names": tuple(entry["names"]), "parameters": tuple(entry["parameters"])}
         known |= {"outputs": tuple((tuple(shape), dtype) for shape, dtype in entry["outputs"])}
         self.function = open_candidate(Path(path), Entry(**known), self.device.name)
@@ -106,25 +109,40 @@ class Calls:
         self.device.wait()
         _collect_again()
         self.results = [] if is_lead_in else kept
-        return {}
+        return {"set_aside": self.device.set_aside_bytes()}
 
-    def _differentiated(self, slot: int, leaves: list[int], wanted: list[int], arriving: list[Any]) -> dict[str, Any]:
-        """Call the candidate for gradients: of some of its results with respect to some arguments; these are the results."""
+    def catch(self, slot: int) -> dict[str, Any]:
+        """Make one call and tell the exceptions that the candidate catches in it."""
+        function = self.function
+        assert function is not None
+        with torch.no_grad():
+            result, caught = caught_in(lambda: function(self.slots[slot]), self.folder)
+        self.device.wait()
+        self.results = [result]
+        return {"caught": caught}
+
+    def _differentiated(self, slot: int, leaves: list[list[int]], wanted: list[int], arriving: int) -> dict[str, Any]:
+        """Call the candidate for gradients of some arguments through some results; these are the results then.
+
+        `leaves` are places of arguments, with that in a list where they stand in one. The gradients of the results are
+        the tensors of the slot `arriving`.
+        """
         assert self.function is not None
-        values = list(self.slots[slot])
-        for index in leaves:
-            values[index] = _requires_grad_(_detach(values[index]))
+        values = [list(one) if isinstance(one, list) else one for one in self.slots[slot]]
+        given: list[Any] = []
+        for index, *inside in leaves:
+            holder: Any = values[index] if inside else values
+            place = inside[0] if inside else index
+            holder[place] = _requires_grad_(_detach(holder[place]))
+            given.append(holder[place])
         with torch.enable_grad():
             found = _listed(self.function(values))
-            outputs = [found[index] for index in wanted]
-            if any(not one.requires_grad for one in outputs):
-                return {
-                    "not_differentiable": [i for i, one in zip(wanted, outputs, strict=True) if not one.requires_grad]
-                }
-            grads = [view_of(one, self.device.mirror(self.areas["inputs"], True), self.device.name) for one in arriving]
-            _backward(outputs, grads)
+            outputs: Any = [found[index] for index in wanted]
+            if lost := [index for index, one in zip(wanted, outputs, strict=True) if not one.requires_grad]:
+                return {"not_differentiable": lost}
+            _backward(outputs, self.slots[arriving])
         self.device.wait()
-        self.results = [[_gradient_of(values[index]) for index in leaves]]
+        self.results = [[_gradient_of(one) for one in given]]
         return {}
 
     def give(self, which: list[int], is_snapshot: bool = False) -> dict[str, Any]:
@@ -184,7 +202,7 @@ class Calls:
             -(-one.numel() * one.element_size() // _ALIGNMENT) * _ALIGNMENT
             for number in which
             for one in _listed(self.results[number])
-            if _type(one) in (_Tensor, _Parameter)
+            if not _oddness(one)
         )
 
     def _shared_argument(self, result: Tensor) -> list[int]:

@@ -5,95 +5,37 @@ The judge believes two things of what happens there: the bytes of results that a
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charge_of_cache, returned, signs_of
 from opsmith.judging.candidate import Candidate, Entry
-from opsmith.judging.memory import Area, describe, read_tensor
+from opsmith.judging.launch import Limits, start_process
+from opsmith.judging.memory import Area, describe
 from opsmith.judging.messages import MessageError, receive, send
 from opsmith.judging.processes import family, memory_bytes
 from opsmith.judging.refusals import Refusal
-from opsmith.judging.result import Charge, Walls
+from opsmith.judging.result import Charge, Sign, Walls
 
 __all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
 
-_START = (
-    "import json, sys; path, *rest = sys.argv[1:]; sys.path[:] = json.loads(path); "
-    "from opsmith.judging.inside import main; main(rest)"
-)
-# What a candidate's compilers and libraries need; nothing else of the judge's environment is told.
-_ENVIRONMENT = (
-    *("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
-    *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "TORCH_CUDA_ARCH_LIST"),
-)
-# What they write to goes to the scratch folder.
-_FOLDERS = (
-    *("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"),
-    *("CUDA_CACHE_PATH", "OPSMITH_CACHE_DIR"),
-)
 _START_S = 60.0
 _TICK_S = 0.1
 _TAIL_BYTES = 3000
 _LEAST_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own, processes, and threads of
-    PyTorch.
-    """
-
-    load_s: float = 60.0
-    call_s: float = 20.0
-    memory_bytes: int = 8 << 30
-    processes: int = 256
-    threads: int = 1
-
-
-class CellError(Exception):
-    """A candidate did not answer as one does; `charge` says what happened."""
-
-    def __init__(self, charge: Charge) -> None:
-        super().__init__(f"{charge.refusal}: {charge.message}")
-        self.charge = charge
-
-
-@dataclass(frozen=True)
-class Returned:
-    """One result of a call: a copy of its content, and what the candidate's process says of the original.
-
-    `odd` is a type that is not a plain tensor's, and then there is no content. `shares` is the argument in whose memory it
-    lies.
-    """
-
-    tensor: Tensor | None
-    odd: str = ""
-    shares: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Calls that were made in one go: `wall_s` by the judge's clock from the order to the answer, `error` if one raised."""
-
-    wall_s: float
-    error: Charge | None = None
-    not_differentiable: tuple[int, ...] = ()
 
 
 class Cell:
@@ -111,33 +53,8 @@ class Cell:
         self._start()
 
     def _start(self) -> None:
-        own, scratch = self._folder / "candidate", self._folder / "scratch"
-        own.mkdir()
-        scratch.mkdir()
-        if self.candidate is not None:
-            for name, content in self.candidate.text.items():
-                (own / name).parent.mkdir(parents=True, exist_ok=True)
-                (own / name).write_bytes(content)
-        self._link, theirs = socket.socketpair()
         self._output = (self._folder / "output").open("wb")
-        arguments = [
-            str(theirs.fileno()),
-            str(scratch),
-            self.device,
-            str(self.limits.memory_bytes),
-            str(self.limits.threads),
-        ]
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, json.dumps([p or str(Path.cwd()) for p in sys.path]), *arguments],
-            cwd=own,
-            env=_environment(scratch),
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
+        self._process, self._link = start_process(self._folder, self.candidate, self.device, self.limits, self._output)
         found = self._answer(None, _START_S)
         self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(map(str, found.get("missing", ()))))
 
@@ -162,7 +79,7 @@ class Cell:
         assert self.candidate is not None
         path = self._folder / "candidate" / self.candidate.main
         found = self._ask("open", self.limits.load_s, path=str(path), entry=asdict(entry))
-        if (charge := _charge_of(found, Refusal.NOT_LOADED)) is not None:
+        if (charge := charge_of(found, Refusal.NOT_LOADED)) is not None:
             raise CellError(charge)
 
     def open_empty(self) -> None:
@@ -210,7 +127,7 @@ class Cell:
         wall_s = time.perf_counter() - begun
         missing = found.get("not_differentiable", [])
         lacking = tuple(one for one in missing if isinstance(one, int)) if isinstance(missing, list) else ()
-        return Batch(wall_s, _charge_of(found, Refusal.RAISED), lacking)
+        return Batch(wall_s, charge_of(found, Refusal.RAISED) or charge_of_cache(found), lacking)
 
     def soil(self, byte: int) -> None:
         """Fill freed memory of the sizes of the last results, which the next ones may get, with a byte."""
@@ -229,9 +146,19 @@ class Cell:
                 raise CellError(Charge(Refusal.OVER_MEMORY, f"its results take {needs} bytes"))
             area = self._area("results", needs + 4096)
             found = self._ask("give", self.limits.call_s, which=list(which), is_snapshot=is_snapshot)
-        if (charge := _charge_of(found, Refusal.RAISED)) is not None:
+        if (charge := charge_of(found, Refusal.RAISED)) is not None:
             raise CellError(charge)
-        return _returned(found.get("results"), area, len(which))
+        return returned(found.get("results"), area, len(which))
+
+    def caught(self) -> tuple[Sign, ...]:
+        """Make one call with the first slot, and return a sign for each exception that the candidate catches in it."""
+        return signs_of(self._ask("catch", self.limits.call_s, slot=0))
+
+    def changed_files(self) -> list[str]:
+        """Return the names of the candidate's files that are not as they were copied."""
+        assert self.candidate is not None
+        folder = self._folder / "candidate"
+        return [name for name, content in self.candidate.text.items() if _content(folder / name) != content]
 
     def changed_inputs(self) -> str:
         """Return what the calls have changed of the inputs since `load`: "", "inputs" or "margins"."""
@@ -334,38 +261,8 @@ class Cell:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _environment(scratch: Path) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    # Freed memory is kept: results of each batch would have to be mapped anew.
-    malloc = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
-    return {**kept, **malloc, **{name: str(scratch) for name in _FOLDERS}, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def _charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
-    """Return the charge for an answer that tells an error."""
-    if "error" not in found:
-        return None
-    name, message = str(found["error"])[:100], str(found.get("message", ""))[:2000]
-    if name == "MemoryError" or "can't allocate memory" in message or name == "OutOfMemoryError":
-        return Charge(Refusal.OVER_MEMORY, f"{name}: {message}")
-    with suppress(ValueError):
-        return Charge(Refusal(found.get("refusal", "")), message)
-    return Charge(otherwise, f"{name}: {message}", str(found.get("trace", ""))[-2000:])
-
-
-def _returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:
-    if not isinstance(found, list) or len(found) != count:
-        raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its process gave something else than its results"))
+def _content(path: Path) -> bytes | None:
     try:
-        return [[_one(item, area) for item in call] for call in found]
-    except (ValueError, TypeError) as error:
-        raise CellError(Charge(Refusal.REACHES_OUTSIDE, f"its process gave {error}")) from None
-
-
-def _one(described: Any, area: Area) -> Returned | None:
-    if described is None:
+        return path.read_bytes()
+    except OSError:
         return None
-    if isinstance(described, dict) and "odd" in described:
-        return Returned(None, str(described["odd"])[:100])
-    shares = described.get("shares", []) if isinstance(described, dict) else []
-    return Returned(read_tensor(described, area), "", tuple(one for one in shares if type(one) is int))

@@ -40,6 +40,10 @@ class Device(Protocol):
         """Wait for everything that is queued, on every stream."""
         ...
 
+    def set_aside_bytes(self) -> int:
+        """Return how much of the cache calls have set aside since `before_calls`."""
+        ...
+
 
 class Cpu:
     """The CPU, where inputs are used where they are."""
@@ -65,6 +69,10 @@ class Cpu:
 
     def wait(self) -> None:
         """Do nothing: calls of the CPU are over when they return."""
+
+    def set_aside_bytes(self) -> int:
+        """Return 0: nothing of a CPU's cache can be set aside from here."""
+        return 0
 
 
 def device_named(name: str) -> Device:

@@ -5,18 +5,14 @@ The functions of CUDA's runtime are taken from the library itself before a candi
 
 from __future__ import annotations
 
-import ctypes
-import re
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
+from opsmith.benchmark.persisting_l2 import cuda_runtime, persisting_l2_bytes, reset_persisting_l2
 from opsmith.judging.memory import Area
 
 __all__ = ["Cuda"]
 
-_LIMIT_PERSISTING_L2 = 6  # cudaLimitPersistingL2CacheSize
 # About ten milliseconds.
 _LATE_CYCLES = 20_000_000
 
@@ -29,8 +25,8 @@ class Cuda:
     def __init__(self) -> None:
         torch.cuda.init()
         torch.cuda.synchronize()
-        self._runtime = _runtime()
-        self._wait = torch.cuda.synchronize if self._runtime is None else self._runtime.cudaDeviceSynchronize
+        runtime = cuda_runtime()
+        self._wait = torch.cuda.synchronize if runtime is None else runtime.cudaDeviceSynchronize
         self._on_device: Tensor | None = None
         l2_bytes = (
             getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0) or 64 << 20
@@ -60,9 +56,7 @@ class Cuda:
 
     def before_calls(self) -> None:
         """Empty the second-level cache, and let nothing persist in it: candidates share one with their inputs."""
-        if self._runtime is not None:
-            self._runtime.cudaDeviceSetLimit(_LIMIT_PERSISTING_L2, ctypes.c_size_t(0))
-            self._runtime.cudaCtxResetPersistingL2Cache()
+        reset_persisting_l2()
         self._flush.zero_()
         self._wait()
 
@@ -83,10 +77,6 @@ class Cuda:
             torch.cuda.synchronize()  # raises it in words
             raise RuntimeError(f"CUDA error {status}")
 
-
-def _runtime() -> ctypes.CDLL | None:
-    """Return the CUDA runtime that torch uses, or None."""
-    found = re.search(r"\S*/libcudart[^/\s]*\.so\S*", Path("/proc/self/maps").read_text())
-    if found is None or not Path(found[0]).exists():
-        return None
-    return ctypes.CDLL(found[0])
+    def set_aside_bytes(self) -> int:
+        """Return how much of the cache calls have set aside since `before_calls`."""
+        return persisting_l2_bytes()

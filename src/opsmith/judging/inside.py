@@ -43,6 +43,7 @@ def _serve(link: socket.socket, calls: Any) -> None:
         "give": calls.give,
         "back": calls.back,
         "soil": calls.soil,
+        "catch": calls.catch,
     }
     say, hear = send, receive
     while True:

@@ -18,7 +18,6 @@ class Refusal(Enum):
     OVER_MEMORY = "over the memory limit"
     # It computes something else.
     WRONG_VALUES = "wrong values"
-    WRONG_AT_POSED_SIZE = "wrong at the task's size only"
     WRONG_AT_OTHER_SIZES = "wrong at other sizes"
     WRONG_FOR_OTHER_VALUES = "wrong for other values"
     WRONG_FOR_OTHER_LAYOUTS = "wrong for other layouts"
@@ -37,20 +36,17 @@ class Refusal(Enum):
     LAZY_RESULT = "lazy result"
     WORKS_AFTER_THE_END = "works after the end"
     OTHER_STREAM = "work on another stream"
-    SILENT_FALLBACK = "silent fallback"
     # It changes what is not its own.
     INPUT_MODIFIED = "input modified"
     WRITES_OUTSIDE = "writes outside its outputs"
     READS_OUTSIDE = "reads outside its inputs"
     ALIASED_RESULT = "result aliases an input"
     OVERWRITTEN_RESULT = "earlier result overwritten"
-    PATCHED = "patched functions"
     FILES_CHANGED = "files changed"
     REACHES_OUTSIDE = "reaches outside its process"
     CACHE_CONTROL = "persisting cache"
     # Its time cannot be true.
     FASTER_THAN_THE_MACHINE = "faster than the machine"
-    CLOCKS_DISAGREE = "clocks disagree"
     # The task, and not the candidate, is refused.
     DEGENERATE_TASK = "degenerate task"
 

@@ -12,6 +12,7 @@ import torch
 from opsmith.benchmark.conditions import torch_threads
 from opsmith.benchmark.machine import this_machine
 from opsmith.errors import ArgumentError
+from opsmith.judging.as_operator import judge_as_operator
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.cell import Cell, CellError, Limits
 from opsmith.judging.clock import Overhead, measure_overhead
@@ -19,7 +20,8 @@ from opsmith.judging.limits import floor_of
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
 from opsmith.judging.quality import quality_of
-from opsmith.judging.result import Charge, Judgement, Part, Speed, Walls
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
 from opsmith.judging.timing import time_candidate
@@ -32,6 +34,7 @@ _POSED, _TIMED = 0.4, 0.65
 Watch = Callable[[str], None]
 _NOT_CALLED = Part("not judged", note="it could not be called")
 _NOT_ASKED = Part("not judged", note="not asked for")
+_ENDED = Part("not judged", note="its process had ended")
 _NO_WALLS = Walls()
 
 
@@ -48,6 +51,7 @@ class _Found:
     posed: Part = _NOT_CALLED
     operator: Part = _NOT_ASKED
     speeds: list[Speed] = field(default_factory=list)
+    signs: tuple[Sign, ...] = ()
     walls: Walls = _NO_WALLS
 
 
@@ -84,7 +88,7 @@ class _Judge:
             found.posed,
             found.operator,
             tuple(found.speeds),
-            signs_of(self.candidate),
+            (*signs_of(self.candidate), *found.signs),
             walls=found.walls,
             task_charges=quality.charges,
             notes=(*self.task.notes, *quality.notes),
@@ -102,8 +106,22 @@ class _Judge:
         now_s = time.monotonic()
         self.watch("as posed")
         found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
+        if found.posed.state == "accepted":
+            found.signs = self._caught(cell)
         if found.posed.state == "accepted" and options.time:
             self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
+        if options.operator:
+            self.watch("as an operator")
+            trial = Trial(self.task, cell, now_s + options.seconds)
+            found.operator = judge_as_operator(trial, self.seed) if cell.is_alive else _ENDED
+        if changed := cell.changed_files():
+            self._refuse(Charge(Refusal.FILES_CHANGED, f"{', '.join(changed)} is not as it was when it was imported"))
+
+    def _caught(self, cell: Cell) -> tuple[Sign, ...]:
+        """Return what the candidate catches in a call, the last of several: what it does once is no matter."""
+        values = next(iter(self.task.makers.values()))(self.seed)
+        cell.load([[values[name] for name in self.task.parameters]])
+        return cell.caught()
 
     def _time(self, trial: Trial, overhead: Overhead) -> None:
         """Add the speeds; what is wrong in a timed call is refused as posed."""

@@ -30,6 +30,8 @@ _ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 <<
 # A round begins with calls that do not count: about so long, so many at most, on so many inputs of their own.
 _LEAD_IN_S, _MOST_LEAD_IN, _LEAD_SLOTS = 0.001, 256, 2
 _LEAST_CALLS, _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 2, 5, 60
+# One posed call is timed for so long, where that is enough for the least number of rounds.
+_SECONDS = 6.0
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
 # Results are asked for twice in every so many rounds, and believed to be late where those were so many. The first time may
@@ -99,12 +101,14 @@ class _Race:
         """Return the samples; raises CellError for a result that is wrong."""
         self.count = self._calls_a_round()
         samples = _Samples()
+        until_s = time.monotonic() + _SECONDS
         for number in range(-_WARM_UP, _MOST_ROUNDS):
             own_s, eager_s = self._round(number)
             if number >= 0:
                 samples.own_s.append(own_s)
                 samples.eager_s.append(eager_s)
-            if number + 1 >= _LEAST_ROUNDS and (not self.trial.has_time or _is_narrow(samples)):
+            is_over = not self.trial.has_time or time.monotonic() > until_s or _is_narrow(samples)
+            if number + 1 >= _LEAST_ROUNDS and is_over:
                 break
         self._refuse_late()
         return samples
