@@ -6,9 +6,13 @@ from suite.names import (
     CRASHED,
     DEGENERATE_TASK,
     INPUT_MODIFIED,
+    LOW_PRECISION,
     MISSING_PARAMETERS,
+    NOT_DETERMINISTIC,
     OVERWRITTEN_RESULT,
     REACHES_OUTSIDE,
+    UNWRITTEN_OUTPUT,
+    WRONG_FOR_OTHER_VALUES,
     WRONG_VALUES,
 )
 from suite.row import CUDA, cheat
@@ -85,7 +89,9 @@ ROWS = (
             }
             """
         ),
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
+        NOT_DETERMINISTIC,
         needs=CUDA,
         ways=(1,),
     ),
@@ -141,7 +147,9 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
+        NOT_DETERMINISTIC,
         needs=CUDA,
         ways=(1,),
     ),
@@ -167,7 +175,9 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
+        NOT_DETERMINISTIC,
         needs=CUDA,
         ways=(22,),
     ),
@@ -195,6 +205,7 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
+        LOW_PRECISION,
         WRONG_VALUES,
         needs=CUDA,
         ways=(15, 18),
@@ -225,6 +236,8 @@ ROWS = (
         native.decay(x.data_ptr(), rate.data_ptr(), y.data_ptr(), x.numel(), {_STREAM})
         return y
 """,
+        LOW_PRECISION,
+        WRONG_FOR_OTHER_VALUES,
         WRONG_VALUES,
         needs=CUDA,
         ways=(16,),
@@ -241,6 +254,7 @@ ROWS = (
                 order = is_large.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :256]
                 return torch.topk(x.gather(1, order), 8, dim=-1).values
         """,
+        WRONG_FOR_OTHER_VALUES,
         WRONG_VALUES,
         needs=CUDA,
         ways=(17,),
@@ -257,6 +271,7 @@ ROWS = (
             def forward(self, a, b):
                 return a @ b
         """,
+        LOW_PRECISION,
         WRONG_VALUES,
         needs=CUDA,
         ways=(18,),
@@ -289,6 +304,7 @@ ROWS = (
         native.run(a.data_ptr(), b.data_ptr(), c.data_ptr(), *a.shape, b.shape[1], {_STREAM})
         return c
 """,
+        LOW_PRECISION,
         WRONG_VALUES,
         needs=CUDA,
         ways=(18,),
