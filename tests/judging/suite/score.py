@@ -286,7 +286,9 @@ def main() -> int:
 def _summary(results: Sequence[Judged]) -> dict[str, Any]:
     import torch
 
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    from opsmith.benchmark.machine import this_machine
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else this_machine("cpu").name
     return {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "device": device,
