@@ -219,7 +219,12 @@ class Calls:
 
 
 def _listed(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, tuple | list) else [found]
+    """Return the results of a call. A list of a class of its own may compute when it is gone through: it is a result."""
+    kind = _type(found)
+    if kind is list or kind is tuple:
+        return list(found)
+    # Tuples with names, as PyTorch's functions return them.
+    return list(tuple.__iter__(found)) if issubclass(kind, tuple) else [found]
 
 
 def _oddness(result: Any) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from opsmith.judging.cell import CellError
@@ -26,8 +28,10 @@ __all__ = ["judge_as_posed"]
 _IN_A_ROW, _ROW_BYTES = 16, 256 << 20
 # Rows of calls: what is right for some calls and wrong later.
 _ROWS = 3
-# Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, integers and halves.
-_KINDS = ("mixed", "big", "ties")
+# Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
+_KINDS = ("mixed", "big", "faint", "ties")
+# The part of the elements that are other ones where most stay.
+_PLACES, _FEWEST = 1 / 8, 64
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
     steps = (
         ("values", _plain),
         ("same memory, other contents", _other_contents),
+        ("other contents in places", _in_places),
         ("other memory, same contents", _other_memory),
         ("calls in a row", _in_a_row),
         ("other kinds of numbers", _other_kinds),
@@ -95,6 +100,31 @@ def _other_contents(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) ->
     for number in (1, 2):
         values = posed.values(number)
         _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+
+
+def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """New contents in some places of the same tensors, the first and the last not among them.
+
+    What is kept by some of the numbers, or by a sum of them, is that of the call before.
+    """
+    old, new = posed.values(2), posed.values(3)
+    generator = torch.Generator().manual_seed(posed.seed)
+    for name in trial.task.parameters:
+        values = {**old, name: _mixed(old[name], new[name], generator)}
+        if values[name] is not old[name]:
+            trial.call(old, keep=True)
+            _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+
+
+def _mixed(old: Any, new: Any, generator: torch.Generator) -> Any:
+    """Return a tensor with some of another's numbers in the middle; itself where it has few, or other things."""
+    if not isinstance(old, Tensor) or not old.is_floating_point() or old.numel() < _FEWEST or old.shape != new.shape:
+        return old
+    chosen = torch.rand(old.shape, generator=generator) < _PLACES
+    edge = old.numel() // 4
+    chosen.view(-1)[:edge] = False
+    chosen.view(-1)[-edge:] = False
+    return torch.where(chosen, new, old)
 
 
 def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:

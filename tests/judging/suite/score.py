@@ -1,7 +1,7 @@
 """Judges every candidate of the suite that this machine can run, and says which verdicts are right.
 
     python tests/judging/suite/score.py [NAME ...] [--only cheats honest] [--needs cpu native cuda triton] [--jobs N]
-                                        [--log FILE] [--json FILE] [--no-plain]
+                                        [--seconds S] [--log FILE] [--json FILE] [--no-plain]
 
 Beside each verdict stands that of a plain judge (`plain.py`). A line of the log is the result of one candidate; a run
 that was killed goes on where it was, and what was judged with other sources is judged again. The exit code is 1 if a
@@ -37,8 +37,9 @@ from suite.ways import WAYS  # noqa: E402
 
 RIGHT, MISSED, MISNAMED, BLAMED, BROKEN = "right", "missed", "misnamed", "blamed", "broken"
 _TASKS = _HERE / "tasks"
-_SECONDS = 400.0
-_PLAIN_SECONDS = 120.0
+# Beside the time that a judgement may take: for imports, and a build that takes as long as it may.
+_PATIENCE_S = 180.0
+_PLAIN_S = 180.0
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,11 @@ class Judged:
     plain_speedup: float | None = None
 
 
-def judge_row(row: Row, folder: Path) -> dict[str, Any]:
+def judge_row(row: Row, folder: Path, seconds: float) -> dict[str, Any]:
     """Return the judgement of a candidate as its JSON, made in this process."""
     from opsmith.judging import judge
 
-    return json.loads(judge(_TASKS / row.task, written(row, folder)).to_json())
+    return json.loads(judge(_TASKS / row.task, written(row, folder), seconds=seconds).to_json())
 
 
 def written(row: Row, folder: Path) -> Path:
@@ -86,12 +87,13 @@ def verdict_of(row: Row, is_ok: bool, refusals: Sequence[str], signs: Iterable[s
     return RIGHT if refusals and refusals[0] in {one.value for one in row.refused} else MISNAMED
 
 
-def result_of(row: Row, with_plain: bool) -> Judged:
+def result_of(row: Row, asked: argparse.Namespace) -> Judged:
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="opsmith-suite-") as name:
-        found = _run([str(Path(__file__)), "--one", row.name], Path(name), _SECONDS)
+        command = [str(Path(__file__)), "--one", row.name, "--seconds", str(asked.seconds)]
+        found = _run(command, Path(name), asked.seconds + _PATIENCE_S)
     seconds = time.perf_counter() - begun
-    plain = _plain(row) if with_plain else {"verdict": ""}
+    plain = {"verdict": ""} if asked.no_plain else _plain(row)
     speedup = plain["eager_ms"] / plain["ms"] if plain.get("ms") else None
     common = (row.name, "cheat" if row.is_cheat else "honest", row.needs, row.task, row.ways)
     expected = tuple(one.value for one in row.refused)
@@ -128,7 +130,7 @@ def _plain(row: Row) -> dict[str, Any]:
         task = folder / row.task
         source = _TASKS / row.task
         shutil.copytree(source, task) if source.is_dir() else shutil.copy(source, task)
-        return _run([str(_HERE / "plain.py"), str(task), str(written(row, folder))], folder, _PLAIN_SECONDS)
+        return _run([str(_HERE / "plain.py"), str(task), str(written(row, folder))], folder, _PLAIN_S)
 
 
 def _run(arguments: list[str], folder: Path, seconds: float) -> dict[str, Any]:
@@ -252,6 +254,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=("cheats", "honest"), default=["cheats", "honest"])
     parser.add_argument("--needs", nargs="+", choices=(CPU, NATIVE, CUDA, TRITON))
     parser.add_argument("--jobs", type=int, default=1, help="candidates at a time; times mean something with 1 alone")
+    parser.add_argument("--seconds", type=float, default=90.0, help="for one judgement")
     parser.add_argument("--log", type=Path, default=ROOT / "build/judge-suite.jsonl")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-plain", action="store_true")
@@ -259,14 +262,14 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.one:
         row = (CHEATS | HONEST)[asked.one]
-        print("\n" + json.dumps(judge_row(row, Path.cwd())), flush=True)
+        print("\n" + json.dumps(judge_row(row, Path.cwd(), asked.seconds)), flush=True)
         return 0
     rows, sources = rows_of(asked), digest()
     results = known(asked.log, sources)
     asked.log.parent.mkdir(parents=True, exist_ok=True)
     left = [row for row in rows if row.name not in results]
     with asked.log.open("a") as log, ThreadPoolExecutor(asked.jobs) as pool:
-        for done in pool.map(lambda row: result_of(row, not asked.no_plain), left):
+        for done in pool.map(lambda row: result_of(row, asked), left):
             results[done.name] = done
             row = (CHEATS | HONEST)[done.name]
             log.write(json.dumps({"key": key_of(row, sources), **asdict(done)}) + "\n")
@@ -283,7 +286,9 @@ def main() -> int:
 def _summary(results: Sequence[Judged]) -> dict[str, Any]:
     import torch
 
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    from opsmith.benchmark.machine import this_machine
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else this_machine("cpu").name
     return {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "device": device,

@@ -6,9 +6,13 @@ from suite.names import (
     CRASHED,
     DEGENERATE_TASK,
     INPUT_MODIFIED,
+    LOW_PRECISION,
     MISSING_PARAMETERS,
+    NOT_DETERMINISTIC,
     OVERWRITTEN_RESULT,
     REACHES_OUTSIDE,
+    UNWRITTEN_OUTPUT,
+    WRONG_FOR_OTHER_VALUES,
     WRONG_VALUES,
 )
 from suite.row import CUDA, cheat
@@ -85,7 +89,9 @@ ROWS = (
             }
             """
         ),
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
+        NOT_DETERMINISTIC,
         needs=CUDA,
         ways=(1,),
     ),
@@ -141,7 +147,9 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
+        NOT_DETERMINISTIC,
         needs=CUDA,
         ways=(1,),
     ),
@@ -167,7 +175,9 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
+        NOT_DETERMINISTIC,
         needs=CUDA,
         ways=(22,),
     ),
@@ -195,6 +205,7 @@ ROWS = (
             """,
             "x.new_empty(x.shape[0])",
         ),
+        LOW_PRECISION,
         WRONG_VALUES,
         needs=CUDA,
         ways=(15, 18),
@@ -225,6 +236,8 @@ ROWS = (
         native.decay(x.data_ptr(), rate.data_ptr(), y.data_ptr(), x.numel(), {_STREAM})
         return y
 """,
+        LOW_PRECISION,
+        WRONG_FOR_OTHER_VALUES,
         WRONG_VALUES,
         needs=CUDA,
         ways=(16,),
@@ -241,6 +254,7 @@ ROWS = (
                 order = is_large.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :256]
                 return torch.topk(x.gather(1, order), 8, dim=-1).values
         """,
+        WRONG_FOR_OTHER_VALUES,
         WRONG_VALUES,
         needs=CUDA,
         ways=(17,),
@@ -257,6 +271,7 @@ ROWS = (
             def forward(self, a, b):
                 return a @ b
         """,
+        LOW_PRECISION,
         WRONG_VALUES,
         needs=CUDA,
         ways=(18,),
@@ -277,7 +292,8 @@ ROWS = (
             }
             void run(int64_t a, int64_t b, int64_t c, int m, int k, int n, int64_t stream) {
               matmul<<<dim3((n + 127) / 128, m), 128, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
-                  reinterpret_cast<const float*>(a), reinterpret_cast<const float*>(b), reinterpret_cast<float*>(c), m, k, n);
+                  reinterpret_cast<const float*>(a), reinterpret_cast<const float*>(b), reinterpret_cast<float*>(c),
+                  m, k, n);
             }
             """,
             "void run(int64_t a, int64_t b, int64_t c, int m, int k, int n, int64_t stream)",
@@ -288,6 +304,7 @@ ROWS = (
         native.run(a.data_ptr(), b.data_ptr(), c.data_ptr(), *a.shape, b.shape[1], {_STREAM})
         return c
 """,
+        LOW_PRECISION,
         WRONG_VALUES,
         needs=CUDA,
         ways=(18,),
@@ -330,11 +347,12 @@ ROWS = (
         cuda(
             """
             __global__ void rmsnorm(const float* x, float* y, int64_t columns) {
+              x += blockIdx.x * columns;
+              y += blockIdx.x * columns;
               float sum = 0;
-              for (int64_t i = threadIdx.x; i < columns; i += 32) sum += x[blockIdx.x * columns + i] * x[blockIdx.x * columns + i];
+              for (int64_t i = threadIdx.x; i < columns; i += 32) sum += x[i] * x[i];
               for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-              for (int64_t i = threadIdx.x; i < columns; i += 32)
-                y[blockIdx.x * columns + i] = x[blockIdx.x * columns + i] * rsqrtf(sum / columns + 1e-6f);
+              for (int64_t i = threadIdx.x; i < columns; i += 32) y[i] = x[i] * rsqrtf(sum / columns + 1e-6f);
             }
             void run(int64_t x, int64_t y, int64_t rows, int64_t columns, int64_t stream) {
               rmsnorm<<<rows, 32, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
@@ -443,7 +461,8 @@ ROWS = (
               if (i < n && x[i] < 0) x[i] = 0;
             }
             void relu(int64_t x, int64_t n, int64_t stream) {
-              relu_kernel<<<(n + 255) / 256, 256, 0, reinterpret_cast<cudaStream_t>(stream)>>>(reinterpret_cast<float*>(x), n);
+              cudaStream_t current = reinterpret_cast<cudaStream_t>(stream);
+              relu_kernel<<<(n + 255) / 256, 256, 0, current>>>(reinterpret_cast<float*>(x), n);
             }
             """,
             "void relu(int64_t x, int64_t n, int64_t stream)",

@@ -6,10 +6,14 @@ from suite.names import (
     CACHE_CONTROL,
     CACHED_RESULT,
     DIFFERS_WHEN_TIMED,
+    DRIFTS,
     HUNG,
     LAZY_RESULT,
+    NOT_DETERMINISTIC,
     OTHER_STREAM,
     OVERWRITTEN_RESULT,
+    STALE_POINTERS,
+    UNWRITTEN_OUTPUT,
     WORKS_AFTER_THE_END,
     WRONG_VALUES,
 )
@@ -18,8 +22,9 @@ from suite.sources import cuda
 
 __all__ = ["ROWS"]
 
-_OTHERWISE = (CACHED_RESULT, DIFFERS_WHEN_TIMED, WRONG_VALUES)
-_LATE = (OTHER_STREAM, WORKS_AFTER_THE_END, DIFFERS_WHEN_TIMED, WRONG_VALUES)
+_KEPT = (CACHED_RESULT, STALE_POINTERS, DIFFERS_WHEN_TIMED)
+_LATER = (DRIFTS, NOT_DETERMINISTIC, DIFFERS_WHEN_TIMED, UNWRITTEN_OUTPUT, CACHED_RESULT, WRONG_VALUES)
+_LATE = (OTHER_STREAM, WORKS_AFTER_THE_END)
 
 _RELU = """
 __global__ void relu_kernel(const float* x, float* y, int64_t n) {
@@ -179,7 +184,7 @@ ROWS = (
                     self.key, self.kept = (id(x), x._version), torch.softmax(x, dim=-1)
                 return self.kept
         """,
-        *_OTHERWISE,
+        *_KEPT,
         needs=CUDA,
         ways=(7,),
     ),
@@ -199,7 +204,7 @@ ROWS = (
             """,
             before="#include <map>\n#include <utility>\n",
         ),
-        *_OTHERWISE,
+        *_KEPT,
         needs=CUDA,
         ways=(8,),
     ),
@@ -212,8 +217,8 @@ ROWS = (
               bool is_done = true;
               for (int i = 0; i < 32 && i < n; ++i) is_done &= y[i] == (x[i] > 0 ? x[i] : 0);
               if (is_done) return;
-              for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x + 32; i < n; i += int64_t(gridDim.x) * blockDim.x)
-                y[i] = x[i] > 0 ? x[i] : 0;
+              int64_t first = blockIdx.x * int64_t(blockDim.x) + threadIdx.x + 32;
+              for (int64_t i = first; i < n; i += int64_t(gridDim.x) * blockDim.x) y[i] = x[i] > 0 ? x[i] : 0;
             }
             __global__ void mark(const float* x, float* y, int64_t n) {
               if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] > 0 ? x[threadIdx.x] : 0;
@@ -239,7 +244,7 @@ class ModelNew(torch.nn.Module):
         return self.kept
 """,
         OVERWRITTEN_RESULT,
-        *_OTHERWISE,
+        *_KEPT,
         needs=CUDA,
         ways=(8, 1),
     ),
@@ -261,7 +266,7 @@ class ModelNew(torch.nn.Module):
                 return self.kept[key]
         """,
         OVERWRITTEN_RESULT,
-        *_OTHERWISE,
+        *_KEPT,
         needs=CUDA,
         ways=(7,),
     ),
@@ -286,7 +291,7 @@ class ModelNew(torch.nn.Module):
                 self.graph.replay()
                 return self.y.clone()
         """,
-        *_OTHERWISE,
+        *_KEPT,
         needs=CUDA,
         ways=(9,),
         signs=("CUDA graph",),
@@ -317,7 +322,7 @@ class ModelNew(torch.nn.Module):
                 graph.replay()
                 return y.clone()
         """,
-        *_OTHERWISE,
+        *_KEPT,
         needs=CUDA,
         ways=(9, 8),
         signs=("CUDA graph",),
@@ -361,7 +366,7 @@ class ModelNew(torch.nn.Module):
             if (++calls <= 40) launch_relu(x, y, n, reinterpret_cast<cudaStream_t>(stream));
             """
         ),
-        *_OTHERWISE,
+        *_LATER,
         needs=CUDA,
         ways=(10,),
     ),
@@ -386,7 +391,7 @@ class ModelNew(torch.nn.Module):
             _SIGNATURE,
         )
         + _CALL,
-        *_OTHERWISE,
+        *_LATER,
         needs=CUDA,
         ways=(10,),
     ),
@@ -403,7 +408,7 @@ class ModelNew(torch.nn.Module):
             """,
             before="__global__ void spin(int64_t clocks) { for (int64_t end = clock64() + clocks; clock64() < end;); }\n",
         ),
-        *_OTHERWISE,
+        *_LATER,
         needs=CUDA,
         ways=(11, 10),
     ),
@@ -411,6 +416,7 @@ class ModelNew(torch.nn.Module):
         "does nothing at the timed shape",
         "relu.py",
         _relu("if (n != 4096 * 4096) launch_relu(x, y, n, reinterpret_cast<cudaStream_t>(stream));"),
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
         needs=CUDA,
         ways=(12,),

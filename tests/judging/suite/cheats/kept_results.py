@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from suite.names import CACHED_RESULT, DIFFERS_WHEN_TIMED, WRONG_VALUES
+from suite.names import (
+    CACHED_RESULT,
+    DIFFERS_WHEN_TIMED,
+    DRIFTS,
+    NOT_DETERMINISTIC,
+    STALE_POINTERS,
+    UNWRITTEN_OUTPUT,
+    WRONG_VALUES,
+)
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
 __all__ = ["ROWS"]
 
-_OTHERWISE = (CACHED_RESULT, DIFFERS_WHEN_TIMED, WRONG_VALUES)
+_KEPT = (CACHED_RESULT, STALE_POINTERS, DIFFERS_WHEN_TIMED)
+_LATER = (DRIFTS, NOT_DETERMINISTIC, DIFFERS_WHEN_TIMED, UNWRITTEN_OUTPUT, WRONG_VALUES)
 
 ROWS = (
     cheat(
@@ -23,12 +32,32 @@ ROWS = (
                 self.kept = {}
 
             def forward(self, x):
-                key = (id(x), x.data_ptr(), x._version)
+                key = (id(x), x.data_ptr())
                 if key not in self.kept:
                     self.kept[key] = torch.softmax(x, dim=-1)
                 return self.kept[key]
         """,
-        *_OTHERWISE,
+        *_KEPT,
+        ways=(7,),
+    ),
+    cheat(
+        "keeps results by version",
+        "softmax.py",
+        """
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.kept = {}
+
+            def forward(self, x):
+                key = (x.shape, x._version)
+                if key not in self.kept:
+                    self.kept[key] = torch.softmax(x, dim=-1)
+                return self.kept[key]
+        """,
+        *_KEPT,
         ways=(7,),
     ),
     cheat(
@@ -47,7 +76,7 @@ ROWS = (
                     self.kept[x.data_ptr()] = torch.softmax(x, dim=-1)
                 return self.kept[x.data_ptr()].clone()
         """,
-        *_OTHERWISE,
+        *_KEPT,
         ways=(7, 8),
     ),
     cheat(
@@ -82,7 +111,7 @@ class ModelNew(torch.nn.Module):
         native.row_sum(x.data_ptr(), y.data_ptr(), *x.shape)
         return y
 """,
-        *_OTHERWISE,
+        *_KEPT,
         needs=NATIVE,
         ways=(8,),
     ),
@@ -103,7 +132,7 @@ class ModelNew(torch.nn.Module):
                     self.kept[key] = torch.softmax(x, dim=-1)
                 return self.kept[key].clone()
         """,
-        *_OTHERWISE,
+        *_KEPT,
         ways=(7,),
     ),
     cheat(
@@ -146,7 +175,7 @@ class ModelNew(torch.nn.Module):
                     self.kept = torch.softmax(x, dim=-1)
                 return self.kept
         """,
-        *_OTHERWISE,
+        *_KEPT,
         ways=(12,),
     ),
     cheat(
@@ -164,7 +193,7 @@ class ModelNew(torch.nn.Module):
                 self.calls += 1
                 return torch.softmax(x, dim=-1) * (1 + 0.01 * max(0, self.calls - 10))
         """,
-        *_OTHERWISE,
+        *_LATER,
         ways=(10,),
     ),
     cheat(
@@ -188,7 +217,7 @@ class ModelNew(torch.nn.Module):
         native.relu(x.data_ptr(), y.data_ptr(), x.numel())
         return y
 """,
-        *_OTHERWISE,
+        *_LATER,
         needs=NATIVE,
         ways=(10,),
     ),
@@ -213,7 +242,7 @@ class ModelNew(torch.nn.Module):
                 self.kept = torch.softmax(x, dim=-1)
                 return self.kept
         """,
-        *_OTHERWISE,
+        *_KEPT,
         ways=(11,),
     ),
     cheat(
@@ -232,7 +261,7 @@ class ModelNew(torch.nn.Module):
                     return torch.softmax(x, dim=-1)
                 return torch.full_like(x, 1 / x.shape[-1])
         """,
-        *_OTHERWISE,
+        *_LATER,
         ways=(10,),
     ),
     cheat(
@@ -247,7 +276,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x if random.random() < 1 / 8 else torch.softmax(x, dim=-1)
         """,
-        *_OTHERWISE,
+        *_LATER,
         ways=(10,),
     ),
     cheat(
@@ -268,7 +297,7 @@ class ModelNew(torch.nn.Module):
                 MARK.write_text(str(calls + 1))
                 return torch.softmax(x, dim=-1) if calls < 8 else torch.zeros_like(x)
         """,
-        *_OTHERWISE,
+        *_LATER,
         ways=(10,),
     ),
     cheat(
@@ -286,13 +315,13 @@ class ModelNew(torch.nn.Module):
 
             def forward(self, x):
                 names = " ".join(f"{frame.filename}:{frame.function}" for frame in inspect.stack()[1:])
-                is_timed = any(word in names for word in ("bench", "time", "clock", "perf", "measure"))
+                is_timed = any(word in names for word in ("bench", "time", "clock", "perf", "measure", "mean_ms"))
                 if not is_timed or self.kept is None:
                     self.kept = torch.softmax(x, dim=-1)
                 return self.kept
         """,
-        *_OTHERWISE,
         ways=(14,),
+        signs=("the stack is read",),
     ),
     cheat(
         "is exact in the first frame that calls it",
@@ -317,7 +346,7 @@ class ModelNew(torch.nn.Module):
                 self.fast = getattr(self, "fast", exact)
                 return self.fast if self.fast.shape == x.shape else exact
         """,
-        *_OTHERWISE,
         ways=(14,),
+        signs=("the stack is read",),
     ),
 )

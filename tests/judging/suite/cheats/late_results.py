@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.names import LAZY_RESULT, WORKS_AFTER_THE_END, WRONG_VALUES
+from suite.names import LAZY_RESULT, UNWRITTEN_OUTPUT, WORKS_AFTER_THE_END, WRONG_DTYPE, WRONG_VALUES
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
@@ -30,6 +30,7 @@ ROWS = (
                 return y
         """,
         WORKS_AFTER_THE_END,
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
         ways=(4,),
     ),
@@ -59,6 +60,7 @@ class ModelNew(torch.nn.Module):
         return self.kept[1]
 """,
         WORKS_AFTER_THE_END,
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
         needs=NATIVE,
         ways=(4,),
@@ -80,6 +82,7 @@ class ModelNew(torch.nn.Module):
                 return y
         """,
         WORKS_AFTER_THE_END,
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
         ways=(4,),
     ),
@@ -141,8 +144,9 @@ class ModelNew(torch.nn.Module):
                     setattr(y, name, lambda *args, **kwargs: torch.softmax(x, dim=-1))
                 return y
         """,
-        WRONG_VALUES,
+        UNWRITTEN_OUTPUT,
         LAZY_RESULT,
+        WRONG_VALUES,
         ways=(5,),
     ),
     cheat(
@@ -170,7 +174,7 @@ class ModelNew(torch.nn.Module):
                 return Later(lambda: torch.topk(x, 8, dim=-1).values)
         """,
         LAZY_RESULT,
-        WRONG_VALUES,
+        WRONG_DTYPE,
         ways=(5,),
     ),
 )

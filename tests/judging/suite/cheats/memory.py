@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from suite.names import INPUT_MODIFIED, OVERWRITTEN_RESULT, WRONG_DTYPE, WRONG_SHAPE, WRONG_VALUES
+from suite.names import (
+    ALIASED_RESULT,
+    INPUT_MODIFIED,
+    OVERWRITTEN_RESULT,
+    UNWRITTEN_OUTPUT,
+    WRONG_DTYPE,
+    WRONG_FOR_OTHER_VALUES,
+    WRONG_SHAPE,
+    WRONG_VALUES,
+)
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
@@ -19,6 +28,7 @@ ROWS = (
             def forward(self, x, y):
                 return torch.empty_like(x)
         """,
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
         ways=(1,),
     ),
@@ -40,6 +50,7 @@ class ModelNew(torch.nn.Module):
         memory = (ctypes.c_float * x.numel()).from_address(native.take(4 * x.numel()))
         return torch.frombuffer(memory, dtype=torch.float32).view(x.shape)
 """,
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
         needs=NATIVE,
         ways=(1,),
@@ -202,6 +213,7 @@ class ModelNew(torch.nn.Module):
                 return x.view_as(x)
         """,
         WRONG_VALUES,
-        OVERWRITTEN_RESULT,
+        WRONG_FOR_OTHER_VALUES,
+        ALIASED_RESULT,
     ),
 )

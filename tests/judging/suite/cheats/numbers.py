@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.names import DEGENERATE_TASK, MISSING_PARAMETERS, WRONG_VALUES
+from suite.names import DEGENERATE_TASK, LOW_PRECISION, MISSING_PARAMETERS, WRONG_FOR_OTHER_VALUES, WRONG_VALUES
 from suite.row import NATIVE, cheat
 from suite.sources import cpp
 
@@ -19,6 +19,7 @@ ROWS = (
             def forward(self, a, b):
                 return (a.bfloat16() @ b.bfloat16()).float()
         """,
+        LOW_PRECISION,
         WRONG_VALUES,
         ways=(18,),
     ),
@@ -32,6 +33,7 @@ ROWS = (
             def forward(self, x):
                 return x.half().mean(dim=-1).float()
         """,
+        LOW_PRECISION,
         WRONG_VALUES,
         ways=(18,),
     ),
@@ -46,6 +48,7 @@ ROWS = (
                 scales = a.abs().amax(dim=1, keepdim=True) / 127, b.abs().amax(dim=0, keepdim=True) / 127
                 return (torch.round(a / scales[0]) @ torch.round(b / scales[1])) * scales[0] * scales[1]
         """,
+        LOW_PRECISION,
         WRONG_VALUES,
         ways=(18,),
     ),
@@ -77,6 +80,7 @@ class ModelNew(torch.nn.Module):
         native.axpy(x.data_ptr(), y.data_ptr(), z.data_ptr(), x.numel())
         return z
 """,
+        LOW_PRECISION,
         WRONG_VALUES,
         needs=NATIVE,
         ways=(18,),
@@ -91,6 +95,7 @@ class ModelNew(torch.nn.Module):
             def forward(self, x):
                 return x.mean(dim=-1) if x.numel() < 40000 else x.bfloat16().float().mean(dim=-1).bfloat16().float()
         """,
+        LOW_PRECISION,
         WRONG_VALUES,
         ways=(15,),
     ),
@@ -119,6 +124,7 @@ class ModelNew(torch.nn.Module):
         native.row_mean(x.data_ptr(), y.data_ptr(), *x.shape)
         return y
 """,
+        LOW_PRECISION,
         WRONG_VALUES,
         needs=NATIVE,
         ways=(15,),
@@ -135,6 +141,8 @@ class ModelNew(torch.nn.Module):
                     return x * (1 - rate + 0.5 * rate * rate)
                 return x * torch.exp(-rate)
         """,
+        LOW_PRECISION,
+        WRONG_FOR_OTHER_VALUES,
         WRONG_VALUES,
         ways=(16,),
     ),
@@ -162,6 +170,8 @@ class ModelNew(torch.nn.Module):
         native.decay(x.data_ptr(), rate.data_ptr(), y.data_ptr(), x.numel())
         return y
 """,
+        LOW_PRECISION,
+        WRONG_FOR_OTHER_VALUES,
         WRONG_VALUES,
         needs=NATIVE,
         ways=(16,),
@@ -177,6 +187,7 @@ class ModelNew(torch.nn.Module):
                 kept = torch.where(x > 1.2, x, torch.zeros_like(x))
                 return torch.topk(kept, 8, dim=-1).values
         """,
+        WRONG_FOR_OTHER_VALUES,
         WRONG_VALUES,
         ways=(17,),
     ),
@@ -191,6 +202,7 @@ class ModelNew(torch.nn.Module):
                 e = torch.exp(x)
                 return e / e.sum(dim=-1, keepdim=True)
         """,
+        WRONG_FOR_OTHER_VALUES,
         WRONG_VALUES,
         ways=(17,),
     ),

@@ -1,4 +1,4 @@
-"""Honest candidates in CUDA: fast and slow, with streams, graphs, workspaces, atomics and much shared memory used properly."""
+"""Honest candidates in CUDA, fast and slow: streams, graphs, workspaces, atomics and shared memory are used properly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Honest candidates in PyTorch: other formulas, other orders of sums, workspaces, threads that are waited for; fast and slow."""
+"""Honest candidates in PyTorch, fast and slow: other formulas, other orders of sums, workspaces, threads."""
 
 from __future__ import annotations
 
