@@ -141,6 +141,7 @@ class _Work:
             return
         try:
             os.setsid()
+            os.closerange(3, 1 << 10)  # candidates write to every descriptor, and the log has one
             output = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT)
             for descriptor in (1, 2):
                 os.dup2(output, descriptor)
@@ -173,8 +174,9 @@ class _Work:
 
 def results_of(rows: Sequence[Row], asked: argparse.Namespace) -> Iterator[Judged]:
     """Yield what the judges say of candidates, as it comes. Children are forked: what they import is here already."""
-    import opsmith.judging.run  # noqa: F401
     import suite.plain  # noqa: F401
+
+    import opsmith.judging.run  # noqa: F401
 
     waiting = [
         work
