@@ -212,8 +212,10 @@ class _Race:
         every = [self.trial.plain(one) for one in self.trial.cell.give(range(self.count))]
         others = [one for index, one in enumerate(every) if index != at]
         if not isinstance(wrong, Charge) and any(same_numbers(found, one) for one in others):
-            text = f"it returns another call's result; {wrong}"
-            raise CellError(Charge(Refusal.CACHED_RESULT, text, where))
+            is_last = self.trial.wrong(found, self.trial.expected(slots[order[-1]])) is None
+            name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
+            text = "later calls write to an earlier result" if is_last else "it returns another call's result"
+            raise CellError(Charge(name, f"{text}; {wrong}", where))
         charge = charge_for(self.trial, values, found, expected, wrong, where=where, index=at)
         by_chance = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
         raise CellError(replace(charge, refusal=Refusal.DIFFERS_WHEN_TIMED) if charge.refusal in by_chance else charge)

@@ -1,15 +1,12 @@
 """A plain judge, as the best-known ones are: one shape, one seed, `allclose` at 1e-2, and the mean of ten timed calls.
 
-    python tests/judging/suite/plain.py TASK CANDIDATE
-
-It imports the candidate, calls it after the reference with the same inputs, and prints a line of JSON. It is what the
-suite's table is compared with, and nothing to judge with.
+It imports the candidate and calls it after the reference with the same inputs, all in one process. It is what the suite's
+table is compared with, and nothing to judge with.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import resource
 import sys
 import time
@@ -85,7 +82,7 @@ def mean_ms(call: Any, device: str) -> float:
     return total / _TIMED
 
 
-def main(task_path: Path, candidate_path: Path) -> dict[str, Any]:
+def _judged(task_path: Path, candidate_path: Path) -> dict[str, Any]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
@@ -100,9 +97,9 @@ def main(task_path: Path, candidate_path: Path) -> dict[str, Any]:
         return {"verdict": "correct", "eager_ms": mean_ms(reference, device), "ms": mean_ms(candidate, device)}
 
 
-if __name__ == "__main__":
+def answer(task_path: Path, candidate_path: Path) -> dict[str, Any]:
+    """Return the verdict, what a candidate raises included."""
     try:
-        result = main(Path(sys.argv[1]), Path(sys.argv[2]))
+        return _judged(task_path, candidate_path)
     except Exception as error:
-        result = {"verdict": "error", "message": f"{type(error).__name__}: {error}"[:300]}
-    print("\n" + json.dumps(result), flush=True)
+        return {"verdict": "error", "message": f"{type(error).__name__}: {error}"[:300]}

@@ -15,15 +15,15 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ _TASKS = _HERE / "tasks"
 # Beside the time that a judgement may take: for imports, and a build that takes as long as it may.
 _PATIENCE_S = 180.0
 _PLAIN_S = 180.0
+_TICK_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,15 @@ def judge_row(row: Row, folder: Path, seconds: float) -> dict[str, Any]:
     return json.loads(judge(_TASKS / row.task, written(row, folder), seconds=seconds).to_json())
 
 
+def ask_plain(row: Row, folder: Path) -> dict[str, Any]:
+    """Return the plain judge's verdict, made in this process with a copy of the task: candidates write where they can."""
+    from suite.plain import answer
+
+    task, source = folder / row.task, _TASKS / row.task
+    shutil.copytree(source, task) if source.is_dir() else shutil.copy(source, task)
+    return answer(task, written(row, folder))
+
+
 def written(row: Row, folder: Path) -> Path:
     path = folder / "candidate.py"
     path.write_text(row.text)
@@ -87,21 +97,16 @@ def verdict_of(row: Row, is_ok: bool, refusals: Sequence[str], signs: Iterable[s
     return RIGHT if refusals and refusals[0] in {one.value for one in row.refused} else MISNAMED
 
 
-def result_of(row: Row, asked: argparse.Namespace) -> Judged:
-    begun = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="opsmith-suite-") as name:
-        command = [str(Path(__file__)), "--one", row.name, "--seconds", str(asked.seconds)]
-        found = _run(command, Path(name), asked.seconds + _PATIENCE_S)
-    seconds = time.perf_counter() - begun
-    plain = {"verdict": ""} if asked.no_plain else _plain(row)
+def result_of(row: Row, found: dict[str, Any], plain: dict[str, Any], seconds: float) -> Judged:
+    """Return what two judges said of a candidate, and whether it is right."""
     speedup = plain["eager_ms"] / plain["ms"] if plain.get("ms") else None
     common = (row.name, "cheat" if row.is_cheat else "honest", row.needs, row.task, row.ways)
-    expected = tuple(one.value for one in row.refused)
+    expected, passed = tuple(one.value for one in row.refused), str(plain.get("verdict", ""))
     if "as_posed" not in found:
         message = str(found.get("message", "the judge gave no judgement"))
-        return Judged(*common, expected, BROKEN, (), message, "", (), seconds, BROKEN, plain["verdict"], speedup)
+        return Judged(*common, expected, BROKEN, (), message, "", (), seconds, BROKEN, passed, speedup)
     charges = [*found["task_charges"], *found["as_posed"]["charges"]]
-    refusals = tuple(_name(charge["refusal"]) for charge in charges)
+    refusals = tuple(charge["refusal"] for charge in charges)
     signs = tuple(sign["name"] for sign in found["signs"])
     return Judged(
         *common,
@@ -113,49 +118,92 @@ def result_of(row: Row, asked: argparse.Namespace) -> Judged:
         signs,
         seconds,
         verdict_of(row, found["ok"], refusals, signs),
-        plain["verdict"],
+        passed,
         speedup,
     )
 
 
-def _name(text: str) -> str:
-    """Return the name of a refusal, which JSON has as the text of the enumeration's member or as its value."""
-    return text.removeprefix("Refusal.").lower().replace("_", " ") if text.startswith("Refusal.") else text
+@dataclass
+class _Work:
+    """A function that runs in a forked process, in a folder of its own; what it returns comes as JSON in a file there."""
+
+    row: Row
+    ask: Callable[[Path], dict[str, Any]]
+    patience_s: float
+    pid: int = 0
+    folder: Path = Path()
+    begun_s: float = 0.0
+
+    def begin(self) -> None:
+        self.folder, self.begun_s = Path(tempfile.mkdtemp(prefix="opsmith-suite-")), time.monotonic()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        try:
+            os.setsid()
+            os.closerange(3, 1 << 10)  # candidates write to every descriptor, and the log has one
+            output = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT)
+            for descriptor in (1, 2):
+                os.dup2(output, descriptor)
+            os.environ |= {"TMPDIR": str(self.folder), "TORCH_EXTENSIONS_DIR": str(self.folder / "extensions")}
+            tempfile.tempdir = None
+            os.chdir(self.folder)
+            (self.folder / "answer").write_text(json.dumps(self.ask(self.folder)))
+        except BaseException as error:
+            (self.folder / "answer").write_text(json.dumps({"message": f"{type(error).__name__}: {error}"}))
+        finally:
+            os._exit(0)
+
+    def is_done(self) -> bool:
+        """Whether it has ended; it is ended where it takes too long."""
+        if time.monotonic() - self.begun_s > self.patience_s:
+            os.killpg(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            return True
+        return os.waitpid(self.pid, os.WNOHANG)[0] != 0
+
+    def answer(self) -> dict[str, Any]:
+        """Return what it gave, and remove its folder."""
+        try:
+            found = json.loads((self.folder / "answer").read_text())
+        except (OSError, ValueError):
+            found = {"verdict": "no answer", "message": f"no answer within {self.patience_s:.0f} s"}
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return found
 
 
-def _plain(row: Row) -> dict[str, Any]:
-    """Return the plain judge's verdict, in a folder of its own: candidates write where they can."""
-    with tempfile.TemporaryDirectory(prefix="opsmith-plain-") as name:
-        folder = Path(name)
-        task = folder / row.task
-        source = _TASKS / row.task
-        shutil.copytree(source, task) if source.is_dir() else shutil.copy(source, task)
-        return _run([str(_HERE / "plain.py"), str(task), str(written(row, folder))], folder, _PLAIN_S)
+def results_of(rows: Sequence[Row], asked: argparse.Namespace) -> Iterator[Judged]:
+    """Yield what the judges say of candidates, as it comes. Children are forked: what they import is here already."""
+    import suite.plain  # noqa: F401
 
+    import opsmith.judging.run  # noqa: F401
 
-def _run(arguments: list[str], folder: Path, seconds: float) -> dict[str, Any]:
-    """Run a program in a folder and return the last line of JSON that it prints."""
-    environment = {**os.environ, "TMPDIR": str(folder), "TORCH_EXTENSIONS_DIR": str(folder / "extensions")}
-    try:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
+    waiting = [
+        work
+        for row in rows
+        for work in (
+            _Work(row, partial(judge_row, row, seconds=asked.seconds), asked.seconds + _PATIENCE_S),
+            *([] if asked.no_plain else [_Work(row, partial(ask_plain, row), _PLAIN_S)]),
         )
-    except subprocess.TimeoutExpired:
-        return {"verdict": "no answer", "message": f"no answer within {seconds:.0f} s"}
-    for line in reversed(done.stdout.splitlines()):
-        if line.startswith("{"):
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            return found if isinstance(found, dict) else {}
-    return {"verdict": "no answer", "message": done.stderr[-600:]}
+    ]
+    needed = Counter(work.row.name for work in waiting)
+    running: list[_Work] = []
+    answers: dict[str, list[tuple[dict[str, Any], float]]] = {}
+    while waiting or running:
+        while waiting and len(running) < asked.jobs:
+            work = waiting.pop(0)
+            work.begin()
+            running.append(work)
+        time.sleep(_TICK_S)
+        for work in [one for one in running if one.is_done()]:
+            running.remove(work)
+            found = answers.setdefault(work.row.name, [])
+            # The judgement has other fields than the plain answer, which may come first.
+            found.append((work.answer(), time.monotonic() - work.begun_s))
+            if len(found) == needed[work.row.name]:
+                found.sort(key=lambda one: "as_posed" not in one[0])
+                plain = found[1][0] if len(found) > 1 else {}
+                yield result_of(work.row, found[0][0], plain, found[0][1])
 
 
 def rows_of(asked: argparse.Namespace) -> list[Row]:
@@ -169,13 +217,19 @@ def rows_of(asked: argparse.Namespace) -> list[Row]:
 
 def runnable() -> tuple[str, ...]:
     """Return what this machine can run."""
-    import torch
-
     found = [CPU, NATIVE] if shutil.which("g++") else [CPU]
-    if torch.cuda.is_available():
+    if has_gpu():
         found += [CUDA] if shutil.which("nvcc") or os.environ.get("CUDA_HOME") else []
         found += [TRITON] if _has_triton() else []
     return tuple(found)
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU; asked without using it, since children that are forked afterwards could not."""
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _has_triton() -> bool:
@@ -258,18 +312,13 @@ def main() -> int:
     parser.add_argument("--log", type=Path, default=ROOT / "build/judge-suite.jsonl")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-plain", action="store_true")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.one:
-        row = (CHEATS | HONEST)[asked.one]
-        print("\n" + json.dumps(judge_row(row, Path.cwd(), asked.seconds)), flush=True)
-        return 0
     rows, sources = rows_of(asked), digest()
     results = known(asked.log, sources)
     asked.log.parent.mkdir(parents=True, exist_ok=True)
     left = [row for row in rows if row.name not in results]
-    with asked.log.open("a") as log, ThreadPoolExecutor(asked.jobs) as pool:
-        for done in pool.map(lambda row: result_of(row, asked), left):
+    with asked.log.open("a") as log:
+        for done in results_of(left, asked):
             results[done.name] = done
             row = (CHEATS | HONEST)[done.name]
             log.write(json.dumps({"key": key_of(row, sources), **asdict(done)}) + "\n")
