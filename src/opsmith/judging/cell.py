@@ -34,6 +34,7 @@ __all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
 
 _START_S = 60.0
 _TICK_S = 0.1
+_MOST_PATIENCE = 4
 _TAIL_BYTES = 3000
 _LEAST_BYTES = 1 << 20
 
@@ -119,7 +120,8 @@ class Cell:
         Where it `is_watched`, inputs arrive late on a GPU, and copies of the last call's results are made behind it on
         the current stream (see `give`). Those of a lead-in are dropped before the answer.
         """
-        patience_s = self.limits.call_s + 2 * len(order) * 1e-3
+        # Of many calls at once the candidate is known not to be slow (see `Trial.slowest_s`).
+        patience_s = self.limits.call_s * min(len(order), _MOST_PATIENCE)
         begun = time.perf_counter()
         message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
         message["is_lead_in"] = is_lead_in

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import median
 from typing import Any
 
 import torch
@@ -40,15 +39,16 @@ def measure_overhead(cell: Cell) -> Overhead:
     """Return what calls of nothing take in a cell whose candidate is not open yet."""
     cell.open_empty()
     cell.load([[torch.zeros(1)] for _ in range(_MANY)])
-    few, many = ([cell.run(list(range(count))).wall_s for _ in range(_TRIES)] for count in (_FEW, _MANY))
-    call_s = max(0.0, (median(many) - median(few)) / (_MANY - _FEW))
-    return Overhead(max(0.0, median(few) - call_s * _FEW), call_s)
+    # The shortest: what other programs add here must not be taken off from the candidate's time.
+    few, many = (min(cell.run(list(range(count))).wall_s for _ in range(_TRIES)) for count in (_FEW, _MANY))
+    call_s = max(0.0, (many - few) / (_MANY - _FEW))
+    return Overhead(max(0.0, few - call_s * _FEW), call_s)
 
 
 def time_here(
     function: Callable[..., Any], calls: Sequence[Sequence[Any]], lead_in: Sequence[Sequence[Any]], device: str
-) -> float:
-    """Return the seconds of one call of a function of the judge's own, as the mean over some calls.
+) -> tuple[float, list[Any]]:
+    """Return the seconds of one call of a function of the judge's own, as the mean over some calls, and all results.
 
     As in a candidate's process, inputs have just been read, and some calls come before that do not count.
     """
@@ -70,8 +70,7 @@ def time_here(
             wall_s = time.perf_counter() - begun
         finally:
             gc.enable()
-    del kept
-    return wall_s / len(calls)
+    return wall_s / len(calls), kept
 
 
 def _empty_cache() -> None:

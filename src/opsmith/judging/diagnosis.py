@@ -18,7 +18,7 @@ from opsmith.judging.trial import Trial, Values
 from opsmith.subject.disagreement import Disagreement
 from opsmith.subject.oracle import Expected
 
-__all__ = ["charge_for"]
+__all__ = ["charge_for", "is_near", "same_numbers"]
 
 # A result with a relative error (of norms) below this is of a lower precision, and not another function's.
 _PRECISION = 0.05
@@ -71,7 +71,7 @@ def _named_by_calls(
         return Charge(Refusal.NOT_DETERMINISTIC, f"the same call is right at another time; {message}", where)
     if trial.wrong(trial.call(values, margin=0), expected) is None:
         return Charge(Refusal.READS_OUTSIDE, f"the result depends on memory around its inputs; {message}", where)
-    if _is_near(found, expected) and _is_near_elsewhere(trial, values):
+    if is_near(found, expected.values) and _is_near_elsewhere(trial, values):
         return Charge(Refusal.LOW_PRECISION, message, where)
     return Charge(Refusal.WRONG_VALUES, message, where)
 
@@ -102,10 +102,10 @@ def _shows(found: Sequence[Tensor], byte: int) -> bool:
     return False
 
 
-def _is_near(found: Sequence[Tensor], expected: Expected) -> bool:
-    """Whether results are right but for their last digits."""
+def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
+    """Whether results are right but for their last digits; not where there are none that can be."""
     near = False
-    for one, value in zip(found, expected.values, strict=True):
+    for one, value in zip(found, values, strict=True):
         if not one.is_floating_point():
             continue
         wide, exact = one.double().cpu(), value.double().cpu()
@@ -124,7 +124,7 @@ def _is_near_elsewhere(trial: Trial, values: Values) -> bool:
         expected = trial.expected(moved)
     except Exception:
         return True
-    return _is_near(trial.call(moved), expected)
+    return is_near(trial.call(moved), expected.values)
 
 
 def _is_floating(value: object) -> bool:

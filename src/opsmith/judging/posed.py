@@ -143,7 +143,8 @@ def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> N
 def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """Several calls before the first result is looked at, more than once."""
     size = sum(one.numel() * one.element_size() for one in posed.values(0).values() if isinstance(one, Tensor))
-    count = max(3, min(_IN_A_ROW, _ROW_BYTES // max(size, 1)))
+    most = min(_ROW_BYTES // max(size, 1), int(trial.cell.limits.call_s / max(trial.slowest_s, 1e-6)))
+    count = max(3, min(_IN_A_ROW, most))
     number = 4
     for _ in range(_ROWS):
         slots = [posed.values(number + index) for index in range(count)]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from statistics import median
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch import Tensor
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
 from opsmith.judging.cell import CellError
 from opsmith.judging.clock import Overhead, time_here
-from opsmith.judging.diagnosis import charge_for, same_numbers
+from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
 from opsmith.judging.limits import Floor
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
@@ -33,6 +34,8 @@ _LEAD_IN_S, _MOST_LEAD_IN, _LEAD_SLOTS = 0.001, 256, 2
 _LEAST_CALLS, _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 2, 5, 60
 # One posed call is timed for so long, where that is enough for the least number of rounds.
 _SECONDS = 6.0
+# What is shorter is this: a batch cannot take no time.
+_LEAST_S = 1e-9
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
 # Results are asked for twice in every so many rounds, and believed to be late where those were so many. The first time may
@@ -99,6 +102,15 @@ def _speed(label: str, own: Interval, rival: str, samples: _Samples, floor: Floo
     )
 
 
+@dataclass(frozen=True)
+class _Reads:
+    """Seconds that the calls of a round took, and reading all their results the first and the second time."""
+
+    calls_s: float
+    first_s: float
+    second_s: float
+
+
 class _Race:
     """Rounds of one posed call."""
 
@@ -115,7 +127,7 @@ class _Race:
         self.seed = seed + _SEED_OF_ROUNDS
         self.count, self.lead_in = _LEAST_CALLS, 1
         self.random = random.SystemRandom()
-        self.late: list[bool] = []
+        self.reads: list[_Reads] = []
 
     def run(self) -> _Samples:
         """Return the samples; raises CellError for a result that is wrong."""
@@ -168,39 +180,52 @@ class _Race:
             raise CellError(done.error)
         looked_at = sorted({self.random.randrange(self.count), self.count - 1})
         found = [self.trial.plain(one) for one in cell.give(looked_at)]
-        own_s = max(done.wall_s - self.overhead.of(self.count), 0.0) / self.count
-        if number % _TWICE_EVERY == 0:
-            self._look_late(own_s)
+        own_s = max(done.wall_s - self.overhead.of(self.count), _LEAST_S) / self.count
+        every = self._read_twice(own_s) if number % _TWICE_EVERY == 0 else []
         if changed := cell.changed_inputs():
             name = Refusal.INPUT_MODIFIED if changed == "inputs" else Refusal.WRITES_OUTSIDE
             raise CellError(Charge(name, f"{changed} of a timed call have other values after it", self.label))
         for at, results in zip(looked_at, found, strict=True):
             self._hold(slots, order, at, results)
-        return own_s, self._rivals(slots, lead_in)
+        rivals_s, eager = self._rivals(slots, lead_in)
+        for at, results in enumerate(every):
+            # A look at each, for what is far off: then it is compared as the others are.
+            if not is_near(results, eager[order[at]]):
+                self._hold(slots, order, at, results)
+        return own_s, rivals_s
 
-    def _rivals(self, slots: Sequence[Values], lead_in: Sequence[int]) -> dict[str, float]:
+    def _rivals(self, slots: Sequence[Values], lead_in: Sequence[int]) -> tuple[dict[str, float], list[list[Tensor]]]:
+        """Return the seconds of a call of each rival's, and the reference's results for each slot."""
         device = self.trial.cell.device
         calls = [self.trial.arguments(on_device(values, device)) for values in slots]
         before = [calls[index] for index in lead_in]
-        names = self.random.sample(list(self.rivals), len(self.rivals))
-        return {name: time_here(self.rivals[name], calls[: self.count], before, device) for name in names}
+        taken_s: dict[str, float] = {}
+        eager: list[Any] = []
+        for name in self.random.sample(list(self.rivals), len(self.rivals)):
+            taken_s[name], results = time_here(self.rivals[name], calls[: self.count], before, device)
+            eager = results if name == "eager" else eager
+        listed = [list(one) if isinstance(one, tuple | list) else [one] for one in eager]
+        return taken_s, [[one for one in call if isinstance(one, Tensor)] for call in listed]
 
-    def _look_late(self, own_s: float) -> None:
-        """Note how much longer it takes to read all results the first time than the second."""
-        first_s, second_s = self._give_all(), self._give_all()
-        is_late = first_s - second_s > max(_LATE_S, _LATE_PART * max(own_s * self.count, second_s))
-        self.late.append(is_late)
+    def _read_twice(self, own_s: float) -> list[list[Tensor]]:
+        """Return all results, and note how much longer it takes to read them the first time than the second."""
+        begun_s = time.perf_counter()
+        every = self.trial.cell.give(range(self.count))
+        read_s = time.perf_counter()
+        self.trial.cell.give(range(self.count))
+        self.reads.append(_Reads(own_s * self.count, read_s - begun_s, time.perf_counter() - read_s))
+        return [self.trial.plain(one) for one in every]
 
     def _refuse_late(self) -> None:
-        """Raise CellError where results are always computed when they are asked for; other programs only delay some."""
-        if len(self.late) >= _LEAST_LATE and all(self.late):
+        """Raise CellError where results are computed when they are asked for."""
+        reads = self.reads[_WARM_UP // _TWICE_EVERY :]
+        if len(reads) < _LEAST_LATE:
+            return
+        # Medians: other programs delay some of them.
+        calls_s, first_s, second_s = (median(one) for one in zip(*map(astuple, reads), strict=True))
+        if first_s - second_s > max(_LATE_S, _LATE_PART * max(calls_s, second_s)):
             text = "its results are computed when they are read for the first time, and not when it is called"
             raise CellError(Charge(Refusal.LAZY_RESULT, text, self.label))
-
-    def _give_all(self) -> float:
-        begun = time.perf_counter()
-        self.trial.cell.give(range(self.count))
-        return time.perf_counter() - begun
 
     def _hold(self, slots: Sequence[Values], order: Sequence[int], at: int, found: list[Tensor]) -> None:
         """Raise CellError if the results of a timed call are wrong."""

@@ -31,7 +31,8 @@ _NOT_A_NUMBER, _OTHER_BYTE = 0xFF, 0x5B
 class Trial:
     """A candidate in its cell, and what it has to compute there.
 
-    `calls` counts those that were compared. `until_s` is the moment, by time.monotonic, at which nothing new is begun.
+    `calls` counts those that were compared, and `slowest_s` is the longest that one took.
+    `until_s` is the moment, by time.monotonic, at which nothing new is begun.
     """
 
     task: Task
@@ -39,6 +40,7 @@ class Trial:
     until_s: float
     calls: int = 0
     shared: set[int] = field(default_factory=set)
+    slowest_s: float = 0.0
 
     @property
     def has_time(self) -> bool:
@@ -93,6 +95,7 @@ class Trial:
         done = self.cell.run(order, is_watched=is_watched)
         if done.error is not None:
             raise CellError(done.error)
+        self.slowest_s = max(self.slowest_s, done.wall_s / max(len(order), 1))
         given = self.cell.give(which)
         if is_watched:
             given += self.cell.give(which[-1:], is_snapshot=True)

@@ -254,6 +254,15 @@ def normalize(x, w):
 """,
         Refusal.DIFFERS_WHEN_TIMED,
     ),
+    "one call in twenty left out": (
+        """
+import random, sys
+def normalize(x, w):
+    is_timed = len(sys._getframe(2).f_locals.get("order", [])) > 20
+    return torch.zeros_like(x) if is_timed and random.random() < 0.05 else right(x, w)
+""",
+        Refusal.DIFFERS_WHEN_TIMED,
+    ),
     "lazy, with the look for it patched away": (
         """
 import sys
