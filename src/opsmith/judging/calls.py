@@ -160,6 +160,9 @@ class Calls:
                     described.append({"odd": odd})
                     continue
                 plain = _detach(result)
+                if plain.device.type != self.device.name:
+                    described.append({"odd": f"a tensor on {plain.device.type}"})
+                    continue
                 count = plain.numel()
                 size = count * plain.element_size()
                 if at + size > area.size:
@@ -171,8 +174,6 @@ class Calls:
                         "at": at,
                         "shape": list(plain.shape),
                         "dtype": str(plain.dtype).removeprefix("torch."),
-                        "strides": list(plain.stride()),
-                        "device": plain.device.type,
                         "shares": self._shared_argument(plain),
                     }
                 )

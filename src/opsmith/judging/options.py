@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from opsmith._keywords import Option, option
+from opsmith._keywords import Option, names_in, normalize, option
 from opsmith.errors import ArgumentError
 
 __all__ = ["JudgeOptions"]
@@ -25,7 +25,17 @@ class JudgeOptions:
     seconds: float = option(90.0, Option("Time limit for one judgement.", kind="number"))
     call_seconds: float = option(20.0, Option("A call that takes longer hangs.", kind="number"))
     load_seconds: float = option(60.0, Option("Time that the candidate has to be imported and built.", kind="number"))
-    memory_gib: float = option(8.0, Option("Memory that the candidate may have beside its inputs.", kind="number"))
+    memory_gib: float = option(8.0, Option("Host memory that the candidate may have beside its inputs.", kind="number"))
+    against: Iterable[str] | str = option(
+        (),
+        Option(
+            "Competitors besides eager: compiled, which is torch.compile of the reference.",
+            unset="none",
+            kind="text",
+            choices=("compiled",),
+            is_repeated=True,
+        ),
+    )
     threads: int | None = option(
         None, Option("PyTorch's threads on the CPU.", unset="PyTorch's setting", kind="integer", metavar="N")
     )
@@ -41,3 +51,6 @@ class JudgeOptions:
                 raise ArgumentError(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.threads is not None and self.threads < 1:
             raise ArgumentError(f"threads must be at least 1, not {self.threads}")
+        normalize(self, against=names_in(self.against))
+        if unknown := set(names_in(self.against)) - {"compiled"}:
+            raise ArgumentError(f"unknown competitor {min(unknown)!r}; there is compiled")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from opsmith._keywords import names_in
 from opsmith.benchmark.conditions import torch_threads
 from opsmith.benchmark.machine import this_machine
 from opsmith.errors import ArgumentError
@@ -22,10 +23,11 @@ from opsmith.judging.posed import judge_as_posed
 from opsmith.judging.quality import quality_of
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
+from opsmith.judging.rivals import rivals_of
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
 from opsmith.judging.timing import time_candidate
-from opsmith.judging.trial import Trial
+from opsmith.judging.trial import Trial, on_device
 
 __all__ = ["Watch", "run_judge"]
 
@@ -52,6 +54,7 @@ class _Found:
     operator: Part = _NOT_ASKED
     speeds: list[Speed] = field(default_factory=list)
     signs: tuple[Sign, ...] = ()
+    notes: tuple[str, ...] = ()
     walls: Walls = _NO_WALLS
 
 
@@ -91,7 +94,7 @@ class _Judge:
             (*signs_of(self.candidate), *found.signs),
             walls=found.walls,
             task_charges=quality.charges,
-            notes=(*self.task.notes, *quality.notes),
+            notes=(*self.task.notes, *quality.notes, *found.notes),
             seed=self.seed,
             seconds=time.perf_counter() - self.begun_s,
             machine=this_machine(self.device).name,
@@ -131,14 +134,19 @@ class _Judge:
             share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
             values = make(self.seed)
             floor = floor_of(values, trial.expected(values).values, self.device)
-            timed = time_candidate(
-                replace(trial, until_s=begin_s + share_s), label, make, overhead, floor, self.seed + index
-            )
+            arguments = trial.arguments(on_device(values, self.device))
+            # Compiling is not what the budget is for; what comes after it has its share.
+            reference, against = self.task.reference, names_in(self.options.against)
+            with rivals_of(reference, against, arguments, self.device, self.options.load_seconds) as (rivals, notes):
+                until_s = max(begin_s + share_s, time.monotonic() + share_s / (index + 1))
+                timed = time_candidate(
+                    replace(trial, until_s=until_s), label, make, overhead, floor, self.seed + index, rivals
+                )
+            self.found.notes += notes
             if timed.charge is not None:
                 self._refuse(timed.charge)
                 return
-            assert timed.speed is not None
-            self.found.speeds.append(timed.speed)
+            self.found.speeds += timed.speeds
 
     def _refuse(self, charge: Charge) -> None:
         posed = self.found.posed

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -42,43 +43,54 @@ _SEED_OF_ROUNDS = 1 << 20
 
 @dataclass(frozen=True)
 class Timed:
-    """What came of timing one posed call: a speed, or why there is none."""
+    """What came of timing one posed call: a speed for each rival, or why there is none."""
 
-    speed: Speed | None = None
+    speeds: tuple[Speed, ...] = ()
     charge: Charge | None = None
 
 
 @dataclass
 class _Samples:
     own_s: list[float] = field(default_factory=list)
-    eager_s: list[float] = field(default_factory=list)
+    rivals_s: dict[str, list[float]] = field(default_factory=dict)
 
 
 def time_candidate(
-    trial: Trial, label: str, make: Callable[[int], Values], overhead: Overhead, floor: Floor, seed: int
+    trial: Trial,
+    label: str,
+    make: Callable[[int], Values],
+    overhead: Overhead,
+    floor: Floor,
+    seed: int,
+    rivals: Mapping[str, Callable[..., Any]],
 ) -> Timed:
-    """Time the candidate for one call that the task poses; `floor` is what no machine is faster than."""
-    race = _Race(trial, label, make, overhead, seed)
+    """Time the candidate for one call that the task poses, in turn with rivals that run here.
+
+    `floor` is what no machine is faster than.
+    """
+    race = _Race(trial, label, make, overhead, seed, rivals)
     try:
         samples = race.run()
     except CellError as error:
         return Timed(charge=replace(error.charge, where=error.charge.where or f"{label}, timed"))
     own = median_interval(samples.own_s)
-    ratio = ratio_interval(samples.own_s, samples.eager_s)
     if own.high < floor.possible_s:
         text = f"{own.middle:.3g} s a call, and the machine needs {floor.possible_s:.3g} s to move the bytes"
         return Timed(charge=Charge(Refusal.FASTER_THAN_THE_MACHINE, text, label))
-    return Timed(_speed(label, own, median_interval(samples.eager_s), ratio, floor, len(samples.own_s) * race.count))
+    calls = len(samples.own_s) * race.count
+    return Timed(tuple(_speed(label, own, name, samples, floor, calls) for name in rivals))
 
 
-def _speed(label: str, own: Interval, eager: Interval, ratio: Interval, floor: Floor, calls: int) -> Speed:
+def _speed(label: str, own: Interval, rival: str, samples: _Samples, floor: Floor, calls: int) -> Speed:
+    taken_s = samples.rivals_s[rival]
+    ratio = ratio_interval(samples.own_s, taken_s)
     return Speed(
         label,
         own.middle,
         own.low,
         own.high,
-        "eager",
-        eager.middle,
+        rival,
+        median_interval(taken_s).middle,
         ratio.middle,
         ratio.low,
         ratio.high,
@@ -90,8 +102,16 @@ def _speed(label: str, own: Interval, eager: Interval, ratio: Interval, floor: F
 class _Race:
     """Rounds of one posed call."""
 
-    def __init__(self, trial: Trial, label: str, make: Callable[[int], Values], overhead: Overhead, seed: int) -> None:
-        self.trial, self.label, self.make, self.overhead = trial, label, make, overhead
+    def __init__(
+        self,
+        trial: Trial,
+        label: str,
+        make: Callable[[int], Values],
+        overhead: Overhead,
+        seed: int,
+        rivals: Mapping[str, Callable[..., Any]],
+    ) -> None:
+        self.trial, self.label, self.make, self.overhead, self.rivals = trial, label, make, overhead, rivals
         self.seed = seed + _SEED_OF_ROUNDS
         self.count, self.lead_in = _LEAST_CALLS, 1
         self.random = random.SystemRandom()
@@ -103,10 +123,11 @@ class _Race:
         samples = _Samples()
         until_s = time.monotonic() + _SECONDS
         for number in range(-_WARM_UP, _MOST_ROUNDS):
-            own_s, eager_s = self._round(number)
+            own_s, rivals_s = self._round(number)
             if number >= 0:
                 samples.own_s.append(own_s)
-                samples.eager_s.append(eager_s)
+                for name, taken_s in rivals_s.items():
+                    samples.rivals_s.setdefault(name, []).append(taken_s)
             is_over = not self.trial.has_time or time.monotonic() > until_s or _is_narrow(samples)
             if number + 1 >= _LEAST_ROUNDS and is_over:
                 break
@@ -131,8 +152,8 @@ class _Race:
         most = min(by_time, _MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / max(nbytes, 1))
         return max(_LEAST_CALLS, int(most))
 
-    def _round(self, number: int) -> tuple[float, float]:
-        """Return the seconds of a call of the candidate's and of the reference's."""
+    def _round(self, number: int) -> tuple[float, dict[str, float]]:
+        """Return the seconds of a call of the candidate's and of each rival's."""
         begin = self.seed + (number + _WARM_UP) * (self.count + _LEAD_SLOTS)
         slots = [self.make(begin + index) for index in range(self.count + _LEAD_SLOTS)]
         order = self.random.sample(range(self.count), self.count)
@@ -155,12 +176,14 @@ class _Race:
             raise CellError(Charge(name, f"{changed} of a timed call have other values after it", self.label))
         for at, results in zip(looked_at, found, strict=True):
             self._hold(slots, order, at, results)
-        return own_s, self._eager(slots, lead_in)
+        return own_s, self._rivals(slots, lead_in)
 
-    def _eager(self, slots: Sequence[Values], lead_in: Sequence[int]) -> float:
+    def _rivals(self, slots: Sequence[Values], lead_in: Sequence[int]) -> dict[str, float]:
         device = self.trial.cell.device
         calls = [self.trial.arguments(on_device(values, device)) for values in slots]
-        return time_here(self.trial.task.reference, calls[: self.count], [calls[index] for index in lead_in], device)
+        before = [calls[index] for index in lead_in]
+        names = self.random.sample(list(self.rivals), len(self.rivals))
+        return {name: time_here(self.rivals[name], calls[: self.count], before, device) for name in names}
 
     def _look_late(self, own_s: float) -> None:
         """Note how much longer it takes to read all results the first time than the second."""
@@ -201,4 +224,4 @@ class _Race:
 def _is_narrow(samples: _Samples) -> bool:
     if len(samples.own_s) < 3 * _LEAST_ROUNDS:
         return False
-    return ratio_interval(samples.own_s, samples.eager_s).half_width < _NARROW
+    return all(ratio_interval(samples.own_s, one).half_width < _NARROW for one in samples.rivals_s.values())
