@@ -37,8 +37,10 @@ from suite.ways import WAYS  # noqa: E402
 
 RIGHT, MISSED, MISNAMED, BLAMED, BROKEN = "right", "missed", "misnamed", "blamed", "broken"
 _TASKS = _HERE / "tasks"
-# Beside the time that a judgement may take: for imports, and a build that takes as long as it may.
-_PATIENCE_S = 180.0
+# What a candidate may take to build, with PyTorch's headers and on a busy machine.
+_BUILD_S = 300.0
+# Beside the time that a judgement may take: for imports and that build.
+_PATIENCE_S = _BUILD_S + 120.0
 _PLAIN_S = 180.0
 _TICK_S = 0.05
 
@@ -68,7 +70,8 @@ def judge_row(row: Row, folder: Path, seconds: float) -> dict[str, Any]:
     """Return the judgement of a candidate as its JSON, made in this process."""
     from opsmith.judging import judge
 
-    return json.loads(judge(_TASKS / row.task, written(row, folder), seconds=seconds).to_json())
+    found = judge(_TASKS / row.task, written(row, folder), seconds=seconds, load_seconds=_BUILD_S)
+    return json.loads(found.to_json())
 
 
 def ask_plain(row: Row, folder: Path) -> dict[str, Any]:

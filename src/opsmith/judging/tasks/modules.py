@@ -68,7 +68,7 @@ def varied(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     found = {}
     for name, weight in weights.items():
         is_constant = weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all())
-        if is_constant and (weight.dim() < 2 or bool(weight.any())):
+        if is_constant and (weight.dim() < 2 or bool(weight.any()) or name.endswith("bias")):
             noise = torch.randn(weight.shape, generator=generator).clamp(-3, 3).to(weight.dtype)
             # Variances stay positive.
             found[name] = weight * (1 + 0.2 * noise) if bool(weight.any()) else 0.2 * noise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _TRIED = (
 )
 # A reference may refuse some, as a window does that is larger than its input.
 _ENOUGH = 2
+# One symbol in five dimensions is soon too many.
+_MOST_ELEMENTS = 1 << 22
 _LETTERS = ("B", "N", "M", "K", "C", "H", "W", "D", "L", "P", "Q", "R", "S", "U", "V")
 # Sizes from 1 to 4 are channels of a picture, or taps: alike by chance.
 _LEAST = 5
@@ -119,7 +122,12 @@ def _taken(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequ
 def _fitting(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]) -> list[dict[int, int]]:
     """Return the choices of other values that a reference takes."""
     choices = [dict(zip(sizes, tried, strict=False)) for tried in _TRIED]
-    return [choice for choice in choices if _runs(reference, values, choice)]
+    return [one for one in choices if _elements(values, one) <= _MOST_ELEMENTS and _runs(reference, values, one)]
+
+
+def _elements(values: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
+    tensors = [value for value in values.values() if isinstance(value, Tensor)]
+    return sum(math.prod(sizes.get(size, size) for size in value.shape) for value in tensors)
 
 
 def _runs(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Mapping[int, int]) -> bool:
@@ -146,10 +154,7 @@ def _resized(values: Mapping[str, Any], sizes: Mapping[int, int]) -> dict[str, A
 
 
 def _ramp(shape: Sequence[int], like: Tensor) -> Tensor:
-    count = 1
-    for size in shape:
-        count *= size
-    return torch.linspace(0.1, 1.0, max(count, 1))[:count].reshape(*shape).to(like.dtype)
+    return torch.linspace(0.1, 1.0, math.prod(shape)).reshape(*shape).to(like.dtype)
 
 
 def _outputs(
