@@ -11,7 +11,7 @@ import torch
 
 from opsmith._keywords import names_in
 from opsmith.benchmark.conditions import torch_threads
-from opsmith.benchmark.machine import this_machine
+from opsmith.benchmark.machine import load_warning, this_machine
 from opsmith.errors import ArgumentError
 from opsmith.judging.as_operator import judge_as_operator
 from opsmith.judging.candidate import Candidate
@@ -129,6 +129,8 @@ class _Judge:
     def _time(self, trial: Trial, overhead: Overhead) -> None:
         """Add the speeds; what is wrong in a timed call is refused as posed."""
         begin_s, makers = time.monotonic(), self.task.makers
+        if warning := load_warning(self.device):
+            self.found.notes += (f"the times are those of a busy machine: {warning}",)
         for index, (label, make) in enumerate(makers.items()):
             self.watch(f"timing {label}")
             share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)

@@ -21,6 +21,7 @@ from opsmith.judging.cell import CellError
 from opsmith.judging.clock import Overhead, time_here
 from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
 from opsmith.judging.limits import Floor
+from opsmith.judging.processes import cpu_s, family
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
 from opsmith.judging.trial import Trial, Values, on_device
@@ -36,6 +37,7 @@ _LEAST_CALLS, _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 2, 5, 60
 _SECONDS = 6.0
 # What is shorter is this: a batch cannot take no time.
 _LEAST_S = 1e-9
+_PROBES = 3
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
 # Results are asked for twice in every so many rounds, and believed to be late where those were so many. The first time may
@@ -104,7 +106,7 @@ def _speed(label: str, own: Interval, rival: str, samples: _Samples, floor: Floo
 
 @dataclass(frozen=True)
 class _Reads:
-    """Seconds that the calls of a round took, and reading all their results the first and the second time."""
+    """What the calls of a round used, and reading all their results the first and the second time, in seconds."""
 
     calls_s: float
     first_s: float
@@ -152,17 +154,25 @@ class _Race:
         tensors = [one for one in values.values() if isinstance(one, Tensor)]
         elements = sum(one.numel() for one in tensors)
         nbytes = sum(one.numel() * one.element_size() for one in tensors)
-        self.trial.cell.load([self.trial.arguments(values)])
-        taken_s = []
-        for _ in range(3):
-            done = self.trial.cell.run([0])
-            if done.error is not None:
-                raise CellError(done.error)
-            taken_s.append(max(done.wall_s - self.overhead.of(1), 1e-7))
-        by_time = _ROUND_S / min(taken_s)
-        self.lead_in = max(1, min(_MOST_LEAD_IN, int(_LEAD_IN_S / min(taken_s))))
-        most = min(by_time, _MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / max(nbytes, 1))
-        return max(_LEAST_CALLS, int(most))
+        most = int(min(_MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / max(nbytes, 1)))
+        call_s = self._seconds_of_call(max(most, 1))
+        self.lead_in = max(1, min(_MOST_LEAD_IN, int(_LEAD_IN_S / call_s)))
+        return max(_LEAST_CALLS, min(most, int(_ROUND_S / call_s)))
+
+    def _seconds_of_call(self, most: int) -> float:
+        """Return about how long a call takes, from as many as take long enough to tell, each on inputs of its own."""
+        count = 1
+        while True:
+            slots = [self.make(self.seed - 1 - index) for index in range(count)]
+            self.trial.cell.load([self.trial.arguments(values) for values in slots])
+            every = [self.trial.cell.run(range(count)) for _ in range(_PROBES)]
+            for done in every:
+                if done.error is not None:
+                    raise CellError(done.error)
+            taken_s = max(min(done.wall_s for done in every) - self.overhead.of(count), _LEAST_S)
+            if count >= most or taken_s > _ROUND_S / 2:
+                return taken_s / count
+            count = min(4 * count, most)
 
     def _round(self, number: int) -> tuple[float, dict[str, float]]:
         """Return the seconds of a call of the candidate's and of each rival's."""
@@ -175,13 +185,15 @@ class _Race:
         # Calls that do not count, on inputs of their own: the processor has slept.
         lead_in = [self.count + index % _LEAD_SLOTS for index in range(self.lead_in)]
         cell.run(lead_in, is_lead_in=True)
+        begun_s = self._used_s()
         done = cell.run(order)
+        used_s = self._used_s() - begun_s
         if done.error is not None:
             raise CellError(done.error)
         looked_at = sorted({self.random.randrange(self.count), self.count - 1})
+        every = self._read_twice(used_s) if number % _TWICE_EVERY == 0 else []
         found = [self.trial.plain(one) for one in cell.give(looked_at)]
         own_s = max(done.wall_s - self.overhead.of(self.count), _LEAST_S) / self.count
-        every = self._read_twice(own_s) if number % _TWICE_EVERY == 0 else []
         if changed := cell.changed_inputs():
             name = Refusal.INPUT_MODIFIED if changed == "inputs" else Refusal.WRITES_OUTSIDE
             raise CellError(Charge(name, f"{changed} of a timed call have other values after it", self.label))
@@ -207,13 +219,21 @@ class _Race:
         listed = [list(one) if isinstance(one, tuple | list) else [one] for one in eager]
         return taken_s, [[one for one in call if isinstance(one, Tensor)] for call in listed]
 
-    def _read_twice(self, own_s: float) -> list[list[Tensor]]:
-        """Return all results, and note how much longer it takes to read them the first time than the second."""
-        begun_s = time.perf_counter()
+    def _used_s(self) -> float:
+        """Return what the candidate's process has used of processors, which other programs do not delay.
+
+        Work on a GPU does not show in it; there it is the time.
+        """
+        cell = self.trial.cell
+        return cpu_s(family(cell.pid)) if cell.device == "cpu" else time.perf_counter()
+
+    def _read_twice(self, calls_s: float) -> list[list[Tensor]]:
+        """Return all results, and note what it takes to read them the first time and the second."""
+        begun_s = self._used_s()
         every = self.trial.cell.give(range(self.count))
-        read_s = time.perf_counter()
+        read_s = self._used_s()
         self.trial.cell.give(range(self.count))
-        self.reads.append(_Reads(own_s * self.count, read_s - begun_s, time.perf_counter() - read_s))
+        self.reads.append(_Reads(calls_s, read_s - begun_s, self._used_s() - read_s))
         return [self.trial.plain(one) for one in every]
 
     def _refuse_late(self) -> None:
@@ -221,7 +241,6 @@ class _Race:
         reads = self.reads[_WARM_UP // _TWICE_EVERY :]
         if len(reads) < _LEAST_LATE:
             return
-        # Medians: other programs delay some of them.
         calls_s, first_s, second_s = (median(one) for one in zip(*map(astuple, reads), strict=True))
         if first_s - second_s > max(_LATE_S, _LATE_PART * max(calls_s, second_s)):
             text = "its results are computed when they are read for the first time, and not when it is called"
