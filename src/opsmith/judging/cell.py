@@ -26,7 +26,7 @@ from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.launch import Limits, start_process
 from opsmith.judging.memory import Area, describe
 from opsmith.judging.messages import MessageError, receive, send
-from opsmith.judging.processes import family, memory_bytes
+from opsmith.judging.processes import disk_bytes, family, memory_bytes
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign, Walls
 
@@ -221,6 +221,10 @@ class Cell:
             return Charge(
                 Refusal.OVER_MEMORY, f"it took {taken >> 20} MiB, and may take {self.limits.memory_bytes >> 20}"
             )
+        written = disk_bytes(self._folder)
+        if written > self.limits.disk_bytes:
+            text = f"it wrote {written >> 20} MiB to files, and may write {self.limits.disk_bytes >> 20}"
+            return Charge(Refusal.OVER_MEMORY, text)
         if len(members) > self.limits.processes:
             return Charge(
                 Refusal.OVER_MEMORY, f"it started {len(members)} processes, and may have {self.limits.processes}"
