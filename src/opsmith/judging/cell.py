@@ -50,6 +50,7 @@ class Cell:
         self._areas: dict[str, Area] = {}
         self._number = 0
         self._used = 0
+        self._was_called = False
         self._before: Tensor | None = None
         self._start()
 
@@ -80,6 +81,7 @@ class Cell:
         assert self.candidate is not None
         path = self._folder / "candidate" / self.candidate.main
         found = self._ask("open", self.limits.load_s, path=str(path), entry=asdict(entry))
+        self._was_called = False
         if (charge := charge_of(found, Refusal.NOT_LOADED)) is not None:
             raise CellError(charge)
 
@@ -122,6 +124,10 @@ class Cell:
         """
         # Of many calls at once the candidate is known not to be slow (see `Trial.slowest_s`).
         patience_s = self.limits.call_s * min(len(order), _MOST_PATIENCE)
+        if not self._was_called:
+            # A compiler may be part of the first call.
+            patience_s = max(patience_s, self.limits.load_s)
+            self._was_called = True
         begun = time.perf_counter()
         message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
         message["is_lead_in"] = is_lead_in
