@@ -41,6 +41,15 @@ def test_what_is_right_only_when_it_is_not_timed_is_accepted_without_a_clock(tmp
     assert judged(tmp_path, TIMED["half precision after a hundred calls"][0]).ok
 
 
+def test_a_first_call_may_take_as_long_as_loading(tmp_path: Path) -> None:
+    late = "import time\n" + RIGHT.replace(
+        "    return", "    time.sleep(1.5 if not kept else 0)\n    kept.append(1)\n    return"
+    )
+    assert judged(tmp_path, f"kept = []\n{late}", call_seconds=1.0).ok
+    always = RIGHT.replace("    return", "    time.sleep(1.5)\n    return")
+    assert judged(tmp_path, f"import time\n{always}", call_seconds=1.0).refusals == (Refusal.HUNG,)
+
+
 def test_a_candidate_that_is_not_imported_says_why(tmp_path: Path) -> None:
     judgement = judged(tmp_path, "import no_such_module\n")
     (charge,) = judgement.as_posed.charges

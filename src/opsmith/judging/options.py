@@ -23,7 +23,9 @@ class JudgeOptions:
         None, Option("The device.", unset="cuda if there is a GPU, otherwise cpu", kind="text", choices=("cpu", "cuda"))
     )
     seconds: float = option(90.0, Option("Time limit for one judgement.", kind="number"))
-    call_seconds: float = option(20.0, Option("A call that takes longer hangs.", kind="number"))
+    call_seconds: float = option(
+        20.0, Option("A call that takes longer hangs; the first may build for as long as loading.", kind="number")
+    )
     load_seconds: float = option(60.0, Option("Time that the candidate has to be imported and built.", kind="number"))
     memory_gib: float = option(8.0, Option("Host memory that the candidate may have beside its inputs.", kind="number"))
     against: Iterable[str] | str = option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,15 +33,7 @@ def packed(found: Callable[..., Any], entry: Entry, device: str) -> _Flat:
 
     A class is built once, whatever the packing; raises OpeningError where it does not fit, and what building it raises.
     """
-    if inspect.isclass(found):
-        return _built(found, entry, device)
-    function = {
-        "arguments": _with_arguments,
-        "module": _with_arguments,
-        "keywords": _with_keywords,
-        "tuple": _with_structure,
-        "destination": _with_outputs,
-    }[entry.packing](found, entry)
+    function = _built(found, entry, device) if inspect.isclass(found) else _PACKINGS[entry.packing](found, entry)
     return _with_copies(function, entry) if entry.written else function
 
 
@@ -112,6 +104,15 @@ def _with_copies(function: _Flat, entry: Entry) -> _Flat:
         return tuple(given[place] for place in places) if found is None else found
 
     return call
+
+
+_PACKINGS: Mapping[str, Callable[[Callable[..., Any], Entry], _Flat]] = {
+    "arguments": _with_arguments,
+    "module": _with_arguments,
+    "keywords": _with_keywords,
+    "tuple": _with_structure,
+    "destination": _with_outputs,
+}
 
 
 def _built(found: type, entry: Entry, device: str) -> _Flat:

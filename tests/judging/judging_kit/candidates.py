@@ -30,6 +30,7 @@ def judged(folder: Path, text: str, **options: Any) -> Judgement:
         "examples": EXAMPLES,
         "threads": 1,
         "call_seconds": 3.0,
+        "load_seconds": 6.0,
         "memory_gib": 3.0,
         "time": False,
         "operator": False,

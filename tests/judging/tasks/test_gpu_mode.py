@@ -49,6 +49,9 @@ def ref_kernel(data):
     x, output = data
     output.copy_(2 * x)
     {}
+
+def check(data, output, **bounds):
+    return True, ""
 """
 
 
@@ -102,6 +105,43 @@ def test_a_candidate_gets_the_structure(nested):
 
 def test_the_tolerance_of_the_check_is_read(nested):
     assert (nested.tolerance.absolute, nested.tolerance.relative) == (1e-4, 1e-3)
+
+
+def test_an_output_that_the_reference_leaves_alone_may_be_written(tmp_path):
+    reference = """
+    import torch
+
+    def generate_input(size, seed):
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randn(size, size, generator=generator), torch.ones(size, size), torch.empty(size, size)
+
+    def ref_kernel(data):
+        a, b, _ = data
+        return a * b
+    """
+    task = task_of(tmp_path, reference, "tests: [{size: 20}]")
+    assert task.entry.written == ("data_2",)
+
+    def custom_kernel(data):
+        return torch.mul(data[0], data[1], out=data[2])
+
+    values = task.inputs(0)
+    before = values["data_2"].clone()
+    found = packed(custom_kernel, task.entry, "cpu")(list(values.values()))
+    assert torch.equal(found, values["data_0"]) and torch.equal(values["data_2"].nan_to_num(), before.nan_to_num())
+
+
+CHECKS = {
+    "partial": "from functools import partial\ncheck_implementation = partial(check, rtol=1e-2, atol=1e-3)",
+    "closure": "def make(**kwargs):\n    return lambda data, output: check(data, output, **kwargs)\n"
+    "check_implementation = make(rtol=1e-2, atol=1e-3)",
+}
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
+def test_a_tolerance_that_is_bound_to_a_check_is_read(tmp_path, check):
+    task = task_of(tmp_path, f"{IN_PLACE.format('return output')}\n{check}", "tests: [{size: 3}]")
+    assert (task.tolerance.absolute, task.tolerance.relative) == (1e-3, 1e-2)
 
 
 def test_files_lie_beside_a_candidate(nested):

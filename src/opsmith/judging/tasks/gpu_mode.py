@@ -109,15 +109,42 @@ class _Problem:
             ) from error
 
     def _written(self, leaves: Sequence[Any]) -> tuple[str, ...]:
-        """Return the arguments that the reference changes: outputs that come with the inputs."""
-        before = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        """Return the arguments that are outputs which come with the inputs: those that the reference changes, and those
+        that look like a result and that nothing depends on."""
+        before = [_copied(leaf) for leaf in leaves]
+        results = self._results(leaves)
+        changed = [not same_tensor(leaf, old) for leaf, old in zip(leaves, before, strict=True) if _is_tensor(leaf)]
+        named = [name for name, leaf in zip(self.tree.names, leaves, strict=True) if _is_tensor(leaf)]
+        found = {name for name, is_changed in zip(named, changed, strict=True) if is_changed}
+        for place, (name, leaf) in enumerate(zip(self.tree.names, before, strict=True)):
+            alike = [one for one in results if _is_tensor(leaf) and _is_like(one, leaf)]
+            if name in found or not alike:
+                continue
+            others = [_copied(one) for one in before]
+            others[place] = torch.full_like(leaf, 3)
+            again = self._results(others)
+            if all(same_tensor(one, other) for one, other in zip(results, again, strict=True)):
+                found.add(name)
+        return tuple(name for name in self.tree.names if name in found)
+
+    def _results(self, leaves: Sequence[Any]) -> list[Tensor]:
         with torch.no_grad():
-            self.module.ref_kernel(self.tree.filled(leaves))
-        return tuple(
-            name
-            for name, leaf, old in zip(self.tree.names, leaves, before, strict=True)
-            if isinstance(leaf, Tensor) and not same_tensor(leaf, old)
-        )
+            found = self.module.ref_kernel(self.tree.filled(leaves))
+        listed = found if isinstance(found, tuple | list) else [found]
+        return [one.clone() for one in listed if isinstance(one, Tensor)]
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _is_like(result: Tensor, leaf: Tensor) -> bool:
+    """Whether a result fits into an argument; a sum may be a number, and its output have one element."""
+    return leaf.dtype == result.dtype and leaf.numel() == result.numel()
 
 
 def _described(path: Path) -> Mapping[str, Any]:
@@ -177,13 +204,14 @@ def _calls(folder: Path, described: Mapping[str, Any]) -> dict[str, dict[str, An
 
 
 def _tolerance(check: Callable[..., Any] | None) -> Tolerance | None:
-    """Return the tolerance that a check compares with, where it is bound to it by name."""
+    """Return the tolerance that a check compares with: bound to it by name, in its closure, or as its defaults."""
     found: dict[str, Any] = {}
     if isinstance(check, functools.partial):
         found |= check.keywords
     elif inspect.isfunction(check):
-        found |= inspect.getclosurevars(check).nonlocals
         found |= {name: one.default for name, one in inspect.signature(check).parameters.items()}
+        for name, value in inspect.getclosurevars(check).nonlocals.items():
+            found |= value if isinstance(value, dict) else {name: value}
     absolute, relative = found.get("atol"), found.get("rtol")
     if isinstance(absolute, int | float) and isinstance(relative, int | float):
         return Tolerance(float(absolute), float(relative), "check_implementation of the task")

@@ -29,7 +29,7 @@ _TRIED = (
 # A reference may refuse some, as a window does that is larger than its input.
 _ENOUGH = 2
 # One symbol in five dimensions is soon too many.
-_MOST_ELEMENTS = 1 << 22
+_MOST_ELEMENTS = 1 << 18
 _LETTERS = ("B", "N", "M", "K", "C", "H", "W", "D", "L", "P", "Q", "R", "S", "U", "V")
 # Sizes from 1 to 4 are channels of a picture, or taps: alike by chance.
 _LEAST = 5
@@ -111,18 +111,25 @@ def _free_letters(values: Mapping[str, Any]) -> list[str]:
 
 
 def _taken(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]) -> list[int]:
-    """Return those sizes that may have other values, all of them at once."""
-    taken = [size for size in sizes if len(_fitting(reference, values, [size])) >= _ENOUGH]
-    # Two that the reference takes alone may have to fit together, as the heads and the features of attention do.
-    while taken and len(_fitting(reference, values, taken)) < _ENOUGH:
-        taken.pop()
-    return taken
+    """Return those sizes that may have other values, all of them at once.
+
+    Usually all may, or all but one. Otherwise they are taken one by one, the largest first, which makes runs cheap.
+    """
+    for chosen in (list(sizes), *([other for other in sizes if other != size] for size in reversed(sizes))):
+        if chosen and len(_fitting(reference, values, chosen)) >= _ENOUGH:
+            return chosen
+    taken: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        if len(_fitting(reference, values, [*taken, size])) >= _ENOUGH:
+            taken.append(size)
+    return [size for size in sizes if size in taken]
 
 
 def _fitting(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]) -> list[dict[int, int]]:
     """Return the choices of other values that a reference takes."""
     choices = [dict(zip(sizes, tried, strict=False)) for tried in _TRIED]
-    return [one for one in choices if _elements(values, one) <= _MOST_ELEMENTS and _runs(reference, values, one)]
+    most = max(_MOST_ELEMENTS, _elements(values, {}))
+    return [one for one in choices if _elements(values, one) <= most and _runs(reference, values, one)]
 
 
 def _elements(values: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
