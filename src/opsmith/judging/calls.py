@@ -28,7 +28,7 @@ _uint8 = torch.uint8
 _collect_no_more, _collect_again = gc.disable, gc.enable
 _increment_version = torch.autograd.graph.increment_version
 _ALIGNMENT = 64
-_SOILED = 3
+_SOILED = ((1 << 16, 64), (1 << 20, 16), (1 << 62, 3))
 
 
 class Calls:
@@ -185,11 +185,13 @@ class Calls:
     def soil(self, byte: int) -> dict[str, Any]:
         """Fill freed memory of the sizes of the last results with a byte."""
         sizes = [one.numel() * one.element_size() for found in self.last for one in _listed(found) if not _oddness(one)]
-        for size in set(sizes):
-            # Several at once: the next result may get any of them.
-            pieces = [_empty(size, dtype=_uint8, device=self.device.name).fill_(byte) for _ in range(_SOILED)]
-            del pieces
+        # Now: the memory of the last results is what the next ones get first.
         self.last = []
+        for size in set(sizes):
+            # Several at once: the next result may get any of them, and small ones are many.
+            count = next(number for most, number in _SOILED if size <= most)
+            pieces = [_empty(size, dtype=_uint8, device=self.device.name).fill_(byte) for _ in range(count)]
+            del pieces
         return {}
 
     def back(self) -> dict[str, Any]:

@@ -26,6 +26,8 @@ _NUDGED = 3.0
 # When a thread in the background has had its time.
 _LATER_S = 0.1
 _REPEATS = 5
+# What memory is filled with before a call, in turn: which piece of it the result gets is chance.
+_SOILS = (0x11, 0x77, 0x11, 0x77)
 
 
 def charge_for(
@@ -63,7 +65,7 @@ def _named_by_calls(
     if trial.wrong(trial.plain(trial.cell.give([index])[0]), expected) is None:
         return Charge(Refusal.WORKS_AFTER_THE_END, f"its result is right some time after the call; {message}", where)
     soiled = []
-    for byte in (0x11, 0x77):
+    for byte in _SOILS:
         soiled.append((byte, trial.call(values, soil=byte)))
     if any(_shows(one, byte) for byte, one in soiled) and not same_numbers(soiled[0][1], soiled[1][1]):
         return Charge(Refusal.UNWRITTEN_OUTPUT, f"elements have what the memory had before; {message}", where)
