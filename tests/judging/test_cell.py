@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -173,3 +175,36 @@ def test_memory_is_bounded(text: str) -> None:
     with cell_of(text, memory_bytes=700 << 20) as cell, pytest.raises(CellError) as refused:
         answer(cell, torch.zeros(1))
     assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+
+
+def test_what_is_written_is_bounded() -> None:
+    text = """
+import os, time
+def f(x):
+    with open(os.path.join(os.environ["TMPDIR"], "file"), "wb") as file:
+        for _ in range(64): file.write(bytes(1 << 20))
+    time.sleep(60)
+"""
+    with cell_of(text, disk_bytes=16 << 20) as cell, pytest.raises(CellError) as refused:
+        answer(cell, torch.zeros(1))
+    assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+    assert "to files" in refused.value.charge.message
+
+
+def test_an_exception_has_its_place() -> None:
+    with cell_of("def f(x):\n    return 1 // 0\n") as cell, pytest.raises(CellError, match=r"\(candidate.py, line 2\)"):
+        answer(cell, torch.zeros(1))
+
+
+def test_walls_that_the_machine_lacks_are_told(tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from opsmith.judging import walls
+def lacking(*given): raise OSError(38, "not there")
+walls._unshare = walls._landlock = walls._filter = lacking
+raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cpu", 1 << 33))
+print(len(raised.in_force), [one for one in raised.missing])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("2 [")
+    assert done.stdout.count("(not there)") == 3

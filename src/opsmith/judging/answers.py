@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ class CellError(Exception):
     def __init__(self, charge: Charge) -> None:
         super().__init__(f"{charge.refusal}: {charge.message}")
         self.charge = charge
+
+
+# A line of a traceback in one of the candidate's files.
+_PLACE = re.compile(r'/candidate/([^"]+)", line (\d+)')
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,9 @@ def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
         return Charge(Refusal.OVER_MEMORY, f"{name}: {message}")
     with suppress(ValueError):
         return Charge(Refusal(found.get("refusal", "")), message)
-    return Charge(otherwise, f"{name}: {message}", str(found.get("trace", ""))[-2000:])
+    places = _PLACE.findall(str(found.get("trace", "")))
+    at = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
+    return Charge(otherwise, f"{name}: {message}{at}")
 
 
 def _sign(name: object, message: object, line: object) -> Sign:

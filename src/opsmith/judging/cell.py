@@ -26,7 +26,7 @@ from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.launch import Limits, start_process
 from opsmith.judging.memory import Area, describe
 from opsmith.judging.messages import MessageError, receive, send
-from opsmith.judging.processes import family, memory_bytes
+from opsmith.judging.processes import disk_bytes, family, memory_bytes
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign, Walls
 
@@ -49,8 +49,8 @@ class Cell:
         self._folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
         self._areas: dict[str, Area] = {}
         self._number = 0
-        self._is_new = True
         self._used = 0
+        self._was_called = False
         self._before: Tensor | None = None
         self._start()
 
@@ -79,9 +79,9 @@ class Cell:
     def open(self, entry: Entry) -> None:
         """Have the candidate imported and built; raises CellError with what it raised."""
         assert self.candidate is not None
-        self._is_new = True
         path = self._folder / "candidate" / self.candidate.main
         found = self._ask("open", self.limits.load_s, path=str(path), entry=asdict(entry))
+        self._was_called = False
         if (charge := charge_of(found, Refusal.NOT_LOADED)) is not None:
             raise CellError(charge)
 
@@ -124,10 +124,10 @@ class Cell:
         """
         # Of many calls at once the candidate is known not to be slow (see `Trial.slowest_s`).
         patience_s = self.limits.call_s * min(len(order), _MOST_PATIENCE)
-        if self._is_new:
-            # Triton, torch.compile and others build at the first call.
+        if not self._was_called:
+            # A compiler may be part of the first call.
             patience_s = max(patience_s, self.limits.load_s)
-            self._is_new = False
+            self._was_called = True
         begun = time.perf_counter()
         message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
         message["is_lead_in"] = is_lead_in
@@ -227,6 +227,10 @@ class Cell:
             return Charge(
                 Refusal.OVER_MEMORY, f"it took {taken >> 20} MiB, and may take {self.limits.memory_bytes >> 20}"
             )
+        written = disk_bytes(self._folder)
+        if written > self.limits.disk_bytes:
+            text = f"it wrote {written >> 20} MiB to files, and may write {self.limits.disk_bytes >> 20}"
+            return Charge(Refusal.OVER_MEMORY, text)
         if len(members) > self.limits.processes:
             return Charge(
                 Refusal.OVER_MEMORY, f"it started {len(members)} processes, and may have {self.limits.processes}"

@@ -33,13 +33,14 @@ _FOLDERS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own, processes, and threads of
-    PyTorch.
+    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own and of files, processes,
+    and threads of PyTorch.
     """
 
     load_s: float = 60.0
     call_s: float = 20.0
     memory_bytes: int = 8 << 30
+    disk_bytes: int = 8 << 30
     processes: int = 256
     threads: int = 1
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["cpu_s", "family", "memory_bytes", "thread_count"]
+__all__ = ["cpu_s", "disk_bytes", "family", "memory_bytes", "thread_count"]
 
 _PAGE = 4096
 _SCHEDULER_CLOCK = 2
@@ -38,6 +39,16 @@ def thread_count(pid: int) -> int:
         return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return 0
+
+
+def disk_bytes(folder: Path) -> int:
+    """Return the bytes of the files in a folder, at any depth."""
+    total = 0
+    for root, _, names in os.walk(folder, onerror=None):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(root, name)).st_blocks * 512  # noqa: PTH118 -- many files
+    return total
 
 
 def cpu_s(pids: list[int]) -> float:

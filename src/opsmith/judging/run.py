@@ -109,22 +109,25 @@ class _Judge:
         now_s = time.monotonic()
         self.watch("as posed")
         found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
-        if found.posed.state == "accepted":
-            found.signs = self._caught(cell)
         if found.posed.state == "accepted" and options.time:
             self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
         if options.operator:
             self.watch("as an operator")
             trial = Trial(self.task, cell, now_s + options.seconds)
             found.operator = judge_as_operator(trial, self.seed) if cell.is_alive else _ENDED
+        if cell.is_alive and found.posed.state == "accepted":
+            found.signs = self._caught(cell)
         if changed := cell.changed_files():
             self._refuse(Charge(Refusal.FILES_CHANGED, f"{', '.join(changed)} is not as it was when it was imported"))
 
     def _caught(self, cell: Cell) -> tuple[Sign, ...]:
         """Return what the candidate catches in a call, the last of several: what it does once is no matter."""
         values = next(iter(self.task.makers.values()))(self.seed)
-        cell.load([[values[name] for name in self.task.parameters]])
-        return cell.caught()
+        try:
+            cell.load([[values[name] for name in self.task.parameters]])
+            return cell.caught()
+        except CellError:
+            return ()  # what does not bear to be traced was right without
 
     def _time(self, trial: Trial, overhead: Overhead) -> None:
         """Add the speeds; what is wrong in a timed call is refused as posed."""

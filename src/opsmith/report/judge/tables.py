@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from opsmith._printable import printable
 from opsmith.judging.batch import BatchReport
 from opsmith.judging.result import Charge, Judgement, Part, Speed
 from opsmith.report.table import BAD, GOOD, NEITHER, Table
@@ -19,7 +20,8 @@ def reasons_of(charges: Sequence[Charge]) -> Iterator[tuple[str, str]]:
     """Yield each charge as its name with where it was seen, and what was seen."""
     for charge in charges:
         where = f" ({charge.where})" if charge.where and "\n" not in charge.where else ""
-        message = " ".join(charge.message.split())
+        # A candidate's own words may hold what a terminal takes for a command.
+        message = printable(" ".join(charge.message.split()))
         yield f"{charge.refusal}{where}", message if len(message) <= _LONG else f"{message[: _LONG - 3]}..."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from opsmith._printable import printable
 from opsmith.judging.batch import BatchReport
 from opsmith.judging.result import Charge, Judgement, Part
 from opsmith.report.judge.tables import reasons_of, speed_table, summary_table, verdict_of
@@ -41,7 +42,7 @@ def report_lines(
     if dim:
         yield ""
     for line in dim:
-        yield from (style(part, "dim") for part in wrapped(line, width))
+        yield from (style(part, "dim") for part in wrapped(printable(line), width))
     yield ""
     yield style(verdict_of(judgement), "passed" if judgement.ok else "failed")
 
