@@ -49,8 +49,8 @@ class Cell:
         self._folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
         self._areas: dict[str, Area] = {}
         self._number = 0
+        self._is_new = True
         self._used = 0
-        self._was_called = False
         self._before: Tensor | None = None
         self._start()
 
@@ -79,9 +79,9 @@ class Cell:
     def open(self, entry: Entry) -> None:
         """Have the candidate imported and built; raises CellError with what it raised."""
         assert self.candidate is not None
+        self._is_new = True
         path = self._folder / "candidate" / self.candidate.main
         found = self._ask("open", self.limits.load_s, path=str(path), entry=asdict(entry))
-        self._was_called = False
         if (charge := charge_of(found, Refusal.NOT_LOADED)) is not None:
             raise CellError(charge)
 
@@ -124,10 +124,10 @@ class Cell:
         """
         # Of many calls at once the candidate is known not to be slow (see `Trial.slowest_s`).
         patience_s = self.limits.call_s * min(len(order), _MOST_PATIENCE)
-        if not self._was_called:
-            # A compiler may be part of the first call.
+        if self._is_new:
+            # Triton, torch.compile and others build at the first call.
             patience_s = max(patience_s, self.limits.load_s)
-            self._was_called = True
+            self._is_new = False
         begun = time.perf_counter()
         message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
         message["is_lead_in"] = is_lead_in
