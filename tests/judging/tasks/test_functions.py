@@ -33,6 +33,30 @@ def test_a_function_with_examples():
     assert task.guessed == ("B = 12 (x[0], mask[0], index[0])", "N = 30 (x[1], mask[1])")
 
 
+def strict(x, y):
+    if x.shape[0] != 24 or not bool((x > 2).all()):
+        raise ValueError("other sizes and numbers are not taken")
+    return x.sum(0) + y.new_ones(24)
+
+
+def heads(x, w):
+    return (x.unflatten(-1, (4, -1)) * w).flatten(-2)
+
+
+SIZES = {
+    "none": (strict, (torch.rand(24, 24) + 3, torch.rand(5)), (), ["24"]),
+    "multiples": (heads, (torch.rand(10, 32), torch.rand(8)), ("B = 10 (x[0])",), ["B 32"]),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_a_reference_does_not_take_stay_numbers(name):
+    function, example, lines, outputs = SIZES[name]
+    task = load_task(function, examples=[example])
+    assert task.guessed == lines
+    assert [output.tensor.shape.text for output in task.signature.outputs] == outputs
+
+
 def test_numbers_stay_like_those_of_an_example():
     task = load_task(weighted_sum, examples=examples)
     one, other = task.inputs(0), task.inputs(1)

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.shapes import Shape, parse_shape
 from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
+from opsmith.subject.copies import copied
 
 __all__ = ["Guess", "guessed_signature", "signature_of"]
 
@@ -60,11 +62,13 @@ def guessed_signature(name: str, reference: Callable[..., Any], values: Mapping[
         elif type(value) not in _KINDS:
             return None
     order = sorted(places, key=lambda size: (list(values).index(places[size][0][0]), places[size][0][1]))
-    taken = _taken(reference, values, order[: len(_TRIED[0])])
+    taken, choices = _taken(reference, values, order[: len(_TRIED[0])])
     letters = dict(zip(taken, _free_letters(values), strict=False))
     taken = list(letters)
     words = {name: _words(value, letters) for name, value in values.items() if isinstance(value, Tensor)}
-    outputs = _outputs(reference, values, letters)
+    outputs = _outputs(
+        reference, [_resized(values, choice) for choice in choices] or [copied(values)] * 2, letters, choices
+    )
     lines = tuple(
         f"{letters[size]} = {size} ({', '.join(f'{parameter}[{dim}]' for parameter, dim in places[size])})"
         for size in taken
@@ -110,26 +114,30 @@ def _free_letters(values: Mapping[str, Any]) -> list[str]:
     return [letter for letter in _LETTERS if letter not in values]
 
 
-def _taken(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]) -> list[int]:
-    """Return those sizes that may have other values, all of them at once.
+def _taken(
+    reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]
+) -> tuple[list[int], list[dict[int, int]]]:
+    """Return those sizes that may have other values, all of them at once, and such values.
 
     Usually all may, or all but one. Otherwise they are taken one by one, the largest first, which makes runs cheap.
     """
     for chosen in (list(sizes), *([other for other in sizes if other != size] for size in reversed(sizes))):
-        if chosen and len(_fitting(reference, values, chosen)) >= _ENOUGH:
-            return chosen
+        if chosen and len(choices := _fitting(reference, values, chosen)) >= _ENOUGH:
+            return chosen, choices
     taken: list[int] = []
+    found: list[dict[int, int]] = []
     for size in sorted(sizes, reverse=True):
-        if len(_fitting(reference, values, [*taken, size])) >= _ENOUGH:
-            taken.append(size)
-    return [size for size in sizes if size in taken]
+        if len(choices := _fitting(reference, values, [*taken, size])) >= _ENOUGH:
+            taken, found = [*taken, size], choices
+    return [size for size in sizes if size in taken], found
 
 
 def _fitting(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]) -> list[dict[int, int]]:
-    """Return the choices of other values that a reference takes."""
-    choices = [dict(zip(sizes, tried, strict=False)) for tried in _TRIED]
+    """Return the first choices of other values that a reference takes, as many as are enough."""
     most = max(_MOST_ELEMENTS, _elements(values, {}))
-    return [one for one in choices if _elements(values, one) <= most and _runs(reference, values, one)]
+    choices = (dict(zip(sizes, tried, strict=False)) for tried in _TRIED)
+    taken = (one for one in choices if _elements(values, one) <= most and _runs(reference, values, one))
+    return list(islice(taken, _ENOUGH))
 
 
 def _elements(values: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
@@ -165,15 +173,20 @@ def _ramp(shape: Sequence[int], like: Tensor) -> Tensor:
 
 
 def _outputs(
-    reference: Callable[..., Any], values: Mapping[str, Any], letters: Mapping[int, str]
+    reference: Callable[..., Any],
+    calls: Sequence[Mapping[str, Any]],
+    letters: Mapping[int, str],
+    choices: Sequence[Any],
 ) -> list[tuple[str, torch.dtype, list[str]]]:
-    """Return the outputs with their dimensions, each a symbol, a number, or "_" where it is neither."""
-    first, second = (_fitting(reference, values, list(letters)) * 2)[:2]
-    symbols = {(first[size], second[size]): letter for size, letter in reversed(list(letters.items()))}
+    """Return the outputs with their dimensions, each a symbol, a number, or "_" where it is neither; from two calls."""
+    symbols = {}
+    if choices:
+        first, second = choices
+        symbols = {(first[size], second[size]): letter for size, letter in reversed(list(letters.items()))}
     with torch.no_grad():
-        results = [_listed(reference(*_resized(values, sizes).values())) for sizes in (first, second)]
+        results = [_listed(reference(*call.values())) for call in calls]
     found = []
-    for index, (one, other) in enumerate(zip(*results, strict=True)):
+    for index, (one, other) in enumerate(zip(*results, strict=False)):
         if from_torch(one.dtype) is not None:
             pairs = zip(one.shape, other.shape, strict=False)
             words = [symbols.get(pair, str(pair[0]) if pair[0] == pair[1] else "_") for pair in pairs]
