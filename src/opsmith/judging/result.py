@@ -45,7 +45,7 @@ class Part:
 class Speed:
     """The time of one call in seconds, with the 95 % interval of the median, and the same of what it is held against.
 
-    `limit_s` is what the machine needs at least to read the inputs, write the outputs and do the operations.
+    `limit_s` is what the machine's memory needs to read the inputs and write the results once.
     """
 
     label: str

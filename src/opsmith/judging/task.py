@@ -17,8 +17,8 @@ __all__ = ["Task", "Tolerance"]
 class Tolerance:
     """How far off a result may be where the task says so: |found - expected| <= absolute + relative * |expected|.
 
-    `source` says where it stands. The judge derives a tolerance of its own from the inputs, and takes the wider of the
-    two for the verdict as posed only.
+    `source` says where it stands. It is kept for the reader: what the judge allows is derived from the inputs, as
+    `opsmith check` does, and a result that only the task's tolerance lets pass is refused.
     """
 
     absolute: float
