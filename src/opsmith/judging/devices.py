@@ -1,4 +1,4 @@
-"""What a candidate's process does on the device it is judged on: the CPU's part, and the choice of a GPU's."""
+"""Serves a candidate's process on the device it is judged on: the CPU's part, and the choice of a GPU's."""
 
 from __future__ import annotations
 

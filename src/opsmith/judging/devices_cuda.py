@@ -1,4 +1,4 @@
-"""What a candidate's process does on an NVIDIA GPU: copies of inputs at fixed places, waits, and the state of its cache.
+"""Serves a candidate's process on an NVIDIA GPU: copies of inputs at fixed places, waits, and the state of its cache.
 
 The functions of CUDA's runtime are taken from the library itself before a candidate is imported.
 """

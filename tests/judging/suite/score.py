@@ -66,11 +66,11 @@ class Judged:
     plain_speedup: float | None = None
 
 
-def judge_row(row: Row, folder: Path, seconds: float) -> dict[str, Any]:
+def judge_row(row: Row, folder: Path, **options: Any) -> dict[str, Any]:
     """Return the judgement of a candidate as its JSON, made in this process."""
     from opsmith.judging import judge
 
-    found = judge(_TASKS / row.task, written(row, folder), seconds=seconds, load_seconds=_BUILD_S)
+    found = judge(_TASKS / row.task, written(row, folder), load_seconds=_BUILD_S, **options)
     return json.loads(found.to_json())
 
 

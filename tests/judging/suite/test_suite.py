@@ -18,8 +18,13 @@ from opsmith.judging.signs import signs_of
 from some import some
 
 _TASKS = Path(__file__).parent / "tasks"
-# One of each table, the cheap ones first.
-_FIRST = ("returns half precision", "keeps results by pointer", "has no weight", "relu by halves")
+# What `make test` has is judged without its time, and soon has its verdict.
+_FIRST = (
+    "returns half precision",
+    "keeps results by pointer",
+    "has no weight",
+    "rms norm into an output that is given",
+)
 _NATIVE_FIRST = ("keeps results by pointer in C++", "softmax in C++")
 
 
@@ -48,7 +53,8 @@ def test_the_source_shows_the_signs(row: Row):
 
 
 def assert_judged_rightly(name: str, folder: Path) -> None:
-    found = judge_row(ROWS[name], folder, seconds=30.0)
+    options = {"time": False, "operator": False} if name in _FIRST else {}
+    found = judge_row(ROWS[name], folder, seconds=30.0, **options)
     charges = [*found["task_charges"], *found["as_posed"]["charges"]]
     signs = [sign["name"] for sign in found["signs"]]
     assert verdict_of(ROWS[name], found["ok"], [charge["refusal"] for charge in charges], signs) == RIGHT, charges
