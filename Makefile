@@ -23,7 +23,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo detect bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench scale-bench clean
+.PHONY: help venv demo detect bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted judge-suite gpu-judge-suite fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench scale-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -109,6 +109,17 @@ PLANTED_FLAGS ?=
 
 planted: $(READY) bytecode
 	$(BIN)/python tests/checker/planted/score.py --json build/planted.json $(PLANTED_FLAGS)
+
+# What `opsmith judge` says of every cheat and honest candidate that this machine can run, beside a plain judge. A run that
+# was killed goes on where it was. JUDGE_FLAGS are the program's options, such as "--needs cpu --jobs 2"; with a GPU, use
+# `make gpu-judge-suite`.
+JUDGE_FLAGS ?=
+
+judge-suite: $(READY) bytecode
+	$(BIN)/python tests/judging/suite/score.py --json build/judge-suite.json $(JUDGE_FLAGS)
+
+gpu-judge-suite:
+	PYTHONPATH=src $(PYTHON) tests/judging/suite/score.py --json build/judge-suite.json $(JUDGE_FLAGS)
 
 # An hour of inputs that nobody thought of; `make test` has the same few of them each time. With FUZZ_SANITIZER=address or
 # undefined the operators are built with that sanitizer.

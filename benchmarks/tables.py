@@ -15,6 +15,7 @@ from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures, few_deform_conv2d_figures
 from faster_table import faster_figures
 from floor_table import gradient_floor
+from judge_tables import judge_suite
 from linear_assignment_tables import linear_assignment_figures
 from lstm_table import against_lstm, few_against_lstm
 from ms_deform_attn_tables import ms_deform_attn_figures
@@ -95,6 +96,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "check times": check_times,
     "bench": bench_screen,
     "compare": compare_trust,
+    "judge suite": judge_suite,
     "lstm": few_against_lstm,
     "mutation": mutation_table,
     "survivors": mutation_survivors,

@@ -17,7 +17,7 @@ def run_python(program: str, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *flags, "-c", program], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["bench", "check", "mutate", "op", "profile"])
+@pytest.mark.parametrize("name", ["bench", "check", "judge", "mutate", "op", "profile"])
 def test_a_verb_is_a_plain_function(name):
     assert type(getattr(opsmith, name)).__name__ == "function"
 

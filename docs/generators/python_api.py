@@ -23,7 +23,7 @@ Every public name of `opsmith`. Names are imported on first use, so `import opsm
 # Section -> names; what the package exports and no section names comes at the end.
 _SECTIONS = {
     "Declaring operators": ("op", "view", "native", "Operator", "scriptable"),
-    "Judging operators": ("check", "bench", "profile", "mutate"),
+    "Judging operators": ("check", "bench", "judge", "profile", "mutate"),
     "Building existing code": ("load", "load_inline"),
 }
 _OPTIONS = re.compile(r"\n*Parameters\n-+\n")
@@ -62,9 +62,10 @@ def _results() -> tuple[type, ...]:
     from opsmith.benchmark.result import BenchReport
     from opsmith.checker.mutate.report import MutationReport
     from opsmith.checker.report import Report
+    from opsmith.judging.result import Charge, Judgement, Part, Speed
     from opsmith.profiler.result import ProfileReport
 
-    return (Report, BenchReport, ProfileReport, MutationReport)
+    return (Report, BenchReport, Judgement, Part, Charge, Speed, ProfileReport, MutationReport)
 
 
 def _exceptions(module: Any) -> Iterator[type]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opsmith.checker.api import check
     from opsmith.checker.mutate.api import mutate
     from opsmith.cpp_extension.jit import load, load_inline
+    from opsmith.judging.api import judge
     from opsmith.profiler.api import profile
     from opsmith.runtime.declare import op
     from opsmith.runtime.kernel_file import native, view
@@ -28,6 +29,7 @@ __all__ = [
     "bench",
     "check",
     "errors",
+    "judge",
     "load",
     "load_inline",
     "mutate",
@@ -67,6 +69,7 @@ __getattr__ = lazy_names(
         "Operator": "runtime.operator",
         "bench": "benchmark.api",
         "check": "checker.api",
+        "judge": "judging.api",
         "load": "cpp_extension.jit",
         "load_ipython_extension": "notebook",
         "load_inline": "cpp_extension.jit",
@@ -77,7 +80,7 @@ __getattr__ = lazy_names(
         "scriptable": "runtime.torchscript",
         "view": "runtime.kernel_file",
     },
-    modules=("benchmark", "checker", "profiler"),
+    modules=("benchmark", "checker", "judging", "profiler"),
     before=_require_torch,
 )
 
@@ -88,6 +91,8 @@ draw_with(
         "opsmith.benchmark.result:BenchReport": "opsmith.report.bench.text:report_text",
         "opsmith.checker.mutate.report:MutationReport": "opsmith.report.check.mutation:report_text",
         "opsmith.checker.report:Report": "opsmith.report.check.text:report_text",
+        "opsmith.judging.batch:BatchReport": "opsmith.report.judge.text:batch_text",
+        "opsmith.judging.result:Judgement": "opsmith.report.judge.text:report_text",
         "opsmith.package.audit.result:Audit": "opsmith.report.audit.text:audit_text",
         "opsmith.profiler.result:ProfileReport": "opsmith.report.profile.text:report_text",
     }

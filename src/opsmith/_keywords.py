@@ -12,7 +12,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from opsmith.errors import ArgumentTypeError
 
@@ -20,7 +20,9 @@ __all__ = ["Option", "keywords_of", "names_in", "nearest", "normalize", "option"
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
 _First = TypeVar("_First")
+_Second = TypeVar("_Second")
 _Result = TypeVar("_Result")
 _METADATA = "opsmith"
 
@@ -79,21 +81,30 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def keywords_of(
-    options: Callable[_P, _T], error: type[TypeError] = ArgumentTypeError
-) -> Callable[[Callable[[_First, _T], _Result]], Callable[Concatenate[_First, _P], _Result]]:
+class _Decorator(Protocol[_P, _T_co]):
+    """What turns the last parameter of a function with one or two others into keywords."""
+
+    @overload
+    def __call__(self, function: Callable[[_First, _T_co], _Result]) -> Callable[Concatenate[_First, _P], _Result]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[_First, _Second, _T_co], _Result]
+    ) -> Callable[Concatenate[_First, _Second, _P], _Result]: ...
+
+
+def keywords_of(options: Callable[_P, _T], error: type[TypeError] = ArgumentTypeError) -> _Decorator[_P, _T]:
     """Return a decorator that turns a function's last parameter, an object with all options, into keywords.
 
     The function's documentation gets a section with every option. `error` is raised for a keyword that does not exist.
     """
 
-    def decorate(function: Callable[[_First, _T], _Result]) -> Callable[Concatenate[_First, _P], _Result]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         signature = _signature(function, options)
         known = tuple(one.name for one in signature.parameters.values() if one.kind is one.KEYWORD_ONLY)
         leading = len(signature.parameters) - len(known)
 
         @functools.wraps(function)
-        def wrapper(*positional: Any, **keywords: Any) -> _Result:
+        def wrapper(*positional: Any, **keywords: Any) -> Any:
             for name in keywords:
                 if name not in signature.parameters:
                     raise error(_unknown(function.__name__, name, known))
@@ -107,7 +118,7 @@ def keywords_of(
         wrapper.__doc__ = _documentation(function, options)
         return wrapper
 
-    return decorate
+    return cast("_Decorator[_P, _T]", decorate)
 
 
 def _signature(function: Callable[..., Any], options: Any) -> inspect.Signature:

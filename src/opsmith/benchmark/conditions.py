@@ -17,7 +17,15 @@ from opsmith.benchmark.machine import GpuState, gpu_state
 from opsmith.runtime.operator import Operator
 from opsmith.toolchain.resources import usable_cores
 
-__all__ = ["Conditions", "CpuTimes", "load_at_once", "nothing_in_background", "read_cpu_times", "warnings_of"]
+__all__ = [
+    "Conditions",
+    "CpuTimes",
+    "load_at_once",
+    "nothing_in_background",
+    "read_cpu_times",
+    "torch_threads",
+    "warnings_of",
+]
 
 _STAT = Path("/proc/stat")
 # Above this part of the cores in other programs' hands, figures are not what they would be alone.
@@ -135,3 +143,14 @@ def _load_warnings(others: float | None, stolen: float | None, cores: int) -> It
         yield f"other programs took {others:.0%} of the {cores} cores meanwhile: an idle machine gives better figures"
     if stolen is not None and stolen > _BUSY:
         yield f"the hypervisor gave {stolen:.0%} of the cores' time to other machines during timing"
+
+
+@contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Give PyTorch so many threads on the CPU; afterwards it has those from before, whatever changed them meanwhile."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from opsmith.benchmark.ceilings import ceilings
 from opsmith.benchmark.clock import Call, clock_for
 from opsmith.benchmark.competitors import PHASES, Competitor, competitors
 from opsmith.benchmark.compiled import Compiler, compiling
-from opsmith.benchmark.conditions import Conditions, load_at_once
+from opsmith.benchmark.conditions import Conditions, load_at_once, torch_threads
 from opsmith.benchmark.deadline import Deadline, OutOfTime, time_limit
 from opsmith.benchmark.figures import Figures
 from opsmith.benchmark.job import Job, JobContext, JobRun
@@ -59,7 +59,7 @@ def run_bench(
     cannot be built.
     """
     options = options or BenchOptions()
-    with _threads(options.threads):
+    with torch_threads(options.threads):
         return _Bench(subject, device, options, watch or (lambda progress: None), limits or Limits(), extra).run()
 
 
@@ -177,17 +177,6 @@ class _Bench:
 
     def _tell_job(self, job: Job, index: int, doing: str) -> None:
         self._tell(f"{job}: {doing}", index)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Give PyTorch so many threads on the CPU; afterwards it has those from before, whatever changed them meanwhile."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _jobs(subject: Subject, device: str, options: BenchOptions) -> Iterator[Job]:

@@ -23,6 +23,7 @@ _COMMANDS = {
     "build": ("opsmith.cli.build", "Build operators with JIT, setuptools or CMake."),
     "check": ("opsmith.cli.check", "Test operators against their references."),
     "bench": ("opsmith.cli.bench", "Time operators against their references, torch.compile and the machine's limit."),
+    "judge": ("opsmith.cli.judge", "Judge kernels that others wrote, people or machines, whom it does not trust."),
     "profile": ("opsmith.cli.profile", "Show where the time of one call goes."),
     "wheel": ("opsmith.cli.wheel", "Make a project's wheel as it should be published, and audit it."),
     "prove": ("opsmith.cli.prove", "Run a wheel with every torch that it claims to work with."),

@@ -33,6 +33,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "opsmith bench smooth --json old.json",
         "opsmith bench smooth --compare old.json    # exits with 1 if it is slower now",
     ),
+    "judge": (
+        "opsmith judge level1/23_Softmax.py candidate.py",
+        "opsmith judge smooth::lowpass candidate.py --require operator --html verdict.html",
+        "opsmith judge level1 --batch candidates --json > verdicts.json    # goes on from its log",
+    ),
     "profile": ("opsmith profile smooth", "opsmith profile smooth::lowpass --device cuda"),
     "wheel": ("opsmith wheel", "opsmith wheel project -o dist --prove"),
     "prove": ("opsmith prove dist/*.whl", "opsmith prove dist/*.whl --torch 2.10.0 --torch 2.13.0"),

@@ -1,0 +1,128 @@
+"""Judges candidates from the command line: `opsmith judge`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from opsmith.cli.options import options_of, read_options
+from opsmith.cli.selection import usage_errors
+from opsmith.errors import ArgumentError
+from opsmith.judging.options import JudgeOptions
+
+if TYPE_CHECKING:
+    from opsmith.judging.batch import BatchReport
+    from opsmith.judging.result import Judgement
+
+__all__ = ["command"]
+
+_REFUSED, _TASK_REFUSED = 1, 3
+
+
+@click.command("judge")
+@click.argument("task")
+@click.argument("candidate", required=False, type=click.Path(path_type=Path))
+@options_of(JudgeOptions)
+@click.option(
+    "--require",
+    type=click.Choice(("posed", "operator")),
+    default="posed",
+    help="The verdict that the exit code follows.  [default: posed]",
+)
+@click.option(
+    "--batch", "folder", type=click.Path(path_type=Path, file_okay=False), help="Judge every candidate of this folder."
+)
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --batch: the log that a later run goes on from.  [default: opsmith-judge.jsonl in the folder]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the judgement as JSON.")
+@click.option(
+    "--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the judgement as an HTML page."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show what was asked, and what kept the candidate apart.")
+def command(
+    task: str,
+    candidate: Path | None,
+    require: Literal["posed", "operator"],
+    folder: Path | None,
+    log: Path | None,
+    as_json: bool,
+    page: Path | None,
+    verbose: bool,
+    **values: object,
+) -> None:
+    """Judge the file CANDIDATE for TASK: is it right, and how fast is it?
+
+    TASK is an operator of opsmith's, a KernelBench problem, a gpu-mode folder, or a FlashInfer-Bench definition. The
+    candidate runs in a process of its own. Exits with 0 if it is accepted, 1 if it is refused, 3 if the task is, and 2 if
+    the command line is wrong.
+    """
+    with usage_errors():
+        options = read_options(JudgeOptions, values)
+        if (candidate is None) == (folder is None):
+            raise ArgumentError("give one candidate, or --batch and a folder of them")
+        if folder is None and log is not None:
+            raise ArgumentError("--log belongs to --batch")
+        if folder is not None:
+            judgements: Sequence[Judgement] = _batch(task, folder, log, options, as_json=as_json)
+        else:
+            assert candidate is not None
+            judgements = [_one(task, candidate, options, as_json=as_json, verbose=verbose)]
+    if page is not None:
+        from opsmith.report.judge.page import judgements_as_html
+
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(judgements_as_html(judgements), encoding="utf-8")
+    sys.exit(_status(judgements, require))
+
+
+def _status(judgements: Sequence[Judgement], require: str) -> int:
+    def is_refused(one: Judgement) -> bool:
+        return one.as_posed.state != "accepted" or (require == "operator" and one.as_operator.state != "accepted")
+
+    if any(map(is_refused, judgements)):
+        return _REFUSED
+    return _TASK_REFUSED if any(one.task_charges for one in judgements) else 0
+
+
+def _one(task: str, candidate: Path, options: JudgeOptions, *, as_json: bool, verbose: bool) -> Judgement:
+    from opsmith.judging.candidate import read_candidate
+    from opsmith.judging.run import run_judge
+    from opsmith.judging.task_files import load_task
+    from opsmith.report.judge.text import report_lines
+    from opsmith.report.terminal import colour, console_for, echo, line_width
+
+    posed, file = load_task(task, examples=options.examples), read_candidate(candidate)
+    judgement = run_judge(posed, file, options, _doing if verbose else None)
+    if as_json:
+        click.echo(judgement.to_json(), nl=False)
+        return judgement
+    console = console_for()
+    echo(report_lines(judgement, style=colour(console), width=line_width(console), verbose=verbose), console)
+    return judgement
+
+
+def _doing(doing: str) -> None:
+    click.echo(f"opsmith  {doing}", err=True)
+
+
+def _batch(task: str, folder: Path, log: Path | None, options: JudgeOptions, *, as_json: bool) -> tuple[Judgement, ...]:
+    from opsmith.judging.batch import judge_batch
+    from opsmith.report.judge.text import batch_lines
+    from opsmith.report.terminal import colour, console_for, echo, line_width
+
+    report: BatchReport = judge_batch(
+        task, folder, options, log=log, watch=lambda name, doing: click.echo(f"opsmith  {name}  {doing}", err=True)
+    )
+    if as_json:
+        click.echo(f"[{','.join(one.to_json() for one in report.judgements)}]")
+        return report.judgements
+    console = console_for()
+    echo(batch_lines(report, style=colour(console), width=line_width(console)), console)
+    return report.judgements

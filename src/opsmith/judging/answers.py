@@ -1,0 +1,108 @@
+"""Reads the answers of a candidate's process, which may say anything: only what has the right form counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from opsmith.judging.memory import Area, read_tensor
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Sign
+
+__all__ = ["Batch", "CellError", "Returned", "charge_of", "charge_of_cache", "returned", "signs_of"]
+
+
+class CellError(Exception):
+    """A candidate did not answer as one does; `charge` says what happened."""
+
+    def __init__(self, charge: Charge) -> None:
+        super().__init__(f"{charge.refusal}: {charge.message}")
+        self.charge = charge
+
+
+# A line of a traceback in one of the candidate's files.
+_PLACE = re.compile(r'/candidate/([^"]+)", line (\d+)')
+
+
+@dataclass(frozen=True)
+class Returned:
+    """One result of a call: a copy of its content, and what the candidate's process says of the original.
+
+    `odd` is a type that is not a plain tensor's, and then there is no content. `shares` is the argument in whose memory it
+    lies.
+    """
+
+    tensor: Tensor | None
+    odd: str = ""
+    shares: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Calls that were made in one go: `wall_s` by the judge's clock from the order to the answer, `error` if one raised."""
+
+    wall_s: float
+    error: Charge | None = None
+    not_differentiable: tuple[int, ...] = ()
+
+
+def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
+    """Return the charge for an answer that tells an error."""
+    if "error" not in found:
+        return None
+    name, message = str(found["error"])[:100], str(found.get("message", ""))[:2000]
+    if name == "MemoryError" or "can't allocate memory" in message or name == "OutOfMemoryError":
+        return Charge(Refusal.OVER_MEMORY, f"{name}: {message}")
+    with suppress(ValueError):
+        return Charge(Refusal(found.get("refusal", "")), message)
+    places = _PLACE.findall(str(found.get("trace", "")))
+    at = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
+    return Charge(otherwise, f"{name}: {message}{at}")
+
+
+def _sign(name: object, message: object, line: object) -> Sign:
+    what = f"{str(name)[:60]} ({str(message)[:200]})"
+    text = f"{what} is raised in a call and caught there: what does the work is something else"
+    return Sign("falls back", text, line if type(line) is int else None)
+
+
+def charge_of_cache(found: Mapping[str, Any]) -> Charge | None:
+    """Return the charge for calls that set a part of the GPU's cache aside."""
+    size = found.get("set_aside", 0)
+    if type(size) is not int or size <= 0:
+        return None
+    return Charge(Refusal.CACHE_CONTROL, f"it sets {size >> 10} KiB of the second-level cache aside")
+
+
+def returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:
+    """Return the results of some calls from their descriptions; raises CellError for what is none."""
+    if not isinstance(found, list) or len(found) != count:
+        raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its process gave something else than its results"))
+    try:
+        return [[_one(item, area) for item in call] for call in found]
+    except (ValueError, TypeError) as error:
+        raise CellError(Charge(Refusal.REACHES_OUTSIDE, f"its process gave {error}")) from None
+
+
+def _one(described: Any, area: Area) -> Returned | None:
+    if described is None:
+        return None
+    if isinstance(described, dict) and "odd" in described:
+        return Returned(None, str(described["odd"])[:100])
+    shares = described.get("shares", []) if isinstance(described, dict) else []
+    return Returned(read_tensor(described, area), "", tuple(one for one in shares if type(one) is int))
+
+
+def signs_of(found: Mapping[str, Any]) -> tuple[Sign, ...]:
+    """Return a sign for each exception that an answer tells of."""
+    listed = found.get("caught")
+    return (
+        tuple(_sign(*one) for one in listed if isinstance(one, list) and len(one) == 3)
+        if isinstance(listed, list)
+        else ()
+    )

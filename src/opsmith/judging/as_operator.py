@@ -1,0 +1,189 @@
+"""Judges a candidate as an operator: by those properties of `opsmith check` that can be asked from outside of its process.
+
+The task's shapes say nothing of another one's. Honest kernels that are made for one shape fail here and say so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from opsmith.checker.outcome import Outcome, not_run_for
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.table import Property, chosen
+from opsmith.judging.diagnosis import same_numbers
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
+from opsmith.judging.result import Charge, Part
+from opsmith.judging.trial import Trial, on_device
+from opsmith.subject.case import Case
+from opsmith.subject.examples import as_case
+from opsmith.subject.index_bounds import with_index_bounds
+from opsmith.subject.subject import Subject
+
+__all__ = ["judge_as_operator"]
+
+# What a property of `check` is called where it refuses; those of gradients are asked where the task trains.
+_VALUES: Mapping[str, Refusal] = {
+    # It is right at the task's sizes already.
+    "value": Refusal.WRONG_AT_OTHER_SIZES,
+    "magnitude": Refusal.WRONG_FOR_OTHER_VALUES,
+    "special values": Refusal.WRONG_FOR_OTHER_VALUES,
+    "sizes": Refusal.WRONG_AT_OTHER_SIZES,
+    "empty": Refusal.WRONG_AT_OTHER_SIZES,
+    "strides": Refusal.WRONG_FOR_OTHER_LAYOUTS,
+    "arguments": Refusal.WRONG_VALUES,
+}
+_GRADIENTS: Mapping[str, Refusal] = {"gradient": Refusal.WRONG_GRADIENT}
+# Calls with more elements are not varied where smaller ones can be generated.
+_MOST_ELEMENTS = 1 << 16
+_REPEATS = 4
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What came of one property in one element type."""
+
+    item: Property
+    dtype: str
+    outcome: Outcome
+
+
+def judge_as_operator(trial: Trial, seed: int) -> Part:
+    """Return the verdict for everything that a user of an operator would try."""
+    call = remote_function(trial)
+    subject = with_index_bounds(_subject(trial, call, seed))
+    names = {**_VALUES, **(_GRADIENTS if trial.task.trains else {})}
+    begun_s = time.monotonic()
+    asked: list[_Asked] = []
+    charges: list[Charge] = []
+    told: list[str] = [""]
+
+    def tell(doing: Any) -> None:
+        told[0] = doing.label if isinstance(doing, Case) else told[0]
+
+    left = [(item, dtypes) for item in chosen(tuple(names)) for dtypes in subject.dtypes]
+    weights = sum(item.weight for item, _ in left)
+    try:
+        for item, dtypes in left:
+            share_s = (trial.until_s - begun_s) * item.weight / weights
+            asked.append(_ask(subject, item, dtypes, tell, share_s, trial))
+        repeated = _repeats(subject, call)
+    except CandidateEnded as ended:
+        charges.append(replace(ended.charge, where=told[0]))
+        repeated = None
+    charges += [_charge(one, names[one.item.name]) for one in asked if one.outcome.state == "failed"]
+    charges += call.charges.values()
+    charges += [repeated] if repeated is not None else []
+    if trial.shared and not _reference_shares(trial, seed):
+        charges.append(Charge(Refusal.ALIASED_RESULT, f"output {min(trial.shared)} lies in the memory of an input"))
+    states = {f"{one.item.name} {one.dtype}".strip(): _state(one.outcome) for one in asked}
+    calls = sum(one.outcome.inputs for one in asked)
+    if not charges and not calls:
+        return Part("not judged", (), 0, states, "nothing could be compared")
+    return Part("refused" if charges else "accepted", tuple(charges), calls, states)
+
+
+def _subject(trial: Trial, call: Callable[..., Any], seed: int) -> Subject:
+    task = trial.task
+    cases = [replace(as_case(make(seed), task.parameters), label=label) for label, make in task.makers.items()]
+    signature = task.signature
+    found = dict.fromkeys(one.dtype for case in cases for one in case.tensors().values() if "float" in one.dtype)
+    # Of a function whose types nobody has written down, those of the posed calls.
+    dtypes: tuple[Mapping[str, str], ...] = tuple({"T": name} for name in found) or ({},)
+    if signature is not None:
+        letters = signature.letters
+        named = [dict(zip(letters, (d.name for d in one), strict=True)) for one in signature.combinations()]
+        dtypes = tuple(named) or ({},)
+        cases = [case for case in cases if case.elements <= _MOST_ELEMENTS]
+    floating = tuple(
+        name
+        for name in task.parameters
+        if any(one.partition("[")[0] == name and "float" in r.dtype for c in cases for one, r in c.tensors().items())
+    )
+    if signature is not None:
+        floating = tuple(parameter.name for parameter in signature.parameters if parameter.differentiable)
+    return Subject(
+        task.name,
+        call,
+        call,
+        task.reference,
+        task.parameters,
+        (trial.cell.device,),
+        dtypes,
+        signature,
+        differentiable=task.differentiable if task.differentiable is not None else floating,
+        examples=tuple(cases),
+        seed=seed % 10_000,
+    )
+
+
+def _ask(
+    subject: Subject,
+    item: Property,
+    dtypes: Mapping[str, str],
+    tell: Callable[[Any], None],
+    share_s: float,
+    trial: Trial,
+) -> _Asked:
+    context = Context(
+        subject,
+        trial.cell.device,
+        dtypes,
+        tell,
+        seconds=share_s,
+        until_s=max(trial.until_s, time.monotonic() + share_s),
+    )
+    try:
+        outcome = item.run(context)
+    except Exception as error:
+        # A defect of the judge, and not of the candidate.
+        outcome = not_run_for(error)
+    return _Asked(item, context.dtype, outcome)
+
+
+def _charge(one: _Asked, refusal: Refusal) -> Charge:
+    finding = one.outcome.findings[0]
+    return Charge(refusal, finding.message, f"{one.item.name}{f', {one.dtype}' if one.dtype else ''}")
+
+
+def _state(outcome: Outcome) -> str:
+    if outcome.state == "not run":
+        return f"not asked: {outcome.note}"
+    return "right" if outcome.state == "passed" else "wrong"
+
+
+def _repeats(subject: Subject, call: remote_function) -> Charge | None:
+    """Return the charge for results that differ between calls with the same arguments."""
+    case = subject.suite.plain(subject.dtypes[0]) if subject.signature is not None else subject.examples[0]
+    values = case.build(subject.devices[0])
+    try:
+        with torch.no_grad():
+            first, *others = (call(*subject.arguments(values)) for _ in range(_REPEATS))
+    except CandidateRaisedError:
+        return None
+    if all(same_numbers(first, one) or _is_plain(first) for one in others):
+        return None
+    return Charge(Refusal.NOT_DETERMINISTIC, f"{_REPEATS} calls with the same arguments differ", case.label)
+
+
+def _is_plain(found: Any) -> bool:
+    """Whether all numbers of each result are one, which `same_numbers` does not compare."""
+    return all(one.numel() == 0 or bool((one == one.reshape(-1)[0]).all()) for one in found)
+
+
+def _reference_shares(trial: Trial, seed: int) -> bool:
+    """Whether the reference returns a view of an argument itself."""
+    task = trial.task
+    values = on_device(next(iter(task.makers.values()))(seed), "cpu")
+    given = {one.untyped_storage().data_ptr() for one in values.values() if isinstance(one, torch.Tensor)}
+    try:
+        found = task.reference(*trial.arguments(values))
+    except Exception:
+        return True
+    listed = found if isinstance(found, tuple | list) else [found]
+    return any(one.untyped_storage().data_ptr() in given for one in listed if isinstance(one, torch.Tensor))

@@ -1,0 +1,246 @@
+"""Makes the calls of a candidate, in its own process: loads inputs, runs a batch, gives results back as plain tensors."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.candidate import Entry
+from opsmith.judging.caught import caught_in
+from opsmith.judging.devices import Device, device_named
+from opsmith.judging.memory import Area, view_of
+from opsmith.judging.opening import OpeningError, open_candidate
+
+__all__ = ["Calls"]
+
+# Bound before a candidate is imported.
+_copy, _clone, _detach, _contiguous, _empty = Tensor.copy_, Tensor.clone, Tensor.detach, Tensor.contiguous, torch.empty
+_pointer, _storage_of, _requires_grad_ = Tensor.data_ptr, Tensor.untyped_storage, Tensor.requires_grad_
+_backward = torch.autograd.backward
+_gradient_of = vars(torch._C.TensorBase)["grad"].__get__
+_Tensor, _Parameter, _type, _len = torch.Tensor, torch.nn.Parameter, type, len
+_uint8 = torch.uint8
+_collect_no_more, _collect_again = gc.disable, gc.enable
+_increment_version = torch.autograd.graph.increment_version
+_ALIGNMENT = 64
+_SOILED = ((1 << 16, 64), (1 << 20, 16), (1 << 62, 3))
+
+
+class Calls:
+    """The candidate, the slots that hold inputs, and the results of the last batch."""
+
+    def __init__(self, device: str) -> None:
+        self.device: Device = device_named(device)
+        self.function: Callable[[Sequence[Any]], Any] | None = None
+        self.slots: list[list[Any]] = []
+        self.descriptions: Any = None
+        self.results: list[Any] = []
+        self.last: list[Any] = []
+        self.snapshots: list[Any] = []
+        self.areas: dict[str, Area] = {}
+        self.folder = ""
+
+    def open(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
+        """Open a candidate; without a path, a function that returns its first argument."""
+        if not path:
+            self.function = lambda values: values[0]
+            return {}
+        self.folder = str(Path(path).parent)
+        known = {**entry, "names": tuple(entry["names"]), "parameters": tuple(entry["parameters"])}
+        known |= {"outputs": tuple((tuple(shape), dtype) for shape, dtype in entry["outputs"])}
+        self.function = open_candidate(Path(path), Entry(**known), self.device.name)
+        return {}
+
+    def map(self, descriptor: int, name: str, size: int) -> dict[str, Any]:
+        """Map a piece of the judge's memory, for inputs or for results."""
+        self.areas[name] = Area(size, descriptor)
+        return {}
+
+    def load(self, slots: list[list[Any]], keep: bool) -> dict[str, Any]:
+        """Take new contents for the slots; with `keep` the tensors stay the same objects at the same place."""
+        area = self.areas["inputs"]
+        memory = self.device.mirror(area, keep)
+        if keep and slots == self.descriptions:
+            for tensor in _tensors(self.slots):
+                _increment_version(tensor)
+        else:
+            self.slots = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
+            self.descriptions = slots
+        self.last, self.results = self.results[-1:], []
+        self.device.touch(area)
+        self.device.wait()
+        return {}
+
+    def run(
+        self,
+        order: list[int],
+        gradients: dict[str, Any] | None = None,
+        is_watched: bool = False,
+        is_lead_in: bool = False,
+    ) -> dict[str, Any]:
+        """Call the candidate once for each slot of an order and keep what it returns.
+
+        One that is watched gets inputs that arrive late, and copies of its results are ordered at once, behind the call
+        on the current stream: work that is done elsewhere or later is not in them. Results of a lead-in are dropped.
+        """
+        if self.function is None:
+            raise OpeningError("no candidate is open")
+        if gradients is not None:
+            return self._differentiated(order[0], **gradients)
+        function, slots = self.function, self.slots
+        kept: list[Any] = []
+        self.device.before_calls()
+        _collect_no_more()
+        keep = kept.append
+        with torch.no_grad():
+            if is_watched:
+                self.device.arrive_late()
+                for slot in order:
+                    keep(function(slots[slot]))
+                    self.snapshots = [_clone(one) if not _oddness(one) else one for one in _listed(kept[-1])]
+            else:
+                for slot in order:
+                    keep(function(slots[slot]))
+        self.device.wait()
+        _collect_again()
+        self.results = [] if is_lead_in else kept
+        return {"set_aside": self.device.set_aside_bytes()}
+
+    def catch(self, slot: int) -> dict[str, Any]:
+        """Make one call and tell the exceptions that the candidate catches in it."""
+        function = self.function
+        assert function is not None
+        with torch.no_grad():
+            result, caught = caught_in(lambda: function(self.slots[slot]), self.folder)
+        self.device.wait()
+        self.results = [result]
+        return {"caught": caught}
+
+    def _differentiated(self, slot: int, leaves: list[list[int]], wanted: list[int], arriving: int) -> dict[str, Any]:
+        """Call the candidate for gradients of some arguments through some results; these are the results then.
+
+        `leaves` are places of arguments, with that in a list where they stand in one. The gradients of the results are
+        the tensors of the slot `arriving`.
+        """
+        assert self.function is not None
+        values = [list(one) if isinstance(one, list) else one for one in self.slots[slot]]
+        given: list[Any] = []
+        for index, *inside in leaves:
+            holder: Any = values[index] if inside else values
+            place = inside[0] if inside else index
+            holder[place] = _requires_grad_(_detach(holder[place]))
+            given.append(holder[place])
+        with torch.enable_grad():
+            found = _listed(self.function(values))
+            outputs: Any = [found[index] for index in wanted]
+            if lost := [index for index, one in zip(wanted, outputs, strict=True) if not one.requires_grad]:
+                return {"not_differentiable": lost}
+            _backward(outputs, self.slots[arriving])
+        self.device.wait()
+        self.results = [[_gradient_of(one) for one in given]]
+        return {}
+
+    def give(self, which: list[int], is_snapshot: bool = False) -> dict[str, Any]:
+        """Write results of the last batch into the area for them and describe them, or the copies of its last call."""
+        area = self.areas["results"]
+        at, found = 0, []
+        for number in which:
+            described: list[Any] = []
+            for result in self.snapshots if is_snapshot else _listed(self.results[number]):
+                if result is None:
+                    described.append(None)
+                    continue
+                odd = _oddness(result)
+                if odd:
+                    described.append({"odd": odd})
+                    continue
+                plain = _detach(result)
+                if plain.device.type != self.device.name:
+                    described.append({"odd": f"a tensor on {plain.device.type}"})
+                    continue
+                count = plain.numel()
+                size = count * plain.element_size()
+                if at + size > area.size:
+                    return {"needs": self._needed(which)}
+                if count:
+                    _copy(area.part(at, count, plain.dtype), _contiguous(plain).reshape(-1))
+                described.append(
+                    {
+                        "at": at,
+                        "shape": list(plain.shape),
+                        "dtype": str(plain.dtype).removeprefix("torch."),
+                        "shares": self._shared_argument(plain),
+                    }
+                )
+                at = -(-(at + size) // _ALIGNMENT) * _ALIGNMENT
+            found.append(described)
+        self.device.wait()
+        return {"results": found}
+
+    def soil(self, byte: int) -> dict[str, Any]:
+        """Fill freed memory of the sizes of the last results with a byte."""
+        sizes = [one.numel() * one.element_size() for found in self.last for one in _listed(found) if not _oddness(one)]
+        # Now: the memory of the last results is what the next ones get first.
+        self.last = []
+        for size in set(sizes):
+            # Several at once: the next result may get any of them, and small ones are many.
+            count = next(number for most, number in _SOILED if size <= most)
+            pieces = [_empty(size, dtype=_uint8, device=self.device.name).fill_(byte) for _ in range(count)]
+            del pieces
+        return {}
+
+    def back(self) -> dict[str, Any]:
+        """Write the inputs as they are now into their area, margins included."""
+        self.device.write_back(self.areas["inputs"])
+        return {}
+
+    def _needed(self, which: list[int]) -> int:
+        """Return how many bytes results take."""
+        return sum(
+            -(-one.numel() * one.element_size() // _ALIGNMENT) * _ALIGNMENT
+            for number in which
+            for one in _listed(self.results[number])
+            if not _oddness(one)
+        )
+
+    def _shared_argument(self, result: Tensor) -> list[int]:
+        """Return the arguments, by slot and position, whose memory a result lies in."""
+        try:
+            mine = _storage_of(result).data_ptr()
+        except Exception:
+            return []
+        for number, slot in enumerate(self.slots):
+            for index, value in enumerate(slot):
+                if isinstance(value, Tensor) and value.numel() and _storage_of(value).data_ptr() == mine:
+                    return [number, index]
+        return []
+
+
+def _listed(found: Any) -> list[Any]:
+    """Return the results of a call. A list of a class of its own may compute when it is gone through: it is a result."""
+    kind = _type(found)
+    if kind is list or kind is tuple:
+        return list(found)
+    # Tuples with names, as PyTorch's functions return them.
+    return list(tuple.__iter__(found)) if issubclass(kind, tuple) else [found]
+
+
+def _oddness(result: Any) -> str:
+    """Return why a result is not a plain tensor, or an empty text."""
+    kind = _type(result)
+    if kind not in (_Tensor, _Parameter):
+        return f"a tensor of the class {kind.__name__}" if issubclass(kind, _Tensor) else f"of type {kind.__name__}"
+    if result.layout is not torch.strided or result.is_meta or result.is_quantized:
+        return f"a tensor that is {'meta' if result.is_meta else result.layout}"
+    return ""
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [one for item in value for one in _tensors(item)] if isinstance(value, list) else []

@@ -1,0 +1,90 @@
+"""Times a candidate from outside of its process: by the wall clock of the judge, around a batch of calls.
+
+A candidate can change every clock of its own process, and none of the judge's. What the way there and back costs, and a
+call of nothing, is measured in the same process before the candidate is imported, and taken off.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from opsmith.benchmark.persisting_l2 import reset_persisting_l2
+from opsmith.judging.cell import Cell
+
+__all__ = ["Overhead", "measure_overhead", "time_here"]
+
+_FEW, _MANY, _TRIES = 1, 256, 25
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What a batch costs without the candidate, in seconds: once, and for each call."""
+
+    batch_s: float
+    call_s: float
+
+    def of(self, count: int) -> float:
+        """Return what a batch of so many calls costs."""
+        return self.batch_s + count * self.call_s
+
+
+def measure_overhead(cell: Cell) -> Overhead:
+    """Return what calls of nothing take in a cell whose candidate is not open yet."""
+    cell.open_empty()
+    cell.load([[torch.zeros(1)] for _ in range(_MANY)])
+    # The shortest: what other programs add here must not be taken off from the candidate's time.
+    few, many = (min(cell.run(list(range(count))).wall_s for _ in range(_TRIES)) for count in (_FEW, _MANY))
+    call_s = max(0.0, (many - few) / (_MANY - _FEW))
+    return Overhead(max(0.0, few - call_s * _FEW), call_s)
+
+
+def time_here(
+    function: Callable[..., Any], calls: Sequence[Sequence[Any]], lead_in: Sequence[Sequence[Any]], device: str
+) -> tuple[float, list[Any]]:
+    """Return the seconds of one call of a function of the judge's own, as the mean over some calls, and all results.
+
+    As in a candidate's process, inputs have just been read, and some calls come before that do not count.
+    """
+    wait = torch.cuda.synchronize if device == "cuda" else _nothing
+    for value in (item for arguments in calls for item in arguments) if device == "cpu" else ():
+        if isinstance(value, torch.Tensor) and value.numel():
+            value.max()
+    with torch.no_grad():
+        for arguments in lead_in:
+            function(*arguments)
+        if device == "cuda":
+            _empty_cache()
+        wait()
+        gc.disable()
+        try:
+            begun = time.perf_counter()
+            kept = [function(*arguments) for arguments in calls]
+            wait()
+            wall_s = time.perf_counter() - begun
+        finally:
+            gc.enable()
+    return wall_s / len(calls), kept
+
+
+def _empty_cache() -> None:
+    """Leave nothing of the inputs in the GPU's second-level cache, as before a candidate's batch."""
+    reset_persisting_l2()
+    _more_than_cache().zero_()
+
+
+@cache
+def _more_than_cache() -> torch.Tensor:
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    l2_bytes = getattr(properties, "L2_cache_size", 0) or 64 << 20
+    return torch.empty(3 * l2_bytes + (1 << 20), dtype=torch.int8, device="cuda")
+
+
+def _nothing() -> None:
+    """Wait for nothing: a call of the CPU is over when it returns."""

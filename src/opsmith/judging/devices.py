@@ -1,0 +1,84 @@
+"""Serves a candidate's process on the device it is judged on: the CPU's part, and the choice of a GPU's."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from opsmith.judging.memory import Area, Parts
+
+__all__ = ["Cpu", "Device", "device_named"]
+
+
+class Device(Protocol):
+    """A device in a candidate's process."""
+
+    name: str
+
+    def mirror(self, area: Area, keep: bool) -> Parts:
+        """Return the area's content on the device; with `keep` at the place where it was before."""
+        ...
+
+    def write_back(self, area: Area) -> None:
+        """Copy what is on the device now into the area."""
+        ...
+
+    def touch(self, area: Area) -> None:
+        """Read the inputs once, as one who has made them has."""
+        ...
+
+    def before_calls(self) -> None:
+        """Bring the device into the state in which calls are made."""
+        ...
+
+    def arrive_late(self) -> None:
+        """Have the inputs come when the current stream gets there, some time after the call."""
+        ...
+
+    def wait(self) -> None:
+        """Wait for everything that is queued, on every stream."""
+        ...
+
+    def set_aside_bytes(self) -> int:
+        """Return how much of the cache calls have set aside since `before_calls`."""
+        ...
+
+
+class Cpu:
+    """The CPU, where inputs are used where they are."""
+
+    name = "cpu"
+
+    def mirror(self, area: Area, keep: bool) -> Parts:
+        """Return the area itself."""
+        return area
+
+    def write_back(self, area: Area) -> None:
+        """Do nothing: it is the memory that the candidate has seen."""
+
+    def touch(self, area: Area) -> None:
+        """Read the area: another process has written it, and its pages and lines are not here yet."""
+        area.bytes.view(torch.int64).max()
+
+    def before_calls(self) -> None:
+        """Do nothing."""
+
+    def arrive_late(self) -> None:
+        """Do nothing."""
+
+    def wait(self) -> None:
+        """Do nothing: calls of the CPU are over when they return."""
+
+    def set_aside_bytes(self) -> int:
+        """Return 0: nothing of a CPU's cache can be set aside from here."""
+        return 0
+
+
+def device_named(name: str) -> Device:
+    """Return the device; that of a GPU is imported there alone."""
+    if name == "cpu":
+        return Cpu()
+    from opsmith.judging.devices_cuda import Cuda
+
+    return Cuda()

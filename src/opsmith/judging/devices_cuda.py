@@ -1,0 +1,82 @@
+"""Serves a candidate's process on an NVIDIA GPU: copies of inputs at fixed places, waits, and the state of its cache.
+
+The functions of CUDA's runtime are taken from the library itself before a candidate is imported.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opsmith.benchmark.persisting_l2 import cuda_runtime, persisting_l2_bytes, reset_persisting_l2
+from opsmith.judging.memory import Area
+
+__all__ = ["Cuda"]
+
+# About ten milliseconds.
+_LATE_CYCLES = 20_000_000
+
+
+class Cuda:
+    """The current GPU."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        torch.cuda.init()
+        torch.cuda.synchronize()
+        runtime = cuda_runtime()
+        self._wait = torch.cuda.synchronize if runtime is None else runtime.cudaDeviceSynchronize
+        self._on_device: Tensor | None = None
+        l2_bytes = (
+            getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0) or 64 << 20
+        )
+        self._flush = torch.empty(3 * l2_bytes + (1 << 20), dtype=torch.int8, device="cuda")
+
+    def mirror(self, area: Area, keep: bool) -> Cuda:
+        """Copy the area's content to the device; without `keep` to another place."""
+        if self._on_device is None or not keep or self._on_device.numel() != area.size:
+            before, self._on_device = self._on_device, torch.empty(area.size, dtype=torch.uint8, device="cuda")
+            del before  # after the new one is there, so that it lies elsewhere
+        self._on_device.copy_(area.bytes)
+        return self
+
+    def part(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
+        """Return elements from a byte on as a tensor of one dimension."""
+        assert self._on_device is not None
+        return self._on_device[at : at + count * dtype.itemsize].view(dtype)
+
+    def write_back(self, area: Area) -> None:
+        """Copy what is on the device now into the area."""
+        if self._on_device is not None and self._on_device.numel() == area.size:
+            area.bytes.copy_(self._on_device)
+
+    def touch(self, area: Area) -> None:
+        """Do nothing: inputs have just been copied to the device, and its cache is emptied before calls."""
+
+    def before_calls(self) -> None:
+        """Empty the second-level cache, and let nothing persist in it: candidates share one with their inputs."""
+        reset_persisting_l2()
+        self._flush.zero_()
+        self._wait()
+
+    def arrive_late(self) -> None:
+        """Take the inputs away, and have the current stream bring them back when it has slept."""
+        if self._on_device is None:
+            return
+        kept = self._on_device.clone()
+        self._on_device.fill_(0xFF)
+        self._wait()
+        torch.cuda._sleep(_LATE_CYCLES)
+        self._on_device.copy_(kept)
+
+    def wait(self) -> None:
+        """Wait for everything that is queued, on every stream; raises what CUDA reports."""
+        status = self._wait()
+        if status:
+            torch.cuda.synchronize()  # raises it in words
+            raise RuntimeError(f"CUDA error {status}")
+
+    def set_aside_bytes(self) -> int:
+        """Return how much of the cache calls have set aside since `before_calls`."""
+        return persisting_l2_bytes()

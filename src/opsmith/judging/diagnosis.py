@@ -1,0 +1,133 @@
+"""Finds the name of what is wrong: calls the candidate again and looks at what its results follow.
+
+A wrong result alone does not tell a cache from a bug. What is tried here has one outcome for each cause.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.cell import CellError
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge
+from opsmith.judging.trial import Trial, Values
+from opsmith.subject.disagreement import Disagreement
+from opsmith.subject.oracle import Expected
+
+__all__ = ["charge_for", "is_near", "same_numbers"]
+
+# A result with a relative error (of norms) below this is of a lower precision, and not another function's.
+_PRECISION = 0.05
+_NUDGED = 3.0
+# When a thread in the background has had its time.
+_LATER_S = 0.1
+_REPEATS = 5
+# What memory is filled with before a call, in turn: which piece of it the result gets is chance.
+_SOILS = (0x11, 0x77, 0x11, 0x77)
+
+
+def charge_for(
+    trial: Trial,
+    values: Values,
+    found: Sequence[Tensor],
+    expected: Expected,
+    wrong: Disagreement | Charge,
+    *,
+    earlier: Sequence[Sequence[Tensor]] = (),
+    where: str = "",
+    index: int = 0,
+) -> Charge:
+    """Return the charge for a wrong result; `earlier` are those of calls with other inputs before it.
+
+    `index` is the call's number in the last batch, whose results are still there.
+    """
+    if isinstance(wrong, Charge):
+        return Charge(wrong.refusal, wrong.message, where)
+    message = str(wrong)
+    if any(same_numbers(found, one) for one in earlier):
+        return Charge(
+            Refusal.CACHED_RESULT, f"it returns the result of an earlier call with other inputs; {message}", where
+        )
+    try:
+        return _named_by_calls(trial, values, found, expected, message, where, index)
+    except CellError as error:
+        return Charge(error.charge.refusal, error.charge.message, where)
+
+
+def _named_by_calls(
+    trial: Trial, values: Values, found: Sequence[Tensor], expected: Expected, message: str, where: str, index: int
+) -> Charge:
+    time.sleep(_LATER_S)
+    if trial.wrong(trial.plain(trial.cell.give([index])[0]), expected) is None:
+        return Charge(Refusal.WORKS_AFTER_THE_END, f"its result is right some time after the call; {message}", where)
+    soiled = []
+    for byte in _SOILS:
+        soiled.append((byte, trial.call(values, soil=byte)))
+    if any(_shows(one, byte) for byte, one in soiled) and not same_numbers(soiled[0][1], soiled[1][1]):
+        return Charge(Refusal.UNWRITTEN_OUTPUT, f"elements have what the memory had before; {message}", where)
+    if any(trial.wrong(trial.call(values), expected) is None for _ in range(_REPEATS)):
+        return Charge(Refusal.NOT_DETERMINISTIC, f"the same call is right at another time; {message}", where)
+    if trial.wrong(trial.call(values, margin=0), expected) is None:
+        return Charge(Refusal.READS_OUTSIDE, f"the result depends on memory around its inputs; {message}", where)
+    if is_near(found, expected.values) and _is_near_elsewhere(trial, values):
+        return Charge(Refusal.LOW_PRECISION, message, where)
+    return Charge(Refusal.WRONG_VALUES, message, where)
+
+
+def same_numbers(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Whether results are the same to the bit, NaN included, and have numbers that are not all alike."""
+    if len(one) != len(other) or not one:
+        return False
+    pairs = list(zip(one, other, strict=True))
+    if any(a.shape != b.shape or a.dtype != b.dtype for a, b in pairs):
+        return False
+    return any(a.numel() > 1 and bool((a != a.reshape(-1)[0]).any()) for a, _ in pairs) and all(
+        torch.equal(_bits(a), _bits(b)) for a, b in pairs
+    )
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _shows(found: Sequence[Tensor], byte: int) -> bool:
+    """Whether elements consist of one byte alone."""
+    for tensor in found:
+        size = tensor.element_size()
+        rows = _bits(tensor).reshape(-1, size)
+        if tensor.numel() and bool((rows == byte).all(dim=1).any()):
+            return True
+    return False
+
+
+def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
+    """Whether results are right but for their last digits; not where there are none that can be."""
+    near = False
+    for one, value in zip(found, values, strict=True):
+        if not one.is_floating_point():
+            continue
+        wide, exact = one.double().cpu(), value.double().cpu()
+        if not bool(wide.isfinite().all()) or not bool(exact.isfinite().all()):
+            return False
+        if float((wide - exact).norm()) > _PRECISION * float(exact.norm()):
+            return False
+        near = True
+    return near
+
+
+def _is_near_elsewhere(trial: Trial, values: Values) -> bool:
+    """Whether results are as near for inputs of another scale: what only looks like the function is not."""
+    moved = {name: _NUDGED * value + 1 if _is_floating(value) else value for name, value in values.items()}
+    try:
+        expected = trial.expected(moved)
+    except Exception:
+        return True
+    return is_near(trial.call(moved), expected.values)
+
+
+def _is_floating(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()

@@ -1,0 +1,85 @@
+"""The main program of a candidate's process: raises its walls, opens the candidate, and makes the calls it is told to.
+
+What stands here runs beside the candidate, which may change all of it. The judge therefore believes nothing that comes
+from here but bytes of results, and takes times itself (see `cell`). Functions that the calls need are bound before the
+candidate is imported, so that what it patches in Python does not reach them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from opsmith.judging.messages import receive, send
+from opsmith.judging.walls import Fence, raise_walls
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str]) -> None:
+    """Serve the judge at a descriptor: `descriptor scratch device memory_bytes threads`."""
+    link = socket.socket(fileno=int(arguments[0]))
+    scratch, device, memory_bytes = Path(arguments[1]), arguments[2], int(arguments[3])
+    walls = raise_walls(Fence(scratch, device, memory_bytes))
+    import torch
+
+    from opsmith.judging.calls import Calls
+
+    torch.set_num_threads(int(arguments[4]))
+    send(link, {"walls": walls.in_force, "missing": walls.missing, "pid": os.getpid()})
+    _serve(link, Calls(device))
+
+
+def _serve(link: socket.socket, calls: Any) -> None:
+    answers: dict[str, Callable[..., dict[str, Any]]] = {
+        "open": calls.open,
+        "map": calls.map,
+        "load": calls.load,
+        "run": calls.run,
+        "give": calls.give,
+        "back": calls.back,
+        "soil": calls.soil,
+        "catch": calls.catch,
+    }
+    say, hear = send, receive
+    while True:
+        try:
+            message, descriptors = hear(link)
+        except EOFError:
+            return
+        number = message.pop("number")
+        answer = answers[message.pop("do")]
+        try:
+            found = answer(*descriptors, **message)
+        except BaseException as error:
+            found = _described(error)
+        say(link, {"number": number, **found})
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    """Return what a candidate raised as plain data, with its last lines of a traceback."""
+    import traceback
+
+    try:
+        text = str(error)[:2000]
+        trace = "".join(traceback.format_exception(error))[-4000:]
+    except BaseException:  # its own __str__
+        text, trace = "", ""
+    refusal = getattr(error, "refusal", None)
+    return {
+        "error": type(error).__name__,
+        "message": text,
+        "trace": trace,
+        "refusal": refusal if isinstance(refusal, str) else "",
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    # Threads of the candidate's do not keep the process.
+    sys.stdout.flush()
+    os._exit(0)

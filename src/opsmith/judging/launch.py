@@ -1,0 +1,84 @@
+"""Starts the process of a candidate: with a private copy of its files, a scratch folder, and an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from opsmith.judging.candidate import Candidate
+
+__all__ = ["Limits", "start_process"]
+
+_START = (
+    "import json, sys; path, *rest = sys.argv[1:]; sys.path[:] = json.loads(path); "
+    "from opsmith.judging.inside import main; main(rest)"
+)
+# What a candidate's compilers and libraries need; nothing else of the judge's environment is told.
+_ENVIRONMENT = (
+    *("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "TORCH_CUDA_ARCH_LIST"),
+)
+# What they write to goes to the scratch folder.
+_FOLDERS = (
+    *("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"),
+    *("CUDA_CACHE_PATH", "OPSMITH_CACHE_DIR"),
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own and of files, processes,
+    and threads of PyTorch.
+    """
+
+    load_s: float = 60.0
+    call_s: float = 20.0
+    memory_bytes: int = 8 << 30
+    disk_bytes: int = 8 << 30
+    processes: int = 256
+    threads: int = 1
+
+
+def start_process(
+    folder: Path, candidate: Candidate | None, device: str, limits: Limits, output: IO[bytes]
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Copy a candidate to a folder and start its process there; return it with the link to it.
+
+    The candidate's files go to `candidate/`, which its walls let it read, and what it writes to `scratch/`.
+    """
+    own, scratch = folder / "candidate", folder / "scratch"
+    own.mkdir()
+    scratch.mkdir()
+    for name, content in candidate.text.items() if candidate is not None else ():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_bytes(content)
+    link, theirs = socket.socketpair()
+    # Isolated (-I): neither a file beside the candidate's nor a variable decides what the process imports.
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-I", "-c", _START, json.dumps([path or str(Path.cwd()) for path in sys.path])),
+            *(str(theirs.fileno()), str(scratch), device, str(limits.memory_bytes), str(limits.threads)),
+        ],
+        cwd=own,
+        env=_environment(scratch),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        pass_fds=[theirs.fileno()],
+        start_new_session=True,
+    )
+    theirs.close()
+    return process, link
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    # Freed memory is kept: results of each batch would have to be mapped anew.
+    malloc = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+    return {**kept, **malloc, **{name: str(scratch) for name in _FOLDERS}, "PYTHONDONTWRITEBYTECODE": "1"}

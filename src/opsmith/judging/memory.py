@@ -1,0 +1,154 @@
+"""Shares tensors with a candidate's process through memory that neither side can make smaller.
+
+Tensors cross as bytes and a description in JSON. Between them and around them lie margins, whose content the judge
+chooses anew for each call: a candidate that reads there gives other results, one that writes there is seen.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeGuard
+
+import torch
+from torch import Tensor
+
+__all__ = ["DTYPES", "Area", "Parts", "describe", "read_tensor", "span_of", "view_of"]
+
+_ALIGNMENT, _MARGIN = 64, 256
+# Linux's numbers, which fcntl has from Python 3.10 on only in part.
+_F_ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4
+_MOST_DIMS = 64
+DTYPES: Mapping[str, torch.dtype] = {
+    str(one).removeprefix("torch."): one for one in vars(torch).values() if isinstance(one, torch.dtype)
+}
+
+
+class Area:
+    """A piece of shared memory. `bytes` is all of it as a tensor of uint8, on the CPU."""
+
+    def __init__(self, size: int, descriptor: int | None = None) -> None:
+        """Make one of a size, or map another process's."""
+        self.size = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self.is_own = descriptor is None
+        if descriptor is None:
+            descriptor = os.memfd_create("opsmith-judge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(descriptor, self.size)
+            # Memory that shrinks would end the process that reads it.
+            fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL)
+        self.descriptor = descriptor
+        self.memory = mmap.mmap(descriptor, self.size)
+        self.bytes = torch.frombuffer(self.memory, dtype=torch.uint8)
+
+    def part(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
+        """Return elements from a byte on as a tensor of one dimension, with a storage of its own."""
+        return torch.frombuffer(self.memory, dtype=dtype, count=count, offset=at)
+
+    def close(self) -> None:
+        """Give the descriptor back; the memory goes with the last tensor in it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def span_of(tensor: Tensor) -> int:
+    """Return how many elements lie between a tensor's first and last, both counted."""
+    if tensor.numel() == 0:
+        return 0
+    return int(1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)))
+
+
+def describe(values: Sequence[Any], begin: int = 0) -> tuple[list[Any], list[tuple[int, Tensor]], int]:
+    """Lay arguments out from a byte on: return their descriptions, what to copy where, and where the next may begin.
+
+    What is copied are tensors of one dimension: all that lies between a tensor's first element and its last. Raises
+    TypeError for an argument that is not a tensor, a number, a text, None or a list of these.
+    """
+    copies: list[tuple[int, Tensor]] = []
+    at = begin
+
+    def described(value: Any) -> Any:
+        nonlocal at
+        if isinstance(value, Tensor):
+            plain = value.detach().resolve_conj().resolve_neg()
+            span = span_of(plain)
+            # What is one element off the alignment stays so.
+            shift = int(plain.storage_offset()) * plain.element_size() % _ALIGNMENT
+            at = _aligned(at + _MARGIN) + shift
+            found = {
+                "at": at,
+                "span": span,
+                "shape": list(plain.shape),
+                "strides": list(plain.stride()),
+                "dtype": str(plain.dtype).removeprefix("torch."),
+            }
+            if span:
+                copies.append((at, torch.as_strided(plain, (span,), (1,), plain.storage_offset())))
+            at += span * plain.element_size()
+            return found
+        if isinstance(value, list | tuple):
+            return [described(item) for item in value]
+        if value is None or isinstance(value, bool | int | float | str):
+            return {"value": value}
+        if isinstance(value, torch.dtype):
+            return {"dtype_value": str(value).removeprefix("torch.")}
+        raise TypeError(f"an argument is a {type(value).__name__}; a candidate gets tensors, numbers, texts and lists")
+
+    descriptions = [described(value) for value in values]
+    return descriptions, copies, _aligned(at + _MARGIN)
+
+
+class Parts(Protocol):
+    """Memory of which tensors are parts: an area, or its copy on a device."""
+
+    def part(self, at: int, count: int, dtype: torch.dtype) -> Tensor: ...  # noqa: D102
+
+
+def view_of(described: Any, area: Parts, device: str) -> Any:
+    """Return the argument that a description stands for, its tensors as parts of an area on a device."""
+    if isinstance(described, list):
+        return [view_of(item, area, device) for item in described]
+    if "value" in described:
+        return described["value"]
+    if "dtype_value" in described:
+        return DTYPES[described["dtype_value"]]
+    dtype = DTYPES[described["dtype"]]
+    shape, strides = described["shape"], described["strides"]
+    if described["span"] == 0:
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    part = area.part(described["at"], described["span"], dtype)
+    return part.as_strided(shape, strides, part.storage_offset())
+
+
+def read_tensor(described: Any, area: Area) -> Tensor:
+    """Return a copy of a tensor that another process describes, which lies in an area without gaps.
+
+    Raises ValueError for a description that is not one, or of what lies elsewhere.
+    """
+    if not isinstance(described, dict):
+        raise ValueError("a result that is not described")
+    dtype, shape, at = DTYPES.get(described.get("dtype", "")), described.get("shape"), described.get("at")
+    if dtype is None or not _are_sizes(shape) or type(at) is not int:
+        raise ValueError("a result whose description makes no sense")
+    count = 1
+    for size in shape:
+        count *= size
+    if not 0 <= at <= area.size - count * dtype.itemsize:
+        raise ValueError("a result that lies outside of the memory for it")
+    # A copy first: what is read twice may have changed between.
+    copied = area.bytes[at : at + count * dtype.itemsize].clone()
+    return copied.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+
+
+def _are_sizes(shape: Any) -> TypeGuard[list[int]]:
+    return (
+        isinstance(shape, list)
+        and len(shape) <= _MOST_DIMS
+        and all(type(one) is int and 0 <= one < 1 << 48 for one in shape)
+    )
+
+
+def _aligned(at: int) -> int:
+    return -(-at // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,66 @@
+"""Exchanges messages with a candidate's process: JSON with its length before it, and descriptors beside it.
+
+Nothing that comes from there is unpickled or run. What has the wrong form is a MessageError.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import socket
+import struct
+from typing import Any
+
+__all__ = ["MessageError", "receive", "send"]
+
+_LENGTH = struct.Struct("<I")
+# A message describes tensors and has no numbers of theirs.
+_MOST_BYTES = 16 << 20
+
+
+class MessageError(Exception):
+    """What arrived is not a message."""
+
+
+def send(link: socket.socket, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+    """Send one message; raises OSError where nobody reads."""
+    packed = json.dumps(message, allow_nan=True).encode()
+    head = _LENGTH.pack(len(packed))
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    link.sendmsg([head], rights)
+    link.sendall(packed)
+
+
+def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return one message and the descriptors that came with it; raises EOFError at the end, and MessageError."""
+    head, rights, _, _ = link.recvmsg(_LENGTH.size, socket.CMSG_SPACE(4 * array.array("i").itemsize))
+    descriptors: list[int] = []
+    for level, kind, content in rights:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            numbers = array.array("i")
+            numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
+            descriptors += numbers
+    head += _exactly(link, _LENGTH.size - len(head)) if head else b""
+    if not head:
+        raise EOFError("the other side has closed")
+    length = _LENGTH.unpack(head)[0]
+    if length > _MOST_BYTES:
+        raise MessageError(f"a message of {length} bytes")
+    try:
+        message = json.loads(_exactly(link, length))
+    except ValueError as error:
+        raise MessageError(f"a message that is not JSON: {error}") from None
+    if not isinstance(message, dict):
+        raise MessageError(f"a message that is a {type(message).__name__}")
+    return message, descriptors
+
+
+def _exactly(link: socket.socket, length: int) -> bytes:
+    parts = []
+    while length > 0:
+        part = link.recv(min(length, 1 << 20))
+        if not part:
+            raise EOFError("a message that was cut off")
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,219 @@
+"""Judges a candidate as the task poses it: its own shapes and types, with values that nobody knows before.
+
+Contents change behind the same tensors, the same contents move to other memory, several calls are made before the first
+result is looked at, and numbers of other kinds come in the same shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.cell import CellError
+from opsmith.judging.diagnosis import charge_for, same_numbers
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Part
+from opsmith.judging.trial import Trial, Values
+from opsmith.subject.case import Case
+from opsmith.subject.examples import as_case
+from opsmith.subject.oracle import Expected
+
+__all__ = ["judge_as_posed"]
+
+# Calls in a row without a look between, as far as their inputs take no more memory than this.
+_IN_A_ROW, _ROW_BYTES = 16, 256 << 20
+# Rows of calls: what is right for some calls and wrong later.
+_ROWS = 3
+# Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
+_KINDS = ("mixed", "big", "faint", "ties")
+# The part of the elements that are other ones where most stay.
+_PLACES, _FEWEST = 1 / 8, 64
+
+
+@dataclass(frozen=True)
+class _Posed:
+    """One call of the task: its name, what makes its inputs, and the seed that they begin at."""
+
+    label: str
+    make: Callable[[int], Values]
+    seed: int
+
+    def values(self, number: int) -> Values:
+        return self.make(self.seed + number)
+
+
+class _Refused(Exception):  # noqa: N818 -- it carries a verdict
+    def __init__(self, charge: Charge) -> None:
+        super().__init__(str(charge))
+        self.charge = charge
+
+
+def judge_as_posed(trial: Trial, seed: int) -> Part:
+    """Return the verdict for the task's own calls. The first reason to refuse ends it."""
+    states: dict[str, str] = {}
+    steps = (
+        ("values", _plain),
+        ("same memory, other contents", _other_contents),
+        ("other contents in places", _in_places),
+        ("other memory, same contents", _other_memory),
+        ("calls in a row", _in_a_row),
+        ("other kinds of numbers", _other_kinds),
+    )
+    label = ""
+    try:
+        for index, (label, make) in enumerate(trial.task.makers.items()):
+            posed = _Posed(label, make, seed + 1009 * index)
+            earlier: list[list[Tensor]] = []
+            for name, step in steps:
+                # Of the first call all is asked, however long it takes: a verdict says the same on a busy machine.
+                if index and not trial.has_time and step in (_in_a_row, _other_kinds):
+                    states.setdefault(name, "no time left")
+                    continue
+                states[name] = "refused"
+                step(trial, posed, earlier)
+                states[name] = "right"
+    except _Refused as refused:
+        return Part("refused", (refused.charge,), trial.calls, states)
+    except CellError as error:
+        return Part("refused", (replace(error.charge, where=error.charge.where or label),), trial.calls, states)
+    return Part("accepted", (), trial.calls, states)
+
+
+def _plain(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """The first calls; what is done later or elsewhere is not there when the current stream comes to the end of a call."""
+    for number in (0, 0):
+        values = posed.values(number)
+        found, at_once = trial.batch([values], is_watched=True)
+        expected = _hold(trial, values, posed.label, found, earlier)
+        if trial.wrong(at_once, expected) is not None:
+            is_gpu = trial.cell.device == "cuda"
+            where = "the current stream" if is_gpu else "the call"
+            name = Refusal.OTHER_STREAM if is_gpu else Refusal.WORKS_AFTER_THE_END
+            raise _Refused(Charge(name, f"its result is not there at the end of {where}, and right later", posed.label))
+
+
+def _other_contents(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """New contents in the same tensors: what is kept by their identity, version or pointer is old."""
+    for number in (1, 2):
+        values = posed.values(number)
+        _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+
+
+def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """New contents in some places of the same tensors, the first and the last not among them.
+
+    What is kept by some of the numbers, or by a sum of them, is that of the call before.
+    """
+    old, new = posed.values(2), posed.values(3)
+    generator = torch.Generator().manual_seed(posed.seed)
+    for name in trial.task.parameters:
+        values = {**old, name: _mixed(old[name], new[name], generator)}
+        if values[name] is not old[name]:
+            trial.call(old, keep=True)
+            _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+
+
+def _mixed(old: Any, new: Any, generator: torch.Generator) -> Any:
+    """Return a tensor with some of another's numbers in the middle; itself where it has few, or other things."""
+    if not isinstance(old, Tensor) or not old.is_floating_point() or old.numel() < _FEWEST or old.shape != new.shape:
+        return old
+    chosen = torch.rand(old.shape, generator=generator) < _PLACES
+    edge = old.numel() // 4
+    chosen.view(-1)[:edge] = False
+    chosen.view(-1)[-edge:] = False
+    return torch.where(chosen, new, old)
+
+
+def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """The same contents elsewhere, and others where they were: what has kept a pointer reads those."""
+    old, values = posed.values(3), posed.values(2)
+    (found,) = trial.batch([old, values], [1], keep=False)
+    expected = trial.expected(values)
+    if (wrong := trial.wrong(found, expected)) is None:
+        return
+    if not isinstance(wrong, Charge) and trial.wrong(found, trial.expected(old)) is None:
+        text = f"it reads the memory of an earlier call's inputs; {wrong}"
+        raise _Refused(Charge(Refusal.STALE_POINTERS, text, posed.label))
+    raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=posed.label, index=1))
+
+
+def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """Several calls before the first result is looked at, more than once."""
+    size = sum(one.numel() * one.element_size() for one in posed.values(0).values() if isinstance(one, Tensor))
+    most = min(_ROW_BYTES // max(size, 1), int(trial.cell.limits.call_s / max(trial.slowest_s, 1e-6)))
+    count = max(3, min(_IN_A_ROW, most))
+    number = 4
+    for _ in range(_ROWS):
+        slots = [posed.values(number + index) for index in range(count)]
+        number += count
+        every = trial.batch(slots)
+        looked_at = range(count) if size < 1 << 20 else (count - 1, 0, count // 2)
+        for index in looked_at:
+            _hold_in_row(trial, slots, every, index, posed.label)
+        if not trial.has_time:
+            return
+
+
+def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Tensor]], index: int, label: str) -> None:
+    expected = trial.expected(slots[index])
+    if (wrong := trial.wrong(every[index], expected)) is None:
+        return
+    where = f"{label}, call {index + 1} of {len(slots)} in a row"
+    if isinstance(wrong, Charge):
+        raise _Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where))
+    others = [one for number, one in enumerate(every) if number != index]
+    if any(same_numbers(every[index], one) for one in others):
+        is_last = trial.wrong(every[index], trial.expected(slots[-1])) is None
+        name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
+        text = "later calls write to an earlier result" if is_last else "it returns another call's result"
+        raise _Refused(Charge(name, f"{text}; {wrong}", where))
+    charge = charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index)
+    is_late = charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
+    raise _Refused(replace(charge, refusal=Refusal.DRIFTS) if is_late else charge)
+
+
+def _other_kinds(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
+    for case in _cases_of_kinds(trial, posed):
+        values = case.build()
+        try:
+            expected = trial.expected(values, case)
+        except Exception:
+            continue
+        found = trial.call(values, keep=True)
+        if (wrong := trial.wrong(found, expected)) is not None:
+            where = f"{posed.label}, {case.label}"
+            charge = charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where)
+            if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
+                charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
+            raise _Refused(charge)
+
+
+def _cases_of_kinds(trial: Trial, posed: _Posed) -> Iterator[Case]:
+    case = as_case(posed.values(0), trial.task.parameters)
+    kept = frozenset(trial.task.lifted)
+    for number, kind in enumerate(_KINDS):
+        other = case.changed(kept=kept, values=kind, given=None, seed=posed.seed + number)
+        # Integers are indices or labels, and stay as they are.
+        arguments = {
+            name: other.arguments[name] if _is_floating(value) else value for name, value in case.arguments.items()
+        }
+        yield Case(arguments, f"{kind} values", "values", base=case)
+
+
+def _is_floating(value: object) -> bool:
+    dtype = getattr(value, "dtype", "")
+    return isinstance(dtype, str) and ("float" in dtype or "complex" in dtype)
+
+
+def _hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier: list[list[Tensor]]) -> Expected:
+    """Raise _Refused if results are wrong; afterwards they are among the earlier ones."""
+    expected = trial.expected(values)
+    if (wrong := trial.wrong(found, expected)) is not None:
+        raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
+    earlier.append(found)
+    return expected

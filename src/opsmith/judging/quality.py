@@ -1,0 +1,220 @@
+"""Judges a task itself: whether its own inputs can tell a kernel that computes it from one that does not.
+
+The limits are those that published judges have (a tolerance of 1e-2), and the filters are those of robust-kbench
+(Lange et al., arXiv 2509.14279): range, spread, and the influence of inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge
+from opsmith.judging.task import Task
+from opsmith.judging.tasks.trees import same_tensor
+
+__all__ = ["TaskQuality", "quality_of"]
+
+# What usual judges allow, of a number and absolutely.
+_ALLOWED = 1e-2
+# Two runs of one reference on the same inputs differ by less, even where it adds in any order.
+_SELF = 1e-3
+_MOST_CALLS = 3
+# How far inputs are moved, and made larger, to see what their own distribution hides.
+_OFFSET, _SCALE = 1.0, 30.0
+
+
+@dataclass(frozen=True)
+class TaskQuality:
+    """Reasons to refuse a task, and what does not refuse it but should be known."""
+
+    charges: tuple[Charge, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
+    """Return what is wrong with a task, by a few runs of its reference on a device; the first reason for each call.
+
+    Of many calls that a task poses, some are looked at. Nothing is raised: a reference that raises on its own inputs is
+    such a reason.
+    """
+    charges, notes = [], []
+    makers = list(task.makers.items())
+    for label, make in makers[:: -(-len(makers) // _MOST_CALLS)]:
+        call = _Call(task, make, seed, device)
+        try:
+            found = next((message for look in _LOOKS if (message := look(call))), "")
+            notes += [] if found else list(call.without_influence())
+        except Exception as error:
+            found = f"its reference raises {type(error).__name__} on its own inputs: {str(error)[:300]}"
+        if found:
+            charges.append(Charge(Refusal.DEGENERATE_TASK, found, label))
+    return TaskQuality(tuple(charges), tuple(dict.fromkeys(notes)))
+
+
+class _Call:
+    """One call that a task poses, and its reference's results for it and for others."""
+
+    def __init__(self, task: Task, make: Callable[[int], Mapping[str, Any]], seed: int, device: str) -> None:
+        self.task, self.device = task, device
+        self.values, self.others = make(seed), make(seed + 1)
+        # Weights are no inputs here: a task whose results follow its weights alone says nothing about its kernel.
+        self.inputs = [name for name in task.parameters if name not in task.lifted and _is_tensor(self.values[name])]
+
+    @cached_property
+    def results(self) -> list[Tensor]:
+        """What the reference gives."""
+        return self.run(self.values)
+
+    def run(self, values: Mapping[str, Any]) -> list[Tensor]:
+        """Return the reference's results for copies of some arguments."""
+        return self.run_on([_copied(values[name], self.device) for name in self.task.parameters])
+
+    def run_on(self, given: Sequence[Any]) -> list[Tensor]:
+        """Return the reference's results for arguments as they are."""
+        with torch.no_grad():
+            found = self.task.reference(*given)
+        return [one.clone() for one in (found if isinstance(found, tuple | list) else [found]) if _is_tensor(one)]
+
+    def changed(self, names: Sequence[str], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+        """Return the arguments with the floating-point tensors of some names changed."""
+        return {
+            name: change(value) if name in names and _is_floating(value) else value
+            for name, value in self.values.items()
+        }
+
+    def without_influence(self) -> Iterator[str]:
+        """Yield a note for each input that may be left out, where there are several."""
+        names = [name for name in self.inputs if name not in self.task.entry.written]
+        for name in names if len(names) > 1 else ():
+            if _are_near(self.results, self.run({**self.values, name: self.others[name]})):
+                yield f"results hardly depend on {name}: a candidate may leave it out"
+
+
+def _changes_inputs(call: _Call) -> str:
+    given = [_copied(call.values[name], call.device) for name in call.task.parameters]
+    before = [one.clone() if _is_tensor(one) else one for one in given]
+    call.run_on(given)
+    for name, one, old in zip(call.task.parameters, given, before, strict=True):
+        if _is_tensor(one) and not same_tensor(one, old):
+            return f"its reference changes {name}, so what a candidate is given depends on who is called first"
+    return ""
+
+
+def _returns_nothing(call: _Call) -> str:
+    return "" if call.results else "its reference returns no tensor, so there is nothing to compare"
+
+
+def _is_not_finite(call: _Call) -> str:
+    for index, one in enumerate(call.results):
+        if one.is_floating_point() and not bool(one.isfinite().all()):
+            return f"output {index} of its reference is not finite: NaN and infinities hide what is beside them"
+    return ""
+
+
+def _disagrees_with_itself(call: _Call) -> str:
+    for index, (one, again) in enumerate(zip(call.results, call.run(call.values), strict=True)):
+        if not _is_near(one, again, _SELF):
+            return f"its reference disagrees with itself: output {index} differs between two calls with the same inputs"
+    return ""
+
+
+def _has_zero_weights(call: _Call) -> str:
+    for name, word in call.task.lifted.items():
+        weight = call.values[name]
+        if weight.dim() > 1 and weight.numel() and not bool(weight.any()):
+            return f"the weight {word} is zero, so a kernel that leaves it out is right"
+    return ""
+
+
+def _ignores_inputs(call: _Call) -> str:
+    moved = {name: call.others[name] if name in call.inputs else value for name, value in call.values.items()}
+    if not call.inputs or not _are_near(call.results, call.run(moved)):
+        return ""
+    return "its results hardly depend on its inputs: with other numbers they are the same but for 1 %"
+
+
+def _is_nearly_constant(call: _Call) -> str:
+    for index, one in enumerate(call.results):
+        if one.is_floating_point() and one.numel() > 1:
+            mean = one.double().mean()
+            if _is_near(one.double(), mean.expand(one.shape), _ALLOWED):
+                return (
+                    f"output {index} is {float(mean):.3g} but for 1 %, so a constant passes a tolerance of 1e-2; give "
+                    "inputs whose rows differ, such as numbers with another scale in each"
+                )
+    return ""
+
+
+def _cancels(call: _Call) -> str:
+    moved = call.run(call.changed(call.inputs[:1], lambda x: x + _OFFSET))
+    for index, (one, other) in enumerate(zip(call.results, moved, strict=True)):
+        if not one.is_floating_point() or not one.numel():
+            continue
+        largest = float(one.abs().max())
+        if largest <= _ALLOWED and largest <= 0.05 * float(other.abs().max()):
+            text = "since numbers around zero cancel; give inputs with another mean"
+            return f"output {index} is zero but for {_ALLOWED}, {text}"
+    return ""
+
+
+def _is_nearly_a_copy(call: _Call) -> str:
+    for index, one in enumerate(call.results):
+        for name in call.inputs:
+            value = call.values[name].to(one.device)
+            is_same = value.shape == one.shape and value.dtype == one.dtype and one.is_floating_point()
+            if not is_same or name in call.task.entry.written or not _is_near(one, value, _ALLOWED):
+                continue
+            # A task that is to copy is one whatever its numbers are.
+            moved = call.changed([name], lambda x: _SCALE * x + _OFFSET)
+            if not same_tensor(call.run(moved)[index], moved[name].to(one.device)):
+                return f"output {index} is {name} but for 1 %, so a copy passes a tolerance of 1e-2"
+    return ""
+
+
+# In this order: what is said first explains what would be said later.
+_LOOKS = (
+    _changes_inputs,
+    _returns_nothing,
+    _is_not_finite,
+    _disagrees_with_itself,
+    _has_zero_weights,
+    _is_nearly_constant,
+    _ignores_inputs,
+    _cancels,
+    _is_nearly_a_copy,
+)
+
+
+def _are_near(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    return all(_is_near(one, other, _ALLOWED) for one, other in zip(ones, others, strict=True))
+
+
+def _is_near(one: Tensor, other: Tensor, part: float) -> bool:
+    """Whether tensors are the same but for a part of each number, and of what is usual among them."""
+    if one.shape != other.shape:
+        return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    usual = float(other.double().square().mean().sqrt()) if other.numel() else 0.0
+    return torch.allclose(one.double(), other.double(), rtol=part, atol=part * usual, equal_nan=True)
+
+
+def _copied(value: Any, device: str) -> Any:
+    if isinstance(value, list | tuple):
+        return [_copied(item, device) for item in value]
+    return value.to(device, copy=True) if isinstance(value, Tensor) else value
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()

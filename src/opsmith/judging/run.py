@@ -1,0 +1,159 @@
+"""Judges one candidate: as the task poses it, then its time, then as an operator, within a budget of seconds."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from opsmith._keywords import names_in
+from opsmith.benchmark.conditions import torch_threads
+from opsmith.benchmark.machine import load_warning, this_machine
+from opsmith.errors import ArgumentError
+from opsmith.judging.as_operator import judge_as_operator
+from opsmith.judging.candidate import Candidate
+from opsmith.judging.cell import Cell, CellError, Limits
+from opsmith.judging.clock import Overhead, measure_overhead
+from opsmith.judging.limits import floor_of
+from opsmith.judging.options import JudgeOptions
+from opsmith.judging.posed import judge_as_posed
+from opsmith.judging.quality import quality_of
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
+from opsmith.judging.rivals import rivals_of
+from opsmith.judging.signs import signs_of
+from opsmith.judging.task import Task
+from opsmith.judging.timing import time_candidate
+from opsmith.judging.trial import Trial, on_device
+
+__all__ = ["Watch", "run_judge"]
+
+# What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
+_POSED, _TIMED = 0.4, 0.65
+Watch = Callable[[str], None]
+_NOT_CALLED = Part("not judged", note="it could not be called")
+_NOT_ASKED = Part("not judged", note="not asked for")
+_ENDED = Part("not judged", note="its process had ended")
+_NO_WALLS = Walls()
+
+
+def run_judge(task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch | None = None) -> Judgement:
+    """Return the judgement; `watch` gets what is done next. Raises ArgumentError for a GPU where there is none."""
+    with torch_threads(options.threads):
+        return _Judge(task, candidate, options, watch or (lambda doing: None)).run()
+
+
+@dataclass
+class _Found:
+    """What is known so far."""
+
+    posed: Part = _NOT_CALLED
+    operator: Part = _NOT_ASKED
+    speeds: list[Speed] = field(default_factory=list)
+    signs: tuple[Sign, ...] = ()
+    notes: tuple[str, ...] = ()
+    walls: Walls = _NO_WALLS
+
+
+class _Judge:
+    """One candidate and one task."""
+
+    def __init__(self, task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch) -> None:
+        self.task, self.options, self.watch = task, options, watch
+        self.candidate = replace(candidate, text={**task.beside, **candidate.text})
+        self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ArgumentError("there is no GPU here to judge on; pass device='cpu'")
+        self.seed = options.seed if options.seed is not None else secrets.randbits(31)
+        self.begun_s = time.perf_counter()
+        self.found = _Found()
+
+    def run(self) -> Judgement:
+        """Return what was found."""
+        options, found = self.options, self.found
+        memory_bytes = int(options.memory_gib * 2**30)
+        self.watch("the task")
+        quality = quality_of(self.task, self.seed, self.device)
+        limits = Limits(options.load_seconds, options.call_seconds, memory_bytes, threads=torch.get_num_threads())
+        try:
+            with Cell(self.candidate, self.device, limits) as cell:
+                found.walls = cell.walls
+                self._in_cell(cell)
+        except CellError as error:
+            found.posed = Part("refused", (error.charge,))
+        return Judgement(
+            self.task.name,
+            self.candidate.name,
+            self.device,
+            found.posed,
+            found.operator,
+            tuple(found.speeds),
+            (*signs_of(self.candidate), *found.signs),
+            walls=found.walls,
+            task_charges=quality.charges,
+            notes=(*self.task.notes, *quality.notes, *found.notes),
+            seed=self.seed,
+            seconds=time.perf_counter() - self.begun_s,
+            machine=this_machine(self.device).name,
+        )
+
+    def _in_cell(self, cell: Cell) -> None:
+        options, found = self.options, self.found
+        overhead = measure_overhead(cell) if options.time else Overhead(0.0, 0.0)
+        self.watch("opening the candidate")
+        cell.open(self.task.entry)
+        # The time for loading does not count.
+        now_s = time.monotonic()
+        self.watch("as posed")
+        found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
+        if found.posed.state == "accepted" and options.time:
+            self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
+        if options.operator:
+            self.watch("as an operator")
+            trial = Trial(self.task, cell, now_s + options.seconds)
+            found.operator = judge_as_operator(trial, self.seed) if cell.is_alive else _ENDED
+        if cell.is_alive and found.posed.state == "accepted":
+            found.signs = self._caught(cell)
+        if changed := cell.changed_files():
+            self._refuse(Charge(Refusal.FILES_CHANGED, f"{', '.join(changed)} is not as it was when it was imported"))
+
+    def _caught(self, cell: Cell) -> tuple[Sign, ...]:
+        """Return what the candidate catches in a call, the last of several: what it does once is no matter."""
+        values = next(iter(self.task.makers.values()))(self.seed)
+        try:
+            cell.load([[values[name] for name in self.task.parameters]])
+            return cell.caught()
+        except CellError:
+            return ()  # what does not bear to be traced was right without
+
+    def _time(self, trial: Trial, overhead: Overhead) -> None:
+        """Add the speeds; what is wrong in a timed call is refused as posed."""
+        begin_s, makers = time.monotonic(), self.task.makers
+        if warning := load_warning(self.device):
+            self.found.notes += (f"the times are those of a busy machine: {warning}",)
+        for index, (label, make) in enumerate(makers.items()):
+            self.watch(f"timing {label}")
+            share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
+            values = make(self.seed)
+            floor = floor_of(values, trial.expected(values).values, self.device)
+            arguments = trial.arguments(on_device(values, self.device))
+            # Compiling is not what the budget is for; what comes after it has its share.
+            reference, against = self.task.reference, names_in(self.options.against)
+            with rivals_of(reference, against, arguments, self.device, self.options.load_seconds) as (rivals, notes):
+                until_s = max(begin_s + share_s, time.monotonic() + share_s / (index + 1))
+                timed = time_candidate(
+                    replace(trial, until_s=until_s), label, make, overhead, floor, self.seed + index, rivals
+                )
+            self.found.notes += notes
+            if timed.charge is not None:
+                self._refuse(timed.charge)
+                return
+            self.found.speeds += timed.speeds
+
+    def _refuse(self, charge: Charge) -> None:
+        posed = self.found.posed
+        self.found.speeds.clear()
+        self.found.posed = replace(posed, state="refused", charges=(*posed.charges, charge))

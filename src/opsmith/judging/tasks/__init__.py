@@ -1,0 +1,1 @@
+"""Reads tasks: a module for each form in which others pose them."""

@@ -1,0 +1,104 @@
+"""Reads any function with example calls as a task: the examples say what sizes, types and kinds of values it takes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.errors import ArgumentError
+from opsmith.judging.candidate import Entry
+from opsmith.judging.task import Task
+from opsmith.judging.tasks.symbols import guessed_signature
+from opsmith.judging.tasks.trees import as_argument
+from opsmith.subject.examples import labelled
+
+__all__ = ["FEW", "read_function"]
+
+# Numbers of which there are so few are a choice, such as a mask of zeros and ones, and stay what they are.
+FEW = 16
+
+
+def read_function(function: Callable[..., Any], examples: Iterable[Any]) -> Task:
+    """Return the task of a function; an example is a tuple of arguments, or a mapping by name.
+
+    Each seed draws other numbers like those of an example: from among them, and off by some percent; integers stay, as
+    they may be indices. Raises ArgumentError for examples that do not fit.
+    """
+    name = getattr(function, "__name__", "function")
+    declared = _parameters_of(function, name)
+    calls = {
+        label or f"example {number}": _as_call(example, declared, name)
+        for number, (label, example) in enumerate(labelled(examples), 1)
+    }
+    if not calls:
+        raise ArgumentError(f"{name} has no examples, so nothing says what to call it with")
+    first = next(iter(calls.values()))
+    names = tuple(first)
+    if other := next((label for label, call in calls.items() if tuple(call) != names), None):
+        raise ArgumentError(f"the {other} of {name} has other arguments than the first; give all of them the same ones")
+    posed = {label: functools.partial(_like, call) for label, call in calls.items()}
+    guess = guessed_signature(name, function, first)
+    return Task(
+        name,
+        "function",
+        names,
+        function,
+        next(iter(posed.values())),
+        Entry((name, "custom_kernel", "ModelNew"), "arguments", names),
+        posed,
+        signature=guess.signature if guess else None,
+        guessed=guess.lines if guess else (),
+    )
+
+
+def _parameters_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
+    try:
+        declared = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name} has no signature to inspect: wrap it in a Python function") from None
+    return tuple(one.name for one in declared if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+
+
+def _as_call(example: Any, names: tuple[str, ...], function: str) -> dict[str, Any]:
+    if isinstance(example, Mapping):
+        unknown = [name for name in example if name not in names]
+        if unknown:
+            raise ArgumentError(f"an example of {function} names {unknown[0]}; it takes {', '.join(names)}")
+        call = {name: example[name] for name in names if name in example}
+        if tuple(call) != names[: len(call)]:
+            raise ArgumentError(f"an example of {function} leaves an argument out in between; give it, too")
+    else:
+        values = tuple(example) if isinstance(example, tuple | list) else (example,)
+        if len(values) > len(names):
+            raise ArgumentError(f"an example of {function} has {len(values)} arguments; it takes {', '.join(names)}")
+        call = dict(zip(names, values, strict=False))
+    return {name: as_argument(value, f"{function}: the argument {name}") for name, value in call.items()}
+
+
+def _like(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def other(value: Any) -> Any:
+        if isinstance(value, list):
+            return [other(item) for item in value]
+        if not isinstance(value, Tensor):
+            return value
+        return _redrawn(value, generator) if value.is_floating_point() and value.numel() else value.clone()
+
+    return {name: other(value) for name, value in call.items()}
+
+
+def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:
+    """Return numbers from among those of a tensor, off by some percent, in its layout."""
+    numbers = value.detach().flatten().to(torch.float64)
+    chosen = numbers[torch.randint(0, numbers.numel(), numbers.shape, generator=generator)]
+    if len(numbers.unique()) > FEW:
+        chosen = chosen * (1 + 0.05 * torch.randn(numbers.shape, generator=generator, dtype=torch.float64))
+    found = torch.empty_like(value)
+    found.copy_(chosen.reshape(value.shape).to(value.dtype))
+    return found

@@ -1,0 +1,136 @@
+"""Lifts a module: its weights and buffers become arguments, by `torch.func.functional_call`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from opsmith.errors import ArgumentError
+
+__all__ = ["Lifted", "lifted_module", "varied"]
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A module as a function of flat arguments: those of its `forward`, and then its weights.
+
+    `weights` maps arguments to names of the state dict. Buffers that the module changes itself, as a batch norm does in
+    training, are not among them.
+    """
+
+    reference: Callable[..., Any]
+    arguments: tuple[str, ...]
+    weights: Mapping[str, str]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """All arguments."""
+        return (*self.arguments, *self.weights)
+
+    def values(self, model: torch.nn.Module) -> dict[str, Tensor]:
+        """Return the weights of a module of the same kind, by argument."""
+        state = model.state_dict()
+        return {name: state[word].detach().cpu() for name, word in self.weights.items()}
+
+
+def lifted_module(model: torch.nn.Module, call: Sequence[Any]) -> Lifted:
+    """Return a module as a function; `call` are the arguments of one call of it, on the CPU.
+
+    Raises ArgumentError for a call that the module does not take.
+    """
+    arguments = _arguments_of(model, len(call))
+    changed = _changed_by(model, call)
+    names = [name for name in _unique_state(model) if name not in changed]
+    weights = {_as_identifier(name, arguments): name for name in names}
+    kept = {name: value for name, value in model.named_buffers() if name not in names}
+
+    def reference(*values: Any) -> Any:
+        given = values[: len(arguments)]
+        state = dict(zip(weights.values(), values[len(arguments) :], strict=True))
+        return functional_call(model, {**state, **_like(kept, values)}, tuple(given))
+
+    return Lifted(reference, arguments, weights)
+
+
+def varied(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Return weights with other numbers for those that are all one or all zero, as a norm's are at first.
+
+    A kernel that leaves them out would be right otherwise. Matrices and filters that are zero stay so: that is a defect of
+    a task, which is told.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = {}
+    for name, weight in weights.items():
+        is_constant = weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all())
+        if is_constant and (weight.dim() < 2 or bool(weight.any()) or name.endswith("bias")):
+            noise = torch.randn(weight.shape, generator=generator).clamp(-3, 3).to(weight.dtype)
+            # Variances stay positive.
+            found[name] = weight * (1 + 0.2 * noise) if bool(weight.any()) else 0.2 * noise
+        else:
+            found[name] = weight
+    return found
+
+
+def _arguments_of(model: torch.nn.Module, count: int) -> tuple[str, ...]:
+    declared = inspect.signature(model.forward).parameters.values()
+    named = [one.name for one in declared if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    if len(named) < count and any(one.kind is one.VAR_POSITIONAL for one in declared):
+        named += [f"input{index}" for index in range(len(named), count)]
+    if len(named) < count:
+        raise ArgumentError(f"the task gives {count} inputs, and forward takes {', '.join(named) or 'none'}")
+    return tuple(named[:count])
+
+
+def _unique_state(model: torch.nn.Module) -> list[str]:
+    """Return the names of parameters and floating buffers of the state dict, a tied one once."""
+    seen: set[int] = set()
+    found = []
+    for name, value in model.state_dict(keep_vars=True).items():
+        is_weight = isinstance(value, Tensor) and (value.is_floating_point() or isinstance(value, torch.nn.Parameter))
+        if is_weight and id(value) not in seen:
+            seen.add(id(value))
+            found.append(name)
+    return found
+
+
+def _changed_by(model: torch.nn.Module, call: Sequence[Any]) -> frozenset[str]:
+    """Return the buffers that a call of a module changes; the module is as it was afterwards."""
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=()):
+            model(*[value.clone() if isinstance(value, Tensor) else value for value in call])
+    except Exception as error:
+        raise ArgumentError(
+            f"the task's module does not take its own inputs: {type(error).__name__}: {error}"
+        ) from error
+    changed = frozenset(
+        name for name, buffer in model.named_buffers() if name not in before or not torch.equal(buffer, before[name])
+    )
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name in before:
+                buffer.copy_(before[name])
+    return changed
+
+
+def _like(kept: Mapping[str, Tensor], values: Sequence[Any]) -> dict[str, Tensor]:
+    """Return copies of buffers where the arguments are, floating ones in their element type."""
+    like = next((one for one in values if isinstance(one, Tensor) and one.is_floating_point()), None)
+    if like is None:
+        return {name: value.clone() for name, value in kept.items()}
+    dtypes = {True: like.dtype}
+    return {
+        name: value.to(like.device, dtypes.get(value.is_floating_point(), value.dtype), copy=True)
+        for name, value in kept.items()
+    }
+
+
+def _as_identifier(name: str, taken: Sequence[str]) -> str:
+    found = name.replace(".", "_")
+    return f"{found}_" if found in taken else found

@@ -1,0 +1,271 @@
+"""Times an accepted candidate against eager PyTorch, call by call on inputs that it has never seen.
+
+A round is a batch of calls in the candidate's process, each on inputs of its own, and calls of the reference here. The
+results of a call that nobody can foresee, and of the last one, are compared; in some rounds all results are asked for
+twice, since what is computed only then takes longer the first time.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from torch import Tensor
+
+from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
+from opsmith.judging.cell import CellError
+from opsmith.judging.clock import Overhead, time_here
+from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
+from opsmith.judging.limits import Floor
+from opsmith.judging.processes import cpu_s, family
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Speed
+from opsmith.judging.trial import Trial, Values, on_device
+
+__all__ = ["Timed", "time_candidate"]
+
+# A round is about so long, has at most so many calls, and inputs of so many elements and bytes.
+_ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 << 20
+# A round begins with calls that do not count: about so long, so many at most, on so many inputs of their own.
+_LEAD_IN_S, _MOST_LEAD_IN, _LEAD_SLOTS = 0.001, 256, 2
+_LEAST_CALLS, _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 2, 5, 60
+# One posed call is timed for so long, where that is enough for the least number of rounds.
+_SECONDS = 6.0
+# What is shorter is this: a batch cannot take no time.
+_LEAST_S = 1e-9
+_PROBES = 3
+# The interval of the ratio is narrow enough.
+_NARROW = 0.01
+# Results are asked for twice in every so many rounds, and believed to be late where those were so many. The first time may
+# take so much of the calls' time longer, and so many seconds.
+_TWICE_EVERY, _LEAST_LATE, _LATE_PART, _LATE_S = 2, 3, 0.5, 0.001
+_SEED_OF_ROUNDS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What came of timing one posed call: a speed for each rival, or why there is none."""
+
+    speeds: tuple[Speed, ...] = ()
+    charge: Charge | None = None
+
+
+@dataclass
+class _Samples:
+    own_s: list[float] = field(default_factory=list)
+    rivals_s: dict[str, list[float]] = field(default_factory=dict)
+
+
+def time_candidate(
+    trial: Trial,
+    label: str,
+    make: Callable[[int], Values],
+    overhead: Overhead,
+    floor: Floor,
+    seed: int,
+    rivals: Mapping[str, Callable[..., Any]],
+) -> Timed:
+    """Time the candidate for one call that the task poses, in turn with rivals that run here.
+
+    `floor` is what no machine is faster than.
+    """
+    race = _Race(trial, label, make, overhead, seed, rivals)
+    try:
+        samples = race.run()
+    except CellError as error:
+        return Timed(charge=replace(error.charge, where=error.charge.where or f"{label}, timed"))
+    own = median_interval(samples.own_s)
+    if own.high < floor.possible_s:
+        text = f"{own.middle:.3g} s a call, and the machine needs {floor.possible_s:.3g} s to move the bytes"
+        return Timed(charge=Charge(Refusal.FASTER_THAN_THE_MACHINE, text, label))
+    calls = len(samples.own_s) * race.count
+    return Timed(tuple(_speed(label, own, name, samples, floor, calls) for name in rivals))
+
+
+def _speed(label: str, own: Interval, rival: str, samples: _Samples, floor: Floor, calls: int) -> Speed:
+    taken_s = samples.rivals_s[rival]
+    ratio = ratio_interval(samples.own_s, taken_s)
+    return Speed(
+        label,
+        own.middle,
+        own.low,
+        own.high,
+        rival,
+        median_interval(taken_s).middle,
+        ratio.middle,
+        ratio.low,
+        ratio.high,
+        floor.usual_s,
+        calls,
+    )
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """What the calls of a round used, and reading all their results the first and the second time, in seconds."""
+
+    calls_s: float
+    first_s: float
+    second_s: float
+
+
+class _Race:
+    """Rounds of one posed call."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        label: str,
+        make: Callable[[int], Values],
+        overhead: Overhead,
+        seed: int,
+        rivals: Mapping[str, Callable[..., Any]],
+    ) -> None:
+        self.trial, self.label, self.make, self.overhead, self.rivals = trial, label, make, overhead, rivals
+        self.seed = seed + _SEED_OF_ROUNDS
+        self.count, self.lead_in = _LEAST_CALLS, 1
+        self.random = random.SystemRandom()
+        self.reads: list[_Reads] = []
+
+    def run(self) -> _Samples:
+        """Return the samples; raises CellError for a result that is wrong."""
+        self.count = self._calls_a_round()
+        samples = _Samples()
+        until_s = time.monotonic() + _SECONDS
+        for number in range(-_WARM_UP, _MOST_ROUNDS):
+            own_s, rivals_s = self._round(number)
+            if number >= 0:
+                samples.own_s.append(own_s)
+                for name, taken_s in rivals_s.items():
+                    samples.rivals_s.setdefault(name, []).append(taken_s)
+            is_over = not self.trial.has_time or time.monotonic() > until_s or _is_narrow(samples)
+            if number + 1 >= _LEAST_ROUNDS and is_over:
+                break
+        self._refuse_late()
+        return samples
+
+    def _calls_a_round(self) -> int:
+        """Return how many calls make a round, from the time of one and the size of its inputs."""
+        values = self.make(self.seed)
+        tensors = [one for one in values.values() if isinstance(one, Tensor)]
+        elements = sum(one.numel() for one in tensors)
+        nbytes = sum(one.numel() * one.element_size() for one in tensors)
+        most = int(min(_MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / max(nbytes, 1)))
+        call_s = self._seconds_of_call(max(most, 1))
+        self.lead_in = max(1, min(_MOST_LEAD_IN, int(_LEAD_IN_S / call_s)))
+        return max(_LEAST_CALLS, min(most, int(_ROUND_S / call_s)))
+
+    def _seconds_of_call(self, most: int) -> float:
+        """Return about how long a call takes, from as many as take long enough to tell, each on inputs of its own."""
+        count = 1
+        while True:
+            slots = [self.make(self.seed - 1 - index) for index in range(count)]
+            self.trial.cell.load([self.trial.arguments(values) for values in slots])
+            every = [self.trial.cell.run(range(count)) for _ in range(_PROBES)]
+            for done in every:
+                if done.error is not None:
+                    raise CellError(done.error)
+            taken_s = max(min(done.wall_s for done in every) - self.overhead.of(count), _LEAST_S)
+            if count >= most or taken_s > _ROUND_S / 2:
+                return taken_s / count
+            count = min(4 * count, most)
+
+    def _round(self, number: int) -> tuple[float, dict[str, float]]:
+        """Return the seconds of a call of the candidate's and of each rival's."""
+        begin = self.seed + (number + _WARM_UP) * (self.count + _LEAD_SLOTS)
+        slots = [self.make(begin + index) for index in range(self.count + _LEAD_SLOTS)]
+        order = self.random.sample(range(self.count), self.count)
+        cell = self.trial.cell
+        # In every other round the contents change behind the same tensors, in the others they lie elsewhere.
+        cell.load([self.trial.arguments(values) for values in slots], keep=number % 2 == 0)
+        # Calls that do not count, on inputs of their own: the processor has slept.
+        lead_in = [self.count + index % _LEAD_SLOTS for index in range(self.lead_in)]
+        cell.run(lead_in, is_lead_in=True)
+        begun_s = self._used_s()
+        done = cell.run(order)
+        used_s = self._used_s() - begun_s
+        if done.error is not None:
+            raise CellError(done.error)
+        looked_at = sorted({self.random.randrange(self.count), self.count - 1})
+        every = self._read_twice(used_s) if number % _TWICE_EVERY == 0 else []
+        found = [self.trial.plain(one) for one in cell.give(looked_at)]
+        own_s = max(done.wall_s - self.overhead.of(self.count), _LEAST_S) / self.count
+        if changed := cell.changed_inputs():
+            name = Refusal.INPUT_MODIFIED if changed == "inputs" else Refusal.WRITES_OUTSIDE
+            raise CellError(Charge(name, f"{changed} of a timed call have other values after it", self.label))
+        for at, results in zip(looked_at, found, strict=True):
+            self._hold(slots, order, at, results)
+        rivals_s, eager = self._rivals(slots, lead_in)
+        for at, results in enumerate(every):
+            # A look at each, for what is far off: then it is compared as the others are.
+            if not is_near(results, eager[order[at]]):
+                self._hold(slots, order, at, results)
+        return own_s, rivals_s
+
+    def _rivals(self, slots: Sequence[Values], lead_in: Sequence[int]) -> tuple[dict[str, float], list[list[Tensor]]]:
+        """Return the seconds of a call of each rival's, and the reference's results for each slot."""
+        device = self.trial.cell.device
+        calls = [self.trial.arguments(on_device(values, device)) for values in slots]
+        before = [calls[index] for index in lead_in]
+        taken_s: dict[str, float] = {}
+        eager: list[Any] = []
+        for name in self.random.sample(list(self.rivals), len(self.rivals)):
+            taken_s[name], results = time_here(self.rivals[name], calls[: self.count], before, device)
+            eager = results if name == "eager" else eager
+        listed = [list(one) if isinstance(one, tuple | list) else [one] for one in eager]
+        return taken_s, [[one for one in call if isinstance(one, Tensor)] for call in listed]
+
+    def _used_s(self) -> float:
+        """Return what the candidate's process has used of processors, which other programs do not delay.
+
+        Work on a GPU does not show in it; there it is the time.
+        """
+        cell = self.trial.cell
+        return cpu_s(family(cell.pid)) if cell.device == "cpu" else time.perf_counter()
+
+    def _read_twice(self, calls_s: float) -> list[list[Tensor]]:
+        """Return all results, and note what it takes to read them the first time and the second."""
+        begun_s = self._used_s()
+        every = self.trial.cell.give(range(self.count))
+        read_s = self._used_s()
+        self.trial.cell.give(range(self.count))
+        self.reads.append(_Reads(calls_s, read_s - begun_s, self._used_s() - read_s))
+        return [self.trial.plain(one) for one in every]
+
+    def _refuse_late(self) -> None:
+        """Raise CellError where results are computed when they are asked for."""
+        reads = self.reads[_WARM_UP // _TWICE_EVERY :]
+        if len(reads) < _LEAST_LATE:
+            return
+        calls_s, first_s, second_s = (median(one) for one in zip(*map(astuple, reads), strict=True))
+        if first_s - second_s > max(_LATE_S, _LATE_PART * max(calls_s, second_s)):
+            text = "its results are computed when they are read for the first time, and not when it is called"
+            raise CellError(Charge(Refusal.LAZY_RESULT, text, self.label))
+
+    def _hold(self, slots: Sequence[Values], order: Sequence[int], at: int, found: list[Tensor]) -> None:
+        """Raise CellError if the results of a timed call are wrong."""
+        values = slots[order[at]]
+        expected = self.trial.expected(values)
+        if (wrong := self.trial.wrong(found, expected)) is None:
+            return
+        where = f"{self.label}, timed call {at + 1} of {self.count}"
+        every = [self.trial.plain(one) for one in self.trial.cell.give(range(self.count))]
+        others = [one for index, one in enumerate(every) if index != at]
+        if not isinstance(wrong, Charge) and any(same_numbers(found, one) for one in others):
+            is_last = self.trial.wrong(found, self.trial.expected(slots[order[-1]])) is None
+            name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
+            text = "later calls write to an earlier result" if is_last else "it returns another call's result"
+            raise CellError(Charge(name, f"{text}; {wrong}", where))
+        charge = charge_for(self.trial, values, found, expected, wrong, where=where, index=at)
+        by_chance = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
+        raise CellError(replace(charge, refusal=Refusal.DIFFERS_WHEN_TIMED) if charge.refusal in by_chance else charge)
+
+
+def _is_narrow(samples: _Samples) -> bool:
+    if len(samples.own_s) < 3 * _LEAST_ROUNDS:
+        return False
+    return all(ratio_interval(samples.own_s, one).half_width < _NARROW for one in samples.rivals_s.values())

@@ -1,0 +1,151 @@
+"""Calls a candidate with inputs that the judge has made, and compares what comes back with the reference's results."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.cell import Cell, CellError, Returned
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge
+from opsmith.judging.task import Task
+from opsmith.subject.case import Case
+from opsmith.subject.examples import as_case
+from opsmith.subject.oracle import Disagreement, Expected, compare, expect
+from opsmith.subject.subject import Subject
+
+__all__ = ["Trial", "Values", "on_device"]
+
+Values = Mapping[str, Any]
+# What lies around inputs, and what memory for results has in it before: numbers that are none, and others.
+_NOT_A_NUMBER, _OTHER_BYTE = 0xFF, 0x5B
+
+
+@dataclass
+class Trial:
+    """A candidate in its cell, and what it has to compute there.
+
+    `calls` counts those that were compared, and `slowest_s` is the longest that one took.
+    `until_s` is the moment, by time.monotonic, at which nothing new is begun.
+    """
+
+    task: Task
+    cell: Cell
+    until_s: float
+    calls: int = 0
+    shared: set[int] = field(default_factory=set)
+    slowest_s: float = 0.0
+
+    @property
+    def has_time(self) -> bool:
+        """Whether something new may begin."""
+        return time.monotonic() < self.until_s
+
+    @property
+    def subject(self) -> Subject:
+        """The task as the oracle takes it; what is called is the reference."""
+        task = self.task
+        call = task.reference
+        return Subject(task.name, call, call, call, task.parameters, (self.cell.device,), (), task.signature)
+
+    def arguments(self, values: Values) -> list[Any]:
+        """Return arguments in the task's order."""
+        return [values[name] for name in self.task.parameters]
+
+    def expected(self, values: Values, case: Case | None = None) -> Expected:
+        """Return what the reference gives; raises what it raises. `case` says what kind of numbers these are."""
+        here = on_device(values, self.cell.device)
+        with torch.no_grad():
+            return expect(self.subject, case or as_case(values, self.task.parameters), here)
+
+    def call(
+        self, values: Values, *, keep: bool = False, margin: int = _NOT_A_NUMBER, soil: int | None = None
+    ) -> list[Tensor]:
+        """Return the results of one call; raises CellError for a call that has none, or changes its inputs.
+
+        `margin` is the byte around its inputs, and `soil` the one in memory that its results may get.
+        """
+        return self.batch([values], keep=keep, margin=margin, soil=soil)[0]
+
+    def batch(
+        self,
+        slots: Sequence[Values],
+        order: Sequence[int] | None = None,
+        which: Sequence[int] | None = None,
+        *,
+        keep: bool = False,
+        margin: int = _NOT_A_NUMBER,
+        soil: int | None = None,
+        is_watched: bool = False,
+    ) -> list[list[Tensor]]:
+        """Make a call for each slot in an order, and return the results of some of the calls, of all by default.
+
+        Where they are watched, what comes last is the copy of the last call's results that was ordered right behind it.
+        """
+        order = list(range(len(slots))) if order is None else order
+        which = range(len(order)) if which is None else which
+        self.cell.load([self.arguments(values) for values in slots], keep=keep, margin=margin)
+        self.cell.soil(secrets.choice((_NOT_A_NUMBER, _OTHER_BYTE)) if soil is None else soil)
+        done = self.cell.run(order, is_watched=is_watched)
+        if done.error is not None:
+            raise CellError(done.error)
+        self.slowest_s = max(self.slowest_s, done.wall_s / max(len(order), 1))
+        given = self.cell.give(which)
+        if is_watched:
+            given += self.cell.give(which[-1:], is_snapshot=True)
+        if changed := self.cell.changed_inputs():
+            raise CellError(_CHANGES[changed])
+        return [self.plain(results) for results in given]
+
+    def plain(self, results: Sequence[Returned | None]) -> list[Tensor]:
+        """Return results as tensors; raises CellError for those that are not plain ones."""
+        found = []
+        for number, result in enumerate(results):
+            if result is None or result.tensor is None:
+                odd = "None" if result is None else result.odd
+                is_tensor = odd.startswith("a tensor")
+                text = f"output {number} is {odd}, and not a plain tensor"
+                raise CellError(Charge(Refusal.LAZY_RESULT if is_tensor else Refusal.WRONG_DTYPE, text))
+            if result.shares:
+                self.shared.add(number)
+            found.append(result.tensor)
+        return found
+
+    def wrong(self, found: list[Tensor], expected: Expected) -> Disagreement | Charge | None:
+        """Return how results differ from what is expected: a charge where the type or the form does."""
+        self.calls += 1
+        wanted = expected.own if expected.own is not None else ()
+        if len(found) != len(expected.values):
+            text = f"it returns {len(found)} results, the reference {len(expected.values)}"
+            return Charge(Refusal.WRONG_SHAPE, text)
+        for number, (one, value) in enumerate(zip(found, expected.values, strict=True)):
+            if one.shape != value.shape:
+                text = f"output {number} has the shape {list(one.shape)}, the reference's has {list(value.shape)}"
+                return Charge(Refusal.WRONG_SHAPE, text)
+        for number, (one, own) in enumerate(zip(found, wanted, strict=False)):
+            if one.dtype != own.dtype:
+                return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {own.dtype}")
+        return compare(found, expected)
+
+
+_CHANGES = {
+    "inputs": Charge(Refusal.INPUT_MODIFIED, "its inputs have other values after the call"),
+    "margins": Charge(Refusal.WRITES_OUTSIDE, "memory around its inputs has other values after the call"),
+}
+
+
+def on_device(values: Values, device: str) -> dict[str, Any]:
+    """Return arguments with their tensors on a device."""
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.to(device)
+        return [moved(item) for item in value] if isinstance(value, list | tuple) else value
+
+    return {name: moved(value) for name, value in values.items()}

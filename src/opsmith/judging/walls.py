@@ -1,0 +1,165 @@
+"""Raises the walls around a candidate's process, each where the kernel has it: what cannot be raised is said.
+
+They stand before torch is imported, since most hold for one thread and those that it starts. Everything here needs no
+privilege: user namespaces, Landlock (fs, TCP, signals), a seccomp filter and resource limits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opsmith.judging.system_calls import DENIED, call, is_known_machine, prctl, socket_number
+
+__all__ = ["Fence", "Raised", "raise_walls"]
+
+_NO_NEW_PRIVILEGES, _DEATH_SIGNAL, _SECCOMP, _DROP_CAPABILITY = 38, 1, 22, 24
+_MOST_FILE_BYTES = 8 << 30
+_MOST_PROCESSES = 4096
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What a process may use: it writes to one folder, has a device, and so much memory of its own."""
+
+    scratch: Path
+    device: str
+    memory_bytes: int
+
+
+@dataclass
+class Raised:
+    """The walls that stand, and those that this machine does not have, each with the reason."""
+
+    in_force: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def raise_walls(fence: Fence) -> Raised:
+    """Shut this process in. It forks on the way: what returns is the child, alone in its namespace of processes."""
+    raised = Raised()
+    prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    prctl(_NO_NEW_PRIVILEGES, 1)
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("limits of memory, files and processes", lambda: _limit(fence)),
+        ("namespaces: no network, no processes but its own", _unshare),
+        ("Landlock: writes to its scratch folder alone, no signals to others", lambda: _landlock(fence)),
+        ("no capabilities", _drop_capabilities),
+        ("seccomp: no ptrace, no memory of other processes, no sockets", _filter),
+    )
+    for name, step in steps:
+        try:
+            step()
+        except OSError as error:
+            raised.missing.append(f"{name} ({error.strerror or error})")
+        else:
+            raised.in_force.append(name)
+    return raised
+
+
+def _limit(fence: Fence) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_FILE_BYTES, _MOST_FILE_BYTES))
+    if fence.device == "cpu":
+        # The driver of a GPU reserves far more than it uses.
+        resource.setrlimit(resource.RLIMIT_DATA, (fence.memory_bytes, fence.memory_bytes))
+
+
+def _unshare() -> None:
+    user, ids = os.getuid(), os.getgid()
+    new_user, new_net, new_ipc, new_uts, new_pid = 0x10000000, 0x40000000, 0x08000000, 0x04000000, 0x20000000
+    call(_UNSHARE, ctypes.c_long(new_user | new_net | new_ipc | new_uts | new_pid))
+    for name, content in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{ids} {ids} 1")):
+        Path("/proc/self", name).write_text(content)
+    # Counted in this namespace alone.
+    resource.setrlimit(resource.RLIMIT_NPROC, (_MOST_PROCESSES, _MOST_PROCESSES))
+    child = os.fork()
+    if child:
+        # The first of the new namespace; when it ends, all that it has started ends.
+        _, status = os.waitpid(child, 0)
+        _end_as(status)
+    prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _end_as(status: int) -> None:
+    """End as a child did, so that who waits for this process learns it."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+_UNSHARE = 272 if os.uname().machine == "x86_64" else 97
+
+# Landlock, see `man 7 landlock`. Rights by the version of its interface that brought them.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _VERSION = 444, 445, 446, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
+_TRUNCATE, _IOCTL = 1 << 14, 1 << 15
+_DEVICES = ("null", "zero", "full", "random", "urandom", "shm", "tty", "kfd", "dri")
+
+
+def _landlock(fence: Fence) -> None:
+    version = call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
+    rights = max(count for since, count in _RIGHTS.items() if since <= version)
+    everything = (1 << rights) - 1
+    # Rights of files; bind and connect; abstract sockets and signals.
+    wanted = struct.pack("QQQ", everything, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+    wanted = wanted[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    ruleset = call(_CREATE_RULESET, ctypes.c_char_p(wanted), ctypes.c_size_t(len(wanted)), ctypes.c_uint32(0))
+    _allow(ruleset, Path("/"), _EXECUTE | _READ_FILE | _READ_DIR)
+    _allow(ruleset, fence.scratch, everything)
+    on_device = (_WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL) & everything
+    devices = [Path("/dev", name) for name in _DEVICES if name != "shm"]
+    for path in [*devices, *(Path("/dev").glob("nvidia*") if fence.device == "cuda" else ())]:
+        if path.exists():
+            _allow(ruleset, path, on_device if not path.is_dir() else on_device | _READ_DIR)
+    call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: Path, rights: int) -> None:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        rule = struct.pack("=Qi", rights, descriptor)
+        call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), ctypes.c_char_p(rule), ctypes.c_uint32(0))
+    finally:
+        os.close(descriptor)
+
+
+def _drop_capabilities() -> None:
+    for number in range(64):
+        try:
+            prctl(_DROP_CAPABILITY, number)
+        except OSError:
+            break  # there are no more, or there is nothing to drop
+    head, data = struct.pack("Ii", 0x20080522, 0), bytes(24)
+    capset = 126 if os.uname().machine == "x86_64" else 91
+    call(capset, ctypes.c_char_p(head), ctypes.c_char_p(data))
+
+
+def _filter() -> None:
+    if not is_known_machine():
+        raise OSError(0, "the numbers of this machine's calls are not known")
+    sock, machine = socket_number()
+    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+    allow, refuse, kill = 0x7FFF0000, 0x00050000 | 1, 0x80000000  # EPERM
+    program = [(load, 0, 0, 4), (equal, 1, 0, machine), (give, 0, 0, kill), (load, 0, 0, 0)]
+    # Calls with another width of pointers have numbers from here on.
+    program += [(at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
+    for number in DENIED:
+        program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
+    # Only sockets of AF_UNIX, the first argument.
+    program += [(equal, 0, 3, sock), (load, 0, 0, 16), (equal, 1, 0, 1), (give, 0, 0, refuse), (give, 0, 0, allow)]
+    packed = b"".join(struct.pack("HBBI", *one) for one in program)
+    kept = ctypes.create_string_buffer(packed, len(packed))
+    head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(kept))
+    prctl(_SECCOMP, 2, ctypes.c_char_p(head))

@@ -1,0 +1,5 @@
+"""Shows judgements as text and as a page."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,111 @@
+"""Tasks of a definition and of a function with examples, and what is no task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from opsmith.errors import ArgumentError, DefinitionError
+from opsmith.judging.packings import packed
+from opsmith.judging.task_files import load_task
+from opsmith.ops.lltm.cell import lltm_gates
+from opsmith.ops.nms.hard import hard_nms
+
+
+def weighted_sum(x, mask, index, power=2):
+    return (x**power * mask).sum(-1) + index
+
+
+def examples():
+    mask = (torch.rand(12, 30) < 0.5).float()
+    return {
+        "wide": (torch.rand(12, 30) + 4, mask, torch.arange(12)),
+        "again": (torch.rand(6, 9), mask[:6, :9], torch.arange(6)),
+    }
+
+
+def test_a_function_with_examples():
+    task = load_task(weighted_sum, examples=examples)
+    assert task.parameters == ("x", "mask", "index")
+    assert list(task.makers) == ["wide", "again"]
+    assert task.guessed == ("B = 12 (x[0], mask[0], index[0])", "N = 30 (x[1], mask[1])")
+
+
+def strict(x, y):
+    if x.shape[0] != 24 or not bool((x > 2).all()):
+        raise ValueError("other sizes and numbers are not taken")
+    return x.sum(0) + y.new_ones(24)
+
+
+def heads(x, w):
+    return (x.unflatten(-1, (4, -1)) * w).flatten(-2)
+
+
+SIZES = {
+    "none": (strict, (torch.rand(24, 24) + 3, torch.rand(5)), (), ["24"]),
+    "multiples": (heads, (torch.rand(10, 32), torch.rand(8)), ("B = 10 (x[0])",), ["B 32"]),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_a_reference_does_not_take_stay_numbers(name):
+    function, example, lines, outputs = SIZES[name]
+    task = load_task(function, examples=[example])
+    assert task.guessed == lines
+    assert [output.tensor.shape.text for output in task.signature.outputs] == outputs
+
+
+def test_numbers_stay_like_those_of_an_example():
+    task = load_task(weighted_sum, examples=examples)
+    one, other = task.inputs(0), task.inputs(1)
+    assert not torch.equal(one["x"], other["x"]) and torch.equal(one["x"], task.inputs(0)["x"])
+    assert one["x"].min() > 3 and one["x"].max() < 7
+    assert set(one["mask"].unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(one["index"], torch.arange(12))
+
+
+def test_a_definition():
+    task = load_task(lltm_gates)
+    assert task.kind == "definition" and task.signature is lltm_gates.definition.signature
+    assert task.trains and task.differentiable == ("gates", "cell")
+    assert list(task.makers) == ["dozens of elements", "many elements"]
+    values = task.inputs(0)
+    found = packed(lltm_gates.reference, task.entry, "cpu")(list(values.values()))
+    assert len(found) == len(task.reference(*values.values())) == 2
+
+
+def test_examples_of_a_definition_have_other_numbers():
+    task = load_task(hard_nms)
+    one, other = task.inputs(0)["boxes"], task.inputs(1)["boxes"]
+    assert one.shape == other.shape and not torch.equal(one, other)
+    assert bool((one[:, 2:] >= one[:, :2]).all())
+
+
+@pytest.mark.parametrize("name", ["opsmith.ops.lltm.cell::lltm_gates", "opsmith.ops.lltm.cell:lltm_gates"])
+def test_a_definition_by_name(name):
+    assert load_task(name).name == load_task(lltm_gates).name
+
+
+REFUSED = {
+    "no examples": (lambda: load_task(weighted_sum), "pass examples="),
+    "empty examples": (lambda: load_task(weighted_sum, examples=[]), "has no examples"),
+    "too many arguments": (lambda: load_task(weighted_sum, examples=[(1, 2, 3, 4, 5)]), "has 5 arguments"),
+    "an unknown name": (lambda: load_task(weighted_sum, examples=[{"y": torch.ones(3)}]), "names y"),
+    "an object": (lambda: load_task(weighted_sum, examples=[(object(),)]), "is a object"),
+    "a number": (lambda: load_task(3), "is not a task"),
+    "no file": (lambda: load_task(Path("nowhere/task.py")), "there is no task nowhere/task.py"),
+}
+
+
+@pytest.mark.parametrize(("load", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_no_task_is_told(load, message):
+    with pytest.raises(ArgumentError, match=message):
+        load()
+
+
+def test_a_file_without_a_task_is_told(tmp_path):
+    (tmp_path / "some.py").write_text("x = 1\n")
+    with pytest.raises((ArgumentError, DefinitionError)):
+        load_task(tmp_path / "some.py")

@@ -1,0 +1,117 @@
+"""What a candidate's process sends is believed only where it has the form of an answer."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from opsmith.judging.answers import CellError, charge_of, charge_of_cache, returned, signs_of
+from opsmith.judging.memory import Area, read_tensor
+from opsmith.judging.messages import MessageError, receive, send
+from opsmith.judging.refusals import Refusal
+
+WHOLE = {"at": 0, "shape": [2, 2], "dtype": "float32"}
+
+
+def test_a_described_tensor_is_copied() -> None:
+    area = Area(4096)
+    area.part(0, 4, torch.float32).copy_(torch.arange(4.0))
+    found = read_tensor(WHOLE, area)
+    area.bytes.zero_()
+    assert found.tolist() == [[0.0, 1.0], [2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"at": 1 << 40},
+        {"at": -4},
+        {"at": 4090},
+        {"at": "0"},
+        {"at": True},
+        {"shape": [1 << 40, 1 << 40]},
+        {"shape": [-2, -2]},
+        {"shape": [1] * 100},
+        {"shape": 4},
+        {"shape": [2.0]},
+        {"dtype": "Tensor"},
+        {"dtype": None},
+    ],
+    ids=str,
+)
+def test_a_description_of_something_else_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        read_tensor({**WHOLE, **changed}, Area(4096))
+    with pytest.raises(CellError) as refused:
+        returned([[{**WHOLE, **changed}]], Area(4096), 1)
+    assert refused.value.charge.refusal is Refusal.REACHES_OUTSIDE
+
+
+@pytest.mark.parametrize("found", [None, 3, "results", [], [[WHOLE], [WHOLE]], [3], [[3]], {"results": []}], ids=str)
+def test_results_of_another_form_are_refused(found: Any) -> None:
+    with pytest.raises(CellError):
+        returned(found, Area(4096), 1)
+
+
+def test_a_refusal_that_does_not_exist_is_the_usual_one() -> None:
+    charge = charge_of({"error": "ValueError", "message": "no", "refusal": "a name of its own"}, Refusal.RAISED)
+    assert charge is not None
+    assert charge.refusal is Refusal.RAISED
+    known = charge_of({"error": "OpeningError", "message": "no", "refusal": "missing parameters"}, Refusal.NOT_LOADED)
+    assert known is not None
+    assert known.refusal is Refusal.MISSING_PARAMETERS
+    assert charge_of({}, Refusal.RAISED) is None
+
+
+def test_claims_of_the_wrong_type_are_nothing() -> None:
+    assert charge_of_cache({"set_aside": "all"}) is None
+    assert charge_of_cache({"set_aside": 0}) is None
+    assert charge_of_cache({"set_aside": 4096}) is not None
+    assert signs_of({"caught": "everything"}) == ()
+    assert signs_of({"caught": [3, ["ValueError", "no", 7]]})[0].line == 7
+
+
+def test_memory_that_is_shared_cannot_shrink() -> None:
+    area = Area(1 << 16)
+    with pytest.raises(OSError, match="not permitted"):
+        os.ftruncate(area.descriptor, 0)
+
+
+@pytest.fixture
+def link() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
+
+
+def test_messages_cross_with_descriptors(link: tuple[socket.socket, socket.socket]) -> None:
+    area = Area(4096)
+    send(link[0], {"number": 1, "nan": float("inf")}, (area.descriptor,))
+    message, descriptors = receive(link[1])
+    assert message["number"] == 1
+    area.bytes[7] = 9
+    same = Area(4096, descriptors[0])
+    assert same.bytes[7] == 9
+    same.close()
+
+
+@pytest.mark.parametrize(
+    "sent", [struct.pack("<I", 1 << 31), struct.pack("<I", 2) + b"{x", struct.pack("<I", 1) + b"3"], ids=str
+)
+def test_what_is_not_a_message_is_refused(sent: bytes, link: tuple[socket.socket, socket.socket]) -> None:
+    link[0].sendall(sent)
+    with pytest.raises(MessageError):
+        receive(link[1])
+
+
+def test_a_message_that_is_cut_off_is_an_end(link: tuple[socket.socket, socket.socket]) -> None:
+    link[0].sendall(struct.pack("<I", 100) + b"{")
+    link[0].close()
+    with pytest.raises(EOFError):
+        receive(link[1])

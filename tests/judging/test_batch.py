@@ -1,0 +1,83 @@
+"""A batch judges each candidate once, and goes on from its log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from judging_kit.candidates import EXAMPLES, RIGHT, normalize
+
+from opsmith.errors import ArgumentError
+from opsmith.judging.batch import LOG_NAME, judge_batch
+from opsmith.judging.options import JudgeOptions
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Judgement
+
+OPTIONS = JudgeOptions(examples=EXAMPLES, threads=1, time=False, operator=False, seed=3)
+_PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    return [torch.randn(8, 16)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_batch_goes_on_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(RIGHT)
+    (tmp_path / "two.py").write_text(RIGHT.replace("x * w", "x"))
+    first = judge_batch(normalize, tmp_path, OPTIONS)
+    assert [one.ok for one in first.judgements] == [True, False]
+    assert first.judgements[1].refusals == (Refusal.WRONG_VALUES,)
+    log = tmp_path / LOG_NAME
+    lines = log.read_text().splitlines()
+    assert len(lines) == 2
+    # A run that was killed while it wrote its last line.
+    log.write_text(lines[0] + "\n" + lines[1][:40])
+    done: list[str] = []
+    again = judge_batch(normalize, tmp_path, OPTIONS, watch=lambda name, doing: done.append(name))
+    assert set(done) == {"two"}
+    assert again.resumed == 1
+    assert again.judgements[0] == first.judgements[0]
+    assert "1 of 2 accepted as posed" in str(again)
+    # What has changed is judged again.
+    (tmp_path / "two.py").write_text(RIGHT)
+    assert judge_batch(normalize, tmp_path, OPTIONS).ok
+    assert all(json.loads(line)["key"] for line in log.read_text().splitlines() if line.endswith("}"))
+
+
+def test_candidates_of_several_tasks_are_found_by_name(tmp_path: Path) -> None:
+    tasks, candidates = tmp_path / "tasks", tmp_path / "candidates"
+    tasks.mkdir()
+    (candidates / "relu").mkdir(parents=True)
+    (tasks / "relu.py").write_text(_PROBLEM)
+    (tasks / "other.py").write_text(_PROBLEM)
+    text = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x.clamp(min=0)\n"
+    (candidates / "relu" / "one.py").write_text(text)
+    (candidates / "relu" / "two.py").write_text(text.replace("min=0", "min=-1"))
+    report = judge_batch(tasks, candidates, OPTIONS)
+    assert [(one.task, one.candidate, one.ok) for one in report.judgements] == [
+        ("relu", "one", True),
+        ("relu", "two", False),
+    ]
+
+
+def test_nothing_to_judge_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no candidates"):
+        judge_batch(normalize, tmp_path, OPTIONS)
+    with pytest.raises(ArgumentError, match="not a folder"):
+        judge_batch(normalize, tmp_path / "none", OPTIONS)
+
+
+def test_a_judgement_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "two.py").write_text(RIGHT.replace("x * w", "x"))
+    (judgement,) = judge_batch(normalize, tmp_path, OPTIONS).judgements
+    assert Judgement.from_json(judgement.to_json()) == judgement
+    with pytest.raises(ValueError, match="not a judgement"):
+        Judgement.from_json("{}")
+    with pytest.raises(ValueError, match="not a judgement"):
+        Judgement.from_json(json.dumps({**json.loads(judgement.to_json()), "format": 99}))

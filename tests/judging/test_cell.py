@@ -1,0 +1,210 @@
+"""A candidate's process gets inputs and gives results as bytes, and cannot do what its walls forbid."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from opsmith.judging.candidate import Candidate, Entry
+from opsmith.judging.cell import Cell, CellError, Limits
+from opsmith.judging.processes import family
+from opsmith.judging.refusals import Refusal
+
+ENTRY = Entry(("f",), "arguments", ("x",))
+_NO_WALLS = "this machine does not have the wall"
+
+
+def cell_of(text: str, **limits: float) -> Cell:
+    """Return a cell with the candidate opened."""
+    path = Path("candidate.py")
+    cell = Cell(Candidate(path, path.name, {path.name: text.encode()}), "cpu", Limits(**{"call_s": 5.0, **limits}))  # type: ignore[arg-type]
+    cell.open(ENTRY)
+    return cell
+
+
+def answer(cell: Cell, x: torch.Tensor) -> torch.Tensor:
+    cell.load([[x]])
+    done = cell.run([0])
+    if done.error is not None:
+        raise CellError(done.error)
+    (one,) = cell.give([0])[0]
+    assert one is not None
+    assert one.tensor is not None
+    return one.tensor
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.randn(3, 5),
+        torch.randn(5, 3).t(),
+        torch.randn(4, 6)[1:, ::2],
+        torch.randn(7)[1:],
+        torch.randn(1, 4).expand(3, 4),
+        torch.randn(0, 3),
+        torch.tensor(2.5),
+        torch.arange(6, dtype=torch.int64),
+        torch.tensor([True, False]),
+        torch.randn(3, dtype=torch.bfloat16),
+        torch.randn(3, dtype=torch.complex64).conj(),
+    ],
+    ids=lambda x: f"{x.dtype}, {tuple(x.shape)}, {x.stride()}",
+)
+def test_inputs_arrive_with_their_layout(x: torch.Tensor, shared_cell: Cell) -> None:
+    shared_cell.load([[x]])
+    assert shared_cell.run([0]).error is None
+    value, facts = (one.tensor for one in shared_cell.give([0])[0] if one is not None)
+    assert value is not None
+    assert facts is not None
+    assert torch.equal(value, x)
+    strides = x.resolve_conj().stride()
+    assert facts.tolist() == [*strides, x.storage_offset() * x.element_size() % 64]
+    assert shared_cell.changed_inputs() == ""
+
+
+@pytest.fixture(scope="module")
+def shared_cell() -> Cell:
+    with cell_of(
+        "import torch\ndef f(x): return x.clone(), torch.tensor([*x.stride(), x.data_ptr() % 64 if x.numel() else 0])\n"
+    ) as cell:
+        yield cell  # type: ignore[misc]
+
+
+def test_contents_change_behind_the_same_object(tmp_path: Path) -> None:
+    with cell_of(
+        "seen = []\ndef f(x):\n    seen.append(x)\n    return x.new_tensor([len({id(one) for one in seen})])\n"
+    ) as cell:
+        for number in range(3):
+            cell.load([[torch.full((4,), float(number))]], keep=number > 0)
+            cell.run([0])
+        (one,) = cell.give([0])[0]
+        assert one is not None
+        assert one.tensor is not None
+        assert one.tensor.item() == 1
+
+
+def test_a_candidate_has_a_copy_of_its_files_and_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "secret")
+    told = "'SECRET_TOKEN' in os.environ, os.path.exists('candidate.py')"
+    text = f"import os, torch\ndef f(x): return torch.tensor([{told}])\n"
+    with cell_of(text) as cell:
+        assert answer(cell, torch.zeros(1)).tolist() == [False, True]
+        folder = cell._folder
+    assert not folder.exists()
+
+
+# What a candidate tries, as the body of a function that raises OSError where it is stopped.
+FORBIDDEN = {
+    "a file of its own": "open('candidate.py', 'w')",
+    "a file outside": "open({outside!r}, 'w')",
+    "a folder outside": "os.mkdir({outside!r})",
+    "its own memory": "open('/proc/self/mem', 'r+b')",
+    "the memory of the judge": "open('/proc/{judge}/mem', 'rb')",
+    "the environment of the judge": "open('/proc/{judge}/environ').read()",
+    "a signal to the judge": "os.kill({judge}, 0)",
+    "a connection": "socket.create_connection(('127.0.0.1', 9), timeout=1)",
+    "a socket of the internet": "socket.socket(socket.AF_INET)",
+    "tracing": "check(libc.ptrace(0, 0, 0, 0))",
+    "another process's memory": "check(libc.process_vm_readv({judge}, 0, 0, 0, 0, 0))",
+    "a namespace of users": "check(libc.unshare(0x10000000))",
+}
+
+
+@pytest.mark.parametrize("name", list(FORBIDDEN))
+def test_walls_stop(name: str, walled: Cell, tmp_path: Path) -> None:
+    if walled.walls.missing:
+        pytest.skip(f"{_NO_WALLS}: {walled.walls.missing[0]}")
+    attempt = FORBIDDEN[name].format(outside=str(tmp_path / "made"), judge=os.getpid())
+    assert answer(walled, torch.tensor(list(attempt.encode()), dtype=torch.uint8)).tolist() == [1]
+    assert not (tmp_path / "made").exists()
+
+
+def test_scratch_is_there(walled: Cell) -> None:
+    attempt = "open(os.path.join(os.environ['TMPDIR'], 'file'), 'w').close()"
+    assert answer(walled, torch.tensor(list(attempt.encode()), dtype=torch.uint8)).tolist() == [0]
+
+
+@pytest.fixture(scope="module")
+def walled() -> Cell:
+    """A cell that runs what it is sent, and returns whether it was stopped."""
+    text = """
+import ctypes, os, socket, torch
+libc = ctypes.CDLL(None, use_errno=True)
+def check(found):
+    if found < 0: raise OSError(ctypes.get_errno())
+def f(x):
+    try: exec(bytes(x.tolist()).decode(), globals())
+    except OSError: return torch.tensor([1])
+    return torch.tensor([0])
+"""
+    with cell_of(text) as cell:
+        yield cell  # type: ignore[misc]
+
+
+def test_what_a_candidate_starts_ends_with_it() -> None:
+    with cell_of(
+        "import subprocess, torch\ndef f(x): return torch.tensor([subprocess.Popen(['sleep', '600']).pid])\n"
+    ) as cell:
+        answer(cell, torch.zeros(1))
+        started = family(cell.pid)
+        assert any(_name(one) == "sleep" for one in started)
+    until_s = time.monotonic() + 5
+    while any(_name(one) == "sleep" for one in started) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    assert not any(_name(one) == "sleep" for one in started)
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import torch\ndef f(x): return torch.ones(1 << 28)\n", "def f(x): return bytearray(1 << 30)\n"],
+)
+def test_memory_is_bounded(text: str) -> None:
+    with cell_of(text, memory_bytes=700 << 20) as cell, pytest.raises(CellError) as refused:
+        answer(cell, torch.zeros(1))
+    assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+
+
+def test_what_is_written_is_bounded() -> None:
+    text = """
+import os, time
+def f(x):
+    with open(os.path.join(os.environ["TMPDIR"], "file"), "wb") as file:
+        for _ in range(64): file.write(bytes(1 << 20))
+    time.sleep(60)
+"""
+    with cell_of(text, disk_bytes=16 << 20) as cell, pytest.raises(CellError) as refused:
+        answer(cell, torch.zeros(1))
+    assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+    assert "to files" in refused.value.charge.message
+
+
+def test_an_exception_has_its_place() -> None:
+    with cell_of("def f(x):\n    return 1 // 0\n") as cell, pytest.raises(CellError, match=r"\(candidate.py, line 2\)"):
+        answer(cell, torch.zeros(1))
+
+
+def test_walls_that_the_machine_lacks_are_told(tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from opsmith.judging import walls
+def lacking(*given): raise OSError(38, "not there")
+walls._unshare = walls._landlock = walls._filter = lacking
+raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cpu", 1 << 33))
+print(len(raised.in_force), [one for one in raised.missing])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("2 [")
+    assert done.stdout.count("(not there)") == 3

@@ -1,0 +1,57 @@
+"""Candidates that do not compute what they return are refused by the name of what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judging_kit.candidates import RIGHT, judged
+from judging_kit.cheats import CHEATS, TIMED
+
+from opsmith.judging.refusals import Refusal
+from some import some
+
+
+def test_an_honest_candidate_is_accepted(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, RIGHT)
+    assert judgement.ok
+    assert judgement.refusals == ()
+    assert set(judgement.as_posed.properties.values()) == {"right"}
+
+
+@pytest.mark.parametrize("name", some(tuple(CHEATS), 12, "each has a process of its own"))
+def test_a_cheat_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    text, refusal = CHEATS[name]
+    judgement = judged(tmp_path, text)
+    assert not judgement.ok
+    assert [str(one) for one in judgement.refusals] == [str(refusal)]
+
+
+@pytest.mark.slow("times candidates")
+@pytest.mark.parametrize("name", list(TIMED))
+def test_a_cheat_that_waits_for_the_clock_is_refused(name: str, tmp_path: Path) -> None:
+    text, refusal = TIMED[name]
+    judgement = judged(tmp_path, text, time=True)
+    assert judgement.refusals == (refusal,)
+    assert judgement.speeds == ()
+
+
+def test_what_is_right_only_when_it_is_not_timed_is_accepted_without_a_clock(tmp_path: Path) -> None:
+    # Otherwise the test above would not show that it is the timed calls that are looked at.
+    assert judged(tmp_path, TIMED["half precision after a hundred calls"][0]).ok
+
+
+def test_a_first_call_may_take_as_long_as_loading(tmp_path: Path) -> None:
+    late = "import time\n" + RIGHT.replace(
+        "    return", "    time.sleep(1.5 if not kept else 0)\n    kept.append(1)\n    return"
+    )
+    assert judged(tmp_path, f"kept = []\n{late}", call_seconds=1.0).ok
+    always = RIGHT.replace("    return", "    time.sleep(1.5)\n    return")
+    assert judged(tmp_path, f"import time\n{always}", call_seconds=1.0).refusals == (Refusal.HUNG,)
+
+
+def test_a_candidate_that_is_not_imported_says_why(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, "import no_such_module\n")
+    (charge,) = judgement.as_posed.charges
+    assert charge.refusal is Refusal.NOT_LOADED
+    assert "no_such_module" in charge.message

@@ -1,0 +1,147 @@
+"""On a GPU a candidate is kept apart and judged as on the CPU, and work on other streams is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from judging_kit.candidates import RIGHT, judged, normalize
+
+from opsmith.judging.api import judge
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Judgement
+
+pytestmark = pytest.mark.gpu
+
+LARGE = [(torch.linspace(-2, 2, 1 << 24).reshape(4096, 4096), torch.linspace(-1.5, 2, 4096))]
+
+CHEATS = {
+    "on a stream that nobody waits for": (
+        """
+import torch
+side = torch.cuda.Stream()
+def normalize(x, w):
+    y = torch.empty_like(x)
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(4_000_000)
+        y.copy_(torch.softmax(x * w, dim=-1))
+    return y
+""",
+        {Refusal.OTHER_STREAM},
+    ),
+    "a graph that reads the first inputs": (
+        """
+import torch
+kept = []
+def normalize(x, w):
+    if not kept:
+        for _ in range(3):
+            torch.softmax(x * w, dim=-1)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = torch.softmax(x * w, dim=-1)
+        kept.append((graph, y))
+    graph, y = kept[0]
+    graph.replay()
+    return y.clone()
+""",
+        {Refusal.STALE_POINTERS, Refusal.CACHED_RESULT},
+    ),
+    "a result by pointer": (
+        """
+import torch
+kept = {}
+def normalize(x, w):
+    if x.data_ptr() not in kept:
+        kept[x.data_ptr()] = torch.softmax(x * w, dim=-1)
+    return kept[x.data_ptr()].clone()
+""",
+        {Refusal.CACHED_RESULT},
+    ),
+    "a result on the CPU": ("def normalize(x, w): return (x * w).softmax(-1).cpu()", {Refusal.LAZY_RESULT}),
+    "half precision": (
+        "def normalize(x, w): return (x.half() * w.half()).softmax(-1).float()",
+        {Refusal.LOW_PRECISION},
+    ),
+}
+PROPER = {
+    "a side stream that is waited for": """
+import torch
+side = torch.cuda.Stream()
+def normalize(x, w):
+    current = torch.cuda.current_stream()
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        y = torch.softmax(x * w, dim=-1)
+    current.wait_stream(side)
+    y.record_stream(current)
+    return y
+""",
+    "a graph with inputs of its own": """
+import torch
+kept = {}
+def normalize(x, w):
+    key = (x.shape, w.shape, x.dtype)
+    if key not in kept:
+        a, b = x.clone(), w.clone()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.softmax(a * b, dim=-1)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = torch.softmax(a * b, dim=-1)
+        kept[key] = (graph, a, b, y)
+    graph, a, b, y = kept[key]
+    a.copy_(x)
+    b.copy_(w)
+    graph.replay()
+    return y.clone()
+""",
+}
+
+
+def on_gpu(folder: Path, text: str, **options: object) -> Judgement:
+    return judged(folder, text, device="cuda", call_seconds=20.0, memory_gib=16.0, **options)
+
+
+@pytest.mark.parametrize("name", list(CHEATS))
+def test_a_cheat_is_refused(name: str, tmp_path: Path) -> None:
+    text, refusals = CHEATS[name]
+    judgement = on_gpu(tmp_path, text)
+    assert set(judgement.refusals) <= refusals
+    assert judgement.refusals
+
+
+@pytest.mark.parametrize("name", list(PROPER))
+def test_streams_and_graphs_are_accepted_where_they_are_ordered(name: str, tmp_path: Path) -> None:
+    assert on_gpu(tmp_path, PROPER[name], time=True, seconds=40.0).as_posed.charges == ()
+
+
+def test_the_walls_stand_beside_a_gpu(tmp_path: Path) -> None:
+    judgement = on_gpu(tmp_path, RIGHT, operator=True, seconds=60.0)
+    assert judgement.ok
+    assert judgement.as_operator.state != "not judged"
+    assert any("seccomp" in wall for wall in judgement.walls.in_force)
+
+
+def test_large_inputs_take_what_bench_says(tmp_path: Path) -> None:
+    """The reference as its own candidate: both sides run the same kernels on inputs as cold."""
+    path = tmp_path / "candidate.py"
+    path.write_text(RIGHT)
+    (speed,) = judge(normalize, path, examples=LARGE, device="cuda", operator=False, seconds=60.0).speeds
+    assert speed.ratio == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_part_of_the_cache_that_is_set_aside_is_refused(tmp_path: Path) -> None:
+    text = """
+import ctypes, re, torch
+path = re.search(r"\\S*/libcudart\\S*", open("/proc/self/maps").read())[0]
+runtime = ctypes.CDLL(path)
+def normalize(x, w):
+    runtime.cudaDeviceSetLimit(6, ctypes.c_size_t(1 << 20))
+    return torch.softmax(x * w, dim=-1)
+"""
+    assert on_gpu(tmp_path, text).refusals == (Refusal.CACHE_CONTROL,)

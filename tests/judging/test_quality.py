@@ -1,0 +1,86 @@
+"""Tasks that cannot tell a kernel from a trick are refused, with the reason; others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from opsmith.judging.candidate import Entry
+from opsmith.judging.quality import quality_of
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.task import Task
+
+
+def task_of(reference: Callable, *shapes: tuple[int, ...], zero: str = "", draw=torch.randn, lifted=()) -> Task:
+    names = tuple("xyz"[: len(shapes)])
+
+    def inputs(seed):
+        generator = torch.Generator().manual_seed(seed)
+        found = {name: draw(shape, generator=generator) for name, shape in zip(names, shapes, strict=True)}
+        return {name: torch.zeros_like(one) if name == zero else one for name, one in found.items()}
+
+    weights = {name: f"layer.{name}" for name in lifted}
+    return Task(
+        "some", "function", names, reference, inputs, Entry(("f",), "arguments", names, weights), lifted=weights
+    )
+
+
+SQUARE = (32, 48)
+REFUSED = {
+    "changes its inputs": (task_of(lambda x: x.relu_() + 1, SQUARE), "its reference changes x"),
+    "returns nothing": (task_of(lambda x: None, SQUARE), "returns no tensor"),
+    "gives NaN": (task_of(lambda x: x.log(), SQUARE), "output 0 of its reference is not finite"),
+    "draws numbers": (task_of(torch.nn.functional.dropout, SQUARE), "disagrees with itself"),
+    "has zero weights": (
+        task_of(lambda x, y: x @ y + x.sum(), SQUARE, (48, 8), zero="y", lifted="y"),
+        "the weight layer.y is zero",
+    ),
+    "follows its weights alone": (
+        task_of(lambda x, y: 0 * x[:, :1] + y, SQUARE, (8,), lifted="y"),
+        "hardly depend on its inputs",
+    ),
+    "subtracts a maximum from itself": (
+        task_of(lambda x: torch.nn.functional.gelu(x.amax(1, True) - x.amax(1, True).mean(1, True)), SQUARE),
+        "output 0 is 0 but for 1 %",
+    ),
+    "is saturated": (task_of(lambda x: torch.sigmoid(x + 30), SQUARE), "output 0 is 1 but for 1 %"),
+    "is a mean of even numbers": (
+        task_of(lambda x: x.mean(-1) + 0.01 * x[0, 0], (32, 9000), draw=torch.rand),
+        "so a constant passes a tolerance of 1e-2",
+    ),
+    "is a mean of normal numbers": (task_of(lambda x: x.mean(-1), (8, 250000)), "numbers around zero cancel"),
+    "is nearly a copy": (
+        task_of(lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]), (4, 60000)),
+        "output 0 is x but for 1 %",
+    ),
+    "cuts off what is not there": (task_of(lambda x: x.clamp(-20, 20), SQUARE), "output 0 is x but for 1 %"),
+    "raises": (task_of(lambda x: x @ x, SQUARE), "raises RuntimeError on its own inputs"),
+}
+ACCEPTED = {
+    "a softmax": task_of(lambda x: torch.softmax(x, -1), (4, 20000)),
+    "a product": task_of(lambda x, y: x @ y, (64, 4000), (4000, 16)),
+    "a sum": task_of(lambda x: x.sum(-1), (32, 4000)),
+    "a copy": task_of(lambda x: x.clone(), SQUARE),
+    "an index": task_of(lambda x: x.argmax(-1), SQUARE),
+}
+
+
+@pytest.mark.parametrize(("task", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_degenerate_task_is_refused(task, message):
+    (charge,) = quality_of(task, 0).charges
+    assert charge.refusal is Refusal.DEGENERATE_TASK and charge.where == "as posed"
+    assert message in charge.message
+
+
+@pytest.mark.parametrize("task", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_other_tasks_are_not_refused(task):
+    quality = quality_of(task, 0)
+    assert quality.charges == () and quality.notes == ()
+
+
+def test_an_input_without_influence_is_told():
+    quality = quality_of(task_of(lambda x, y: x.relu() + 0 * y, SQUARE, SQUARE), 0)
+    assert quality.charges == ()
+    assert quality.notes == ("results hardly depend on y: a candidate may leave it out",)

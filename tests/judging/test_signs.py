@@ -1,0 +1,102 @@
+"""Signs tell what a candidate is made of, by its source."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from opsmith.judging.candidate import Candidate
+from opsmith.judging.signs import SIGNS, signs_of
+
+KERNEL = '''
+from torch.utils.cpp_extension import load_inline
+native = load_inline("native", cpp_sources="", cuda_sources="""
+#include <cuda_runtime.h>
+__global__ void f(float* x) { x[0] = 1; }
+void run(float* x) { f<<<1, 1>>>(x); }
+""")
+'''
+LIBRARY = '''
+native = load_inline("native", cpp_sources="""
+#include <torch/extension.h>
+// for (;;) __global__
+torch::Tensor f(torch::Tensor a, torch::Tensor b) {
+  return at::matmul(a, b);
+}
+""")
+'''
+TRITON = """
+import triton
+@triton.autotune([], key=[])
+@triton.jit
+def f(x):
+    pass
+"""
+
+
+def signs(text: str, **more: str) -> dict[str, tuple[str, int | None]]:
+    files = {"main.py": textwrap.dedent(text).encode(), **{f"{name}.cu": one.encode() for name, one in more.items()}}
+    return {sign.name: (sign.message, sign.line) for sign in signs_of(Candidate(Path("c"), "main.py", files))}
+
+
+@pytest.mark.parametrize("text", [KERNEL, TRITON], ids=["CUDA", "Triton"])
+def test_a_kernel_gives_no_sign(text):
+    assert signs(text) == {}
+
+
+def test_a_kernel_in_a_file_beside_it_counts():
+    assert signs("x = 1", kernel="__global__ void f() {}") == {}
+
+
+def test_library_calls_only():
+    assert signs(LIBRARY) == {
+        "library calls only": ("main.py: native code without a loop or a device function; it calls at::matmul", 6)
+    }
+
+
+SEEN = {
+    "no kernel": "def f(x):\n    return torch.relu(x)",
+    "try/except around a call": KERNEL
+    + "def f(x):\n    try:\n        return g(x)\n    except Exception:\n        return x",
+    "patched functions": KERNEL + "import torch\ntorch.allclose = None",
+    "tensor subclass": KERNEL + "class Lazy(torch.Tensor):\n    pass",
+    "CUDA graph": KERNEL + "g = torch.cuda.CUDAGraph()",
+    "other streams": KERNEL.replace("f<<<", "cudaStreamCreate(&s); f<<<"),
+    "threads or processes": KERNEL + "import threading",
+    "pointers as keys": KERNEL + "y = kept[id(x)]",
+    "the stack is read": KERNEL + "import inspect\nfor one in inspect.stack():\n    pass",
+    "objects are searched": KERNEL + "import gc\nfor one in gc.get_objects():\n    pass",
+    "lower precision": KERNEL + "torch.backends.cuda.matmul.allow_tf32 = True",
+    "cache control": KERNEL.replace("f<<<", "cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, n); f<<<"),
+    "files and network": KERNEL + "import socket",
+    "torch.compile": KERNEL + "f = torch.compile(g)",
+}
+
+
+@pytest.mark.parametrize(("name", "text"), SEEN.items(), ids=SEEN.keys())
+def test_a_sign_is_seen(name, text):
+    assert set(signs(text)) == {name}
+
+
+def test_every_sign_has_a_test():
+    assert {*SEEN, "library calls only"} == set(SIGNS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x):\n    try:\n        return g(x)\n    except Exception as error:\n        raise ValueError('x') from error",
+        "try:\n    import triton\nexcept ImportError:\n    triton = None",
+        "class Model(torch.nn.Module):\n    def __init__(self):\n        self.weight = 1",
+        "torch.backends.cudnn.benchmark = True",
+        "text = 'import threading; torch.cuda.CUDAGraph()'",
+    ],
+)
+def test_what_is_usual_gives_no_sign(text):
+    assert signs(KERNEL + "import torch\n" + text) == {}
+
+
+def test_a_file_that_is_not_python_gives_none():
+    assert set(signs("def f(:")) == {"no kernel"}

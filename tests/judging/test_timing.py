@@ -1,0 +1,68 @@
+"""Times are taken outside of a candidate's process, on inputs that it has not seen, and have their limits."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from judging_kit.candidates import RIGHT, judged
+
+from opsmith.benchmark.ceilings import Ceilings
+from opsmith.judging.limits import floor_of
+from opsmith.judging.refusals import Refusal
+
+SLEEPS = """
+import time, torch
+sleep = time.sleep
+time.perf_counter = time.monotonic = time.time = lambda: 0.0
+def normalize(x, w):
+    sleep(0.003)
+    return torch.softmax(x * w, dim=-1)
+"""
+CEILINGS = Ceilings(1e9, 1e9, {"float32": 1e9}, 1e-6)
+
+
+def test_a_call_takes_as_long_as_the_judge_says(tmp_path: Path) -> None:
+    (speed,) = judged(tmp_path, SLEEPS, time=True, seconds=10.0).speeds
+    # Other programs make it longer, and nothing makes it shorter.
+    assert speed.median_s > 0.003
+    assert speed.low_s <= speed.median_s <= speed.high_s
+    assert speed.ratio is not None
+    assert speed.ratio < 1
+
+
+@pytest.mark.slow("a median of rounds")
+def test_the_reference_itself_is_about_as_fast_as_it_is(tmp_path: Path) -> None:
+    (speed,) = judged(tmp_path, RIGHT, time=True, seconds=30.0).speeds
+    assert speed.ratio_low is not None
+    assert speed.ratio_high is not None
+    assert speed.ratio_low < 2
+    assert speed.ratio_high > 0.3
+
+
+def test_a_floor_is_what_memory_needs() -> None:
+    values = {"x": torch.zeros(1000, 1000), "n": 3}
+    floor = floor_of(values, [torch.zeros(1000)], "cpu", lambda device: CEILINGS)
+    assert floor.usual_s == pytest.approx(4.004e6 / 1e9)
+    # It may lie in a cache, which is faster.
+    assert 0 < floor.possible_s < floor.usual_s
+    expanded = floor_of({"x": torch.zeros(1, 1000).expand(1000, 1000)}, [], "cpu", lambda device: CEILINGS)
+    assert expanded.usual_s == pytest.approx(4e3 / 1e9)
+
+
+@pytest.mark.slow("times a candidate")
+def test_what_no_machine_can_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Ceilings(1.0, 1.0, {"float32": 1.0}, 1.0)
+    monkeypatch.setattr("opsmith.judging.run.floor_of", lambda *given: floor_of(*given, lambda device: slow))
+    judgement = judged(tmp_path, RIGHT, time=True, seconds=10.0)
+    assert judgement.refusals == (Refusal.FASTER_THAN_THE_MACHINE,)
+    assert not judgement.ok
+    assert judgement.speeds == ()
+
+
+def test_a_judgement_of_a_small_task_takes_seconds(tmp_path: Path) -> None:
+    begun_s = time.process_time()
+    assert judged(tmp_path, RIGHT).ok
+    assert time.process_time() - begun_s < 5
