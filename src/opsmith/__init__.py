@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opsmith.cpp_extension.jit import load, load_inline
     from opsmith.profiler.api import profile
     from opsmith.runtime.declare import op
-    from opsmith.runtime.kernel_file import native, view
+    from opsmith.runtime.kernel_file import native, triton, view
     from opsmith.runtime.operator import Operator
     from opsmith.runtime.torchscript import scriptable
 
@@ -35,6 +35,7 @@ __all__ = [
     "op",
     "profile",
     "scriptable",
+    "triton",
     "view",
 ]
 
@@ -75,6 +76,7 @@ __getattr__ = lazy_names(
         "op": "runtime.declare",
         "profile": "profiler.api",
         "scriptable": "runtime.torchscript",
+        "triton": "runtime.kernel_file",
         "view": "runtime.kernel_file",
     },
     modules=("benchmark", "checker", "profiler"),

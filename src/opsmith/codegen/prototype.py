@@ -10,6 +10,7 @@ from opsmith.codegen.structs import struct_definition
 from opsmith.spec.cpp_names import identifier
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
+from opsmith.spec.triton import triton_prototype
 
 __all__ = ["find_prototype", "native_prototype", "prototype", "skeleton", "struct_definitions", "view_prototype"]
 
@@ -17,6 +18,8 @@ __all__ = ["find_prototype", "native_prototype", "prototype", "skeleton", "struc
 def prototype(definition: Definition, device: Device) -> str:
     """Return the declaration that the kernel of a definition for a device must have, on one line."""
     kernel = definition.kernels[device]
+    if kernel.style == "triton":
+        return triton_prototype(definition)
     if kernel.style == "native":
         return native_prototype(definition.signature, kernel)
     return view_prototype(definition.signature, kernel, device)

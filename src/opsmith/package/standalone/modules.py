@@ -12,7 +12,7 @@ __all__ = ["DATA", "FOLDER", "NAMES", "is_copied", "module_files"]
 FOLDER = "_opsmith"
 
 # What `import opsmith` offers there.
-NAMES = frozenset({"Operator", "__version__", "errors", "native", "op", "scriptable", "view"})
+NAMES = frozenset({"Operator", "__version__", "errors", "native", "op", "scriptable", "triton", "view"})
 
 _PACKAGES: dict[str, str] = {
     "": "_drawing _env _forks _keywords _lazy _printable _standalone _subprocess _torch_release _version errors",
@@ -24,7 +24,7 @@ _PACKAGES: dict[str, str] = {
     "edits flops gradient_plan gradients kernel_file load load_failure obtained operator options outputs "
     "python_gradient register scalars sharding structs torch_ops torchscript vmap vmap_body vmap_samples",
     "spec": "annotations casts cpp_names definition dims dtypes gradient interface kinds registry samples shapes signature "
-    "sizes structs",
+    "sizes structs launch",
     "store": "keys manifest reading",
     "toolchain": "facts shims torch_install",
 }
