@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from opsmith import _env
 from opsmith.build.plan import Plan, Target
+from opsmith.build.triton.step import triton_archs
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import Toolchain, find_toolchain
 
@@ -84,7 +85,7 @@ def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[i
     if toolchain.rocm is not None:
         return Target(rocm_archs=choose_rocm_archs(archs), torch_target=torch_target)
     if toolchain.triton is not None:
-        return Target(choose_cuda_archs(archs, supported=()), torch_target=torch_target)
+        return Target(triton_archs(choose_cuda_archs(archs, supported=())), torch_target=torch_target)
     return Target(torch_target=torch_target)
 
 

@@ -92,6 +92,8 @@ def find_prototype(source: str, entry: str) -> tuple[int, str] | None:
 
 def skeleton(definitions: list[Definition], device: Device) -> str:
     """Return a source file with an empty kernel for each definition, ready to be filled in."""
+    if definitions[0].kernels[device].style == "triton":
+        return _triton_skeleton(definitions)
     native = any(definition.kernels[device].style == "native" for definition in definitions)
     lines = [f"#include <opsmith/{'native' if native else 'kernel'}.h>", "", "using namespace opsmith;", ""]
     defined: set[tuple[str, str]] = set()
@@ -117,3 +119,11 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
         if namespace:
             lines += [f"}}  // namespace {namespace}", ""]
     return "\n".join(lines)
+
+
+def _triton_skeleton(definitions: list[Definition]) -> str:
+    lines = ["import triton", "import triton.language as tl"]
+    for definition in definitions:
+        lines += ["", "", "@triton.jit", f"{triton_prototype(definition)}:"]
+        lines.append(f'    tl.static_assert(False, "{definition.name} is not written yet")')
+    return "\n".join([*lines, ""])

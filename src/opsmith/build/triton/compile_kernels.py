@@ -73,9 +73,10 @@ def main(argv: Sequence[str]) -> int:
             return 1
         tasks = [(variant, image) for variant in request["kernels"] for image in given.image]
         images: list[Image] = []
-        for (variant, _), made in zip(tasks, _compile_all(function, tasks), strict=True):
+        for (variant, _), made in zip(tasks, _compile_all(function, tasks), strict=False):
             if isinstance(made, str):
-                print(f"{made}\n{given.kernel}:1: note: compiled for {_describe(variant)}", file=sys.stderr)
+                where = f"{function.file_name}:{function.def_file_line_number}"
+                print(f"{made}\n{where}: note: compiled for {_describe(variant)}", file=sys.stderr)
                 return 1
             images.append(made)
     _write_depfile(given.depfile, given.output, _files_of(function, before))
@@ -124,23 +125,24 @@ def _is_jit(function: Any) -> bool:
     return isinstance(function, JITFunction)
 
 
-def _compile_all(function: Any, tasks: list[tuple[dict[str, Any], str]]) -> list[Image | str]:
-    """Return the image of each task, or the message of its error. Several processes share the work."""
+def _compile_all(function: Any, tasks: list[tuple[dict[str, Any], str]]) -> Iterator[Image | str]:
+    """Yield the image of each task, or the message of its error. Several processes share the work."""
     processes = min(len(os.sched_getaffinity(0)), len(tasks) // _WORTH_A_PROCESS)
     if processes < 2:
-        return [_compile(function, variant, image) for variant, image in tasks]
+        yield from (_compile(function, variant, image) for variant, image in tasks)
+        return
     # Forked, they have Triton and the kernel already.
     _forked.append(function)
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        return pool.starmap(_compile_forked, tasks, chunksize=1)
+        yield from pool.imap(_compile_forked, tasks)
 
 
 # The kernel, for the processes that are forked.
 _forked: list[Any] = []
 
 
-def _compile_forked(variant: dict[str, Any], image: str) -> Image | str:
-    return _compile(_forked[0], variant, image)
+def _compile_forked(task: tuple[dict[str, Any], str]) -> Image | str:
+    return _compile(_forked[0], *task)
 
 
 def _compile(function: Any, variant: dict[str, Any], image: str) -> Image | str:

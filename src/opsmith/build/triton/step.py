@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsmith.errors import ToolchainError
+from opsmith.toolchain.archs import CudaArch
 
 if TYPE_CHECKING:
     from opsmith.spec.extension import Source
-    from opsmith.toolchain import CudaArch, Toolchain
+    from opsmith.toolchain import Toolchain
 
-__all__ = ["COMPILER", "triton_command"]
+__all__ = ["COMPILER", "triton_archs", "triton_command"]
 
 # The program that a step runs. It imports nothing of opsmith, so that it runs wherever Triton does.
 COMPILER = Path(__file__).resolve().parent / "compile_kernels.py"
@@ -33,20 +35,30 @@ def triton_command(
     return (*head, *images, "-MF", f"{source.name}.d", "-o", output, "--", *host)
 
 
-def _images(archs: tuple[CudaArch, ...]) -> list[str]:
-    """Return what to make of each kernel: "cubin:90", "ptx:80".
+def triton_archs(archs: tuple[CudaArch, ...]) -> tuple[CudaArch, ...]:
+    """Return what Triton makes where some architectures are asked for; raises ToolchainError for one that is too old.
 
-    PTX serves what comes after. Triton's of Hopper and newer does not, so where any is asked for, the newest one before
-    Hopper has it.
+    PTX is for what comes after. Triton's of Hopper and newer serves that architecture alone, so where any is asked for,
+    the newest one before Hopper has it.
     """
     for arch in archs:
         if (arch.major, arch.minor) < _OLDEST:
             raise ToolchainError(
                 f"CUDA architecture {arch.name} is requested, but Triton compiles for {_OLDEST[0]}.{_OLDEST[1]} and newer."
             )
-    images = [f"cubin:{arch.major}{arch.minor}" for arch in archs if arch.sass]
-    portable = [arch for arch in archs if (arch.major, arch.minor) < _FIRST_EXACT]
-    if any(arch.ptx for arch in archs) and portable:
-        newest = max(portable)
-        images.append(f"ptx:{newest.major}{newest.minor}")
-    return list(dict.fromkeys(images))
+    exact = {CudaArch(arch.major, arch.minor, "a") for arch in archs if (arch.major, arch.minor) >= _FIRST_EXACT}
+    portable = sorted({CudaArch(arch.major, arch.minor, sass=arch.sass) for arch in archs} - _plain(exact))
+    if portable and any(arch.ptx for arch in archs):
+        portable[-1] = replace(portable[-1], ptx=True)
+    return tuple(sorted([*portable, *exact]))
+
+
+def _plain(archs: set[CudaArch]) -> set[CudaArch]:
+    return {CudaArch(arch.major, arch.minor, sass=sass) for arch in archs for sass in (True, False)}
+
+
+def _images(archs: tuple[CudaArch, ...]) -> list[str]:
+    """Return what to make of each kernel: "cubin:90", "ptx:80"."""
+    made = triton_archs(archs)
+    images = [f"cubin:{arch.major}{arch.minor}" for arch in made if arch.sass]
+    return images + [f"ptx:{arch.major}{arch.minor}" for arch in made if arch.ptx]
