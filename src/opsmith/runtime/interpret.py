@@ -8,6 +8,7 @@ for the GPU (codegen/triton.py).
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from opsmith import _env
-from opsmith.errors import ArgumentValueError, ToolchainError
+from opsmith.errors import ArgumentError, ArgumentValueError, ToolchainError
 from opsmith.runtime.arguments import Bound, check_call
 from opsmith.runtime.bind import bind_arguments
 from opsmith.runtime.outputs import output_forms
@@ -24,10 +25,10 @@ from opsmith.spec.definition import Definition, Kernel
 from opsmith.spec.launch import Config, Constant, Launch
 from opsmith.spec.quantities import Quantity, quantities, tensors_of
 from opsmith.spec.signature import Kind
-from opsmith.spec.sizes import SizeProgram
+from opsmith.spec.sizes import SizeProgram, plan_sizes
 from opsmith.spec.triton import KernelArgument, match_arguments
 
-__all__ = ["interpreted_kernel", "is_interpreted"]
+__all__ = ["interpreted_blocks", "interpreted_kernel", "is_interpreted"]
 
 # As in include/opsmith/embedded.h: numbers beyond this make all numbers 64 bits wide.
 _MOST_NARROW = (1 << 31) - (1 << 20)
@@ -71,6 +72,26 @@ def interpreted_kernel(definition: Definition, sizes: SizeProgram) -> Callable[.
         return outputs
 
     return run
+
+
+def interpreted_blocks(definition: Definition, values: Mapping[str, Any]) -> int:
+    """Return how many blocks the interpreter runs for a call with arguments by name; 0 if it runs none.
+
+    It is 0, too, for what the operator refuses.
+    """
+    if not is_interpreted(definition):
+        return 0
+    signature = definition.signature
+    try:
+        bound = check_call(signature, plan_sizes(signature), bind_arguments(signature, (), values))
+        outputs = (form.allocate() for form in output_forms(signature, bound))
+        named = dict(zip((output.name for output in signature.outputs), outputs, strict=True))
+        launch = definition.kernels["cuda"].launch
+        assert launch is not None
+        call = _Call({**bound.arguments, **named}, bound, quantities(signature), definition)
+        return math.prod(_plan(definition, launch, call)[1])
+    except ArgumentError:
+        return 0
 
 
 def _load(definition: Definition, kernel: Kernel) -> Any:
