@@ -1,7 +1,8 @@
 """The Triton kernels of triton_twins.py. They import nothing but Triton, so that building them does not import torch."""
 
-import triton
 import triton.language as tl
+
+import triton
 
 
 @triton.jit

@@ -74,7 +74,9 @@ def focal_triton_backward(
 
 
 @opsmith.op(
-    cuda=opsmith.triton(f"{_KERNELS}:bias", grid="N*C, cdiv(inner, BLOCK)", configs=_PLANES), outputs="y", dtypes=_DTYPES
+    cuda=opsmith.triton(f"{_KERNELS}:bias", grid="N*C, cdiv(inner, BLOCK)", configs=_PLANES),
+    outputs="y",
+    dtypes=_DTYPES,
 )
 def bias_triton(
     x: Float[Tensor, "N C *inner"],

@@ -22,7 +22,7 @@ BACKWARD = [
     {"BLOCK_D": 64, "BLOCK": 32, "num_warps": 4, "num_stages": 2, "when": "D <= 64"},
     {"BLOCK_D": 128, "BLOCK": 32, "num_warps": 4, "num_stages": 1, "when": "D <= 128"},
 ]
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+DTYPES = (torch.float16, torch.bfloat16)
 
 
 @opsmith.op(
@@ -33,7 +33,10 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32)
     dtypes=DTYPES,
 )
 def attention(
-    query: Float[Tensor, "B H M D"], key: Float[Tensor, "B H N D"], value: Float[Tensor, "B H N D"], causal: bool = False
+    query: Float[Tensor, "B H M D"],
+    key: Float[Tensor, "B H N D"],
+    value: Float[Tensor, "B H N D"],
+    causal: bool = False,
 ) -> tuple[Float[Tensor, "B H M D"], Float32[Tensor, "B H M"]]:
     """softmax(query key^T / sqrt(D)) value. With `causal` a query sees the keys up to its own place.
 

@@ -1,5 +1,6 @@
-import triton
 import triton.language as tl
+
+import triton
 
 
 @triton.jit
@@ -16,15 +17,9 @@ def stored(pointer, rows, size, columns, D, values):
 
 
 @triton.jit
-def product(a, b):
-    """The matrix product, of float32 without TF32."""
-    return tl.dot(a, b, input_precision="ieee")
-
-
-@triton.jit
 def scored(q, k, rows, columns, N, scale, causal: tl.constexpr):
     """The scores of some queries (rows) and keys (columns), -inf where a query does not see a key."""
-    scores = product(q, tl.trans(k)) * scale
+    scores = tl.dot(q, tl.trans(k)) * scale
     seen = (columns < N)[None, :]
     if causal:
         seen = seen & (columns[None, :] <= rows[:, None])
@@ -68,7 +63,7 @@ def forward(
         shrink = tl.exp(most - larger)
         total = total * shrink + tl.sum(weights, 1)
         v = loaded(value, columns, N, depth, D)
-        sums = sums * shrink[:, None] + product(weights.to(v.dtype), v)
+        sums = sums * shrink[:, None] + tl.dot(weights.to(v.dtype), v)
         most = larger
     empty = total == 0  # there are no keys
     stored(y, rows, M, depth, D, tl.where(empty[:, None], 0.0, sums / tl.where(empty, 1.0, total)[:, None]))
@@ -80,7 +75,7 @@ def weighted(q, k, g, v, sums, most, rows, columns, M, N, scale, causal: tl.cons
     """The softmax's weights of some queries and keys, and the gradients of their scores."""
     weights = tl.exp(scored(q, k, rows, columns, N, scale, causal) - most[:, None])
     weights = tl.where((rows < M)[:, None], weights, 0.0)
-    return weights, weights * (product(g, tl.trans(v)) - sums[:, None]) * scale
+    return weights, weights * (tl.dot(g, tl.trans(v)) - sums[:, None]) * scale
 
 
 @triton.jit
@@ -118,8 +113,8 @@ def backward(
         sums = tl.sum(g.to(tl.float32) * found.to(tl.float32), 1)
         most = tl.load(logs + head * M + rows, rows < M, other=0.0)
         weights, by_scores = weighted(q, k, g, v, sums, most, rows, own, M, N, scale, causal)
-        by_value += product(tl.trans(weights.to(g.dtype)), g)
-        by_key += product(tl.trans(by_scores.to(q.dtype)), q)
+        by_value += tl.dot(tl.trans(weights.to(g.dtype)), g)
+        by_key += tl.dot(tl.trans(by_scores.to(q.dtype)), q)
     stored(grad_key + of_keys, own, N, depth, D, by_key)
     stored(grad_value + of_keys, own, N, depth, D, by_value)
 
@@ -132,5 +127,5 @@ def backward(
         columns = start + tl.arange(0, BLOCK)
         k, v = loaded(key + of_keys, columns, N, depth, D), loaded(value + of_keys, columns, N, depth, D)
         _, by_scores = weighted(q, k, g, v, sums, most, own, columns, M, N, scale, causal)
-        by_query += product(by_scores.to(k.dtype), k)
+        by_query += tl.dot(by_scores.to(k.dtype), k)
     stored(grad_query + of_queries, own, M, depth, D, by_query)

@@ -1,5 +1,6 @@
-import triton
 import triton.language as tl
+
+import triton
 
 
 @triton.jit

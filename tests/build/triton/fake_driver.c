@@ -13,17 +13,40 @@ static const char* log_end(void) { return records + sizeof records; }
 #define RECORD(...) snprintf(records + strlen(records), (size_t)(log_end() - records) - strlen(records), __VA_ARGS__)
 
 const char* fake_records(void) { return records; }
-void fake_clear(int number_of_arguments) { records[0] = 0; arguments = number_of_arguments; failing[0] = 0; }
-void fake_fail(const char* function, int status) { snprintf(failing, sizeof failing, "%s", function); code = status; }
-void fake_gpu(int gpu, int of_major, int of_minor, int limit) { device = gpu, major = of_major, minor = of_minor, shared_limit = limit; }
+void fake_clear(int number_of_arguments) {
+  records[0] = 0;
+  arguments = number_of_arguments;
+  failing[0] = 0;
+}
+void fake_fail(const char* function, int status) {
+  snprintf(failing, sizeof failing, "%s", function);
+  code = status;
+}
+void fake_gpu(int gpu, int of_major, int of_minor, int limit) {
+  device = gpu, major = of_major, minor = of_minor, shared_limit = limit;
+}
 void fake_context(int is_there) { has_context = is_there; }
 
 static Status result(const char* function) { return strcmp(failing, function) == 0 ? code : 0; }
 
-Status cuCtxGetCurrent(void** context) { *context = has_context ? (void*)0x100 : 0; return result("cuCtxGetCurrent"); }
-Status cuCtxSetCurrent(void* context) { RECORD("set_context %p\n", context); has_context = 1; return 0; }
-Status cuCtxGetDevice(int* found) { *found = device; return 0; }
-Status cuDevicePrimaryCtxRetain(void** context, int of) { RECORD("retain %d\n", of); *context = (void*)0x200; return 0; }
+Status cuCtxGetCurrent(void** context) {
+  *context = has_context ? (void*)0x100 : 0;
+  return result("cuCtxGetCurrent");
+}
+Status cuCtxSetCurrent(void* context) {
+  RECORD("set_context %p\n", context);
+  has_context = 1;
+  return 0;
+}
+Status cuCtxGetDevice(int* found) {
+  *found = device;
+  return 0;
+}
+Status cuDevicePrimaryCtxRetain(void** context, int of) {
+  RECORD("retain %d\n", of);
+  *context = (void*)0x200;
+  return 0;
+}
 Status cuPointerGetAttribute(void* value, int attribute, uint64_t pointer) {
   RECORD("pointer_attribute %d of %llu\n", attribute, (unsigned long long)pointer);
   *(int*)value = device;
@@ -49,12 +72,16 @@ Status cuFuncSetAttribute(void* function, int attribute, int value) {
   RECORD("set_function %d %d\n", attribute, value);
   return 0;
 }
-Status cuThreadExchangeStreamCaptureMode(int* mode) { (void)mode; return 0; }
+Status cuThreadExchangeStreamCaptureMode(int* mode) {
+  (void)mode;
+  return 0;
+}
 Status cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                       unsigned shared, void* stream, void** values, void** extra) {
   (void)extra;
-  RECORD("launch %llu grid %u %u %u block %u %u %u shared %u stream %llu arguments", (unsigned long long)(uintptr_t)function,
-         gx, gy, gz, bx, by, bz, shared, (unsigned long long)(uintptr_t)stream);
+  RECORD("launch %llu grid %u %u %u block %u %u %u shared %u stream %llu arguments",
+         (unsigned long long)(uintptr_t)function, gx, gy, gz, bx, by, bz, shared,
+         (unsigned long long)(uintptr_t)stream);
   for (int index = 0; index < arguments; ++index) {
     uint64_t value;
     memcpy(&value, values[index], sizeof value);
@@ -67,4 +94,7 @@ Status cuGetErrorName(Status status, const char** name) {
   *name = status == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : status == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : 0;
   return *name == 0;
 }
-Status cuGetErrorString(Status status, const char** text) { *text = "as the driver says it"; return status == 0; }
+Status cuGetErrorString(Status status, const char** text) {
+  *text = "as the driver says it";
+  return status == 0;
+}

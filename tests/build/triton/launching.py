@@ -81,7 +81,9 @@ class Launched:
 class Launcher:
     """A definition's launcher with the driver that records; `parameters` are the views' C++ types, or a number's."""
 
-    def __init__(self, definition: Definition, folder: Path, parameters: dict[str, list[str]], archs: str = "9.0") -> None:
+    def __init__(
+        self, definition: Definition, folder: Path, parameters: dict[str, list[str]], archs: str = "9.0"
+    ) -> None:
         group = Group(definition.module, definition.file, (definition,))
         plan = prepare(group, ("cuda",), archs=archs, strict=True).plan
         write_files(plan, folder)

@@ -90,7 +90,10 @@ def rows_launcher(defined: Callable[..., Definition], tmp_path_factory: pytest.T
         rows,
         "kernels.py:rows",
         grid="M, cdiv(N, BLOCK)",
-        configs=[{"BLOCK": 64, "num_warps": 1, "when": "N <= 64"}, {"BLOCK": 128, "num_warps": 2, "when": "N < 1000000"}],
+        configs=[
+            {"BLOCK": 64, "num_warps": 1, "when": "N <= 64"},
+            {"BLOCK": 128, "num_warps": 2, "when": "N < 1000000"},
+        ],
         dtypes=(torch.float32, torch.float64),
         outputs="y",
     )
@@ -102,7 +105,9 @@ def rows_launcher(defined: Callable[..., Definition], tmp_path_factory: pytest.T
 
 
 def _call(launcher: Launcher, **changes: int) -> Launched:
-    launched = launcher.call("rows__cuda__float32", _numbers(**changes), stream=7, arguments=8 if "unit" in changes else 7)
+    launched = launcher.call(
+        "rows__cuda__float32", _numbers(**changes), stream=7, arguments=8 if "unit" in changes else 7
+    )
     assert isinstance(launched, Launched), launched
     return launched
 

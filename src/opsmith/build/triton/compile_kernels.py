@@ -146,9 +146,10 @@ def _compile_forked(task: tuple[dict[str, Any], str]) -> Image | str:
 
 
 def _compile(function: Any, variant: dict[str, Any], image: str) -> Image | str:
-    import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+
+    import triton
 
     kind, _, arch = image.partition(":")
     names = list(variant["types"])

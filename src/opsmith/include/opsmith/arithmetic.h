@@ -7,8 +7,8 @@ namespace opsmith {
 namespace binding {
 
 // The arithmetic of a size's expression; it rounds as Python does. Where the result does not fit into 64 bits it throws
-// NoSize, which Operator::size and launchers catch: a kernel would trust a size that has wrapped, and the processor traps when
-// -2^63 is divided by -1.
+// NoSize, which Operator::size and launchers catch: a kernel would trust a size that has wrapped, and the processor
+// traps when -2^63 is divided by -1.
 struct NoSize {
   const char* why;
 };

@@ -1,5 +1,5 @@
-// Launches kernels that were compiled ahead and are embedded in this library, such as Triton's, through CUDA's driver. The
-// driver is looked up where the process has it: a library with such kernels also loads where there is none.
+// Launches kernels that were compiled ahead and are embedded in this library, such as Triton's, through CUDA's driver.
+// The driver is looked up where the process has it: a library with such kernels also loads where there is none.
 //
 // What a generated launcher needs is here; the launcher knows an operator's arguments, and a table its images.
 #pragma once
@@ -34,8 +34,8 @@ struct Kernel {
   int32_t count;
 };
 
-// The functions of CUDA's driver that a launch needs. Their types are those of cuda.h, in which a handle is a pointer and a
-// status, device or attribute an int.
+// The functions of CUDA's driver that a launch needs. Their types are those of cuda.h, in which a handle is a pointer
+// and a status, device or attribute an int.
 class Driver {
  public:
   using Status = int;
@@ -114,8 +114,8 @@ namespace detail {
 constexpr int capability_major = 75, capability_minor = 76, most_shared_bytes = 97;
 constexpr int dynamic_shared_bytes = 8, device_of_pointer = 9, relaxed_capture = 2;
 
-// Held while a kernel is loaded, which happens once for each kernel and GPU. A spinning lock: <mutex> takes a quarter of
-// a second to compile.
+// Held while a kernel is loaded, which happens once for each kernel and GPU. A spinning lock: <mutex> takes a quarter
+// of a second to compile.
 class Lock {
  public:
   Lock() {
@@ -151,7 +151,8 @@ inline int current_device(const Driver& driver, const char* op, const void* data
   int device = -1;
   if (context == nullptr) {
     const auto address = reinterpret_cast<uint64_t>(data);
-    driver.check(driver.pointer_attribute(&device, device_of_pointer, address), op, "when a tensor's GPU was asked for");
+    driver.check(driver.pointer_attribute(&device, device_of_pointer, address), op,
+                 "when a tensor's GPU was asked for");
     driver.check(driver.retain_context(&context, device), op, "when a GPU's context was asked for");
     driver.check(driver.set_context(context), op, "when a GPU was made current");
   } else {
@@ -167,8 +168,8 @@ inline const Image* best_image(const Kernel& kernel, int arch) {
   int best_score = 0;
   for (int index = 0; index < kernel.count; ++index) {
     const Image& image = kernel.images[index];
-    const bool fits = image.is_exact ? image.arch == arch
-                                     : image.arch <= arch && (image.is_ptx || image.arch / 10 == arch / 10);
+    const bool fits =
+        image.is_exact ? image.arch == arch : image.arch <= arch && (image.is_ptx || image.arch / 10 == arch / 10);
     const int score = (image.is_ptx ? 0 : 1000) + image.arch + 1;
     if (fits && score > best_score) best = &image, best_score = score;
   }
@@ -191,8 +192,8 @@ inline const Image* best_image(const Kernel& kernel, int arch) {
          "--no-binary PACKAGE PACKAGE`");
   }
   if (image->shared_bytes > limit) {
-    fail(op, "(): the kernel ", image->name, " needs ", image->shared_bytes, " bytes of shared memory, and GPU ", device,
-         " has ", limit, ". Make its blocks smaller, or give it less num_stages");
+    fail(op, "(): the kernel ", image->name, " needs ", image->shared_bytes, " bytes of shared memory, and GPU ",
+         device, " has ", limit, ". Make its blocks smaller, or give it less num_stages");
   }
   void *module = nullptr, *function = nullptr;
   driver.check(driver.load(&module, image->data), op, "when a kernel was loaded");
@@ -287,8 +288,8 @@ struct Grid {
   void check(const char* op) const {
     constexpr int64_t most_x = (int64_t{1} << 31) - 1, most = 65535;
     if (x < 0 || y < 0 || z < 0 || x > most_x || y > most || z > most) {
-      fail(op, "(): the kernel's grid would be ", x, " x ", y, " x ", z, ", and CUDA's is at most ", most_x, " x ", most,
-           " x ", most);
+      fail(op, "(): the kernel's grid would be ", x, " x ", y, " x ", z, ", and CUDA's is at most ", most_x, " x ",
+           most, " x ", most);
     }
   }
 };
@@ -306,10 +307,11 @@ void launch(const char* op, const Kernel& kernel, Loaded& loaded, const Grid& gr
     function = loaded.function[device];
   }
   const Image& image = *loaded.image[device];
-  driver.check(driver.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
-                             static_cast<unsigned>(grid.z), static_cast<unsigned>(image.threads), 1, 1,
-                             static_cast<unsigned>(image.shared_bytes), stream, arguments.finish(image.scratch), nullptr),
-               op, "when a kernel was launched");
+  driver.check(
+      driver.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+                    static_cast<unsigned>(grid.z), static_cast<unsigned>(image.threads), 1, 1,
+                    static_cast<unsigned>(image.shared_bytes), stream, arguments.finish(image.scratch), nullptr),
+      op, "when a kernel was launched");
 }
 
 }  // namespace embedded
