@@ -52,7 +52,7 @@ for m, n, d in ((70, 33, 16), (33, 33, 100), (3, 100, 64)):
 def test_the_examples_are_right_on_the_cpu(tmp_path: Path) -> None:
     done = python_c(_CALLS, cwd=EXAMPLES, env={**os.environ, "TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
-    assert "softmax(): no configuration of its kernel is for this call, M = 2, N = 20000; there are" in done.stdout
+    assert "softmax(): no configuration of its kernel is for this call, N = 20000; there are" in done.stdout
 
 
 _DEFINITION = """

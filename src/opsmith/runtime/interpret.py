@@ -203,14 +203,12 @@ def _launch(definition: Definition, arguments: tuple[KernelArgument, ...], funct
 
 def _plan(definition: Definition, launch: Launch, call: _Call) -> tuple[Config, tuple[int, int, int]]:
     """Return the configuration and the grid of a call."""
-    names = frozenset().union(
-        *(axis.names for axis in launch.axes), *(config.when.names for config in launch.configs if config.when)
-    )
-    numbers = call.numbers(names)
+    compared = frozenset().union(*(config.when.names for config in launch.configs if config.when))
+    numbers = call.numbers(compared.union(*(axis.names for axis in launch.axes)))
     try:
         config = launch.choose(numbers)
         if config is None:
-            shown = ", ".join(f"{name} = {value}" for name, value in sorted(numbers.items()))
+            shown = ", ".join(f"{name} = {numbers[name]}" for name in sorted(compared & numbers.keys()))
             raise ArgumentValueError(
                 f"{definition.name}(): no configuration of its kernel is for this call, {shown}; there are "
                 f"{', '.join(each.when.text for each in launch.configs if each.when)}"

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opsmith import _env
+from opsmith._standalone import PROJECT
 from opsmith.errors import ToolchainError
 from opsmith.runtime.autocast import register_autocast
 from opsmith.runtime.bind import bind_arguments
@@ -42,7 +43,7 @@ def register_kernels(definition: Definition, *, is_defined: bool, missing: Mappi
     _know_modules()
     torch.library.register_fake(definition.qualified_name, _fake_kernel(definition, sizes), lib=lib)
     lib.impl(definition.name, _fallback_kernel(definition, sizes), "CompositeExplicitAutograd")
-    if _env.read("TRITON_INTERPRET") is not None:
+    if not PROJECT and _env.read("TRITON_INTERPRET") is not None:
         from opsmith.runtime.interpret import is_interpreted  # few processes interpret kernels
 
         if is_interpreted(definition):

@@ -114,8 +114,8 @@ namespace detail {
 constexpr int capability_major = 75, capability_minor = 76, most_shared_bytes = 97;
 constexpr int dynamic_shared_bytes = 8, device_of_pointer = 9, relaxed_capture = 2;
 
-// Held while a kernel is loaded, which happens once for each kernel and GPU. A spinning lock: <mutex> takes a quarter
-// of a second to compile.
+// Held while a kernel is loaded, which happens once for each kernel and GPU. It spins, because <mutex> takes as long to
+// compile as the rest of a launcher.
 class Lock {
  public:
   Lock() {
