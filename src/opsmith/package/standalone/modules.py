@@ -19,7 +19,7 @@ _PACKAGES: dict[str, str] = {
     "build": "devices prebuilt",
     # Why a library does not load, and what helps.
     "catalogue": "candidates compiler cuda entry gpu headers linker loader lookup machine packages registration symbols "
-    "table torch_build",
+    "table torch_build triton",
     "runtime": "arguments autocast bind body_results bridge compile_cache crash_note declare define derived differentiate "
     "edits flops gradient_plan gradients kernel_file load load_failure obtained operator options outputs "
     "python_gradient register scalars sharding structs torch_ops torchscript vmap vmap_body vmap_samples",
