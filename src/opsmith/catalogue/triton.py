@@ -45,8 +45,8 @@ ENTRIES: tuple[Entry, ...] = (
             "Two tensors are combined whose sizes are {one} and {other} in one dimension; only a size of 1 is broadcast.",
         ),
         (
-            "Where rows and columns meet, give each a dimension of its own, `tl.expand_dims(rows, 1)`, and compare the sizes "
-            "of their blocks.",
+            "Where rows and columns meet, give each a dimension of its own, `tl.expand_dims(rows, 1)`, and compare the "
+            "sizes of their blocks.",
         ),
         "ValueError: Cannot make_shape_compatible: incompatible dimensions at index 0: 64 and 32",
         words=("make_shape_compatible",),

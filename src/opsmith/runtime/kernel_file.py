@@ -92,7 +92,7 @@ def read_kernel(signature: Signature, given: object, file: Path, device: Device)
         if device == "cpu" and Path(source).suffix in GPU_SUFFIXES:
             raise DefinitionError(f"{signature.name}: cpu= names the GPU source {source}; give it as cuda=")
     entry = given.entry or signature.name
-    if identifier(last := entry.rpartition("::")[2]) != last:
+    if given.style != "triton" and identifier(last := entry.rpartition("::")[2]) != last:
         raise DefinitionError(
             f"{signature.name}: {last} is a keyword of C++, so no kernel can have that name; choose another with "
             f'opsmith.{given.style}("{given.sources[0]}", entry="{identifier(last)}")'

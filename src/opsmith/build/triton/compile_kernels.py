@@ -30,8 +30,9 @@ from typing import Any
 _HEADER = struct.Struct("<8sIIIxxxxQ")
 _MARK = b"OPSMITHK"
 
-# Below so many compilations another process costs more than it saves.
-_WORTH_A_PROCESS = 4
+# Below so many compilations another process costs more than it saves. Several kernels are compiled side by side, so one
+# does not take all cores; each process needs 200 MB.
+_WORTH_A_PROCESS, _MOST_PROCESSES = 2, 4
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _is_jit(function: Any) -> bool:
 
 def _compile_all(function: Any, tasks: list[tuple[dict[str, Any], str]]) -> Iterator[Image | str]:
     """Yield the image of each task, or the message of its error. Several processes share the work."""
-    processes = min(len(os.sched_getaffinity(0)), len(tasks) // _WORTH_A_PROCESS)
+    processes = min(len(os.sched_getaffinity(0)), len(tasks) // _WORTH_A_PROCESS, _MOST_PROCESSES)
     if processes < 2:
         yield from (_compile(function, variant, image) for variant, image in tasks)
         return
