@@ -122,6 +122,8 @@ def check_prototypes(module: Path) -> None:
     importlib.import_module(module.stem)
     for operator in filter(lambda operator: operator.is_loaded, operators_of(module.stem)):
         for device, kernel in operator.definition.kernels.items():
+            if kernel.style == "triton":
+                continue  # it takes what it needs of the prototype
             source = " ".join(kernel.sources[0].read_text(encoding="utf-8").split())
             assert f"{prototype(operator.definition, device)} {{" in source, prototype(operator.definition, device)
 

@@ -23,6 +23,7 @@ PAGES = (
     "cpu-kernels",
     "cuda-kernels",
     "native-kernels",
+    "triton",
     pytest.param(
         "from-cpp-extension", marks=pytest.mark.nightly("builds against torch's C++ headers; the drop-in's tests do")
     ),

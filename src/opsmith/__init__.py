@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opsmith.judging.api import judge
     from opsmith.profiler.api import profile
     from opsmith.runtime.declare import op
-    from opsmith.runtime.kernel_file import native, view
+    from opsmith.runtime.kernel_file import native, triton, view
     from opsmith.runtime.operator import Operator
     from opsmith.runtime.torchscript import scriptable
 
@@ -37,6 +37,7 @@ __all__ = [
     "op",
     "profile",
     "scriptable",
+    "triton",
     "view",
 ]
 
@@ -78,6 +79,7 @@ __getattr__ = lazy_names(
         "op": "runtime.declare",
         "profile": "profiler.api",
         "scriptable": "runtime.torchscript",
+        "triton": "runtime.kernel_file",
         "view": "runtime.kernel_file",
     },
     modules=("benchmark", "checker", "judging", "profiler"),

@@ -201,6 +201,12 @@ VARIABLES: tuple[Variable, ...] = (
         "as in PyTorch; `opsmith check` sets it to 1 by default, so that it can fork processes",
         role="none",
     ),
+    Variable(
+        "TRITON_INTERPRET",
+        "switch",
+        "as in Triton: 1 runs operators' Triton kernels on the CPU, through Triton's interpreter, where tensors are there",
+        role="none",
+    ),
     Variable("PATH", "folders", "folders that are searched for programs", role="none"),
     Variable("NO_COLOR", "switch", "any value: no colour in the output", role="none"),
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from opsmith import _env
 from opsmith.build.plan import Plan, Target
+from opsmith.build.triton.step import COMPILER
 from opsmith.store import digest, digest_file
 from opsmith.toolchain import Toolchain
 from opsmith.toolchain.processor import asks_for_native, processor_identity
@@ -26,6 +27,8 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
         inputs[f"command {step.output}"] = digest(*_portable_command(step.argv, plan.roots, toolchain))
     for role, identity in toolchain.compilers.items():
         inputs[f"compiler {role}"] = digest(identity)
+    if toolchain.triton is not None:
+        inputs["triton program"] = digest_file(COMPILER)
     if asks_for_native(word for step in plan.steps for word in step.argv):
         inputs["processor"] = digest(processor_identity())
     if variables := compiler_environment():
@@ -58,6 +61,8 @@ def _portable_command(argv: tuple[str, ...], roots: Mapping[str, Path], toolchai
     """Return a command without the places where its tools and folders happen to lie on this machine."""
     folders = dict(roots)
     tools = {"host": toolchain.host.path}
+    if toolchain.triton is not None:
+        tools |= {"python": toolchain.triton.python, "triton": COMPILER}
     if toolchain.cuda is not None:
         tools |= {"nvcc": toolchain.cuda.nvcc, "cuda host": toolchain.cuda.host.path}
         folders["cuda"] = toolchain.cuda.root

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from opsmith.build.triton.step import triton_command
 from opsmith.spec.extension import Api, Extension, Source
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ def _compile(source: Source, extension: Extension, toolchain: Toolchain, target:
     name = source.name if source.text is not None else str(source.path)
     output = f"{source.name}.o"
     depfile = f"{source.name}.d"
+    shown = ", ".join(file.name for file in source.users) or source.name
+    if source.language == "triton":
+        host = (*_host_command(extension, toolchain), "-O1", f"-I{INCLUDE_DIR}")
+        argv = triton_command(source, toolchain, target.cuda_archs, host)
+        return Step(shown, argv, (name,), output, depfile, source.users)
     includes = [f"-I{folder}" for folder in (*extension.include_dirs, INCLUDE_DIR)]
     for folder in toolchain.torch.include_dirs if source.api == "stable" else ():
         includes += ["-isystem", str(folder)]
@@ -101,9 +107,8 @@ def _compile(source: Source, extension: Extension, toolchain: Toolchain, target:
     else:
         head = _gpu_command(extension, toolchain, target, source.api)
         flags = [*_nvcc_name(source, toolchain), *extension.gpu_flags, *source.flags]
-    argv = [*head, *defines, *includes, *flags, "-MD", "-MF", depfile, "-c", name, "-o", output]
-    shown = ", ".join(file.name for file in source.users) or source.name
-    return Step(shown, tuple(argv), (name,), output, depfile, source.users)
+    command = [*head, *defines, *includes, *flags, "-MD", "-MF", depfile, "-c", name, "-o", output]
+    return Step(shown, tuple(command), (name,), output, depfile, source.users)
 
 
 def _defines(api: Api, target: Target) -> tuple[str, ...]:

@@ -39,6 +39,10 @@ def _request(module: str, definitions: Sequence[Definition], devices: Sequence[D
     # A kernel's structs are not part of the interface: the binding knows only their fields.
     structs = [f"{item.name} {struct!r}" for item in definitions for struct in item.signature.structs]
     interface = interface_digest(definitions)
+    if any(kernel.style == "triton" for item in definitions for kernel in item.kernels.values()):
+        from opsmith.toolchain.triton import triton_version  # not needed by others
+
+        kernels.append(f"Triton {triton_version()}")
     return ["operators", module, str(definitions[0].file), interface, *sorted(kernels), *sorted(structs), *devices]
 
 

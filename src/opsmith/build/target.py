@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from opsmith import _env
 from opsmith.build.plan import Plan, Target
+from opsmith.build.triton.step import triton_archs
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import Toolchain, find_toolchain
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:  # existing sources have no definition, and are loaded sooner 
     from opsmith.spec.definition import Device
     from opsmith.toolchain import CudaArch, RocmArch
 
-__all__ = ["Prepared", "choose_cuda_archs", "choose_rocm_archs", "choose_target", "choose_toolchain"]
+__all__ = ["Prepared", "choose_cuda_archs", "choose_rocm_archs", "choose_target", "choose_toolchain", "names_rocm"]
 
 # What a build for no particular GPU covers: everything from Volta's successor on that torch's own wheels do, with PTX
 # for what comes after. A build on the machine itself takes that machine's GPU alone.
@@ -34,33 +35,34 @@ class Prepared:
 
 
 def choose_toolchain(
-    *, gpu: bool, check_cuda: bool = True, archs: str | None = None, cuda: str | None = None
+    *, gpu: bool, triton: bool = False, check_cuda: bool = True, archs: str | None = None, cuda: str | None = None
 ) -> Toolchain:
     """Return the toolchain, with a GPU compiler if requested: the one that torch is built for.
 
     For a torch without GPU, `archs` decide: hipcc compiles for gfx90a. `cuda` ("12", "12.8") asks for an nvcc of that CUDA,
-    whatever torch is for; what it compiles has the runtime inside, and is tied to no torch's.
+    whatever torch is for; what it compiles has the runtime inside, and is tied to no torch's. `triton` asks for Triton,
+    which needs neither nvcc nor a toolkit.
 
     Raises ToolchainError if something is missing, or nvcc and torch belong to different CUDAs and `check_cuda` is set.
     """
     if not gpu:
-        return find_toolchain(cuda=False, rocm=False)
+        return find_toolchain(cuda=False, rocm=False, triton=triton)
     from opsmith.toolchain import find_torch
 
     torch = find_torch()
-    rocm = torch.hip is not None or (torch.cuda is None and _names_rocm(archs))
+    rocm = torch.hip is not None or (torch.cuda is None and names_rocm(archs))
     if cuda is not None:
-        return _of_release(cuda, rocm=rocm)
-    toolchain = find_toolchain(cuda=not rocm, rocm=rocm)
+        return _of_release(cuda, rocm=rocm, triton=triton)
+    toolchain = find_toolchain(cuda=not rocm, rocm=rocm, triton=triton)
     if check_cuda and toolchain.cuda_mismatch and _env.read("OPSMITH_SKIP_CUDA_CHECK") is None:
         raise ToolchainError(toolchain.cuda_mismatch)
     return toolchain
 
 
-def _of_release(cuda: str, *, rocm: bool) -> Toolchain:
+def _of_release(cuda: str, *, rocm: bool, triton: bool) -> Toolchain:
     if rocm:
         raise ToolchainError(f"CUDA {cuda} is asked for, but the architectures or this torch are ROCm's")
-    toolchain = find_toolchain(cuda=True, rocm=False, cuda_release=cuda)
+    toolchain = find_toolchain(cuda=True, rocm=False, triton=triton, cuda_release=cuda)
     assert toolchain.cuda is not None
     if not toolchain.cuda.has_static_cudart:
         raise ToolchainError(
@@ -71,7 +73,7 @@ def _of_release(cuda: str, *, rocm: bool) -> Toolchain:
     return toolchain
 
 
-def _names_rocm(archs: str | None) -> bool:
+def names_rocm(archs: str | None) -> bool:
     """Tell whether a list of architectures is of ROCm's: gfx90a."""
     return archs is not None and archs.strip().lower().startswith("gfx")
 
@@ -82,6 +84,8 @@ def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[i
         return Target(choose_cuda_archs(archs, supported=toolchain.cuda.archs), torch_target=torch_target)
     if toolchain.rocm is not None:
         return Target(rocm_archs=choose_rocm_archs(archs), torch_target=torch_target)
+    if toolchain.triton is not None:
+        return Target(triton_archs(choose_cuda_archs(archs, supported=())), torch_target=torch_target)
     return Target(torch_target=torch_target)
 
 

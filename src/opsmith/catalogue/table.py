@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from opsmith.catalogue import compiler, cuda, gpu, headers, linker, loader, machine, registration, symbols, torch_build
+from opsmith.catalogue import (
+    compiler,
+    cuda,
+    gpu,
+    headers,
+    linker,
+    loader,
+    machine,
+    registration,
+    symbols,
+    torch_build,
+    triton,
+)
 from opsmith.catalogue.entry import Entry, Group
 
 __all__ = ["ENTRIES", "GROUPS"]
@@ -12,6 +24,7 @@ GROUPS: tuple[Group, ...] = (
     Group("A library does not load", (*symbols.ENTRIES, *loader.ENTRIES)),
     Group("A header is missing, or the compiler rejects the code", (*headers.ENTRIES, *compiler.ENTRIES)),
     Group("nvcc refuses", cuda.ENTRIES),
+    Group("Triton refuses", triton.ENTRIES),
     Group("The linker fails", linker.ENTRIES),
     Group("Operators and classes are registered twice", registration.ENTRIES),
     Group("A kernel does not run", gpu.ENTRIES),

@@ -26,13 +26,14 @@ def command(path: str, write: bool) -> None:
     for group in discover(path):
         for file, members in _files(group).items():
             if not write:
-                click.echo(f"// {file}")
+                is_python = members[0][0].kernels[members[0][1]].style == "triton"
+                click.echo(f"{'#' if is_python else '//'} {file}")
                 for struct in dict.fromkeys(
                     text for each, device in members for text in struct_definitions([each], device)
                 ):
                     click.echo(struct)
                 for definition, device in members:
-                    click.echo(f"{prototype(definition, device)};")
+                    click.echo(f"{prototype(definition, device)}{':' if is_python else ';'}")
                 click.echo()
             elif file.exists():
                 click.echo(f"{file} already exists; left unchanged")

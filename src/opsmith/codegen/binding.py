@@ -13,11 +13,14 @@ from opsmith.codegen.checks import check_arguments, check_output_sizes, check_re
 from opsmith.codegen.cpp import comment, dtype_constant, string_literal, symbol
 from opsmith.codegen.instantiate import declaration
 from opsmith.codegen.outputs import allocate_outputs, lay_out_inputs
+from opsmith.codegen.triton import strided_from
+from opsmith.codegen.triton_source import read_function
 from opsmith.codegen.unbox import unbox
 from opsmith.spec.definition import DEVICES, Definition, Device
 from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Kind, Signature
 from opsmith.spec.sizes import SizeProgram, plan_sizes
+from opsmith.spec.triton import match_arguments
 
 __all__ = ["generate_binding", "has_native"]
 
@@ -75,9 +78,7 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
     signature = definition.signature
     sizes = plan_sizes(signature)
     for style, run in (("view", _run_view), ("native", _run_native)):
-        served = [
-            device for device in devices if device in definition.kernels and definition.kernels[device].style == style
-        ]
+        served = [device for device in devices if device in definition.kernels and _style(definition, device) == style]
         if served:
             yield ""
             yield comment(signature.schema)
@@ -89,7 +90,7 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
                 yield "  Marks marks;"
             yield from unbox(signature)
             yield from check_arguments(signature, sizes)
-            yield from run(signature, sizes, tuple(served), timed)
+            yield from run(definition, sizes, tuple(served), timed)
             # What our headers and PyTorch's throw. Other types are left as they are: PyTorch has exceptions for some.
             for kind in ("Error", "std::runtime_error") if style == "native" else ("Error",):
                 yield f"}} catch (const {kind}& error) {{"
@@ -103,12 +104,20 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
             yield "}"
 
 
-def _run_view(signature: Signature, sizes: SizeProgram, devices: tuple[Device, ...], timed: bool) -> Iterator[str]:
+def _style(definition: Definition, device: Device) -> str:
+    """Return how a kernel is called: to the binding a Triton kernel's launcher is a view kernel."""
+    return "native" if definition.kernels[device].style == "native" else "view"
+
+
+def _run_view(definition: Definition, sizes: SizeProgram, devices: tuple[Device, ...], timed: bool) -> Iterator[str]:
     """Allocate the outputs, and call the instantiation for the element types where there is anything to compute."""
+    signature = definition.signature
     yield from _mark("arguments", timed)
     yield from allocate_outputs(signature, sizes)
     yield from _mark("outputs", timed)
     yield from lay_out_inputs(signature)
+    if "cuda" in devices and definition.kernels["cuda"].style == "triton":
+        yield from _lay_out_for_triton(definition)
     yield from _mark("copies", timed)
     written = [f"out_{output.name}.is_empty()" for output in signature.outputs]
     written += [
@@ -129,6 +138,24 @@ def _run_view(signature: Signature, sizes: SizeProgram, devices: tuple[Device, .
         yield f"  stack[{index}] = out_{output.name}.release();"
 
 
+def _lay_out_for_triton(definition: Definition) -> Iterator[str]:
+    """Make inputs contiguous as far as the kernel does not take their strides."""
+    arguments = match_arguments(definition, read_function(definition))
+    calls = []
+    for parameter in definition.signature.tensors:
+        if parameter in definition.signature.elementwise:
+            continue  # they are dense
+        first = strided_from(definition, parameter.name, arguments)
+        if first == 0:
+            calls.append(f"arg_{parameter.name}.make_contiguous();")
+        elif first < parameter.tensor_type.shape.rank:
+            calls.append(f"make_rows_contiguous(arg_{parameter.name});")
+    if calls:
+        yield "  if constexpr (device == Device::cuda) {"
+        yield from (f"    {call}" for call in calls)
+        yield "  }"
+
+
 def _choose_instance(signature: Signature, device: Device) -> Iterator[str]:
     for index, dtypes in enumerate(signature.combinations()):
         conditions = [
@@ -146,8 +173,9 @@ def _choose_instance(signature: Signature, device: Device) -> Iterator[str]:
         yield "      }"
 
 
-def _run_native(signature: Signature, sizes: SizeProgram, devices: tuple[Device, ...], timed: bool) -> Iterator[str]:
+def _run_native(definition: Definition, sizes: SizeProgram, devices: tuple[Device, ...], timed: bool) -> Iterator[str]:
     """Call the kernel, and hold what it returned against the definition."""
+    signature = definition.signature
     yield from check_output_sizes(signature, sizes)
     yield from _mark("arguments", timed)
     yield "  [[maybe_unused]] const Launch<device> launch(device_id);"
@@ -192,7 +220,7 @@ def _registrations(definitions: list[Definition], devices: tuple[Device, ...]) -
             if served:
                 members.append(f'  Library {library}{{"{namespace}", "{_KEYS[device]}", __FILE__, __LINE__}};')
             for definition in served:
-                function = f"{definition.kernels[device].style}_{definition.name}<Device::{device}>"
+                function = f"{_style(definition, device)}_{definition.name}<Device::{device}>"
                 statements.append(f'    {library}.impl("{definition.name}", &{function});')
     yield from ["struct Registration {", *members, "", "  Registration() {", *statements, "  }", "};"]
     yield "const Registered<Registration> registered;"

@@ -1,4 +1,7 @@
-"""Makes an extension from definitions: the binding, and one instantiating file for each kernel source."""
+"""Makes an extension from definitions: the binding, and one instantiating file for each kernel source.
+
+A Triton kernel has a launcher instead, and what its kernels are compiled from.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from pathlib import Path
 
 from opsmith.codegen.binding import generate_binding, has_native
 from opsmith.codegen.instantiate import instantiate
+from opsmith.codegen.triton import generate_launcher
+from opsmith.codegen.triton_source import kernel_module, read_function
+from opsmith.codegen.triton_variants import find_variants, request_text
 from opsmith.errors import DefinitionError
 from opsmith.spec.definition import DEVICES, GPU_SUFFIXES, Definition, Device, Kernel
 from opsmith.spec.extension import Api, Extension, Language, Source
@@ -33,6 +39,8 @@ def assemble(
     binding = Source("binding.cpp", "cxx", api, text=generate_binding(definitions, chosen, timed=timed), flags=fast)
     sources = [binding]
     sources += _kernel_sources(definitions, chosen)
+    if "cuda" in chosen:
+        sources += _triton_sources(definitions)
     root = definitions[0].root
     include_dirs = tuple(dict.fromkeys(definition.root for definition in definitions))
     return Extension(name, root, tuple(sources), chosen, include_dirs=include_dirs)
@@ -59,7 +67,7 @@ def _units(definitions: list[Definition], devices: tuple[Device, ...]) -> Iterat
     by_file: dict[tuple[Path, str], list[tuple[Definition, Device]]] = {}
     for device in devices:
         for definition in definitions:
-            if (kernel := definition.kernels.get(device)) is not None:
+            if (kernel := definition.kernels.get(device)) is not None and kernel.style != "triton":
                 _check_files(definition, kernel)
                 # Two translation units with one native file would define its functions twice.
                 key = (kernel.sources[0], "" if kernel.style == "native" else device)
@@ -103,6 +111,28 @@ def _kernel_sources(definitions: list[Definition], devices: tuple[Device, ...]) 
         if not any(unit.file == file for unit in units):
             name = _object_name(file, root, f".beside{file.suffix}", taken)
             yield Source(name, _language(file), "stable", path=file, users=(file,), flags=kernel.flags)
+
+
+def _triton_sources(definitions: list[Definition]) -> Iterator[Source]:
+    for definition in definitions:
+        kernel = definition.kernels.get("cuda")
+        if kernel is not None and kernel.style == "triton":
+            _check_files(definition, kernel)
+            variants = find_variants(definition, read_function(definition))
+            yield Source(
+                f"{definition.name}.launch.cpp",
+                "cxx",
+                "none",
+                text=generate_launcher(variants),
+                flags=("-O1", "-std=c++17"),
+            )
+            yield Source(
+                f"{definition.name}.triton.json",
+                "triton",
+                "none",
+                text=request_text(variants, kernel_module(definition)),
+                users=kernel.sources,
+            )
 
 
 def _check_files(definition: Definition, kernel: Kernel) -> None:

@@ -10,6 +10,7 @@ from opsmith.codegen.structs import struct_definition
 from opsmith.spec.cpp_names import identifier
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
+from opsmith.spec.triton import triton_prototype
 
 __all__ = ["find_prototype", "native_prototype", "prototype", "skeleton", "struct_definitions", "view_prototype"]
 
@@ -17,6 +18,8 @@ __all__ = ["find_prototype", "native_prototype", "prototype", "skeleton", "struc
 def prototype(definition: Definition, device: Device) -> str:
     """Return the declaration that the kernel of a definition for a device must have, on one line."""
     kernel = definition.kernels[device]
+    if kernel.style == "triton":
+        return triton_prototype(definition)
     if kernel.style == "native":
         return native_prototype(definition.signature, kernel)
     return view_prototype(definition.signature, kernel, device)
@@ -89,6 +92,8 @@ def find_prototype(source: str, entry: str) -> tuple[int, str] | None:
 
 def skeleton(definitions: list[Definition], device: Device) -> str:
     """Return a source file with an empty kernel for each definition, ready to be filled in."""
+    if definitions[0].kernels[device].style == "triton":
+        return _triton_skeleton(definitions)
     native = any(definition.kernels[device].style == "native" for definition in definitions)
     lines = [f"#include <opsmith/{'native' if native else 'kernel'}.h>", "", "using namespace opsmith;", ""]
     defined: set[tuple[str, str]] = set()
@@ -114,3 +119,11 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
         if namespace:
             lines += [f"}}  // namespace {namespace}", ""]
     return "\n".join(lines)
+
+
+def _triton_skeleton(definitions: list[Definition]) -> str:
+    lines = ["import triton", "import triton.language as tl"]
+    for definition in definitions:
+        lines += ["", "", "@triton.jit", f"{triton_prototype(definition)}:"]
+        lines.append(f'    tl.static_assert(False, "{definition.name} is not written yet")')
+    return "\n".join([*lines, ""])

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from opsmith import _env
+from opsmith._standalone import PROJECT
 from opsmith.errors import ToolchainError
 from opsmith.runtime.autocast import register_autocast
 from opsmith.runtime.bind import bind_arguments
@@ -41,6 +43,11 @@ def register_kernels(definition: Definition, *, is_defined: bool, missing: Mappi
     _know_modules()
     torch.library.register_fake(definition.qualified_name, _fake_kernel(definition, sizes), lib=lib)
     lib.impl(definition.name, _fallback_kernel(definition, sizes), "CompositeExplicitAutograd")
+    if not PROJECT and _env.read("TRITON_INTERPRET") is not None:
+        from opsmith.runtime.interpret import is_interpreted  # few processes interpret kernels
+
+        if is_interpreted(definition):
+            lib.impl(definition.name, _interpreter(definition, sizes), "CPU", allow_override=True)
     for device, reason in missing.items():
         if device in definition.kernels:
             lib.impl(definition.name, _missing_kernel(definition, device, reason), _KEYS[device])
@@ -110,6 +117,13 @@ def _fallback_kernel(definition: Definition, sizes: SizeProgram) -> Callable[...
         return _packed(conform(definition, definition.body(**bound.arguments), bound))
 
     return fallback
+
+
+def _interpreter(definition: Definition, sizes: SizeProgram) -> Callable[..., Any]:
+    from opsmith.runtime.interpret import interpreted_kernel
+
+    run = interpreted_kernel(definition, sizes)
+    return lambda *args, **kwargs: _packed(run(*args, **kwargs))
 
 
 def _missing_kernel(definition: Definition, device: Device, reason: str) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from opsmith.spec.signature import Signature
 
 if TYPE_CHECKING:
     from opsmith.spec.casts import Autocast
+    from opsmith.spec.launch import Launch
 
 __all__ = ["DEVICES", "GPU_SUFFIXES", "Batch", "Definition", "Device", "Group", "Kernel", "Rules"]
 
@@ -31,14 +32,15 @@ class Kernel:
     """An operator's code for one device.
 
     A `view` kernel is a template over element types that includes only `<opsmith/kernel.h>`; a `native` one is a
-    function over `torch::stable::Tensor`. `sources` are absolute; the first holds `entry`, the others are compiled with
-    it.
+    function over `torch::stable::Tensor`; a `triton` one is a `@triton.jit` function, which has a `launch`. `sources` are
+    absolute; the first holds `entry`, the others are compiled with it.
     """
 
-    style: Literal["view", "native"]
+    style: Literal["view", "native", "triton"]
     sources: tuple[Path, ...]
     entry: str
     flags: tuple[str, ...] = ()
+    launch: Launch | None = None
 
 
 @dataclass(frozen=True)

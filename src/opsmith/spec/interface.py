@@ -24,8 +24,10 @@ def interface_digest(definitions: Iterable[Definition]) -> str:
 
 
 def _describe(definition: Definition) -> str:
+    # A launch is part of what is generated, and no source that could have changed says it.
     kernels = ", ".join(
-        f"{device} {kernel.style} {kernel.entry}" for device, kernel in sorted(definition.kernels.items())
+        f"{device} {kernel.style} {kernel.entry}{f' {kernel.launch}' if kernel.launch else ''}"
+        for device, kernel in sorted(definition.kernels.items())
     )
     return f"{definition.namespace}::{_describe_signature(definition.signature)} [{kernels}]"
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opsmith.toolchain.rocm import RocmCompiler, find_rocm_compiler
     from opsmith.toolchain.toolchain import Toolchain, find_toolchain
     from opsmith.toolchain.torch_install import TorchInstall, find_torch
+    from opsmith.toolchain.triton import TritonInstall, find_triton
 
 __all__ = [
     "CudaArch",
@@ -27,6 +28,7 @@ __all__ = [
     "RocmCompiler",
     "Toolchain",
     "TorchInstall",
+    "TritonInstall",
     "default_probes",
     "find_cuda_compiler",
     "find_host_compiler",
@@ -35,6 +37,7 @@ __all__ = [
     "find_rocm_compiler",
     "find_toolchain",
     "find_torch",
+    "find_triton",
     "parse_cuda_archs",
     "parse_rocm_archs",
 ]
@@ -51,6 +54,7 @@ __getattr__ = lazy_names(
         "RocmCompiler": "rocm",
         "Toolchain": "toolchain",
         "TorchInstall": "torch_install",
+        "TritonInstall": "triton",
         "default_probes": "probe",
         "find_cuda_compiler": "cuda",
         "find_host_compiler": "host",
@@ -59,6 +63,7 @@ __getattr__ = lazy_names(
         "find_rocm_compiler": "rocm",
         "find_toolchain": "toolchain",
         "find_torch": "torch_install",
+        "find_triton": "triton",
         "parse_cuda_archs": "archs",
         "parse_rocm_archs": "archs",
     },

@@ -13,6 +13,7 @@ from opsmith.toolchain.torch_install import TorchInstall, find_torch
 if TYPE_CHECKING:
     from opsmith.toolchain.cuda import CudaCompiler
     from opsmith.toolchain.rocm import RocmCompiler
+    from opsmith.toolchain.triton import TritonInstall
 
 __all__ = ["Toolchain", "find_toolchain"]
 
@@ -25,11 +26,12 @@ class Toolchain:
     torch: TorchInstall
     cuda: CudaCompiler | None = None
     rocm: RocmCompiler | None = None
+    triton: TritonInstall | None = None
 
     @property
     def compilers(self) -> dict[str, str]:
         """The identity of each compiler by its role, for cache keys and manifests; no path is in it."""
-        tools = {"host": self.host, "cuda": self.cuda, "rocm": self.rocm}
+        tools = {"host": self.host, "cuda": self.cuda, "rocm": self.rocm, "triton": self.triton}
         return {role: tool.identity for role, tool in tools.items() if tool is not None}
 
     @property
@@ -52,7 +54,7 @@ class Toolchain:
 
 
 def find_toolchain(
-    *, cuda: bool, rocm: bool, cuda_release: str | None = None, probes: ProbeCache | None = None
+    *, cuda: bool, rocm: bool, triton: bool = False, cuda_release: str | None = None, probes: ProbeCache | None = None
 ) -> Toolchain:
     """Return the machine's toolchain, with the device compilers that are asked for.
 
@@ -72,4 +74,9 @@ def find_toolchain(
         from opsmith.toolchain.rocm import find_rocm_compiler
 
         found_rocm = find_rocm_compiler(probes=probes)
-    return Toolchain(find_host_compiler(probes=probes), torch, found_cuda, found_rocm)
+    found_triton = None
+    if triton:
+        from opsmith.toolchain.triton import find_triton
+
+        found_triton = find_triton()
+    return Toolchain(find_host_compiler(probes=probes), torch, found_cuda, found_rocm, found_triton)

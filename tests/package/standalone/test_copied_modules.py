@@ -21,6 +21,7 @@ COPIED = frozenset(file.removesuffix(".py").removesuffix("/__init__").replace("/
 LEADS_OUT = {
     ("runtime.bridge", "runtime.bridge_library"),  # without a compiler and a store there is no bridge
     ("runtime.load", "runtime.from_store"),  # a library that is missing is an error there
+    ("runtime.register", "runtime.interpret"),  # needs the kernels' sources and Triton
     ("toolchain.facts", "toolchain.cuda"),  # asks nvcc, for builds alone
 }
 # Where the copy begins: what a definition calls, and what is imported by a name in a text.

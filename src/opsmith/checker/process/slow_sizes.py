@@ -1,4 +1,7 @@
-"""Leaves out the sizes for which a reference is slow, or takes gigabytes: one that loops in Python would take minutes."""
+"""Leaves out the sizes for which a reference is slow, or takes gigabytes: one that loops in Python would take minutes.
+
+So does Triton's interpreter (TRITON_INTERPRET=1), which runs a kernel's blocks one after another.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 import torch
 
+from opsmith import _env
 from opsmith.checker.process.clock import now_s
 from opsmith.checker.process.memory_limit import limited_memory
 from opsmith.checker.process.threads import on_threads
@@ -23,6 +27,8 @@ __all__ = ["without_slow_sizes"]
 _MOST_S = 0.014
 # The smaller half of so many sizes takes no time, and of the others every fourth shows between which ones it begins.
 _MANY, _STRIDE = 8, 4
+# How many blocks of a kernel the interpreter may run for one input: each takes about a millisecond.
+_MOST_BLOCKS = 64
 
 
 def without_slow_sizes(subject: Subject) -> Subject:
@@ -45,21 +51,27 @@ def without_slow_sizes(subject: Subject) -> Subject:
             slow.append(f"{first.cost} for {ascending[first.index].label.removeprefix(DECIDES)}")
     if not slow:
         return subject
-    note = f"the reference takes {', '.join(slow)}: inputs of that size and larger are left out (--thorough tries them)"
+    note = f"{', '.join(slow)}: inputs of that size and larger are left out (--thorough tries them)"
     return replace(subject, left_out=frozenset(left_out), notes=(*subject.notes, note))
 
 
 @dataclass(frozen=True)
 class _Slow:
-    """A case, by its index, that the reference takes too long for; inf says that it takes too much memory."""
+    """A case, by its index, that the reference or the interpreter takes too long for.
+
+    `seconds` are inf where it takes too much memory. `blocks` are those that the interpreter would run.
+    """
 
     index: int
     seconds: float
+    blocks: int = 0
 
     @property
     def cost(self) -> str:
         """What it takes, in words."""
-        return "gigabytes" if self.seconds == inf else f"{self.seconds:.2f} s"
+        if self.blocks:
+            return f"the interpreter runs {self.blocks} blocks"
+        return "the reference takes gigabytes" if self.seconds == inf else f"the reference takes {self.seconds:.2f} s"
 
 
 def _first_slow(subject: Subject, ascending: list[Case]) -> _Slow | None:
@@ -78,8 +90,19 @@ def _first_slow(subject: Subject, ascending: list[Case]) -> _Slow | None:
 
 
 def _slow_at(subject: Subject, cases: list[Case], index: int) -> _Slow | None:
+    if (blocks := _interpreted_blocks(subject, cases[index])) > _MOST_BLOCKS:
+        return _Slow(index, 0.0, blocks)
     seconds = _seconds_of(subject, cases[index])
     return _Slow(index, seconds) if seconds > _MOST_S else None
+
+
+def _interpreted_blocks(subject: Subject, case: Case) -> int:
+    """Return how many blocks Triton's interpreter would run for an input; 0 where it is not asked for."""
+    if subject.operator is None or "cpu" not in subject.devices or _env.read("TRITON_INTERPRET") is None:
+        return 0
+    from opsmith.runtime.interpret import interpreted_blocks
+
+    return interpreted_blocks(subject.operator.definition, case.build())
 
 
 def _seconds_of(subject: Subject, case: Case) -> float:

@@ -36,6 +36,12 @@ inline Held allocate(const DeviceId& device, int32_t dtype, const Sizes& sizes, 
   read();
 }
 
+// Replaces a tensor by a contiguous copy where its last dimension is not: for kernels that take all other strides.
+inline void make_rows_contiguous(Held& tensor) {
+  if (tensor && tensor.rank > 0 && tensor.sizes[tensor.rank - 1] != 1 && tensor.strides[tensor.rank - 1] != 1)
+    tensor.make_contiguous();
+}
+
 [[gnu::noinline]] inline void Held::copy_back() {
   if (original_ != nullptr && aoti_torch_copy_(original_, handle_, 0) != 0) {
     torch_failed("a result cannot be copied");

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from opsmith.errors import AuditError
 from opsmith.package.audit.elf import Bytes, Elf, Section
+from opsmith.package.audit.images import image_archs
 from opsmith.toolchain.archs import CudaArch, Suffix
 from opsmith.toolchain.shims import Release
 
-__all__ = ["CudaCode", "cuda_code"]
+__all__ = ["CUDA_SECTIONS", "CudaCode", "cuda_code"]
 
 # With separate compilation (-rdc=true) the code that still has to be linked is in the second.
-_CUDA_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+CUDA_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 
 _CUDA_MAGIC = 0xBA55ED50
 _PTX, _CUBIN = 1, 2
@@ -36,13 +37,16 @@ class CudaCode(NamedTuple):
 
 
 def cuda_code(data: Bytes, elf: Elf) -> CudaCode:
-    """Return what machine code and PTX a library has. Raises AuditError if a fat binary is damaged."""
+    """Return what machine code and PTX a library has, fat binaries and embedded kernels together.
+
+    Raises AuditError if one of these is damaged.
+    """
     sass: set[tuple[int, int, Suffix]] = set()
     ptx: set[tuple[int, int, Suffix]] = set()
     cubin_version: Release = (0, 0)
     ptx_version: Release | None = None
     for section in elf.sections:
-        if section.name in _CUDA_SECTIONS:
+        if section.name in CUDA_SECTIONS:
             for entry in _cuda_entries(data, section):
                 if entry.kind == _PTX:
                     ptx.add(entry.arch)
@@ -50,6 +54,8 @@ def cuda_code(data: Bytes, elf: Elf) -> CudaCode:
                 else:
                     sass.add(entry.arch)
                     cubin_version = max(entry.version, cubin_version)
+    for image in image_archs(data, elf):
+        (sass if image.sass else ptx).add((image.major, image.minor, image.suffix))
     archs = tuple(CudaArch(*arch, sass=arch in sass, ptx=arch in ptx) for arch in sorted(sass | ptx))
     return CudaCode(archs, cubin_version, ptx_version)
 

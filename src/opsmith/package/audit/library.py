@@ -11,13 +11,14 @@ from opsmith.package.audit.elf import Bytes, Elf
 from opsmith.package.audit.elf_reader import parse_elf
 from opsmith.package.audit.facts import Library, Sizes
 from opsmith.package.audit.fatbin import cuda_code
+from opsmith.package.audit.images import IMAGES_SECTION
 from opsmith.package.audit.schemas import Schema
 from opsmith.package.audit.symbols import Needs, is_unstable_torch, sort_needs
 from opsmith.package.audit.texts import build_paths, find_namespaces, find_schemas, qualified_names
 
 __all__ = ["describe_library", "registers_in_cpp", "with_needs"]
 
-_GPU = (".nv_fatbin", "__nv_relfatbin", ".hip_fatbin")
+_GPU = (".nv_fatbin", "__nv_relfatbin", ".hip_fatbin", IMAGES_SECTION)
 _SYMBOLS = (".symtab", ".strtab")
 # What gcc's and clang's register with torch needs one of these; without them texts that look like schemas are others.
 _REGISTERS = ("aoti_torch_library_def", "torch_library_def_with_tags")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from opsmith.package.audit.elf import Bytes, Elf, Section
+from opsmith.package.audit.images import IMAGES_SECTION
 from opsmith.package.audit.schemas import Schema, parse_schema
 
 __all__ = ["build_paths", "find_namespaces", "find_schemas", "qualified_names"]
@@ -24,6 +25,7 @@ _SKIPPED = (
     ".nv_fatbin",
     "__nv_relfatbin",
     ".hip_fatbin",
+    IMAGES_SECTION,
     ".eh_frame",
     ".gcc_except_table",
     ".dynstr",

@@ -12,19 +12,19 @@ __all__ = ["DATA", "FOLDER", "NAMES", "is_copied", "module_files"]
 FOLDER = "_opsmith"
 
 # What `import opsmith` offers there.
-NAMES = frozenset({"Operator", "__version__", "errors", "native", "op", "scriptable", "view"})
+NAMES = frozenset({"Operator", "__version__", "errors", "native", "op", "scriptable", "triton", "view"})
 
 _PACKAGES: dict[str, str] = {
     "": "_drawing _env _forks _keywords _lazy _printable _standalone _subprocess _torch_release _version errors",
     "build": "devices prebuilt",
     # Why a library does not load, and what helps.
     "catalogue": "candidates compiler cuda entry gpu headers linker loader lookup machine packages registration symbols "
-    "table torch_build",
+    "table torch_build triton",
     "runtime": "arguments autocast bind body_results bridge compile_cache crash_note declare define derived differentiate "
     "edits flops gradient_plan gradients kernel_file load load_failure obtained operator options outputs "
     "python_gradient register scalars sharding structs torch_ops torchscript vmap vmap_body vmap_samples",
     "spec": "annotations casts cpp_names definition dims dtypes gradient interface kinds registry samples shapes signature "
-    "sizes structs",
+    "sizes structs launch",
     "store": "keys manifest reading",
     "toolchain": "facts shims torch_install",
 }

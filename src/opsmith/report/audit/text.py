@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from opsmith._printable import printable
 from opsmith.package.audit.driver import find_driver
 from opsmith.package.audit.facts import Facts, Library, Sizes
+from opsmith.package.audit.fatbin import CUDA_SECTIONS
 from opsmith.package.audit.finding import Finding
 from opsmith.package.audit.floors import Floors
 from opsmith.package.audit.judge.gpu import merge_archs
@@ -115,7 +116,9 @@ def _gpu(facts: Facts, floors: Floors) -> Iterator[tuple[str, str, str]]:
     targets = sorted({target for library in own for target in library.amd})
     if not archs and not targets and not floors.cuda:
         return
-    is_inside = archs and not any(library.needs.cuda_runtime for library in own)
+    # Triton's kernels need the driver alone.
+    has_runtime = any(section.name in CUDA_SECTIONS for library in own for section in library.elf.sections)
+    is_inside = has_runtime and not any(library.needs.cuda_runtime for library in own)
     linked = [
         f"linked to {name} {' and '.join(map(str, majors))}"
         for name, majors in (("CUDA", floors.cuda), ("ROCm", floors.rocm))

@@ -47,13 +47,17 @@ def merge_archs(archs: Iterable[CudaArch]) -> tuple[CudaArch, ...]:
 
 
 def missing_archs(wanted: tuple[CudaArch, ...], found: tuple[CudaArch, ...]) -> tuple[CudaArch, ...]:
-    """Return which architectures, or which half of one, there is no code for."""
+    """Return which architectures, or which half of one, there is no code for.
+
+    Triton compiles for 9.0a where 9.0 is asked for, and its PTX for what comes after is of an older architecture.
+    """
     there = {arch.number: arch for arch in found}
     missing = []
     for arch in wanted:
-        have = there.get(arch.number)
-        sass = arch.sass and not (have and have.sass)
-        ptx = arch.ptx and not (have and have.ptx)
+        have, exact = there.get(arch.number), there.get(f"{arch.number}a")
+        has_older_ptx = exact is not None and any(each.ptx and each < exact for each in found)
+        sass = arch.sass and not (have and have.sass) and not (exact and exact.sass)
+        ptx = arch.ptx and not (have and have.ptx) and not has_older_ptx
         if sass or ptx:
             missing.append(replace(arch, sass=sass, ptx=ptx))
     return tuple(missing)

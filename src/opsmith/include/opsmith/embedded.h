@@ -1,0 +1,251 @@
+// Launches kernels that were compiled ahead and are embedded in this library, such as Triton's, through CUDA's driver.
+//
+// What a generated launcher needs is here; the launcher knows an operator's arguments, and a table its images.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "arithmetic.h"
+#include "cuda_driver.h"
+#include "error.h"
+#include "view.h"
+
+namespace opsmith {
+namespace embedded {
+
+// One compilation of a kernel, and how that has to be launched.
+struct Image {
+  int32_t arch;   // 90 for compute capability 9.0
+  bool is_exact;  // whether it runs on that capability alone
+  bool is_ptx;
+  int32_t threads;       // of a block
+  int32_t shared_bytes;  // dynamic shared memory of a block
+  int32_t scratch;       // how many pointers to scratch memory, all null, follow the arguments
+  const char* name;
+  const void* data;
+};
+
+// A kernel for each architecture of the build.
+struct Kernel {
+  const Image* images;
+  int32_t count;
+};
+
+// The GPUs that a process may have; a higher number is refused.
+constexpr int most_devices = 64;
+
+// A kernel's function on each GPU, null until it is loaded there. In static memory, which begins as zeros.
+struct Loaded {
+  void* function[most_devices];
+  const Image* image[most_devices];
+};
+
+namespace detail {
+
+// Values of cuda.h.
+constexpr int capability_major = 75, capability_minor = 76, most_shared_bytes = 97;
+constexpr int dynamic_shared_bytes = 8, device_of_pointer = 9, relaxed_capture = 2;
+
+// Held while a kernel is loaded, which happens once for each kernel and GPU. It spins, because <mutex> takes as long to
+// compile as the rest of a launcher.
+class Lock {
+ public:
+  Lock() {
+    while (__atomic_test_and_set(&flag(), __ATOMIC_ACQUIRE)) {
+    }
+  }
+  Lock(const Lock&) = delete;
+  ~Lock() { __atomic_clear(&flag(), __ATOMIC_RELEASE); }
+
+ private:
+  static bool& flag() {
+    static bool taken = false;
+    return taken;
+  }
+};
+
+// Loading is forbidden while a stream of this process is captured in another mode than this.
+class Relaxed {
+ public:
+  Relaxed(const Driver& driver) : driver_(driver) { driver_.capture_mode(&mode_); }
+  Relaxed(const Relaxed&) = delete;
+  ~Relaxed() { driver_.capture_mode(&mode_); }
+
+ private:
+  const Driver& driver_;
+  int mode_ = relaxed_capture;
+};
+
+// The number of the current GPU. A thread that has not used CUDA yet has none: it gets that of the data.
+inline int current_device(const Driver& driver, const char* op, const void* data) {
+  void* context = nullptr;
+  driver.check(driver.get_context(&context), op, "when the current GPU was asked for");
+  int device = -1;
+  if (context == nullptr) {
+    const auto address = reinterpret_cast<uint64_t>(data);
+    driver.check(driver.pointer_attribute(&device, device_of_pointer, address), op,
+                 "when a tensor's GPU was asked for");
+    driver.check(driver.retain_context(&context, device), op, "when a GPU's context was asked for");
+    driver.check(driver.set_context(context), op, "when a GPU was made current");
+  } else {
+    driver.check(driver.get_device(&device), op, "when the current GPU was asked for");
+  }
+  if (device < 0 || device >= most_devices) fail(op, "(): GPU ", device, " is not one of the first ", most_devices);
+  return device;
+}
+
+// The image that serves a GPU best: machine code for it, else for an older one of its generation, else PTX.
+inline const Image* best_image(const Kernel& kernel, int arch) {
+  const Image* best = nullptr;
+  int best_score = 0;
+  for (int index = 0; index < kernel.count; ++index) {
+    const Image& image = kernel.images[index];
+    const bool fits =
+        image.is_exact ? image.arch == arch : image.arch <= arch && (image.is_ptx || image.arch / 10 == arch / 10);
+    const int score = (image.is_ptx ? 0 : 1000) + image.arch + 1;
+    if (fits && score > best_score) best = &image, best_score = score;
+  }
+  return best;
+}
+
+[[gnu::cold, gnu::noinline]] inline void load(const Driver& driver, const char* op, const Kernel& kernel, int device,
+                                              Loaded& loaded) {
+  const Lock lock;
+  if (loaded.function[device] != nullptr) return;  // another thread was faster
+  const Relaxed relaxed(driver);
+  int major = 0, minor = 0, limit = 0;
+  driver.check(driver.device_attribute(&major, capability_major, device), op, "when the GPU was asked for");
+  driver.check(driver.device_attribute(&minor, capability_minor, device), op, "when the GPU was asked for");
+  driver.check(driver.device_attribute(&limit, most_shared_bytes, device), op, "when the GPU was asked for");
+  const Image* image = best_image(kernel, major * 10 + minor);
+  if (image == nullptr) {
+    fail(op, "(): the library has neither machine code for this GPU, of compute capability ", major, ".", minor,
+         ", nor PTX that fits it. Build it here: `pip install --force-reinstall --no-deps --no-build-isolation "
+         "--no-binary PACKAGE PACKAGE`");
+  }
+  if (image->shared_bytes > limit) {
+    fail(op, "(): the kernel ", image->name, " needs ", image->shared_bytes, " bytes of shared memory, and GPU ",
+         device, " has ", limit, ". Make its blocks smaller, or give it less num_stages");
+  }
+  void *module = nullptr, *function = nullptr;
+  driver.check(driver.load(&module, image->data), op, "when a kernel was loaded");
+  driver.check(driver.function(&function, module, image->name), op, "when a kernel was looked up");
+  if (image->shared_bytes > 48 * 1024) {  // what a kernel may have without asking
+    driver.check(driver.set_function(function, dynamic_shared_bytes, image->shared_bytes), op,
+                 "when shared memory was asked for");
+  }
+  loaded.image[device] = image;
+  __atomic_store_n(&loaded.function[device], function, __ATOMIC_RELEASE);
+}
+
+}  // namespace detail
+
+// The arguments of a launch: each in 8 bytes, of which the kernel reads as many as it has declared.
+template <int capacity>
+class Arguments {
+ public:
+  template <class T>
+  void add(T value) {
+    static_assert(sizeof(T) <= sizeof(uint64_t), "an argument is a number or a pointer");
+    std::memcpy(&slots_[count_], &value, sizeof(T));
+    pointers_[count_] = &slots_[count_];
+    ++count_;
+  }
+
+  // The pointers that the driver wants, with `scratch` null arguments behind the others.
+  void** finish(int scratch) {
+    while (scratch-- > 0 && count_ < capacity + most_scratch) add(static_cast<void*>(nullptr));
+    return pointers_;
+  }
+
+ private:
+  static constexpr int most_scratch = 4;
+
+  int count_ = 0;
+  uint64_t slots_[capacity + most_scratch] = {};
+  void* pointers_[capacity + most_scratch];
+};
+
+// What a call's arguments are, as far as kernels are compiled specially for it.
+class Facts {
+ public:
+  template <class T, int N>
+  void tensor(const View<T, N>& view) {
+    is_aligned_ = is_aligned_ && reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+    int64_t last = 0;
+    for (int dim = 0; dim < N; ++dim) {
+      if (view.size[dim] == 0) return;
+      last += (view.size[dim] - 1) * (view.stride[dim] < 0 ? -view.stride[dim] : view.stride[dim]);
+    }
+    number(last);
+  }
+  // A number that must be a multiple of 16 for the fastest kernel.
+  void inner(int64_t value) {
+    is_multiple_ = is_multiple_ && value % 16 == 0;
+    number(value);
+  }
+  // A number that only must fit.
+  void number(int64_t value) { is_wide_ = is_wide_ || value > most_narrow || value < -most_narrow; }
+  // The stride of a tensor's last dimension, of which there are `size`.
+  void unit(int64_t size, int64_t stride) {
+    is_unit_ = is_unit_ && (stride == 1 || size <= 1);
+    number(stride);
+  }
+
+  // Which of the five specialisations (codegen/triton_variants.py) may be used.
+  int specialisation() const {
+    const bool is_fast = is_aligned_ && is_unit_;
+    if (is_wide_) return is_fast && is_multiple_ ? 3 : 4;
+    return !is_fast ? 2 : is_multiple_ ? 0 : 1;
+  }
+
+ private:
+  // Indices of a kernel's last block go beyond its tensors.
+  static constexpr int64_t most_narrow = (int64_t{1} << 31) - (int64_t{1} << 20);
+
+  bool is_wide_ = false, is_aligned_ = true, is_unit_ = true, is_multiple_ = true;
+};
+
+// For an argument with a value that no kernel is compiled for.
+[[noreturn, gnu::cold]] inline int64_t refuse_choice(const char* op, const char* argument) {
+  fail(op, "(): the value of ", argument, " is not one of those that the definition names");
+}
+
+// The number of blocks along each axis.
+struct Grid {
+  int64_t x = 1, y = 1, z = 1;
+
+  bool is_empty() const { return x == 0 || y == 0 || z == 0; }
+
+  void check(const char* op) const {
+    constexpr int64_t most_x = (int64_t{1} << 31) - 1, most = 65535;
+    if (x < 0 || y < 0 || z < 0 || x > most_x || y > most || z > most) {
+      fail(op, "(): the kernel's grid would be ", x, " x ", y, " x ", z, ", and CUDA's is at most ", most_x, " x ",
+           most, " x ", most);
+    }
+  }
+};
+
+// Launches a kernel on the current GPU. `data` is any tensor's address.
+template <int capacity>
+void launch(const char* op, const Kernel& kernel, Loaded& loaded, const Grid& grid, Arguments<capacity>& arguments,
+            const void* data, void* stream) {
+  grid.check(op);
+  const Driver& driver = Driver::get(op);
+  const int device = detail::current_device(driver, op, data);
+  void* function = __atomic_load_n(&loaded.function[device], __ATOMIC_ACQUIRE);
+  if (function == nullptr) {
+    detail::load(driver, op, kernel, device, loaded);
+    function = loaded.function[device];
+  }
+  const Image& image = *loaded.image[device];
+  driver.check(
+      driver.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+                    static_cast<unsigned>(grid.z), static_cast<unsigned>(image.threads), 1, 1,
+                    static_cast<unsigned>(image.shared_bytes), stream, arguments.finish(image.scratch), nullptr),
+      op, "when a kernel was launched");
+}
+
+}  // namespace embedded
+}  // namespace opsmith

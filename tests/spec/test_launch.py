@@ -1,0 +1,84 @@
+"""A launch is computed alike in Python and in C++, and what cannot be computed is refused with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opsmith.errors import DefinitionError
+from opsmith.spec.launch import Launch, parse_launch
+
+
+def _parse(grid: object, configs: Any = None, **shared: Any) -> Launch:
+    return parse_launch("op: kernel.py", grid, configs, shared)
+
+
+@pytest.mark.parametrize(
+    ("grid", "expected"),
+    [
+        ("cdiv(N, BLOCK), B", (4, 3, 1)),
+        ("(max(1, N // BLOCK), min(B, 2), 7)", (3, 2, 7)),
+        (["cdiv(N, BLOCK)", 2], (4, 2, 1)),
+        (5, (5, 1, 1)),
+        ("triton.cdiv(N, BLOCK) % 3", (1, 1, 1)),
+    ],
+)
+def test_grid_in_a_configuration(grid: object, expected: tuple[int, int, int]) -> None:
+    launch = _parse(grid, BLOCK=32)
+    assert launch.size(launch.configs[0], {"N": 100, "B": 3}) == expected
+
+
+def test_cdiv_is_written_as_floor_division() -> None:
+    (axis,) = _parse("cdiv(N, BLOCK)", BLOCK=32).axes
+    assert axis.text == "cdiv(N, BLOCK)"
+    assert axis.cpp({"N": "n", "BLOCK": "32"}) == "subtract(0, floor_div(subtract(0, n), 32))"
+
+
+def test_first_configuration_that_holds_is_taken() -> None:
+    configs = [
+        {"BLOCK": 1, "when": "N <= 16 and M > 2"},
+        {"BLOCK": 2, "when": "not N % 2 == 0 or 16 < N <= 32"},
+        {"BLOCK": 3, "num_warps": 8},
+    ]
+    launch = _parse("N", configs, num_warps=4)
+
+    def chosen(n: int, m: int) -> dict[str, int]:
+        config = launch.choose({"N": n, "M": m})
+        assert config is not None
+        return config.numbers
+
+    assert [chosen(16, 3), chosen(16, 1), chosen(15, 1), chosen(32, 9)] == [
+        {"BLOCK": 1},
+        {"BLOCK": 3},
+        {"BLOCK": 2},
+        {"BLOCK": 2},
+    ]
+    assert [dict(config.options) for config in launch.configs] == [{"num_warps": 4}, {"num_warps": 4}, {"num_warps": 8}]
+    assert launch.configs[1].when is not None
+    assert launch.configs[1].when.cpp({"N": "n"}) == (
+        "(!((floor_mod(n, int64_t{2}) == int64_t{0})) || (int64_t{16} < n && n <= int64_t{32}))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("grid", "configs", "shared", "words"),
+    [
+        (lambda meta: (1,), None, {}, "it cannot be a function"),
+        ("N, M, B, 2", None, {}, "has 4 sizes"),
+        ("N +", None, {}, "is not an expression"),
+        ("f(N)", None, {}, r"'f\(N\)' cannot be computed in C\+\+"),
+        ("N / 2", None, {}, r"cannot be computed in C\+\+"),
+        ("N", [], {}, "configs= is a list of configurations"),
+        ("N", [{"A": 1}, {"B": 2}], {}, "different constants: A, B"),
+        ("N", [{"A": 1}, {"A": 2}], {}, "configuration 0 has no condition"),
+        ("N", [{"when": "N"}], {}, "'N' is not a condition"),
+        ("N", [{"when": 3}], {}, 'expected text such as "N <= 1024"'),
+        ("N", None, {"A": [1, 2]}, "Several values are several configurations"),
+        ("N", None, {"num_warps": 0}, "expected a positive int"),
+        ("N", None, {"num_ctas": 2}, "num_ctas cannot be part"),
+    ],
+)
+def test_what_is_no_launch_is_refused(grid: object, configs: Any, shared: dict[str, Any], words: str) -> None:
+    with pytest.raises(DefinitionError, match=words):
+        _parse(grid, configs, **shared)
