@@ -55,3 +55,8 @@ def test_a_candidate_that_is_not_imported_says_why(tmp_path: Path) -> None:
     (charge,) = judgement.as_posed.charges
     assert charge.refusal is Refusal.NOT_LOADED
     assert "no_such_module" in charge.message
+
+
+def test_sizes_that_are_taken_for_symbols_are_told(tmp_path: Path) -> None:
+    notes = judged(tmp_path, RIGHT).notes
+    assert "equal sizes are taken for one: B = 32 (x[0]); N = 64 (x[1], w[0])" in notes

@@ -46,6 +46,11 @@ def run_judge(task: Task, candidate: Candidate, options: JudgeOptions, watch: Wa
         return _Judge(task, candidate, options, watch or (lambda doing: None)).run()
 
 
+def _guess(task: Task) -> tuple[str, ...]:
+    """Return the note of what was taken for symbols: other sizes are tried by it."""
+    return (f"equal sizes are taken for one: {'; '.join(task.guessed)}",) if task.guessed else ()
+
+
 @dataclass
 class _Found:
     """What is known so far."""
@@ -94,7 +99,7 @@ class _Judge:
             (*signs_of(self.candidate), *found.signs),
             walls=found.walls,
             task_charges=quality.charges,
-            notes=(*self.task.notes, *quality.notes, *found.notes),
+            notes=(*self.task.notes, *_guess(self.task), *quality.notes, *found.notes),
             seed=self.seed,
             seconds=time.perf_counter() - self.begun_s,
             machine=this_machine(self.device).name,
