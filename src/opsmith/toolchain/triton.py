@@ -12,7 +12,7 @@ from opsmith.errors import ToolchainError
 
 __all__ = ["TritonInstall", "find_triton", "triton_version"]
 
-# Since when kernels have the two pointers to scratch memory that launchers count on (3.4), and AMD's targets their form.
+# Since when it compiles by the interface that build/triton/compile_kernels.py uses.
 _OLDEST = (3, 4)
 
 
