@@ -232,6 +232,19 @@ def test_frozen_weights_are_folded_once_and_again_when_they_change():
     assert not before[0].equal(after[0])
 
 
+@pytest.mark.parametrize("threshold", [0.0, 0.19, 1.0])
+def test_masks_of_padding_can_be_skipped(threshold):
+    torch.manual_seed(0)
+    model = build_model(replace(SMALL, box_head=replace(SMALL.box_head, score_threshold=threshold))).eval()
+    images, sizes, _ = batch()
+    with torch.no_grad():
+        whole = model(images, sizes)
+        model.skips_padding = True
+        skipped = model(images, sizes)
+    for one, other in zip(whole, skipped, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("name", ["frozen", "norms", "retinanet_v2"])
 def test_activations_stay_in_channels_last(name):
     model = built(name).eval()
