@@ -9,6 +9,7 @@ import pytest
 import torch
 from opsmith_detection.config import BackboneConfig, BoxHeadConfig, MaskHeadConfig, ModelConfig, RetinaNetConfig
 from opsmith_detection.models import build_model
+from opsmith_detection.models.layers import ConvNorm
 from opsmith_detection.models.weights import WeightsError, load_backbone, load_torchvision
 from opsmith_detection.structures import Targets
 from torch import Tensor, nn
@@ -229,6 +230,37 @@ def test_frozen_weights_are_folded_once_and_again_when_they_change():
         after = model.backbone(model.normalise(images, sizes))
     assert conv._folded is not folded
     assert not before[0].equal(after[0])
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.19, 1.0])
+def test_masks_of_padding_can_be_skipped(threshold):
+    torch.manual_seed(0)
+    model = build_model(replace(SMALL, box_head=replace(SMALL.box_head, score_threshold=threshold))).eval()
+    images, sizes, _ = batch()
+    with torch.no_grad():
+        whole = model(images, sizes)
+        model.skips_padding = True
+        skipped = model(images, sizes)
+    for one, other in zip(whole, skipped, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", ["frozen", "norms", "retinanet_v2"])
+def test_activations_stay_in_channels_last(name):
+    model = built(name).eval()
+    images, sizes, _ = batch()
+    others = []
+
+    def look(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if not inputs[0].is_contiguous(memory_format=torch.channels_last):
+            others.append(module)
+
+    for module in model.modules():
+        if isinstance(module, ConvNorm):
+            module.register_forward_pre_hook(look)
+    with torch.no_grad():
+        model(images, sizes)
+    assert not others
 
 
 def test_stages_that_are_not_trained_have_no_gradient():

@@ -6,6 +6,7 @@ from typing import overload
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from opsmith_detection.config import ModelConfig
 from opsmith_detection.models.box_head import BoxHead
@@ -22,7 +23,13 @@ __all__ = ["GeneralizedRCNN"]
 
 
 class GeneralizedRCNN(nn.Module):
-    """Proposes boxes, and classifies, moves and draws them. Without an RPN the proposals are given: Fast R-CNN."""
+    """Proposes boxes, and classifies, moves and draws them. Without an RPN the proposals are given: Fast R-CNN.
+
+    With `skips_padding` inference draws no more masks an image than the image with most detections has. To know how many
+    that are costs nothing on a CPU; on a GPU the host would wait.
+    """
+
+    skips_padding = False
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -84,5 +91,8 @@ class GeneralizedRCNN(nn.Module):
         if self.mask_head is None:
             return found
         is_found = found.labels > 0
-        masks = self.mask_head(levels, found.boxes, is_found, found.labels).sigmoid()
-        return found._replace(masks=torch.where(is_found[..., None, None], masks, 0.0))
+        count = is_found.shape[1]
+        most = max(1, int(is_found.sum(1).max())) if self.skips_padding else count
+        drawn = (found.boxes[:, :most], is_found[:, :most], found.labels[:, :most])
+        masks = torch.where(drawn[1][..., None, None], self.mask_head(levels, *drawn).sigmoid(), 0.0)
+        return found._replace(masks=functional.pad(masks, (0, 0, 0, 0, 0, count - most)))
