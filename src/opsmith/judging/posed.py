@@ -70,7 +70,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
             earlier: list[list[Tensor]] = []
             for name, step in steps:
                 # Of the first call all is asked, however long it takes: a verdict says the same on a busy machine.
-                if index and not trial.has_time and step in (_in_a_row, _other_kinds):
+                if index and not trial.has_time and step in (_in_places, _in_a_row, _other_kinds):
                     states.setdefault(name, "no time left")
                     continue
                 states[name] = "refused"
@@ -110,11 +110,10 @@ def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None
     """
     old, new = posed.values(2), posed.values(3)
     generator = torch.Generator().manual_seed(posed.seed)
-    for name in trial.task.parameters:
-        values = {**old, name: _mixed(old[name], new[name], generator)}
-        if values[name] is not old[name]:
-            trial.call(old, keep=True)
-            _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+    values = {name: _mixed(old[name], new[name], generator) for name in trial.task.parameters}
+    if any(values[name] is not old[name] for name in values):
+        trial.call(old, keep=True)
+        _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 
 
 def _mixed(old: Any, new: Any, generator: torch.Generator) -> Any:
