@@ -10,6 +10,7 @@ from torch import nn
 from opsmith_detection.config import Config
 from opsmith_detection.engine.graphs import Graph, copy_batch, like_batch, shapes_of
 from opsmith_detection.engine.step import autocast
+from opsmith_detection.models.rcnn import GeneralizedRCNN
 from opsmith_detection.structures import Batch, Detections
 
 __all__ = ["Predictor"]
@@ -37,6 +38,8 @@ class Predictor:
         pool: object = None,
     ) -> None:
         self._model, self._precision, self._device = model, config.solver.precision, device
+        if device.type == "cpu" and isinstance(model, GeneralizedRCNN):
+            model.skips_padding = True
         graphed = graph and device.type == "cuda"
         self._stream = (stream or torch.cuda.Stream(device)) if graphed else None
         self._pool = pool if pool is not None or not graphed else torch.cuda.graph_pool_handle()
