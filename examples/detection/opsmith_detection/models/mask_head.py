@@ -42,7 +42,8 @@ class MaskHead(nn.Module):
         # The classes' weights, one for each mask: a product, because its gradient is summed in a fixed order.
         classes = torch.arange(self.classes.out_channels, device=labels.device)
         one_hot = (labels.flatten()[:, None] == classes).to(self.classes.weight.dtype)
-        weight = one_hot @ self.classes.weight.flatten(1)
+        # As [classes + 1, C], whose gradient comes back in channels_last, as the weight is.
+        weight = one_hot @ self.classes.weight.permute(0, 2, 3, 1).flatten(1)
         assert self.classes.bias is not None
         bias = one_hot @ self.classes.bias
         pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
