@@ -26,8 +26,9 @@ _NUDGED = 3.0
 # When a thread in the background has had its time.
 _LATER_S = 0.1
 _REPEATS = 5
-# What memory is filled with before a call, in turn: which piece of it the result gets is chance.
-_SOILS = (0x11, 0x77, 0x11, 0x77)
+# What memory is filled with before a call, in turn. Which piece of it the result gets is chance, so there are more calls
+# than two, if they do not take longer than this.
+_SOILS, _LEAST_SOILS, _SOILS_S = (0x11, 0x77) * 8, 4, 2.0
 
 
 def charge_for(
@@ -64,10 +65,7 @@ def _named_by_calls(
     time.sleep(_LATER_S)
     if trial.wrong(trial.plain(trial.cell.give([index])[0]), expected) is None:
         return Charge(Refusal.WORKS_AFTER_THE_END, f"its result is right some time after the call; {message}", where)
-    soiled = []
-    for byte in _SOILS:
-        soiled.append((byte, trial.call(values, soil=byte)))
-    if any(_shows(one, byte) for byte, one in soiled) and not same_numbers(soiled[0][1], soiled[1][1]):
+    if _follows_memory(trial, values):
         return Charge(Refusal.UNWRITTEN_OUTPUT, f"elements have what the memory had before; {message}", where)
     if any(trial.wrong(trial.call(values), expected) is None for _ in range(_REPEATS)):
         return Charge(Refusal.NOT_DETERMINISTIC, f"the same call is right at another time; {message}", where)
@@ -76,6 +74,21 @@ def _named_by_calls(
     if is_near(found, expected.values) and _is_near_elsewhere(trial, values):
         return Charge(Refusal.LOW_PRECISION, message, where)
     return Charge(Refusal.WRONG_VALUES, message, where)
+
+
+def _follows_memory(trial: Trial, values: Values) -> bool:
+    """Whether results have bytes that memory was filled with before a call, and change with these."""
+    until_s = time.monotonic() + _SOILS_S
+    is_shown, first = False, None
+    for number, byte in enumerate(_SOILS):
+        if number >= _LEAST_SOILS and time.monotonic() > until_s:
+            break
+        found = trial.call(values, soil=byte)
+        first = found if first is None else first
+        is_shown = is_shown or _shows(found, byte)
+        if is_shown and not same_numbers(first, found):
+            return True
+    return False
 
 
 def same_numbers(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "detection"))
 sys.path.append(str(Path(__file__).parent))  # detection_kit
 

@@ -262,16 +262,21 @@ def check_detections(found: Detections, number: int, theirs: Mapping[str, Tensor
 
 
 def check_losses(model: nn.Module, name: str, losses: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
-    """Assert that a model loses what torchvision's does, and that its gradients lead where torchvision's do."""
+    """Assert that a model loses what torchvision's does, and that its gradients lead where torchvision's do.
+
+    Norms that are trained here have few values each, and magnify how sums are rounded: between one thread and two, a loss
+    of ours changes by 1.2e-4 of itself and a gradient by 6 %.
+    """
+    most = (1e-3, 0.15) if name.endswith("_v2") else (1e-4, 1e-3)
     images, sizes = made_images(SEED)
     ours = model.train()(images, sizes, made_targets())
     assert set(ours) == set(losses)
     for key, value in losses.items():
-        torch.testing.assert_close(ours[key].detach(), value, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(ours[key].detach(), value, rtol=most[0], atol=1e-6)
     torch.stack([*ours.values()]).sum().backward()
     parameters = dict(model.named_parameters())
     for key, wanted in gradients.items():
         gradient = parameters[our_name(key)].grad
         assert gradient is not None, key
         error = (summary(key, gradient) - wanted).abs().max() / wanted[0]
-        assert error < 0.02, (key, wanted)
+        assert error < most[1], (key, wanted)
