@@ -75,11 +75,19 @@ def judge_row(row: Row, folder: Path, **options: Any) -> dict[str, Any]:
 
 
 def ask_plain(row: Row, folder: Path) -> dict[str, Any]:
-    """Return the plain judge's verdict, made in this process with a copy of the task: candidates write where they can."""
+    """Return the plain judge's verdict, made in this process with a copy of the task: candidates write where they can.
+
+    They look for files to edit in the working folder and on the path, and find those of a folder that is removed.
+    """
     from suite.plain import answer
+
+    import opsmith.judging.packings
+    import opsmith.judging.task_files  # noqa: F401 -- while they are on the path
 
     task, source = folder / row.task, _TASKS / row.task
     shutil.copytree(source, task) if source.is_dir() else shutil.copy(source, task)
+    os.chdir(folder)
+    sys.path[:] = [entry for entry in sys.path if "site-packages" in entry or "/lib/python" in entry]
     return answer(task, written(row, folder))
 
 
