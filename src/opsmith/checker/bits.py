@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opsmith.subject.disagreement import place_of
 
-__all__ = ["Difference", "differences", "same_bits"]
+__all__ = ["Difference", "differences", "element_bytes", "same_bits"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def differences(
             elements = 0 if first is None else first.numel()
             found.append(Difference(name, (), elements, elements))
             continue
-        differs = (_bits(first) != _bits(second)).any(dim=1)
+        differs = (element_bytes(first) != element_bytes(second)).any(dim=1)
         if bool(differs.any()):
             found.append(_describe(name, first, second, differs, fillings))
     return found
@@ -47,17 +47,21 @@ def differences(
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape, one type and the same bits; NaN equals itself then."""
-    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(_bits(one), _bits(other))
+    return (
+        one.shape == other.shape and one.dtype == other.dtype and torch.equal(element_bytes(one), element_bytes(other))
+    )
 
 
 def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor, fillings: Iterable[int]) -> Difference:
     flat = int(differs.to(torch.uint8).argmax())
     index = place_of(flat, first.shape)
-    untouched = [any(bool((_bits(tensor)[differs] == body).all()) for body in fillings) for tensor in (first, second)]
+    untouched = [
+        any(bool((element_bytes(tensor)[differs] == body).all()) for body in fillings) for tensor in (first, second)
+    ]
     return Difference(name, index, int(differs.sum()), first.numel(), all(untouched))
 
 
-def _bits(tensor: Tensor) -> Tensor:
+def element_bytes(tensor: Tensor) -> Tensor:
     """Return the bytes of a tensor on the CPU, a row for each element."""
     flat = tensor.detach().cpu().resolve_conj().contiguous().reshape(-1)
     return flat.view(torch.uint8).reshape(flat.numel(), flat.element_size())

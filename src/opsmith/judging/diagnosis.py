@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
+from opsmith.checker.bits import element_bytes, same_bits
 from opsmith.judging.cell import CellError
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
@@ -95,26 +95,14 @@ def same_numbers(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
     """Whether results are the same to the bit, NaN included, and have numbers that are not all alike."""
     if len(one) != len(other) or not one:
         return False
-    pairs = list(zip(one, other, strict=True))
-    if any(a.shape != b.shape or a.dtype != b.dtype for a, b in pairs):
-        return False
-    return any(a.numel() > 1 and bool((a != a.reshape(-1)[0]).any()) for a, _ in pairs) and all(
-        torch.equal(_bits(a), _bits(b)) for a, b in pairs
+    return any(a.numel() > 1 and bool((a != a.reshape(-1)[0]).any()) for a in one) and all(
+        same_bits(a, b) for a, b in zip(one, other, strict=True)
     )
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _shows(found: Sequence[Tensor], byte: int) -> bool:
     """Whether elements consist of one byte alone."""
-    for tensor in found:
-        size = tensor.element_size()
-        rows = _bits(tensor).reshape(-1, size)
-        if tensor.numel() and bool((rows == byte).all(dim=1).any()):
-            return True
-    return False
+    return any(bool((element_bytes(tensor) == byte).all(dim=1).any()) for tensor in found)
 
 
 def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
