@@ -28,7 +28,7 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
     for role, identity in toolchain.compilers.items():
         inputs[f"compiler {role}"] = digest(identity)
     if toolchain.triton is not None:
-        inputs["triton program"] = digest_file(COMPILER)
+        inputs["triton program"] = digest(*map(digest_file, sorted(COMPILER.glob("*.py"))))
     if asks_for_native(word for step in plan.steps for word in step.argv):
         inputs["processor"] = digest(processor_identity())
     if variables := compiler_environment():

@@ -120,7 +120,7 @@ def find_variants(definition: Definition, function: KernelFunction) -> Variants:
 
 
 def request_text(variants: Variants, module: str) -> str:
-    """Return what the compile step (build/triton/compile_kernels.py) reads: a line for each kernel.
+    """Return what the compile step (build/triton/compile_kernels) reads: a line for each kernel.
 
     `module` is what the kernel's file is imported as.
     """

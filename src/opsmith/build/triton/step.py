@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPILER", "triton_archs", "triton_command"]
 
-# The program that a step runs. It imports nothing of opsmith, so that it runs wherever Triton does.
-COMPILER = Path(__file__).resolve().parent / "compile_kernels.py"
+# The folder of the program that a step runs. It imports nothing of opsmith, so that it runs wherever Triton does.
+COMPILER = Path(__file__).resolve().parent / "compile_kernels"
 
 # From this one on, Triton compiles for one architecture alone, and its PTX serves no other.
 _FIRST_EXACT = (9, 0)

@@ -1,0 +1,83 @@
+"""Imports a Triton kernel, and finds the functions and files that it depends on."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import sysconfig
+import types
+from pathlib import Path
+from typing import Any
+
+__all__ = ["RefusalError", "closure", "files_of", "import_kernel"]
+
+
+class RefusalError(Exception):
+    """What a kernel needs and a launcher does not offer."""
+
+
+def import_kernel(file: Path, module: str, name: str) -> Any:
+    """Import a kernel's file as a module of its package, without running the package's own files: they may need a GPU."""
+    *packages, _ = module.split(".")
+    folder = file.parent
+    for count in range(len(packages), 0, -1):
+        package = types.ModuleType(".".join(packages[:count]))
+        package.__path__ = [str(folder)]
+        sys.modules[package.__name__] = package
+        folder = folder.parent
+    sys.path.append(str(folder))
+    spec = importlib.util.spec_from_file_location(module, file)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[module] = loaded
+    spec.loader.exec_module(loaded)
+    function = getattr(loaded, name)
+    while hasattr(function, "fn") and not _is_jit(function):
+        function = function.fn  # autotuners and heuristics are around it
+    if not _is_jit(function):
+        raise RefusalError(f"{name} is {type(function).__name__}, not a function of @triton.jit")
+    return function
+
+
+def _is_jit(function: Any) -> bool:
+    from triton.runtime.jit import JITFunction
+
+    return isinstance(function, JITFunction)
+
+
+def closure(function: Any) -> list[Any]:
+    """Return a function and all those of Triton's that it calls, directly or not."""
+    found: list[Any] = []
+    todo = [function]
+    while todo:
+        each = todo.pop()
+        if each in found:
+            continue
+        found.append(each)
+        scope = each.get_capture_scope() if hasattr(each, "get_capture_scope") else each.fn.__globals__
+        for name in each.fn.__code__.co_names:
+            value = scope.get(name)
+            if _is_jit(value):
+                todo.append(value)
+            elif isinstance(value, types.ModuleType):
+                todo += [item for other in each.fn.__code__.co_names if _is_jit(item := getattr(value, other, None))]
+    return found
+
+
+def files_of(function: Any, before: set[str]) -> list[str]:
+    """Return the files that decide what is compiled: those that the kernel's import has run, and those of its functions."""
+    installed = [sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")]
+    files = {each.file_name for each in closure(function) if not each.file_name.startswith(_triton_folder())}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name not in before and file and not file.startswith(tuple(f"{folder}/" for folder in installed)):
+            files.add(file)
+    return sorted(files)
+
+
+def _triton_folder() -> str:
+    import triton
+
+    assert triton.__file__ is not None
+    return str(Path(triton.__file__).parent)
