@@ -78,14 +78,19 @@ def test_no_operator_is_forgotten():
 @pytest.mark.parametrize("module", MODULES)
 def test_on_a_gpu(module):
     # In a process of its own: this one may have used the GPU, and what is forked from it could not.
-    done = subprocess.run(
-        [sys.executable, "-m", "opsmith", "check", module, "--device", "cuda"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    def check() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "opsmith", "check", module, "--device", "cuda"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+
+    done = check()
+    if "the GPU's memory is full" in done.stdout:  # the other workers' checks have filled it: their largest inputs
+        done = check()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "!" not in done.stdout, done.stdout
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from opsmith.checker.process.child import Ended, Send, in_child
+from opsmith.checker.process.child import GPU_FULL, GPU_LOST, Ended, Send, in_child
+from opsmith.checker.process.lost_gpu import leave_where_lost
 
 
 def run(work: Any, silence_s: float = 20.0) -> tuple[list[Any], Ended]:
@@ -50,6 +51,26 @@ def test_a_crash_is_named_and_what_was_sent_before_is_there(number: int, words: 
     # The tensor itself came, not the address of memory that is gone.
     assert message["x"].tolist() == [0, 1, 2]
     assert ended == Ended(words, hung=False, output="about to fall")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        ("CUDA error: an illegal memory access was encountered", GPU_LOST, ""),
+        ("CUDA error: out of memory", GPU_FULL, "; 0.1 of 80.0 GB are free, this process holds 2.0 GB"),
+    ],
+)
+def test_a_gpu_that_fails_ends_the_process(error: str, status: int, told: str, monkeypatch: pytest.MonkeyPatch):
+    def synchronize() -> None:
+        raise RuntimeError(f"{error}\nCompile with TORCH_USE_CUDA_DSA")
+
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.synchronize", synchronize)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (100_000_000, 80_000_000_000))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda: 2_000_000_000)
+    _, ended = run(lambda send: leave_where_lost("cuda"))
+    words = {GPU_LOST: "the GPU stops", GPU_FULL: "the GPU's memory is full"}[status]
+    assert ended == Ended(words, hung=False, output=error + told)
 
 
 def test_an_exception_is_an_exit_status_with_its_traceback():

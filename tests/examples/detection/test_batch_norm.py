@@ -52,6 +52,16 @@ def test_samples_that_do_not_count_change_nothing():
         torch.testing.assert_close(one, other, **CLOSE)
 
 
+def test_statistics_of_half_types_are_of_single_precision():
+    x = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    norm, wanted = BatchNorm(3), nn.BatchNorm2d(3)
+    wanted(x.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        norm(x, torch.ones(4, dtype=torch.bool))
+    torch.testing.assert_close(norm.running_mean, wanted.running_mean)
+    torch.testing.assert_close(norm.running_var, wanted.running_var)
+
+
 def test_no_samples_leave_the_statistics():
     norm = BatchNorm(3)
     y = norm(torch.randn(2, 3, 4, 4), torch.zeros(2, dtype=torch.bool))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from detection_kit.waiting import refusing_to_wait
 from opsmith_detection.config import BackboneConfig, BoxHeadConfig, MaskHeadConfig, ModelConfig, RetinaNetConfig
 from opsmith_detection.models import build_model
 from opsmith_detection.models.layers import ConvNorm
@@ -116,12 +117,8 @@ def test_a_step_and_inference_wait_for_no_gpu(name):
                 model.eval()(images, sizes)
 
     run()  # builds, and what is made once for each canvas
-    torch.cuda.synchronize()
-    try:
-        torch.cuda.set_sync_debug_mode("error")
+    with refusing_to_wait():
         run()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.slow("traces models with TorchDynamo")

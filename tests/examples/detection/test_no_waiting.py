@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from detection_kit.tiny import SMALL, objects, small_config
+from detection_kit.waiting import refusing_to_wait
 from opsmith_detection.config import Config, load_config
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
@@ -99,13 +100,9 @@ def test_a_graph_makes_the_steps_of_eager_code_without_waiting(kind: str):
             step, take = made(kind, "cuda:0", graph=graph)
             for number in range(4):
                 take(number)
-            torch.cuda.synchronize()
-            torch.cuda.set_sync_debug_mode("error")
-            try:
+            with refusing_to_wait():
                 for number in range(4, 8):
                     take(number)
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
             found.append(({**step.model.state_dict()}, step.read_losses()))
     finally:
         torch.use_deterministic_algorithms(False)

@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 from detection_kit.tiny import Counted, StandIn, batch_of, small_config
+from detection_kit.waiting import refusing_to_wait
 from opsmith_detection.engine.feed import Feed
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import DivergedError, TrainStep
@@ -169,10 +170,7 @@ def test_a_step_does_not_wait_for_the_gpu():
     feed = Feed(pinned, device)
     for number in range(4):
         step(feed, number)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with refusing_to_wait():
         for number in range(4, 8):
             step(feed, number)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert math.isfinite(step.read_losses()["loss_a"])

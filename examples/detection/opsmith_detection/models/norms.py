@@ -87,14 +87,15 @@ class BatchNorm(nn.BatchNorm2d):
         samples, channels, height, width = input.shape
         counts = input.new_ones(samples, dtype=torch.float32) if valid is None else valid.float()
         wide = input.float()
-        sums = counts @ wide.sum((2, 3))
+        # Not counts @ sums: autocast would make that of half precision.
+        sums = (wide.sum((2, 3)) * counts[:, None]).sum(0)
         total = torch.cat([sums, counts.sum()[None] * (height * width)])
         if is_shared:
             total = _added(total)
         pixels = total[channels].clamp(min=1)
         mean = total[:channels] / pixels
         centred = wide - mean[:, None, None]
-        variance = counts @ centred.square().sum((2, 3))
+        variance = (centred.square().sum((2, 3)) * counts[:, None]).sum(0)
         if is_shared:
             variance = _added(variance)
         variance = variance / pixels

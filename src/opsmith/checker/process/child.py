@@ -29,10 +29,10 @@ from typing import Any
 
 from opsmith import _env
 
-__all__ = ["GPU_LOST", "Child", "Ended", "Send", "die_with_parent", "from_several", "in_child"]
+__all__ = ["GPU_FULL", "GPU_LOST", "Child", "Ended", "Send", "die_with_parent", "from_several", "in_child"]
 
-# The exit status of a child whose GPU has stopped (see `lost_gpu`).
-GPU_LOST = 70
+# The exit statuses of a child whose GPU has stopped, or has no memory left for a launch (see `lost_gpu`).
+GPU_LOST, GPU_FULL = 70, 71
 
 Send = Callable[[Any], None]
 
@@ -227,8 +227,8 @@ def _crash_of(status: int, hung: bool) -> str:
         }
         return names.get(signal.Signals(number), signal.Signals(number).name)
     code = os.waitstatus_to_exitcode(status)
-    if code == GPU_LOST:
-        return "the GPU stops"
+    if code in (GPU_LOST, GPU_FULL):
+        return "the GPU stops" if code == GPU_LOST else "the GPU's memory is full"
     return f"exit status {code}" if code else ""
 
 

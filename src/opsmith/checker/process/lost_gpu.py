@@ -7,7 +7,8 @@ import sys
 
 import torch
 
-from opsmith.checker.process.child import GPU_LOST
+from opsmith.checker.process.child import GPU_FULL, GPU_LOST
+from opsmith.subject.blame import is_out_of_memory
 
 __all__ = ["leave_where_lost", "settle"]
 
@@ -28,6 +29,16 @@ def leave_where_lost(device: str) -> None:
     try:
         torch.cuda.synchronize()
     except RuntimeError as error:
-        print((str(error).splitlines() or ["CUDA error"])[0])
+        is_full = is_out_of_memory(error)
+        print((str(error).splitlines() or ["CUDA error"])[0] + (_memory_left() if is_full else ""))
         sys.stdout.flush()
-        os._exit(GPU_LOST)
+        os._exit(GPU_FULL if is_full else GPU_LOST)
+
+
+def _memory_left() -> str:
+    try:
+        free, total = torch.cuda.mem_get_info()
+    except RuntimeError:
+        return ""
+    held = torch.cuda.memory_reserved()
+    return f"; {free / 1e9:.1f} of {total / 1e9:.1f} GB are free, this process holds {held / 1e9:.1f} GB"

@@ -14,7 +14,7 @@ from pathlib import Path
 from .compiling import compile_all, describe
 from .errors import import_error
 from .images import Image, make_object
-from .kernel import files_of, import_kernel
+from .kernel import files_of, import_kernel, place_of
 
 __all__ = ["main"]
 
@@ -42,8 +42,8 @@ def main(argv: Sequence[str]) -> int:
         images: list[Image] = []
         for (variant, _), made in zip(tasks, compile_all(function, tasks), strict=False):
             if isinstance(made, str):
-                where = f"{function.file_name}:{function.def_file_line_number}"
-                print(f"{made}\n{where}: note: compiled for {describe(variant)}", file=sys.stderr)
+                file, line = place_of(function)
+                print(f"{made}\n{file}:{line}: note: compiled for {describe(variant)}", file=sys.stderr)
                 return 1
             images.append(made)
     _write_depfile(given.depfile, given.output, files_of(function, before))

@@ -16,6 +16,7 @@ __all__ = ["compile_all", "describe"]
 # Below so many compilations another process costs more than it saves. Several kernels are compiled side by side, so one
 # does not take all cores; each process needs 200 MB.
 _WORTH_A_PROCESS, _MOST_PROCESSES = 2, 4
+_WARP_SIZE = 32  # NVIDIA's; Triton 3.4 does not tell
 
 
 def compile_all(function: Any, tasks: list[tuple[dict[str, Any], str]]) -> Iterator[Image | str]:
@@ -59,7 +60,7 @@ def _compile(function: Any, variant: dict[str, Any], image: str) -> Image | str:
         arch=int(arch),
         is_exact=f".target sm_{arch}a" in text,
         is_ptx=kind == "ptx",
-        threads=made.metadata.num_warps * made.metadata.warp_size,
+        threads=made.metadata.num_warps * _WARP_SIZE,
         shared_bytes=made.metadata.shared,
         scratch=text.partition(".entry")[2].partition("{")[0].count(".param ") - arguments,
         name=made.metadata.name,
@@ -71,7 +72,7 @@ def _refuse(metadata: Any) -> None:
     """Raise RefusalError for what a launch would need and launchers do not do."""
     needs = {
         "scratch memory on the GPU (tensor descriptors made in the kernel, profiling)": metadata.global_scratch_size
-        or metadata.profile_scratch_size,
+        or getattr(metadata, "profile_scratch_size", 0),
         "tensor descriptors": getattr(metadata, "tensordesc_meta", None),
         "a cooperative launch": metadata.launch_cooperative_grid,
         "clusters of blocks (num_ctas)": metadata.num_ctas != 1,

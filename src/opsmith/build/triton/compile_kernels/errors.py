@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from .kernel import RefusalError, closure
+from .kernel import RefusalError, closure, place_of
 
 __all__ = ["compile_error", "import_error"]
 
@@ -30,8 +30,8 @@ def compile_error(error: BaseException, function: Any) -> str:
     placed = [(found, place) for found in chain if (place := _place(found, function)) is not None]
     what = _reason(chain)
     if not placed:
-        line = function.def_file_line_number
-        return f"{function.file_name}:{line}: error: {what}"
+        file, line = place_of(function)
+        return f"{file}:{line}: error: {what}"
     lines = [f"{placed[-1][1]}: error: {what}"]
     lines += [f"{place}: note: called from here" for _, place in reversed(placed[:-1])]
     return "\n".join(lines)
@@ -53,7 +53,8 @@ def _place(error: BaseException, function: Any) -> str | None:
     if node is None or not hasattr(node, "lineno"):
         return None
     owner = next((each for each in closure(function) if each.src == text), function)
-    return f"{owner.file_name}:{owner.def_file_line_number + node.lineno - 1}:{node.col_offset + 1}"
+    file, line = place_of(owner)
+    return f"{file}:{line + node.lineno - 1}:{node.col_offset + 1}"
 
 
 def _first_line(error: BaseException) -> str:

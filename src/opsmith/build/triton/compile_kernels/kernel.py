@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import sysconfig
 import types
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RefusalError", "closure", "files_of", "import_kernel"]
+__all__ = ["RefusalError", "closure", "files_of", "import_kernel", "place_of"]
 
 
 class RefusalError(Exception):
@@ -65,10 +66,17 @@ def closure(function: Any) -> list[Any]:
     return found
 
 
+def place_of(function: Any) -> tuple[str, int]:
+    """Return the file of a kernel and the line of its `def`: Triton's own names for them change with its releases."""
+    code = function.fn.__code__
+    source, first = inspect.getsourcelines(code)
+    return code.co_filename, first + next((at for at, line in enumerate(source) if line.lstrip().startswith("def ")), 0)
+
+
 def files_of(function: Any, before: set[str]) -> list[str]:
     """Return the files that decide what is compiled: those that the kernel's import has run, and those of its functions."""
     installed = [sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")]
-    files = {each.file_name for each in closure(function) if not each.file_name.startswith(_triton_folder())}
+    files = {file for file, _ in map(place_of, closure(function)) if not file.startswith(_triton_folder())}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if name not in before and file and not file.startswith(tuple(f"{folder}/" for folder in installed)):
