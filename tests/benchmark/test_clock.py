@@ -118,6 +118,7 @@ def test_on_a_gpu_the_host_s_time_is_in_the_one_figure_and_not_in_the_other():
 
 
 @pytest.mark.gpu
+@pytest.mark.whole_gpu
 def test_on_a_gpu_a_call_that_waits_does_not_delay_itself_more_and_more():
     x = torch.randn(1 << 20, device="cuda")
     clock, waiting = GpuClock(), Turns([lambda: x.sum().item()])

@@ -21,12 +21,15 @@ pytestmark = [pytest.mark.gpu, pytest.mark.compile]
 
 SMALL, LARGE = {"shape": 256}, {"shape": 1 << 26}
 
+measures = pytest.mark.whole_gpu
+
 
 @pytest.fixture(scope="module")
 def report() -> opsmith.profiler.ProfileReport:
     return opsmith.profile(add2, device="cuda", sizes=[SMALL, LARGE], phases="forward", ncu=False)
 
 
+@measures
 def test_a_small_call_is_bound_by_the_host_and_a_large_one_by_the_gpu(report: opsmith.profiler.ProfileReport) -> None:
     small, large = report.calls
     assert small.gpu is not None
@@ -36,6 +39,7 @@ def test_a_small_call_is_bound_by_the_host_and_a_large_one_by_the_gpu(report: op
     assert large.whole.middle < 20 * small.whole.middle < large.gpu.busy.middle * 20
 
 
+@measures
 def test_a_call_launches_one_kernel_and_what_it_moves_is_possible(report: opsmith.profiler.ProfileReport) -> None:
     gpu = report.calls[1].gpu
     assert gpu is not None
@@ -50,6 +54,7 @@ def test_a_call_launches_one_kernel_and_what_it_moves_is_possible(report: opsmit
     assert gpu.busy.middle <= 1.1 * gpu.wall.middle
 
 
+@measures
 def test_parts_of_the_host_add_up(report: opsmith.profiler.ProfileReport) -> None:
     for call in report.calls:
         names = [part.name for part in call.parts]
@@ -59,6 +64,7 @@ def test_parts_of_the_host_add_up(report: opsmith.profiler.ProfileReport) -> Non
         assert call.is_believable, str(report)
 
 
+@measures
 def test_what_a_kernel_spills_is_read_from_the_library(report: opsmith.profiler.ProfileReport) -> None:
     gpu = report.calls[1].gpu
     assert gpu is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -131,14 +132,21 @@ def _captured(
     with torch.cuda.graph(graph, stream=side):
         kept = call()
 
+    replay = partial(_replay, graph, call)
+
     def results() -> list[Tensor]:
         if reset is not None:
             reset()
-        graph.replay()
+        replay()
         # The graph writes to the same memory each time.
         return [tensor.clone() for tensor in [*_tensors(kept), *(own[name] for name in _written(subject, own))]]
 
-    return Contender(competitor, Turns([graph.replay], reset), results)
+    return Contender(competitor, Turns([replay], reset), results)
+
+
+def _replay(graph: torch.cuda.CUDAGraph, captured: Call) -> None:
+    """Replay a graph. It knows addresses alone of what was there before its capture, which the captured call holds."""
+    graph.replay()
 
 
 def _bound(subject: Subject, function: Callable[..., Any], values: Values) -> Call:
