@@ -15,6 +15,7 @@ CONFIGS = [
     {"BLOCK": 4096, "num_warps": 8, "when": "N <= 4096"},
     {"BLOCK": 16384, "num_warps": 16, "when": "N <= 16384"},
 ]
+MOST = 16384
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -22,7 +23,9 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32)
     cuda=opsmith.triton("kernels.py:softmax_rows", grid="M", configs=CONFIGS), outputs="y", batch="M", dtypes=DTYPES
 )
 def softmax(x: Float[Tensor, "M N"], scale: float = 1.0) -> Float[Tensor, "M N"]:
-    """The softmax of each row of scale * x."""
+    """The softmax of each row of scale * x, of 16,384 elements at most."""
+    if x.shape[1] > MOST:
+        raise ValueError(f"softmax(): a row has {MOST:,} elements at most, found {x.shape[1]:,}")
     return torch.softmax(scale * x, dim=1)
 
 
