@@ -191,6 +191,14 @@ def f(x):
     assert "to files" in refused.value.charge.message
 
 
+def test_proc_shows_no_other_process() -> None:
+    text = "import os, torch\ndef f(x): return torch.tensor([int(one) for one in os.listdir('/proc') if one.isdigit()])\n"
+    with cell_of(text) as cell:
+        if cell.walls.missing:
+            pytest.skip(f"{_NO_WALLS}: {cell.walls.missing[0]}")
+        assert answer(cell, torch.zeros(1)).tolist() == [1]
+
+
 def test_an_exception_has_its_place() -> None:
     with cell_of("def f(x):\n    return 1 // 0\n") as cell, pytest.raises(CellError, match=r"\(candidate.py, line 2\)"):
         answer(cell, torch.zeros(1))
@@ -208,3 +216,21 @@ print(len(raised.in_force), [one for one in raised.missing])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("2 [")
     assert done.stdout.count("(not there)") == 3
+
+
+def test_where_proc_cannot_be_mounted_processes_are_shared_and_it_is_told(tmp_path: Path) -> None:
+    program = f"""
+import os
+from pathlib import Path
+from opsmith.judging import walls
+def lacking(): raise OSError(1, "not permitted")
+walls._mount_own_proc = lacking
+raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cuda", 1 << 33))
+Path("/proc/self/task", str(os.getpid()), "comm").write_text("named")
+print(os.getpid() > 2, len(raised.in_force), raised.missing)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if "no /proc can be mounted" not in done.stdout:
+        pytest.skip(f"{_NO_WALLS}: {done.stdout}")
+    assert done.stdout.startswith("True 4 ['namespaces:")

@@ -72,19 +72,60 @@ def _limit(fence: Fence) -> None:
 
 
 def _unshare() -> None:
+    """Enter namespaces of its own; raises OSError if this process shares one of them with others."""
+    new_user, new_net, new_ipc, new_uts = 0x10000000, 0x40000000, 0x08000000, 0x04000000
+    new_mounts, new_pid = 0x00020000, 0x20000000
+    apart, alone = new_user | new_net | new_ipc | new_uts, new_mounts | new_pid
+
+    def enter_alone() -> None:
+        _enter(apart | alone)
+        _become_first_process()
+        _mount_own_proc()
+
+    # It cannot be undone, so a child tries it: where parts of /proc are covered, as in some containers, the kernel lets
+    # no other be mounted, and CUDA does not start in a namespace of processes without one.
+    if _works_in_a_child(enter_alone):
+        enter_alone()
+        return
+    _enter(apart)
+    raise OSError(0, "it sees the other processes: no /proc can be mounted here")
+
+
+def _enter(namespaces: int) -> None:
     user, ids = os.getuid(), os.getgid()
-    new_user, new_net, new_ipc, new_uts, new_pid = 0x10000000, 0x40000000, 0x08000000, 0x04000000, 0x20000000
-    call(_UNSHARE, ctypes.c_long(new_user | new_net | new_ipc | new_uts | new_pid))
+    call(_UNSHARE, ctypes.c_long(namespaces))
     for name, content in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{ids} {ids} 1")):
         Path("/proc/self", name).write_text(content)
     # Counted in this namespace alone.
     resource.setrlimit(resource.RLIMIT_NPROC, (_MOST_PROCESSES, _MOST_PROCESSES))
+
+
+def _become_first_process() -> None:
+    """Go on in a child, the first process of a new namespace; when it ends, all that it has started ends."""
     child = os.fork()
     if child:
-        # The first of the new namespace; when it ends, all that it has started ends.
         _, status = os.waitpid(child, 0)
         _end_as(status)
     prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _mount_own_proc() -> None:
+    """Mount a /proc of this namespace: CUDA looks for its threads there by the numbers that they have in it."""
+    private, no_set_id_dev_exec = 0x40000 | 0x4000, 2 | 4 | 8
+    none, root, proc, on_proc = (ctypes.c_char_p(word) for word in (b"none", b"/", b"proc", b"/proc"))
+    call(_MOUNT, none, root, None, ctypes.c_ulong(private), None)
+    call(_MOUNT, proc, on_proc, proc, ctypes.c_ulong(no_set_id_dev_exec), None)
+
+
+def _works_in_a_child(work: Callable[[], None]) -> bool:
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _end_as(status: int) -> None:
@@ -97,7 +138,7 @@ def _end_as(status: int) -> None:
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-_UNSHARE = 272 if os.uname().machine == "x86_64" else 97
+_UNSHARE, _MOUNT = (272, 165) if os.uname().machine == "x86_64" else (97, 40)
 
 # Landlock, see `man 7 landlock`. Rights by the version of its interface that brought them.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _VERSION = 444, 445, 446, 1
@@ -122,6 +163,8 @@ def _landlock(fence: Fence) -> None:
     for path in [*devices, *(Path("/dev").glob("nvidia*") if fence.device == "cuda" else ())]:
         if path.exists():
             _allow(ruleset, path, on_device if not path.is_dir() else on_device | _READ_DIR)
+    if fence.device == "cuda":  # it gives its threads their names in a file of this process
+        _allow(ruleset, Path("/proc/self").resolve(), (_WRITE_FILE | _READ_FILE | _READ_DIR | _TRUNCATE) & everything)
     call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     os.close(ruleset)
 
