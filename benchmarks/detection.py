@@ -1,7 +1,7 @@
 """Times the detectors of examples/detection against torchvision's: training steps, inference, memory, and waiting.
 
-    python benchmarks/detection.py --device cuda [--batch 2 --batch 8] [--only training] [--output results/detection.json]
-    python benchmarks/detection.py --device cpu [--output results/detection_cpu.json]
+    python benchmarks/detection.py --device cuda [--batch 2 --batch 8] [--only training] [--output FILE]
+    python benchmarks/detection.py --device cpu [--output FILE]
 
 Both have the same weights, which a seed makes, and the same images, on the device already: on a GPU noise of 800 x 1344 with
 seven objects each and ResNet-50 with frozen batch norm (configs/mask_rcnn_r50.yaml and retinanet_r50.yaml), on a CPU

@@ -4,9 +4,9 @@ time from launch to the first step, and that a run goes on after one of its proc
     python benchmarks/detection_scaling.py --gpus 4 --output benchmarks/results/detection_scaling.json
     python benchmarks/detection_scaling.py --device cpu --gpus 2 --steps 1 --config digits_small.yaml   # tries it, with Gloo
 
-The batch is made up and lies on the device, so the loader has no part in images/s. Each number of GPUs starts with an empty
-store, in which the processes build the operators, and again with what is then there. Efficiency is images/s over those of
-one GPU times the number of GPUs, both in this run.
+The batch is made up and lies on the device, so the loader has no part in images/s. With DistributedDataParallel each number
+of GPUs starts with an empty store, in which the processes build the operators, and again with what is then there.
+Efficiency is images/s over those of one GPU times the number of GPUs, both in this run.
 """
 
 # ruff: noqa: E402 -- the package of examples/detection is found after its folder is named
@@ -14,6 +14,7 @@ one GPU times the number of GPUs, both in this run.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import shutil
@@ -50,6 +51,8 @@ OBJECTS = 8  # of an image, as COCO's have on average
 WARM_UP = 16  # steps: DistributedDataParallel takes 11 before a graph
 PROFILED = 3
 PATIENCE_S = 600.0
+# After so long without a line of progress a process tells where it stands, and ends.
+SILENCE_S = 120.0
 # A training that lasts until it is killed, and a few steps more.
 KILLED = {"solver.steps": 60, "solver.checkpoint_every": 10, "solver.evaluate_every": 60, "solver.log_every": 10}
 
@@ -95,33 +98,39 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)  # for the processes
     parser.add_argument("--launched", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--row", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--first-step-only", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def rows(options: argparse.Namespace, counts: Iterable[int]) -> Iterator[dict[str, Any]]:
     """Yield what was measured of each way and number of GPUs."""
-    for kind in KINDS:
-        alone: dict[str, Any] | None = None
-        for count in counts:
-            with tempfile.TemporaryDirectory(prefix="opsmith-scaling-") as folder:
-                cold = launch(options, kind, count, Path(folder))
-                row = launch(options, kind, count, Path(folder))
-            row["cold_first_step_s"] = cold["first_step_s"]
-            alone = alone or row
-            one = alone["images_per_second"]["median"]
-            row["efficiency"] = row["images_per_second"]["median"] / (count * one)
-            row["first_step_ratio"] = {
-                "cold": row["cold_first_step_s"] / alone["cold_first_step_s"],
-                "warm": row["first_step_s"] / alone["first_step_s"],
-            }
-            yield row
+    with tempfile.TemporaryDirectory(prefix="opsmith-scaling-") as folder:
+        for kind in KINDS:
+            alone: dict[str, Any] | None = None
+            for count in counts:
+                store, first_step_s = Path(folder, str(count)), {}
+                if kind == KINDS[0]:
+                    first_step_s["cold"] = launch(options, kind, count, store, first_step_only=True)["first_step_s"]
+                row = launch(options, kind, count, store)
+                row["first_step_s"] = first_step_s = {**first_step_s, "warm": row["first_step_s"]}
+                alone = alone or row
+                one = alone["images_per_second"]["median"]
+                row["efficiency"] = row["images_per_second"]["median"] / (count * one)
+                row["first_step_ratio"] = {
+                    key: value / alone["first_step_s"][key] for key, value in first_step_s.items()
+                }
+                yield row
 
 
-def launch(options: argparse.Namespace, kind: str, count: int, folder: Path) -> dict[str, Any]:
+def launch(
+    options: argparse.Namespace, kind: str, count: int, folder: Path, *, first_step_only: bool = False
+) -> dict[str, Any]:
     """Return what `count` processes measure with a store in a folder."""
+    folder.mkdir(exist_ok=True)
     row = folder / "row.json"
     row.unlink(missing_ok=True)
     given = ["--kind", kind, "--row", str(row), "--launched", repr(time.time()), "--device", options.device]
+    given += ["--first-step-only"] if first_step_only else []
     given += ["--config", options.config, "--steps", str(options.steps), "--rounds", str(options.rounds)]
     given += ["--batch", str(options.batch)] if options.batch else []
     environment = {**os.environ, "OPSMITH_CACHE_DIR": str(folder / "store")}
@@ -143,6 +152,7 @@ def read_config(options: argparse.Namespace, kind: str) -> Config:
 
 def measure(options: argparse.Namespace, world: World) -> None:
     """Train on a made-up batch, as one of the processes; the first writes what was measured."""
+    told = Progress(options, world)
     config = read_config(options, options.kind)
     prepare(config)
     model = build_model(config.model).to(world.device)
@@ -150,6 +160,7 @@ def measure(options: argparse.Namespace, world: World) -> None:
     stream = torch.cuda.Stream(world.device) if cuda else None
     with torch.cuda.stream(stream):
         wrapped = wrap(model, config, world)
+    told("has its model")
     graph = cuda and not (world.size > 1 and config.distributed == "fsdp")
     images = config.data.batch * world.size
     step = TrainStep(
@@ -160,10 +171,19 @@ def measure(options: argparse.Namespace, world: World) -> None:
     step(batches, 0)
     wait(world)
     first_step_s = time.time() - options.launched
+    told("has made its first step")
+    if options.first_step_only:
+        faulthandler.cancel_dump_traceback_later()
+        if world.leads:
+            options.row.write_text(json.dumps({"first_step_s": first_step_s}))
+        return
     number = 1
     while number < (WARM_UP if cuda else 2):
         step(batches, number)
         number += 1
+        told(f"has begun {number} steps", is_news=False)
+    wait(world)
+    told("is warm")
     speeds = []
     for _ in range(options.rounds):
         wait(world)
@@ -173,14 +193,29 @@ def measure(options: argparse.Namespace, world: World) -> None:
             number += 1
         wait(world)
         speeds.append(images * options.steps / (time.perf_counter() - begun))
+        told(f"trains {speeds[-1]:.1f} images/s")
     shares = communication(step, batches, number, world) if cuda else {}
     step.read_losses()  # raises where one is not finite
+    faulthandler.cancel_dump_traceback_later()
     if world.leads:
         median, low, high = statistics.median(speeds), min(speeds), max(speeds)
         speed = {"median": median, "min": low, "max": high, "count": len(speeds)}
         found = {"kind": options.kind, "gpus": world.size, "graph": graph, "images_per_second": speed}
         found |= {"first_step_s": first_step_s, "communication": shares}
         options.row.write_text(json.dumps(found))
+
+
+class Progress:
+    """Prints how far a process is, and where it stands when it gets no further."""
+
+    def __init__(self, options: argparse.Namespace, world: World) -> None:
+        self._name, self._launched, self._leads = f"{options.kind} on {world.size}", options.launched, world.leads
+        self("has joined")
+
+    def __call__(self, what: str, *, is_news: bool = True) -> None:
+        faulthandler.dump_traceback_later(SILENCE_S, exit=True)
+        if is_news and self._leads:
+            print(f"  {time.time() - self._launched:5.1f} s  {self._name} {what}", file=sys.stderr, flush=True)
 
 
 def made_up(config: Config, world: World) -> Batch:
@@ -292,10 +327,10 @@ def summary(row: dict[str, Any]) -> str:
     """Return a row's line."""
     speed, ratio, shares = row["images_per_second"], row["first_step_ratio"], row["communication"]
     parts = "".join(f", NCCL {name} {part:.1%}" for name, part in shares.items())
+    first = ", ".join(f"{key} {value:.1f} s ({ratio[key]:.2f}x)" for key, value in row["first_step_s"].items())
     return (
         f"{row['kind']} on {row['gpus']}: {speed['median']:.1f} images/s [{speed['min']:.1f}, {speed['max']:.1f}], "
-        f"efficiency {row['efficiency']:.1%}{parts}; first step after {row['first_step_s']:.1f} s ({ratio['warm']:.2f}x), "
-        f"with an empty store {row['cold_first_step_s']:.1f} s ({ratio['cold']:.2f}x)"
+        f"efficiency {row['efficiency']:.1%}{parts}; first step after launch: {first}"
     )
 
 

@@ -1,0 +1,67 @@
+"""The table of docs/guides/detection.md, from the results of benchmarks/detection.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from opsmith.report.markdown import row_markdown
+from opsmith.report.units import duration
+
+__all__ = ["detection_figures"]
+
+RESULTS = Path(__file__).resolve().parent / "results"
+MODELS = {
+    "mask_rcnn_r50": "Mask R-CNN R50-FPN",
+    "retinanet_r50": "RetinaNet R50-FPN",
+    "digits_small": "Mask R-CNN of `digits_small.yaml`",
+}
+PRECISIONS = {"bfloat16": "bf16", "tf32": "fp32 with TF32", "float32": "fp32"}
+# What each competitor is called in a heading; "opsmith eager" is the same code without the graph.
+OTHERS = {
+    "opsmith eager": "without the graph",
+    "torchvision": "torchvision",
+    "channels_last": "torchvision, channels_last",
+    "compiled": "torchvision, compiled",
+}
+
+Row = dict[str, Any]
+
+
+def detection_figures() -> str:
+    """Return a table for each result file that is there."""
+    files = [RESULTS / f"detection_{device}.json" for device in ("gpu", "cpu")]
+    return "\n\n".join(_table(json.loads(file.read_text(encoding="utf-8"))) for file in files if file.is_file())
+
+
+def _table(content: dict[str, Any]) -> str:
+    rows: list[Row] = content["rows"]
+    others = [name for name in OTHERS if any(name in row["times_faster"] for row in rows)]
+    has_memory = any("peak_bytes" in row for row in rows)
+    head = ["", "images/s", *(OTHERS[name] for name in others)]
+    head += ["waits of a call, torchvision's", "memory, of torchvision's"] if has_memory else []
+    machine = content["device"] + (f", {content['threads']} threads" if content["threads"] else "")
+    lines = [
+        f"{machine}, torch {content['torch']}, torchvision {content['torchvision']}, {content['date'][:10]}:",
+        "",
+        row_markdown(head),
+        "|---" * len(head) + "|",
+    ]
+    return "\n".join([*lines, *(row_markdown(_cells(row, others, has_memory=has_memory)) for row in rows)])
+
+
+def _cells(row: Row, others: list[str], *, has_memory: bool) -> list[str]:
+    cells = [
+        f"{MODELS[row['model']]}, {row['phase']}, batch {row['batch']}, {PRECISIONS[row['precision']]}",
+        f"{row['images_per_second']['opsmith']:.0f}, {duration(row['seconds']['opsmith']['median'])} a call",
+        *(_speedup(row["times_faster"].get(name)) for name in others),
+    ]
+    if has_memory:
+        waits, peak = row["waits"], row["peak_bytes"]
+        cells += [f"{waits['opsmith']}, {waits['torchvision']}", f"{peak['opsmith'] / peak['torchvision']:.2f}x"]
+    return cells
+
+
+def _speedup(values: dict[str, float] | None) -> str:
+    return "–" if values is None else f"{values['median']:.2f}x [{values['min']:.2f}, {values['max']:.2f}]"
