@@ -27,7 +27,6 @@ import contextlib
 import gc
 import re
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -48,7 +47,8 @@ from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import load_torchvision
 from opsmith_detection.structures import Batch, Targets
 
-from turns import compare_samples, on_cpu, record, take_turns
+from torchvision_detectors import torchvision_model
+from turns import compare_samples, on_cpu, on_host, record, take_turns
 
 CONFIGS = ROOT / "examples" / "detection" / "configs"
 GPU_CANVAS, CPU_CANVAS = (800, 1344), (128, 128)
@@ -56,6 +56,12 @@ OBJECTS = 7  # COCO's images have so many on average
 ROUNDS, STEPS = 9, 3
 
 Call = Callable[[], Any]
+
+
+def on_gpu(call: Call) -> float:
+    """Return the seconds of a call until the GPU is done, the mean of some."""
+    return on_host(call, STEPS)
+
 
 # Names of torchvision's parameters and the deviations of their weights; others are spread by the number of their inputs.
 SPREADS = (
@@ -67,74 +73,6 @@ SPREADS = (
     (r"classification_head\.cls_logits", 0.03),
     (r"bbox_reg", 0.02),
 )
-
-
-def torchvision_model(config: ModelConfig, canvas: tuple[int, int]) -> nn.Module:
-    """Return torchvision's model of a configuration, with weights from a seed, for images of the canvas' size."""
-    from torchvision.models import detection, resnet
-    from torchvision.models.detection import faster_rcnn, mask_rcnn, retinanet
-    from torchvision.models.detection.anchor_utils import AnchorGenerator
-    from torchvision.models.detection.backbone_utils import BackboneWithFPN
-    from torchvision.models.detection.rpn import RPNHead
-    from torchvision.ops import FrozenBatchNorm2d
-    from torchvision.ops.feature_pyramid_network import LastLevelP6P7
-
-    torch.manual_seed(0)
-    of, width, channels = config.backbone, config.backbone.width, config.backbone.pyramid_channels
-    norm: Any = FrozenBatchNorm2d if of.norm == "frozen" else nn.BatchNorm2d
-    block: Any = resnet.Bottleneck if of.depth >= 50 else resnet.BasicBlock
-    body = resnet.ResNet(block, {18: [2, 2, 2, 2], 50: [3, 4, 6, 3]}[of.depth], norm_layer=norm)
-    if width != 64:
-        body.conv1, body.bn1, body.inplanes = nn.Conv2d(3, width, 7, 2, 3, bias=False), norm(width), width
-        for stage in range(4):
-            setattr(body, f"layer{stage + 1}", body._make_layer(block, width * 2**stage, 2, stride=min(2, stage + 1)))
-    fixed = ("conv1", "layer1", "layer2", "layer3", "layer4")[: 5 - of.trainable_stages]
-    for name in (*fixed, *(["bn1"] if fixed else [])):
-        getattr(body, name).requires_grad_(False)
-    is_retinanet = config.kind == "retinanet"
-    stages = range(2, 5) if is_retinanet else range(1, 5)
-    backbone = BackboneWithFPN(
-        body,
-        {f"layer{stage}": str(number) for number, stage in enumerate(stages)},
-        [width * block.expansion * 2 ** (stage - 1) for stage in stages],
-        channels,
-        LastLevelP6P7(channels, channels) if is_retinanet else None,
-        norm if of.pyramid_norm else None,
-    )
-    sizes: dict[str, Any] = {"min_size": min(canvas), "max_size": max(canvas)}
-    if is_retinanet:
-        model: nn.Module = detection.RetinaNet(backbone, config.classes + 1, **sizes)
-        assert isinstance(model.head, retinanet.RetinaNetHead)
-        return spread(model)
-    rpn, box, mask = config.rpn, config.box_head, config.mask_head
-    assert rpn is not None and mask is not None and box.linears == (1 if box.convs else 2)
-    anchors = AnchorGenerator(rpn.sizes, (rpn.ratios,) * len(rpn.sizes))
-    pooled = channels * box.pooled**2
-    model = detection.MaskRCNN(
-        backbone,
-        rpn_anchor_generator=anchors,
-        rpn_head=RPNHead(channels, anchors.num_anchors_per_location()[0], rpn.convs),
-        rpn_pre_nms_top_n_train=rpn.candidates[0],
-        rpn_pre_nms_top_n_test=rpn.candidates[1],
-        rpn_post_nms_top_n_train=rpn.proposals[0],
-        rpn_post_nms_top_n_test=rpn.proposals[1],
-        rpn_batch_size_per_image=rpn.samples,
-        rpn_positive_fraction=rpn.positive_fraction,
-        box_head=faster_rcnn.FastRCNNConvFCHead(
-            (channels, box.pooled, box.pooled), [channels] * box.convs, [box.channels], norm
-        )
-        if box.convs
-        else faster_rcnn.TwoMLPHead(pooled, box.channels),
-        box_predictor=faster_rcnn.FastRCNNPredictor(box.channels, config.classes + 1),
-        box_batch_size_per_image=box.samples,
-        box_positive_fraction=box.positive_fraction,
-        box_score_thresh=box.score_threshold,
-        box_detections_per_img=box.detections,
-        mask_head=mask_rcnn.MaskRCNNHeads(channels, [mask.channels] * mask.convs, 1, norm if mask.norm else None),
-        mask_predictor=mask_rcnn.MaskRCNNPredictor(mask.channels, mask.channels, config.classes + 1),
-        **sizes,
-    )
-    return spread(model)
 
 
 @torch.no_grad()
@@ -189,7 +127,8 @@ def as_theirs(batch: Batch) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
 
 def prepared(name: str, config: Config, canvas: tuple[int, int], device: str) -> nn.Module:
     """Return a competitor's model: ours or torchvision's, with the same weights."""
-    theirs = torchvision_model(config.model, canvas)
+    torch.manual_seed(0)
+    theirs = spread(torchvision_model(config.model, (min(canvas),), max(canvas)))
     if name.startswith("opsmith"):
         model = build_model(config.model)
         load_torchvision(model, theirs.state_dict())
@@ -239,16 +178,6 @@ def inference(name: str, config: Config, canvas: tuple[int, int], batch: Batch, 
     return call
 
 
-def on_host(call: Call) -> float:
-    """Return the seconds of a call until the GPU is done, the mean of some."""
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(STEPS):
-        call()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - begin) / STEPS
-
-
 def warmed(make: Callable[[], Call]) -> Call:
     """Return a call that has been made often enough for kernels to be chosen and graphs to be captured."""
     call = make()
@@ -279,7 +208,7 @@ def facts_of(make: Callable[[], Call]) -> dict[str, Any]:
         "reserved_bytes": torch.cuda.max_memory_reserved() - before,
         "waits": waits_of(call),
     }
-    return {**facts, "samples": [on_host(call) for _ in range(ROUNDS)]}
+    return {**facts, "samples": [on_gpu(call) for _ in range(ROUNDS)]}
 
 
 def measure_gpu(phase: str, model: str, batch_size: int, precision: str) -> dict[str, Any]:
@@ -305,7 +234,7 @@ def measure_gpu(phase: str, model: str, batch_size: int, precision: str) -> dict
         gc.collect()
         torch.cuda.empty_cache()
         calls = {name: warmed(makers[name]) for name in facts}
-        samples = take_turns(calls, range(ROUNDS), on_host)
+        samples = take_turns(calls, range(ROUNDS), on_gpu)
     except torch.OutOfMemoryError:
         row["alone"] = True
     row |= compare_samples(samples)

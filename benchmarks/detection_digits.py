@@ -35,7 +35,7 @@ from torch.utils.data import DataLoader, Dataset
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "examples" / "detection")]
 
-from opsmith_detection.config import Config, ModelConfig, load_config
+from opsmith_detection.config import Config, load_config
 from opsmith_detection.data.coco import CocoDataset
 from opsmith_detection.data.digits import make_digits
 from opsmith_detection.data.masks import as_rle
@@ -48,44 +48,9 @@ from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import load_torchvision
 from pycocotools import mask as coco_mask
 
+from torchvision_detectors import torchvision_model
+
 MEASURED = ("box/AP", "box/AP50", "mask/AP", "mask/AP50")
-
-
-def torchvision_model(config: ModelConfig, shorter_sides: tuple[int, ...], longest_side: int) -> nn.Module:
-    """Return torchvision's Mask R-CNN of a configuration with batch norm, one linear layer and four convolutions a head."""
-    from torchvision.models import resnet
-    from torchvision.models.detection import MaskRCNN
-    from torchvision.models.detection.anchor_utils import AnchorGenerator
-    from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
-    from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead
-    from torchvision.models.detection.mask_rcnn import MaskRCNNHeads
-    from torchvision.models.detection.rpn import RPNHead
-
-    rpn, box, mask, norm = config.rpn, config.box_head, config.mask_head, nn.BatchNorm2d
-    assert rpn is not None and mask is not None and mask.norm and box.linears == 1 and config.backbone.norm == "batch"
-    assert config.backbone.width == 64 and config.backbone.pyramid_channels == 256  # torchvision's are fixed
-    body = getattr(resnet, f"resnet{config.backbone.depth}")(weights=None, norm_layer=norm)
-    backbone = _resnet_fpn_extractor(body, config.backbone.trainable_stages, norm_layer=norm)
-    return MaskRCNN(
-        backbone,
-        config.classes + 1,
-        min_size=shorter_sides,
-        max_size=longest_side,
-        rpn_anchor_generator=AnchorGenerator(rpn.sizes, (rpn.ratios,) * len(rpn.sizes)),
-        rpn_head=RPNHead(256, len(rpn.ratios), conv_depth=rpn.convs),
-        rpn_pre_nms_top_n_train=rpn.candidates[0],
-        rpn_pre_nms_top_n_test=rpn.candidates[1],
-        rpn_post_nms_top_n_train=rpn.proposals[0],
-        rpn_post_nms_top_n_test=rpn.proposals[1],
-        rpn_batch_size_per_image=rpn.samples,
-        rpn_positive_fraction=rpn.positive_fraction,
-        box_head=FastRCNNConvFCHead((256, 7, 7), [256] * box.convs, [box.channels], norm_layer=norm),
-        box_batch_size_per_image=box.samples,
-        box_positive_fraction=box.positive_fraction,
-        box_score_thresh=box.score_threshold,
-        box_detections_per_img=box.detections,
-        mask_head=MaskRCNNHeads(256, [mask.channels] * mask.convs, 1, norm_layer=norm),
-    )
 
 
 class Images(Dataset[tuple[Tensor, dict[str, Tensor]]]):

@@ -73,14 +73,14 @@ def on_gpu(call: Callable[[], Any]) -> float:
     return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(marks)) / 1e3
 
 
-def on_host(call: Callable[[], Any]) -> float:
-    """Return the host's time of a call on a GPU: the mean of 10 in a row, until the GPU is done with all of them."""
+def on_host(call: Callable[[], Any], calls: int = CALLS_ON_A_GPU) -> float:
+    """Return the host's time of a call on a GPU: the mean of some in a row, until the GPU is done with all of them."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
-    for _ in range(CALLS_ON_A_GPU):
+    for _ in range(calls):
         call()
     torch.cuda.synchronize()
-    return (time.perf_counter() - begin) / CALLS_ON_A_GPU
+    return (time.perf_counter() - begin) / calls
 
 
 def captured(call: Callable[[], Any]) -> Callable[[], Any]:
