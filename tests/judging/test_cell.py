@@ -192,7 +192,9 @@ def f(x):
 
 
 def test_proc_shows_no_other_process() -> None:
-    text = "import os, torch\ndef f(x): return torch.tensor([int(one) for one in os.listdir('/proc') if one.isdigit()])\n"
+    text = (
+        "import os, torch\ndef f(x): return torch.tensor([int(one) for one in os.listdir('/proc') if one.isdigit()])\n"
+    )
     with cell_of(text) as cell:
         if cell.walls.missing:
             pytest.skip(f"{_NO_WALLS}: {cell.walls.missing[0]}")

@@ -59,6 +59,17 @@ def test_both_use_one_build(tmp_path: Path, empty_store: Path):
     assert len(linked) == 1, linked
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_graphs_on_two_gpus_train_and_end(tmp_path: Path):
+    done = subprocess.run(
+        [*TORCHRUN, "detection_kit.ranks", str(tmp_path), "graphs"], env=environment(), capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / f"graphs-{rank}.txt").read_text() for rank in (0, 1)] == ["", ""]
+
+
 @pytest.mark.skipif(find_spec("skimage") is None or find_spec("sklearn") is None, reason="needs scikit-image")
 def test_a_rank_that_dies_ends_the_job_and_resume_goes_on(tmp_path: Path):
     make_digits(tmp_path / "digits", images=30, size=(64, 64))

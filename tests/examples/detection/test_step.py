@@ -10,6 +10,7 @@ import torch
 from detection_kit.tiny import Counted, StandIn, batch_of, small_config
 from detection_kit.waiting import refusing_to_wait
 from opsmith_detection.engine.feed import Feed
+from opsmith_detection.engine.graphs import release_graphs
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import DivergedError, TrainStep
 from torch import nn
@@ -158,6 +159,21 @@ def test_a_graph_makes_the_steps_that_eager_code_makes():
         losses.append(step.read_losses())
     torch.testing.assert_close(models[1], models[0], rtol=0, atol=0)
     assert losses[0] == losses[1]
+
+
+@gpu
+def test_a_graph_that_was_released_is_captured_anew():
+    device = torch.device("cuda", 0)
+    model = StandIn().to(device)
+    config = small_config()
+    step = TrainStep(model, build_optimizer(model, config.solver), config)
+    feed = Feed(Counted(), device)
+    for number in range(4):
+        step(feed, number)
+    release_graphs()
+    seen = float(model.seen)
+    step(feed, 4)
+    assert float(model.seen) == seen + 1
 
 
 @gpu

@@ -21,6 +21,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from opsmith_detection.config import Config, ConfigError
+from opsmith_detection.engine.graphs import release_graphs
 
 __all__ = ["World", "gather", "join", "share_buffers", "wrap"]
 
@@ -62,6 +63,9 @@ def join(device: str | None = None) -> Iterator[World]:
     with_gpu = chosen.type == "cuda"
     dist.init_process_group("nccl" if with_gpu else "gloo", timeout=_PATIENCE, device_id=chosen if with_gpu else None)
     yield World(dist.get_rank(), size, chosen)
+    if with_gpu:
+        torch.cuda.synchronize()
+        release_graphs()  # or NCCL would wait for their end
     dist.destroy_process_group()  # after an error it could wait for the others
 
 

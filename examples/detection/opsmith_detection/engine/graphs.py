@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from opsmith_detection.structures import Batch, Targets
 
-__all__ = ["Graph", "copy_batch", "like_batch", "shapes_of", "tensors_of"]
+__all__ = ["Graph", "copy_batch", "like_batch", "release_graphs", "shapes_of", "tensors_of"]
 
 Result = TypeVar("Result")
 
@@ -24,6 +25,7 @@ class Graph(Generic[Result]):
     def __init__(self, function: Callable[[Batch], Result], eager: int) -> None:
         self._function, self._eager = function, eager
         self._captured: tuple[torch.cuda.CUDAGraph, Batch, Result] | None = None
+        _graphs.add(self)
 
     def __call__(self, batch: Batch, stream: torch.cuda.Stream, pool: Any) -> Result:
         """Call it on `stream`, which is the current one; `pool` is where the graph has its memory."""
@@ -40,6 +42,21 @@ class Graph(Generic[Result]):
         copy_batch(inputs, batch)
         graph.replay()
         return result
+
+    def release(self) -> None:
+        """Free the graph; the next call captures anew."""
+        if self._captured is not None:
+            self._captured[0].reset()
+            self._captured = None
+
+
+_graphs: weakref.WeakSet[Graph[Any]] = weakref.WeakSet()
+
+
+def release_graphs() -> None:
+    """Free all graphs. NCCL ends a communicator only when no graph is left that it has a part in."""
+    for graph in list(_graphs):
+        graph.release()
 
 
 def tensors_of(batch: Batch) -> list[Tensor]:

@@ -57,8 +57,10 @@ class Predictor:
         current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
-            graph = self._graphs.setdefault(shapes_of(batch), Graph(self._compute, _EAGER_CALLS))
-            detections = graph(batch, self._stream, self._pool)
+            shapes = shapes_of(batch)
+            if shapes not in self._graphs:
+                self._graphs[shapes] = Graph(self._compute, _EAGER_CALLS)
+            detections = self._graphs[shapes](batch, self._stream, self._pool)
         current.wait_stream(self._stream)
         return detections
 

@@ -19,6 +19,7 @@ from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.models import build_model
 from opsmith_detection.models.box_head import BoxHead
+from opsmith_detection.structures import Batch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
@@ -195,6 +196,28 @@ def build(world: World, folder: Path) -> None:
     assert box_iou(boxes, boxes).shape == (3, 3)
 
 
+_kept: list[TrainStep] = []
+
+
+def graphs(world: World, folder: Path) -> None:
+    """On a GPU for each process: the graph of a step, with NCCL in it, trains as eager code does, and outlives this call."""
+    found = {}
+    for graph in (False, True):
+        config = small_config(clip_norm=0.5)
+        stream = torch.cuda.Stream(world.device)
+        with torch.cuda.stream(stream):
+            wrapped = wrap(Quiet().to(world.device), config, world)
+        optimizer = build_optimizer(wrapped, config.solver)
+        step = TrainStep(wrapped, optimizer, config, rank=world.rank, stream=stream, graph=graph)
+        _kept.append(step)
+        for number in range(16):
+            batch = batch_of(2, 2 * number + world.rank)
+            moved = Batch(*(each.to(world.device) for each in batch[:3]), None)
+            step(iter([moved]), number)
+        found[graph] = ({name: value.clone() for name, value in wrapped.state_dict().items()}, step.read_losses())
+    torch.testing.assert_close(found[True], found[False], rtol=0, atol=0)
+
+
 JOBS: dict[str, Callable[[World, Path], None]] = {
     job.__name__: job
     for job in (
@@ -212,10 +235,11 @@ JOBS: dict[str, Callable[[World, Path], None]] = {
 
 def main() -> None:
     """`torchrun -m detection_kit.ranks FOLDER [JOB]`: run jobs; what goes wrong is written to FOLDER/JOB-RANK.txt."""
-    folder = Path(sys.argv[1])
+    folder, chosen = Path(sys.argv[1]), sys.argv[2:]
+    jobs = {job.__name__: job for job in (build, graphs) if job.__name__ in chosen} or JOBS
     torch.set_num_threads(1)
-    with join("cpu") as world:
-        for name, job in {"build": build}.items() if "build" in sys.argv else JOBS.items():
+    with join("cuda" if graphs.__name__ in jobs else "cpu") as world:
+        for name, job in jobs.items():
             own = folder / name
             own.mkdir(exist_ok=True)
             try:
