@@ -9,7 +9,7 @@ from typing import Any
 from opsmith.report.markdown import row_markdown
 from opsmith.report.units import duration
 
-__all__ = ["detection_figures"]
+__all__ = ["detection_figures", "training_figure"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 MODELS = {
@@ -33,6 +33,28 @@ def detection_figures() -> str:
     """Return a table for each result file that is there."""
     files = [RESULTS / f"detection_{device}.json" for device in ("gpu", "cpu")]
     return "\n\n".join(_table(json.loads(file.read_text(encoding="utf-8"))) for file in files if file.is_file())
+
+
+def training_figure(model: str, batch: int, precision: str) -> tuple[str, str, str, str] | None:
+    """Return what a training step is, its time, what it is compared with, and the speedup, of the GPU's results."""
+    file = RESULTS / "detection_gpu.json"
+    if not file.is_file():
+        return None
+    content = json.loads(file.read_text(encoding="utf-8"))
+    wanted = {"phase": "training", "model": model, "batch": batch, "precision": precision}
+    row: Row = next(row for row in content["rows"] if wanted.items() <= row.items())
+    seconds, name = row["seconds"], MODELS[model]
+    return (
+        f"[{name}](docs/guides/detection.md), {PRECISIONS[precision]}, training step of {batch} images, {gpu_of(content)}",
+        duration(seconds["opsmith"]["median"]),
+        f"torchvision: {duration(seconds['torchvision']['median'])}",
+        _speedup(row["times_faster"]["torchvision"]),
+    )
+
+
+def gpu_of(content: dict[str, Any]) -> str:
+    """Return a GPU's name without its memory."""
+    return " ".join(str(content["device"]).split()[:2])
 
 
 def _table(content: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from detection_tables import training_figure
 from headline import Figure
 from operator_tables import Headline, headlines
 from summary_plot import bars_of, draw
@@ -25,13 +26,6 @@ _TURNS = (
         {"function": "nms", "kind": "random", "threshold": 0.5, "boxes": 20000},
         "20,000 random boxes",
     ),
-    TurnsHeadline(
-        "roi_align",
-        "roi_align_gpu.json",
-        "roi_align",
-        {"function": "roi_align", "bins": 7, "layout": "channels_last", "dtype": "float32", "phase": "backward"},
-        "float32, backward, 1,024 boxes of 256 channels, channels_last",
-    ),
 )
 
 Row = tuple[str, str, str, str]
@@ -50,7 +44,9 @@ def picture() -> str:
 
 def _rows() -> list[Row]:
     rows = [*_builds(), *_calls(), *_checks(), *(_operator(figure) for figure in headlines(_OPERATORS))]
-    return [*rows, *(_operator(figure) for figure in turns_headlines(_TURNS))]
+    rows += [_operator(figure) for figure in turns_headlines(_TURNS)]
+    figure = training_figure("mask_rcnn_r50", 2, "bfloat16")
+    return rows if figure is None else [*rows, figure]
 
 
 def _machine() -> str:
