@@ -62,6 +62,22 @@ def test_statistics_of_half_types_are_of_single_precision():
     torch.testing.assert_close(norm.running_var, wanted.running_var)
 
 
+def test_gradients_of_half_types_are_near_those_of_single_precision():
+    random = torch.Generator().manual_seed(0)
+    x, grad = (torch.randn(6, 3, 8, 8, generator=random).bfloat16() + 1 for _ in range(2))
+    valid = torch.tensor([True, True, False, True, False, True])
+    grad[~valid] = 0
+    wanted = reference(x[valid].float(), grad[valid].float())
+    norm, x = BatchNorm(3), x.requires_grad_()
+    y = norm(x, valid)
+    y.backward(grad)
+    assert y.dtype == x.grad.dtype == torch.bfloat16
+    assert not x.grad[~valid].any()
+    found = (y.detach()[valid], x.grad[valid], norm.weight.grad, norm.running_mean, norm.running_var)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.float(), other, rtol=2e-2, atol=2e-2)
+
+
 def test_no_samples_leave_the_statistics():
     norm = BatchNorm(3)
     y = norm(torch.randn(2, 3, 4, 4), torch.zeros(2, dtype=torch.bool))

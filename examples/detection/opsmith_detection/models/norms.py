@@ -6,24 +6,69 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn import functional
 
 __all__ = ["BatchNorm", "FrozenNorm"]
 
 
-class _Added(torch.autograd.Function):
-    """The sum over all processes, whose gradient is the sum of theirs."""
+class _Normalised(torch.autograd.Function):
+    """[N, C, H, W] normalised by the mean and the variance of the samples that count, [C], and these two and the number
+    of pixels.
+
+    Each pass over the input is one of PyTorch's fused kernels, which compute in float32 whatever the input's type, and the
+    gradient needs the input alone: the same in single operations takes some ten passes and as much memory in float32.
+    """
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        total = value.clone()
-        distributed.all_reduce(total)
-        return total
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, valid: Tensor | None, eps: float, is_shared: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        counted = _where(valid, x)
+        samples = torch.full((), len(x), device=x.device) if valid is None else valid.sum()
+        pixels = (samples * (x.shape[2] * x.shape[3])).float()
+        total = torch.cat([counted.sum((0, 2, 3), dtype=torch.float32), pixels[None]])
+        _add_up(total, is_shared)
+        pixels = total[-1]
+        mean = total[:-1] / pixels.clamp(min=1)
+        # The sum of x (x - mean), which is that of (x - mean)^2 and loses less than sums of squares do.
+        ones = torch.ones_like(mean)
+        _, squares, _ = _backward(counted, x, ones, mean, ones, 0.0, [False, True, False])
+        _add_up(squares, is_shared)
+        variance = (squares / pixels.clamp(min=1)).clamp(min=0)
+        ctx.save_for_backward(x, weight, mean, variance, pixels, valid)
+        ctx.eps, ctx.is_shared = eps, is_shared
+        ctx.mark_non_differentiable(mean, variance, pixels)
+        return functional.batch_norm(x, mean, variance, weight, bias, eps=eps), mean, variance, pixels
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone()
-        distributed.all_reduce(total)
-        return total
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, variance, pixels, valid = ctx.saved_tensors
+        by_x, by_weight, by_bias = _backward(gradients[0], x, weight, mean, variance, ctx.eps, [True, True, True])
+        sums = torch.stack([by_weight, by_bias])
+        _add_up(sums, ctx.is_shared)
+        # What comes back through the statistics: again a normalised x, for the samples that count.
+        scale = weight * (variance + ctx.eps).rsqrt() / pixels.clamp(min=1)
+        through = functional.batch_norm(x, mean, variance, scale * sums[0], scale * sums[1], eps=ctx.eps)
+        return by_x - _where(valid, through), by_weight, by_bias, None, None, None
+
+
+def _backward(
+    grad: Tensor, x: Tensor, weight: Tensor, mean: Tensor, variance: Tensor, eps: float, wanted: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of a batch norm by fixed statistics for its input, weight and bias."""
+    found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
+        grad, x, weight, mean, variance, None, None, False, eps, wanted
+    )
+    return found
+
+
+def _where(valid: Tensor | None, x: Tensor) -> Tensor:
+    return x if valid is None else torch.where(valid[:, None, None, None], x, 0)
+
+
+def _add_up(sums: Tensor, is_shared: bool) -> None:
+    if is_shared:
+        distributed.all_reduce(sums)
 
 
 class FrozenNorm(nn.Module):
@@ -84,24 +129,10 @@ class BatchNorm(nn.BatchNorm2d):
         is_shared = self.sync and distributed.is_initialized() and distributed.get_world_size() > 1
         if not self.training or (valid is None and not is_shared):
             return super().forward(input)
-        samples, channels, height, width = input.shape
-        counts = input.new_ones(samples, dtype=torch.float32) if valid is None else valid.float()
-        wide = input.float()
-        # Not counts @ sums: autocast would make that of half precision.
-        sums = (wide.sum((2, 3)) * counts[:, None]).sum(0)
-        total = torch.cat([sums, counts.sum()[None] * (height * width)])
-        if is_shared:
-            total = _added(total)
-        pixels = total[channels].clamp(min=1)
-        mean = total[:channels] / pixels
-        centred = wide - mean[:, None, None]
-        variance = (centred.square().sum((2, 3)) * counts[:, None]).sum(0)
-        if is_shared:
-            variance = _added(variance)
-        variance = variance / pixels
-        self._track(mean.detach(), variance.detach(), total[channels].detach())
-        scale = self.weight * (variance + self.eps).rsqrt()
-        return (centred * scale[:, None, None] + self.bias[:, None, None]).to(input.dtype)
+        y: Tensor
+        y, *statistics = _Normalised.apply(input, self.weight, self.bias, valid, self.eps, is_shared)  # type: ignore[no-untyped-call]
+        self._track(*statistics)
+        return y
 
     def _running(self) -> tuple[Tensor, Tensor]:
         assert self.running_mean is not None and self.running_var is not None
@@ -116,8 +147,3 @@ class BatchNorm(nn.BatchNorm2d):
         running_variance.lerp_(variance * (pixels / (pixels - 1).clamp(min=1)), momentum)
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-
-
-def _added(value: Tensor) -> Tensor:
-    total: Tensor = _Added.apply(value)  # type: ignore[no-untyped-call]
-    return total
