@@ -7,7 +7,7 @@ typedef int Status;
 
 static char records[1 << 16];
 static char failing[64];
-static int code, arguments, major = 9, minor = 0, shared_limit = 232448, device, has_context = 1;
+static int code, arguments, major = 9, minor = 0, shared_limit = 232448, device, has_context = 1, static_shared;
 static const char* log_end(void) { return records + sizeof records; }
 
 #define RECORD(...) snprintf(records + strlen(records), (size_t)(log_end() - records) - strlen(records), __VA_ARGS__)
@@ -25,6 +25,7 @@ void fake_fail(const char* function, int status) {
 void fake_gpu(int gpu, int of_major, int of_minor, int limit) {
   device = gpu, major = of_major, minor = of_minor, shared_limit = limit;
 }
+void fake_static_shared(int bytes) { static_shared = bytes; }
 void fake_context(int is_there) { has_context = is_there; }
 
 static Status result(const char* function) { return strcmp(failing, function) == 0 ? code : 0; }
@@ -70,6 +71,11 @@ Status cuModuleGetFunction(void** function, void* module, const char* name) {
 Status cuFuncSetAttribute(void* function, int attribute, int value) {
   (void)function;
   RECORD("set_function %d %d\n", attribute, value);
+  return 0;
+}
+Status cuFuncGetAttribute(int* value, int attribute, void* function) {
+  (void)function;
+  *value = attribute == 1 ? static_shared : -1;
   return 0;
 }
 Status cuThreadExchangeStreamCaptureMode(int* mode) {
