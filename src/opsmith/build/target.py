@@ -90,17 +90,18 @@ def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[i
     if toolchain.rocm is not None:
         return Target(rocm_archs=choose_rocm_archs(archs), torch_target=torch_target)
     if toolchain.nvrtc is not None:
-        return Target(choose_cuda_archs(archs, supported=toolchain.nvrtc.archs), torch_target=torch_target)
+        chosen = choose_cuda_archs(archs, supported=toolchain.nvrtc.archs, compiler="NVRTC")
+        return Target(chosen, torch_target=torch_target)
     if toolchain.triton is not None:
         return Target(triton_archs(choose_cuda_archs(archs, supported=())), torch_target=torch_target)
     return Target(torch_target=torch_target)
 
 
-def choose_cuda_archs(archs: str | None, *, supported: Sequence[str]) -> tuple[CudaArch, ...]:
+def choose_cuda_archs(archs: str | None, *, supported: Sequence[str], compiler: str = "nvcc") -> tuple[CudaArch, ...]:
     """Return the CUDA architectures asked for, or of the environment, or of this machine's GPUs.
 
-    Without a GPU, "native" and no wish at all mean what most machines have. A GPU that is newer than nvcc gets PTX of
-    the newest architecture that nvcc knows. `supported` is what nvcc compiles for; () where that is unknown.
+    Without a GPU, "native" and no wish at all mean what most machines have. A GPU that is newer than the compiler gets PTX
+    of the newest architecture that this knows. `supported` is what it compiles for; () where that is unknown.
     """
     from opsmith.toolchain import parse_cuda_archs
 
@@ -108,7 +109,7 @@ def choose_cuda_archs(archs: str | None, *, supported: Sequence[str]) -> tuple[C
     native = _native_cuda()
     if text.strip().lower() == "native":
         text = ";".join(_within(name, supported) for name in native) if native else _NO_GPU_CUDA_ARCHS
-    return parse_cuda_archs(text, native=native, supported=supported)
+    return parse_cuda_archs(text, native=native, supported=supported, compiler=compiler)
 
 
 def choose_rocm_archs(archs: str | None) -> tuple[RocmArch, ...]:

@@ -153,7 +153,8 @@ def _match(
         kind = "bool" if type(kinds[name]) is bool else "int"
         return f"`{name}` is a constant of the launch, so it is a template parameter: `template <..., {kind} {name}>`"
     if output is not None:
-        return _match_tensor(signature, parameter, output.tensor, is_written=True) or KernelArgument(name, "tensor")
+        found = _match_tensor(signature, function, parameter, output.tensor, is_written=True)
+        return found or KernelArgument(name, "tensor")
     if given is not None:
         return _match_given(signature, function, parameter, given)
     if name in known:
@@ -170,7 +171,7 @@ def _match_given(  # noqa: PLR0911 - one line for each kind of argument
 ) -> KernelArgument | str:
     name, kind = given.name, given.kind
     if kind in (Kind.TENSOR, Kind.OPTIONAL_TENSOR):
-        found = _match_tensor(signature, parameter, given.tensor_type, is_written=given.mutated)
+        found = _match_tensor(signature, function, parameter, given.tensor_type, is_written=given.mutated)
         # Without its parameter: one that is absent is a null pointer to the same kernel.
         return found or KernelArgument(name, "tensor")
     if kind is Kind.INT:
@@ -193,17 +194,18 @@ def _match_given(  # noqa: PLR0911 - one line for each kind of argument
 
 
 def _match_tensor(
-    signature: Signature, parameter: CudaParameter, tensor: TensorType, *, is_written: bool
+    signature: Signature, function: CudaFunction, parameter: CudaParameter, tensor: TensorType, *, is_written: bool
 ) -> str | None:
     """Return what is wrong with a pointer, or None."""
     const = "" if is_written else "const "
     if any(parameter.type == f"{const}{element}*" for element in _spellings(signature, tensor)):
         return None
     what = "written" if is_written else "only read"
-    types = "" if tensor.pinned or len(signature.combinations()) == 1 else ", a template parameter"
+    is_template = tensor.letter is not None and tensor.letter not in {each.name for each in function.template}
     return (
         f"`{parameter.type} {parameter.name}` is a tensor that is {what}: the kernel takes "
-        f"`{const}{_pointee(tensor)}* {parameter.name}`{types}"
+        f"`{const}{_pointee(tensor)}* {parameter.name}`"
+        + (f", with `template <class {tensor.letter}>`" if is_template else "")
     )
 
 

@@ -223,8 +223,8 @@ def _texts(where: str, name: str, given: object, most: int = _MOST_AXES) -> tupl
             f"{_EXAMPLES[name]}; found {type(given).__name__}. opsmith computes it in C++, so it cannot be a function"
         )
     if not 1 <= len(parts) <= most:
-        numbers = "one" if most == 1 else "one to three"
-        raise DefinitionError(f"{where}: {name}= has {len(parts)} sizes; a {name} has {numbers}")
+        wanted = "it is one number" if most == 1 else f"a {name} has one to three"
+        raise DefinitionError(f"{where}: {name}= has {len(parts)} sizes; {wanted}")
     return tuple(parts)
 
 

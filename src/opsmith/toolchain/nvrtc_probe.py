@@ -17,7 +17,10 @@ _BEGINNING = 1 << 20
 
 def main(path: str) -> None:
     """Print the version, the architectures, and what is different in every build."""
-    library = ctypes.CDLL(path)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        sys.exit(f"it cannot be loaded: {error}")
     major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) != 0:
         sys.exit(f"{path}: nvrtcVersion fails")

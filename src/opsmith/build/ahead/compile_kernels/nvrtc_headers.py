@@ -38,6 +38,9 @@ using ::intptr_t, ::uintptr_t, ::ptrdiff_t, ::size_t;
 """
 _OWN = {"cstdint": _CSTDINT, "stdint.h": "#include <cstdint>\n", "cstddef": "#include <cstdint>\n"}
 
+# The beginnings of the names of CUDA's own.
+_CUDA = ("cuda", "cooperative_groups", "mma", "crt/", "nv/", "cub/", "thrust/", "vector_types", "curand")
+
 _INCLUDE = re.compile(
     r"^[ \t]*#[ \t]*include[ \t]*(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<angle>[^>\n]+)>|(?P<macro>\w+))", re.MULTILINE
 )
@@ -109,10 +112,10 @@ def why_missing(header: str) -> str:
             f'{offered} and <cstdint>; a file that launches its kernels itself is named alone, cuda="file.cu", and nvcc '
             "compiles it"
         )
-    if header.startswith(("cuda", "cooperative_groups", "mma", "nv/", "cub/", "thrust/", "vector_types")):
+    if header.startswith(_CUDA):
         return (
-            f"{header} is not beside NVRTC. CUDA's headers are in another wheel, nvidia-cuda-runtime (nvidia-cuda-cccl for "
-            "cuda/std, cub and nv/target), or in a toolkit that CUDA_HOME names"
+            f"{header} is not beside NVRTC. CUDA's headers are in other wheels: nvidia-cuda-runtime, nvidia-cuda-crt (crt/) "
+            "and nvidia-cuda-cccl (cuda/std, cub, nv/). A toolkit has them beside its own NVRTC, and CUDA_HOME names one"
         )
     return (
         f"{header} is neither in the kernel's folder nor a header that NVRTC has, which has none of the host's. A kernel of "

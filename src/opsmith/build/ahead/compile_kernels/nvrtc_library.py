@@ -20,9 +20,11 @@ class Compiled:
 
 
 class Nvrtc:
-    """NVRTC as it lies in a file. Its own part with the built-in headers is found beside it."""
+    """NVRTC as it lies in a file, with its other part beside it."""
 
     def __init__(self, file: Path) -> None:
+        # It opens this by its name alone when it compiles; not every wheel's finds its own folder by itself.
+        self._parts = [ctypes.CDLL(str(part)) for part in file.parent.glob("libnvrtc-builtins.so.*")]
         self._library = ctypes.CDLL(str(file))
         self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
 

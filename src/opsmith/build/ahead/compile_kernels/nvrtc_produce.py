@@ -27,6 +27,9 @@ _NO_HEADER = re.compile(
 # What a message calls the names of the variants, which stand behind the program.
 _NAME_MAP = re.compile(r"^__nv_name_map\(\d+\)", re.MULTILINE)
 
+# Comments and texts, whose braces do not count.
+_NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'[{}]'", re.DOTALL)
+
 
 @dataclass(frozen=True)
 class _Program:
@@ -63,10 +66,11 @@ def _compile(nvrtc: Nvrtc, order: Order, headers: Headers, program: _Program) ->
     target = f"-arch={'compute' if kind == 'ptx' else 'sm'}_{arch}"
     options = [target, *_OPTIONS, *headers.options, *order.request["flags"]]
     expressions = [variant["name"] for variant in program.variants]
-    made = nvrtc.compile(_source(order, program), order.request["file"], options, expressions)
+    # Without a folder: NVRTC looks for "header.cuh" in the name's own first, from where this process happens to be.
+    made = nvrtc.compile(_source(order, program), order.kernel.name, options, expressions)
     log = _readable(made.log, order, headers)
     if made.code is None:
-        return log
+        return _unclosed(order) + log
     if log:
         print(log, file=sys.stderr)
     return [
@@ -90,7 +94,7 @@ def _source(order: Order, program: _Program) -> str:
     text = order.kernel.read_text(encoding="utf-8", errors="replace")
     checks = [
         f"static_assert(opsmith_same<decltype(&{variant['name']}), {variant['check']}>, "
-        '"the kernel is not what its declaration says");'
+        '"its type is not that of its first declaration in the file, which opsmith reads");'
         for variant in program.variants
     ]
     marker, _, declared = request["check"].partition("\n")
@@ -119,6 +123,18 @@ def _readable(log: str, order: Order, headers: Headers) -> str:
     text = _NO_HEADER.sub(lambda found: f"error: {why_missing(found['header'])}", text)
     # What it says of its options has no file.
     return re.sub(r"^nvrtc: error: ", f"{order.request['file']}(1): error: NVRTC: ", text, flags=re.MULTILINE)
+
+
+def _unclosed(order: Order) -> str:
+    """Return an error where the user's file ends and has more opening than closing braces.
+
+    NVRTC takes what follows for a part of the kernel, and reports something there.
+    """
+    text = _NO_CODE.sub("", order.kernel.read_text(encoding="utf-8", errors="replace"))
+    if text.count("{") <= text.count("}"):
+        return ""
+    end = order.kernel.read_text(encoding="utf-8", errors="replace").count("\n")
+    return f"{order.request['file']}({end}): error: the file ends, and a brace is not closed\n"
 
 
 def _quoted(name: str) -> str:
