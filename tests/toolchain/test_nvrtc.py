@@ -92,7 +92,7 @@ def test_order_of_the_places(put: Callable[..., Path], tmp_path: Path, monkeypat
     assert nvrtc_note("11.8") == str(tmp_path / places[-1])
 
 
-@pytest.mark.parametrize(("cuda", "wheel"), [(None, "nvidia-cuda-nvrtc`"), ("12.6", "nvidia-cuda-nvrtc-cu12`")])
+@pytest.mark.parametrize(("cuda", "wheel"), [(None, r'"opsmith\[nvrtc\]"`'), ("12.6", "nvidia-cuda-nvrtc-cu12`")])
 def test_a_machine_without_it(put: Callable[..., Path], cuda: str | None, wheel: str) -> None:
     with pytest.raises(ToolchainError, match=f"has no NVRTC .*`pip install {wheel}"):
         find_nvrtc(fit=cuda, probes=ProbeCache())

@@ -56,7 +56,7 @@ def find_nvrtc(*, fit: str | None = None, probes: ProbeCache | None = None) -> N
     found = _choose(fit)
     if found is None:
         major = (fit or "13").split(".", maxsplit=1)[0]
-        wheel = "nvidia-cuda-nvrtc" if int(major) >= 13 else f"nvidia-cuda-nvrtc-cu{major}"
+        wheel = '"opsmith[nvrtc]"' if int(major) >= 13 else f"nvidia-cuda-nvrtc-cu{major}"
         raise ToolchainError(
             f"This machine has no NVRTC (libnvrtc.so), which compiles the kernels of `opsmith.kernel`. Install it with "
             f"`pip install {wheel}`, which torch for CUDA brings along, or set CUDA_HOME to a toolkit; where a library is "

@@ -171,8 +171,8 @@ def test_a_library_is_the_same_from_every_folder(defined: Callable[[str], Defini
 
 def test_architectures_that_nvrtc_does_not_compile_for(defined: Callable[[str], Definition]) -> None:
     with pytest.raises(
-        ToolchainError, match=r"CUDA architecture 5\.0 is requested, but this NVRTC only compiles for 7\.5"
+        ToolchainError, match=r"CUDA architecture 40\.0 is requested, but this NVRTC only compiles for \d"
     ):
-        prepare(_group(defined(_KERNEL)), ("cuda",), archs="5.0", strict=True)
+        prepare(_group(defined(_KERNEL)), ("cuda",), archs="40.0", strict=True)
     with pytest.raises(ToolchainError, match=r"has opsmith\.kernel kernels, and those are compiled ahead for NVIDIA's"):
         prepare(_group(defined(_KERNEL)), ("cuda",), archs="gfx90a", strict=True)

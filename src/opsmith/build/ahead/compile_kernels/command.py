@@ -33,8 +33,17 @@ def main(argv: Sequence[str]) -> int:
     request = json.loads(given.request.read_text(encoding="utf-8"))
     # Each in a module of its own, because one does not need what the other does.
     produce = importlib.import_module(f"{__package__}.{given.by}_produce").produce
-    headers = (given.opsmith, tuple(given.include), tuple(given.cuda))
-    order = Order(given.request.name, request, given.kernel, given.output, tuple(given.image), given.library, headers)
+    order = Order(
+        given.request.name,
+        request,
+        given.kernel,
+        given.output,
+        tuple(given.image),
+        library=given.library,
+        opsmith=given.opsmith,
+        include=tuple(given.include),
+        cuda=tuple(given.cuda),
+    )
     try:
         made = produce(order)
     except FailureError as error:

@@ -41,14 +41,13 @@ class _Program:
 
 def produce(order: Order) -> Produced:
     """Return the images of an order; raises FailureError for a kernel that does not compile."""
-    opsmith, users, cuda = order.headers
     assert order.library is not None
-    assert opsmith is not None
+    assert order.opsmith is not None
     variants = order.request["kernels"]
     parts = [tuple(variants[at : at + _PER_PROGRAM]) for at in range(0, len(variants), _PER_PROGRAM)]
     programs = [_Program(part, image) for part in parts for image in order.images]
     with tempfile.TemporaryDirectory(dir=order.output.absolute().parent, prefix="nvrtc-") as folder:
-        headers = Headers(opsmith, (order.kernel.parent, *users), cuda, Path(folder))
+        headers = Headers(order.opsmith, (order.kernel.parent, *order.include), order.cuda, Path(folder))
         files = headers.closure(order.kernel)
         headers.lay_out()
         compile_one = partial(_compile, Nvrtc(order.library), order, headers)

@@ -1,4 +1,4 @@
-"""What the two compilers have in common: what they are given, what they return, and how many work at a time."""
+"""Says what the two compilers are given and return, and lets several processes share the work."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class FailureError(Exception):
 class Order:
     """What to compile: the request that opsmith wrote in the file `name`, the kernel's file, and the images of each variant.
 
-    `library` is NVRTC's, and `headers` opsmith's folder of headers, the user's, and CUDA's. In the folder of `output`
-    there is place for temporary files.
+    In the folder of `output` there is place for temporary files. For NVRTC there are its library, and the folders of
+    headers: opsmith's, the user's and CUDA's.
     """
 
     name: str
@@ -38,8 +38,10 @@ class Order:
     kernel: Path
     output: Path
     images: tuple[str, ...]
-    library: Path | None
-    headers: tuple[Path | None, tuple[Path, ...], tuple[Path, ...]]
+    library: Path | None = None
+    opsmith: Path | None = None
+    include: tuple[Path, ...] = ()
+    cuda: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
