@@ -168,6 +168,16 @@ def test_a_kernel_without_a_template(defined: Callable[..., Definition], tmp_pat
     assert _match(definition)["x"].role == "tensor"
 
 
+def over_time(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    return x
+
+
+def test_a_size_that_is_called_like_an_element_type(defined: Callable[..., Definition]) -> None:
+    definition = defined("class T, int BLOCK", "const T* x, T* y, int x_size_1", over_time, grid="T")
+    assert [*_match(definition)] == ["BLOCK", "x", "y", "x_size_1"]
+    assert "T* y, Index B, Index x_size_1, Index x_stride_0" in cuda_prototype(definition)
+
+
 def listed(xs: list[Float[Tensor, "N"]], text: str) -> Float[Tensor, "N"]:
     return xs[0]
 

@@ -81,7 +81,7 @@ def cuda_prototype(definition: Definition) -> str:
     launch = _launch(definition)
     constants = {name: "bool" if type(value) is bool else "int" for name, value in launch.configs[0].constants}
     choices = {each.name: _choice_type(each) for each in signature.parameters if each.choices}
-    head = [f"class {letter}" for letter in signature.letters] + [f"class {INDEX}"]
+    head = [f"class {name}" for name in (*signature.letters, INDEX)]
     head += [f"{kind} {identifier(name)}" for name, kind in {**constants, **choices}.items()]
     inputs = {
         each.name: _argument_type(signature, each)
@@ -89,8 +89,10 @@ def cuda_prototype(definition: Definition) -> str:
         if each.kind is not Kind.INT and each.name not in choices
     }
     outputs = {each.name: f"{_pointee(each.tensor)}*" for each in signature.outputs}
+    # A size that is called like a type, such as T, has another name.
+    types = (*signature.letters, INDEX)
     numbers = [
-        item.name
+        f"{item.tensor}_size_{item.axis}" if item.name in types else item.name
         for item in quantities(signature).values()
         if item.kind == "argument" or (item.kind == "size" and not item.name.startswith(f"{item.tensor}_size_"))
     ]

@@ -58,9 +58,9 @@ def find_nvrtc(*, fit: str | None = None, probes: ProbeCache | None = None) -> N
         major = (fit or "13").split(".", maxsplit=1)[0]
         wheel = '"opsmith[nvrtc]"' if int(major) >= 13 else f"nvidia-cuda-nvrtc-cu{major}"
         raise ToolchainError(
-            f"This machine has no NVRTC (libnvrtc.so), which compiles the kernels of `opsmith.kernel`. Install it with "
-            f"`pip install {wheel}`, which torch for CUDA brings along, or set CUDA_HOME to a toolkit; where a library is "
-            "only loaded, it is not needed"
+            "This machine has no NVRTC (libnvrtc.so), which compiles the kernels of `opsmith.kernel`. torch for CUDA brings "
+            f"it along; elsewhere `pip install {wheel}` does, or CUDA_HOME names a toolkit. Where a library is only loaded, "
+            "it is not needed"
         )
     answer = (probes or default_probes()).ask(
         Path(sys.executable), "-I", "-S", str(_PROBE), str(found), depends_on=lambda _: (found, _PROBE)

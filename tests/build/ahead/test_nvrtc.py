@@ -107,6 +107,22 @@ def test_errors_are_told_at_the_kernel_s_line(
     assert f"{tmp_path}/{words}" in text
 
 
+def test_every_header_of_opsmith_s_that_a_kernel_may_include(
+    defined: Callable[[str], Definition], tmp_path: Path
+) -> None:
+    body = """
+  float v[4] = {1, 2, 3, 4};
+  double w = opsmith::math::tanh(1.0) + opsmith::math::elu(2.0f) + opsmith::math::abs(2.5f) + opsmith::divide_up(n, 3);
+  w += opsmith::math::log1p(3.0) + opsmith::math::expm1(1.0f) + opsmith::math::sigmoid(1.0);
+  w += opsmith::sum_over_lanes<4>(v, threadIdx.x % 32) + opsmith::any_lane(n > 3);
+  if (w > 1e9) return;
+"""
+    head = "#include <opsmith/divide.h>\n#include <opsmith/lanes.h>\n#include <cstdint>\n#include <cstddef>\n"
+    definition = defined(head + _KERNEL.replace("int n) {", f"int n) {{{body}"))
+    (tmp_path / "build").mkdir()
+    assert run_steps(_kernels_plan(definition), tmp_path / "build", jobs=2) is None
+
+
 def test_an_error_in_the_user_s_header(defined: Callable[[str], Definition], tmp_path: Path) -> None:
     definition = defined(_KERNEL)
     (tmp_path / "deeper" / "factor.cuh").write_text("#define FACTOR 3\nint f() { return nothing; }\n")

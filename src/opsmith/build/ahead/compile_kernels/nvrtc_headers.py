@@ -16,7 +16,7 @@ from .producer import FailureError
 __all__ = ["Headers", "why_missing"]
 
 # Of opsmith's headers, those without a host side.
-_OFFERED = ("divide.h", "host_device.h", "math.h", "types.h")
+_OFFERED = ("divide.h", "host_device.h", "lanes.h", "math.h", "types.h")
 
 # As CUDA's own headers have them for NVRTC (cuda/std/cstdint).
 _CSTDINT = """#pragma once
